@@ -1,0 +1,1 @@
+"""Messages of the container runtime interfaces, generated from the `.proto` files beside this one."""

@@ -1,0 +1,4 @@
+"""Bytes to messages and back, without sockets: the connection multiplexer and ttRPC.
+
+Imports nothing of the project.
+"""
