@@ -1,6 +1,16 @@
-"""The operator's configuration as values."""
+"""The operator's configuration as values: every field, its name in YAML and its default.
+
+Field names in YAML are those of the `TopologyAwarePolicy` resource (config.nri/v1alpha1), so its
+`spec` fits. Text becomes a `Config` in `configtext`.
+"""
 
 import enum
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from .quantity import CpuAmount, parse_bytes, parse_cpu_amount
 
 
 class CpuPriority(enum.Enum):
@@ -25,5 +35,277 @@ class BurstLevel(enum.Enum):
     THREAD = "thread"
 
 
-class Config:
-    """Every field of the policy."""
+class OnBadAnnotation(enum.Enum):
+    """What becomes of a container with an annotation that cannot be read."""
+
+    IGNORE = "ignore"
+    FAIL = "fail"
+
+
+class OnUnsatisfiable(enum.Enum):
+    """What becomes of a container whose required rules no pool can meet."""
+
+    FAIL = "fail"
+    DEGRADE = "degrade"
+
+
+class SchedulingPolicy(enum.Enum):
+    """The kernel's scheduling policies, sched(7)."""
+
+    NONE = "none"
+    OTHER = "other"
+    FIFO = "fifo"
+    RR = "rr"
+    BATCH = "batch"
+    ISO = "iso"
+    IDLE = "idle"
+    DEADLINE = "deadline"
+
+
+class SchedulingFlag(enum.Enum):
+    """The kernel's scheduling flags, sched_setattr(2)."""
+
+    RESET_ON_FORK = "reset-on-fork"
+    RECLAIM = "reclaim"
+    DL_OVERRUN = "dl-overrun"
+    KEEP_POLICY = "keep-policy"
+    KEEP_PARAMS = "keep-params"
+    UTIL_CLAMP_MIN = "util-clamp-min"
+    UTIL_CLAMP_MAX = "util-clamp-max"
+
+
+class IoClass(enum.Enum):
+    """The kernel's classes of disk priority, ioprio_set(2)."""
+
+    NONE = "none"
+    REALTIME = "rt"
+    BEST_EFFORT = "be"
+    IDLE = "idle"
+
+
+class PctPriority(enum.Enum):
+    """Priority of a class of cpus under managed Speed Select."""
+
+    HIGH = "high"
+    LOW = "low"
+
+
+class MetricsExporter(enum.Enum):
+    """Where metrics go."""
+
+    PROMETHEUS = "prometheus"
+    OTLP_HTTP = "otlp-http"
+    OTLP_GRPC = "otlp-grpc"
+
+
+_ACRONYMS: Final = {"cpu": "CPU", "cpus": "CPUs", "api": "API", "qos": "QoS", "id": "ID"}
+
+
+def yaml_name(attribute: str) -> str:
+    """The name in YAML of an attribute.
+
+    >>> yaml_name("prefer_isolated_cpus")
+    'preferIsolatedCPUs'
+    """
+    first, *rest = attribute.split("_")
+    return first + "".join(_ACRONYMS.get(word, word.capitalize()) for word in rest)
+
+
+class Section(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=yaml_name
+):
+    """A mapping of the configuration; unknown fields are errors."""
+
+
+class Amounts(Section, frozen=True, kw_only=True):
+    """Cpus and memory of the whole machine, as written."""
+
+    cpu: str | None = None
+    memory: str | None = None
+
+    @property
+    def cpu_amount(self) -> CpuAmount | None:
+        """The cpus, parsed. Raises `ConfigError`."""
+        return None if self.cpu is None else parse_cpu_amount(self.cpu)
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """The memory, parsed. Raises `ConfigError`."""
+        return None if self.memory is None else parse_bytes(self.memory)
+
+
+class PoolLabels(Section, frozen=True, kw_only=True):
+    """Labels for the pools that a glob names or that lie inside a list of cpus."""
+
+    pool: str | None = None
+    cpus: str | None = None
+    labels: Mapping[str, str]
+
+
+class SchedulingClass(Section, frozen=True, kw_only=True):
+    """How the kernel schedules a container's processes; None leaves that alone.
+
+    `runtime`, `deadline` and `period` are in nanoseconds.
+    """
+
+    name: str
+    policy: SchedulingPolicy = SchedulingPolicy.NONE
+    priority: int | None = None
+    flags: tuple[SchedulingFlag, ...] = ()
+    nice: int | None = None
+    runtime: int | None = None
+    deadline: int | None = None
+    period: int | None = None
+    io_class: IoClass | None = None
+    io_priority: int | None = None
+
+
+class CpuClass(Section, frozen=True, kw_only=True):
+    """Frequencies and idle states of a set of cpus.
+
+    Frequencies: "3.2GHz", "2900MHz", a number of kHz, or min, base, turbo.
+    """
+
+    name: str
+    min_freq: str | int | None = None
+    max_freq: str | int | None = None
+    uncore_min_freq: str | int | None = None
+    uncore_max_freq: str | int | None = None
+    energy_performance_preference: str | int | None = None
+    freq_governor: str | None = None
+    disabled_cstates: tuple[str, ...] = ()
+    turbo_priority: int = 0
+    pct_priority: PctPriority | None = None
+    sst_clos_id: int | None = None
+    pct_min_freq: str | int | None = None
+    pct_max_freq: str | int | None = None
+    publish_extended_resource: bool = False
+
+
+class Agent(Section, frozen=True, kw_only=True):
+    """What is told to and asked from the cluster."""
+
+    node_resource_topology: bool = True
+    pod_resource_api: bool = False
+
+
+class IsOptional(Section, frozen=True, kw_only=True):
+    """Whether the machine may lack a feature."""
+
+    optional: bool = False
+
+
+class RdtOptions(Section, frozen=True, kw_only=True):
+    """Which kinds of cache and bandwidth control the machine may lack."""
+
+    l2: IsOptional = IsOptional()
+    l3: IsOptional = IsOptional()
+    mb: IsOptional = IsOptional()
+
+
+class RdtPartition(Section, frozen=True, kw_only=True):
+    """A share of caches and memory bandwidth, and the classes inside it."""
+
+    l2_allocation: Mapping[str, object] = msgspec.field(default_factory=dict[str, object])
+    l3_allocation: Mapping[str, object] = msgspec.field(default_factory=dict[str, object])
+    mb_allocation: Mapping[str, object] = msgspec.field(default_factory=dict[str, object])
+    classes: Mapping[str, object] = msgspec.field(default_factory=dict[str, object])
+
+
+class RdtControl(Section, frozen=True, kw_only=True):
+    """Cache and memory bandwidth classes (resctrl)."""
+
+    enable: bool = False
+    use_pod_qos_as_default_class: bool = False
+    options: RdtOptions = RdtOptions()
+    partitions: Mapping[str, RdtPartition] = msgspec.field(default_factory=dict[str, RdtPartition])
+    force: bool = False
+
+
+class BlockIoControl(Section, frozen=True, kw_only=True):
+    """Block device bandwidth classes."""
+
+    enable: bool = False
+    use_pod_qos_as_default_class: bool = False
+
+
+class CpuControl(Section, frozen=True, kw_only=True):
+    """Cpu classes in the predecessor's place; this policy has none of its own there."""
+
+    classes: Mapping[str, object] = msgspec.field(default_factory=dict[str, object])
+
+
+class Control(Section, frozen=True, kw_only=True):
+    """Controllers beside the policy."""
+
+    rdt: RdtControl = RdtControl()
+    blockio: BlockIoControl = BlockIoControl()
+    cpu: CpuControl = CpuControl()
+
+
+class Log(Section, frozen=True, kw_only=True):
+    """What is logged. `debug` names sources, "name:off" takes one out of "all"."""
+
+    debug: tuple[str, ...] = ()
+    source: bool = False
+    klog: Mapping[str, object] = msgspec.field(default_factory=dict[str, object])
+
+
+class Metrics(Section, frozen=True, kw_only=True):
+    """Groups of metrics, as globs."""
+
+    enabled: tuple[str, ...] = ("policy", "buildinfo")
+    polled: tuple[str, ...] = ()
+
+
+class Instrumentation(Section, frozen=True, kw_only=True):
+    """What is measured and where that can be read. Periods are Go durations ("30s")."""
+
+    http_endpoint: str = ""
+    prometheus_export: bool = False
+    metrics_exporter: MetricsExporter | None = None
+    metrics: Metrics = Metrics()
+    report_period: str = "30s"
+    sampling_rate_per_million: int = 0
+    tracing_collector: str = ""
+    log_exporter: str = ""
+    log_export_period: str = ""
+
+
+class Config(Section, frozen=True, kw_only=True):
+    """Every field of the configuration; `Config()` is what an empty file means."""
+
+    pin_cpu: bool = True
+    pin_memory: bool = True
+    prefer_isolated_cpus: bool = True
+    prefer_shared_cpus: bool = False
+    colocate_pods: bool = False
+    colocate_namespaces: bool = False
+    reserved_pool_namespaces: tuple[str, ...] = ()
+    """Globs; kube-system is always served from the reserved cpus."""
+    available_resources: Amounts = Amounts()
+    reserved_resources: Amounts = Amounts(cpu="1")
+    default_cpu_priority: CpuPriority = CpuPriority.NONE
+    unlimited_burstable: BurstLevel = BurstLevel.PACKAGE
+
+    symmetric_affinity: bool = False
+    """Whether every affinity rule also counts the other way round."""
+    on_bad_annotation: OnBadAnnotation = OnBadAnnotation.IGNORE
+    on_unsatisfiable: OnUnsatisfiable = OnUnsatisfiable.DEGRADE
+    pool_labels: tuple[PoolLabels, ...] = ()
+
+    scheduling_classes: tuple[SchedulingClass, ...] = ()
+    namespace_scheduling_classes: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    pod_qos_scheduling_classes: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    """By QoS class, in any case of letters."""
+    cpu_classes: tuple[CpuClass, ...] = ()
+    shared_pool_cpu_class: str | None = None
+    reserved_pool_cpu_class: str | None = None
+    default_exclusive_cpu_class: str | None = None
+    controllable_interrupts: tuple[str, ...] = ("*",)
+    """Globs over descriptions of interrupts; none means all."""
+
+    agent: Agent = Agent()
+    control: Control = Control()
+    log: Log = Log()
+    instrumentation: Instrumentation = Instrumentation()
