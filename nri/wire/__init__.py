@@ -1,4 +1,4 @@
 """Bytes to messages and back, without sockets: the connection multiplexer and ttRPC.
 
-Imports nothing of the project.
+Imports the generated messages and the base error, nothing else of the project.
 """
