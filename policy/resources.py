@@ -1,0 +1,236 @@
+"""What a container asks for, read from what the kubelet wrote for the kernel.
+
+The runtime does not hand on requests and limits, only cgroup values made from them. The conversions
+are the kubelet's (pkg/kubelet/cm/helpers_linux.go, pkg/kubelet/qos/policy.go), turned round.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+from .container import QosClass, Resources
+from .errors import ConfigError
+from .quantity import parse_bytes, parse_milli
+
+RESOURCES_ANNOTATION: Final = "noderesource.dev/resources"
+"""A pod annotation with requests and limits in JSON, as an admission webhook may add it."""
+
+_SHARES_PER_CPU: Final = 1024
+_SHARES_MIN: Final = 2
+_SHARES_MAX: Final = 262144
+_QUOTA_PERIOD: Final = 100_000
+_QUOTA_MIN: Final = 1000
+_OOM_GUARANTEED: Final = -997
+_OOM_BURSTABLE_MIN: Final = 3
+_OOM_BURSTABLE_MAX: Final = 999
+_OOM_BEST_EFFORT: Final = 1000
+
+_PAGE_UNITS: Final = {"KB": 10, "MB": 20, "GB": 30, "TB": 40}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinuxResources:
+    """The cgroup values of one container; 0 where unset, as in the runtime's messages."""
+
+    cpu_shares: int = 0
+    cpu_quota: int = 0
+    """Microseconds per period; negative is unlimited."""
+    cpu_period: int = 0
+    memory_limit_bytes: int = 0
+    hugepage_bytes: Mapping[int, int] = field(default_factory=dict[int, int])
+    """Limit in bytes by page size in bytes."""
+    oom_score_adj: int | None = None
+
+
+def qos_of_cgroup(cgroup_parent: str) -> QosClass:
+    """The QoS class of a pod, which only its cgroup's path tells; Guaranteed where it does not.
+
+    The class is the component after `kubepods`, in both drivers' notations:
+
+    >>> qos_of_cgroup("/kubepods/burstable/pod1d2c").value
+    'Burstable'
+    >>> qos_of_cgroup("kubepods-besteffort-pod1d2c.slice").value
+    'BestEffort'
+    >>> qos_of_cgroup("/kubepods/podbesteffort").value
+    'Guaranteed'
+    """
+    components = [one for one in cgroup_parent.split("/") if one]
+    slices = [one.removesuffix(".slice") for one in components if one.endswith(".slice")]
+    # A slice's name spells its whole path; the kubelet turns "-" inside a component into "_".
+    paths = [components, *(one.split("-") for one in reversed(slices))]
+    for path in paths:
+        if "kubepods" in path:
+            after = path[path.index("kubepods") + 1 :][:1]
+            if after == ["burstable"]:
+                return QosClass.BURSTABLE
+            if after == ["besteffort"]:
+                return QosClass.BEST_EFFORT
+            if after:
+                return QosClass.GUARANTEED
+    return QosClass.GUARANTEED
+
+
+def estimate(linux: LinuxResources, qos: QosClass, machine_memory_bytes: int | None) -> Resources:
+    """The requests and limits that make the kubelet write these values.
+
+    Exact for requests of 3m to 256 cpus; 1m and 2m look like none, and larger requests are only
+    known for Guaranteed pods with a quota. The memory request of a Burstable container is known to
+    a thousandth of the machine's memory, from its OOM score adjustment; the smallest that fits is
+    taken.
+    """
+    cpu_limit = _milli_of_quota(linux)
+    cpu_request = _milli_of_shares(linux.cpu_shares)
+    memory_limit = linux.memory_limit_bytes if linux.memory_limit_bytes > 0 else None
+    memory_request = 0
+    if qos is QosClass.GUARANTEED:
+        if linux.cpu_shares >= _SHARES_MAX and cpu_limit is not None:
+            cpu_request = max(cpu_request, cpu_limit)
+        cpu_limit = cpu_request or cpu_limit
+        memory_request = memory_limit or 0
+    elif qos is QosClass.BURSTABLE:
+        memory_request = _bytes_of_oom(linux.oom_score_adj, machine_memory_bytes)
+        if memory_limit is not None:
+            memory_request = min(memory_request, memory_limit)
+    return Resources(
+        cpu_request_milli=cpu_request,
+        cpu_limit_milli=cpu_limit,
+        memory_request_bytes=memory_request,
+        memory_limit_bytes=memory_limit,
+        hugepage_bytes=linux.hugepage_bytes,
+    )
+
+
+def linux_resources(
+    resources: Resources, qos: QosClass, machine_memory_bytes: int | None
+) -> LinuxResources:
+    """The values the kubelet writes for these requests and limits."""
+    milli = resources.cpu_request_milli
+    shares = min(max(_SHARES_MIN, milli * _SHARES_PER_CPU // 1000), _SHARES_MAX)
+    quota = 0
+    if resources.cpu_limit_milli:
+        quota = max(resources.cpu_limit_milli * _QUOTA_PERIOD // 1000, _QUOTA_MIN)
+    return LinuxResources(
+        cpu_shares=shares,
+        cpu_quota=quota,
+        cpu_period=_QUOTA_PERIOD,
+        memory_limit_bytes=resources.memory_limit_bytes or 0,
+        hugepage_bytes=resources.hugepage_bytes,
+        oom_score_adj=_oom_of_bytes(resources.memory_request_bytes, qos, machine_memory_bytes),
+    )
+
+
+def merge(current: LinuxResources, update: LinuxResources) -> LinuxResources:
+    """`current` with what `update` sets: 0 there leaves a value as it is."""
+    return LinuxResources(
+        cpu_shares=update.cpu_shares or current.cpu_shares,
+        cpu_quota=update.cpu_quota or current.cpu_quota,
+        cpu_period=update.cpu_period or current.cpu_period,
+        memory_limit_bytes=update.memory_limit_bytes or current.memory_limit_bytes,
+        hugepage_bytes={**current.hugepage_bytes, **update.hugepage_bytes},
+        oom_score_adj=(
+            current.oom_score_adj if update.oom_score_adj is None else update.oom_score_adj
+        ),
+    )
+
+
+def annotated_resources(text: str, container: str) -> Resources | None:
+    """What the annotation `RESOURCES_ANNOTATION` says of a container; None where nothing.
+
+    Raises `ConfigError`.
+    """
+    where = f"{RESOURCES_ANNOTATION} of container {container!r}"
+    try:
+        document: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{where}: not JSON: {error}") from error
+    pod = _mapping(document, where)
+    for group in ("containers", "initContainers"):
+        containers = _mapping(pod.get(group), where)
+        if container in containers:
+            return _resources(_mapping(containers[container], where), where)
+    return None
+
+
+def parse_page_size(text: str) -> int | None:
+    """Bytes of a huge page size as the kernel's cgroup files name it; None for other texts.
+
+    >>> parse_page_size("2MB")
+    2097152
+    """
+    number, unit = text[:-2], text[-2:].upper()
+    if unit not in _PAGE_UNITS or not (number.isascii() and number.isdigit()) or len(number) > 9:
+        return None
+    return int(number) << _PAGE_UNITS[unit]
+
+
+def _milli_of_shares(shares: int) -> int:
+    # shares = max(2, floor(milli * 1024 / 1000)): rounding up again gives exactly that milli, where
+    # rounding to the nearest would turn 999m into 998m.
+    return 0 if shares <= _SHARES_MIN else -(-shares * 1000 // _SHARES_PER_CPU)
+
+
+def _milli_of_quota(linux: LinuxResources) -> int | None:
+    if linux.cpu_quota <= 0:
+        return None
+    return -(-linux.cpu_quota * 1000 // (linux.cpu_period or _QUOTA_PERIOD))
+
+
+def _bytes_of_oom(oom_score_adj: int | None, machine_memory_bytes: int | None) -> int:
+    if oom_score_adj is None or not machine_memory_bytes:
+        return 0
+    # 999 also stands for 1000, that is, for no request at all.
+    if not _OOM_BURSTABLE_MIN <= oom_score_adj < _OOM_BURSTABLE_MAX:
+        return 0
+    return -(-(1000 - oom_score_adj) * machine_memory_bytes // 1000)
+
+
+def _oom_of_bytes(request_bytes: int, qos: QosClass, machine_memory_bytes: int | None) -> int:
+    if qos is QosClass.GUARANTEED:
+        return _OOM_GUARANTEED
+    if qos is QosClass.BEST_EFFORT:
+        return _OOM_BEST_EFFORT
+    share = 1000 * request_bytes // machine_memory_bytes if machine_memory_bytes else 0
+    return min(max(1000 - share, _OOM_BURSTABLE_MIN), _OOM_BURSTABLE_MAX)
+
+
+def _resources(entry: Mapping[str, object], where: str) -> Resources:
+    requests, limits = (_mapping(entry.get(key), where) for key in ("requests", "limits"))
+    cpu_limit = _amount(limits, "cpu", where)
+    memory_limit = _amount(limits, "memory", where)
+    cpu_request = _amount(requests, "cpu", where)
+    memory_request = _amount(requests, "memory", where)
+    hugepages: dict[int, int] = {}
+    for key in limits:
+        if key.startswith("hugepages-"):
+            size = _quantity(key.removeprefix("hugepages-"), "memory", where)
+            hugepages[size] = _amount(limits, key, where) or 0
+    # Kubernetes' defaulting: a request left out is the limit; a limit of 0 is none.
+    return Resources(
+        cpu_request_milli=(cpu_limit or 0) if cpu_request is None else cpu_request,
+        cpu_limit_milli=cpu_limit or None,
+        memory_request_bytes=(memory_limit or 0) if memory_request is None else memory_request,
+        memory_limit_bytes=memory_limit or None,
+        hugepage_bytes=hugepages,
+    )
+
+
+def _amount(amounts: Mapping[str, object], key: str, where: str) -> int | None:
+    return None if key not in amounts else _quantity(amounts[key], key, where)
+
+
+def _quantity(value: object, key: str, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ConfigError(f"{where}: {key}: {value!r} is not an amount")
+    try:
+        return (parse_milli if key == "cpu" else parse_bytes)(str(value))
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {key}: {error}") from error
+
+
+def _mapping(value: object, where: str) -> Mapping[str, object]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ConfigError(f"{where}: {value!r} is not a JSON object")
+    return cast("Mapping[str, object]", value)
