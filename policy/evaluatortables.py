@@ -1,0 +1,331 @@
+"""What the evaluator's language knows: its values, operators, functions and methods, as tables.
+
+A function here may raise `TypeError`, `ValueError`, `LookupError` or `ArithmeticError`; the
+evaluator adds the position.
+"""
+
+import ast
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+MAX_SIZE: Final = 10_000
+"""The longest text, list or range."""
+MAX_BITS: Final = 256
+"""Integers stay below 2 ** 256."""
+
+_Many: TypeAlias = "list[Value] | tuple[Value, ...] | frozenset[Value] | Mapping[Any, Value]"
+Value: TypeAlias = "str | int | _Many | Record | None"
+Function: TypeAlias = Callable[..., Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A value with named attributes, such as `best_pool.name`."""
+
+    fields: "Mapping[str, Value]"
+
+
+def kind_of(value: Value) -> str:
+    """What sort of value this is, in the words of errors and tables."""
+    match value:
+        case None:
+            return "nothing"
+        case int():
+            return "number"
+        case str():
+            return "text"
+        case list():
+            return "list"
+        case tuple():
+            return "tuple"
+        case frozenset():
+            return "set"
+        case Record():
+            return "record"
+        case _:
+            return "mapping"
+
+
+def brief(value: Value) -> str:
+    """The value as errors show it: collections only by their kind and size."""
+    match value:
+        case None | int() | str():
+            text = repr(value)
+            return text if len(text) <= 60 else f"{text[:60]}…"
+        case Record():
+            return "a record"
+        case _:
+            return f"a {kind_of(value)} of {len(value)}"
+
+
+def describe(value: Value) -> str:
+    """The value as text, sets in a fixed order; as long as all that is inside it."""
+    match value:
+        case frozenset():
+            inner = ", ".join(sorted(map(describe, value)))
+            return "{" + inner + "}" if inner else "set()"
+        case list():
+            return "[" + ", ".join(map(describe, value)) + "]"
+        case tuple():
+            return "(" + "".join(f"{describe(one)}, " for one in value).rstrip() + ")"
+        case None | int() | str():
+            return repr(value)
+        case _:
+            return brief(value)
+
+
+def elements(value: Value) -> list[Value]:
+    """The elements of a collection, those of sets sorted. Raises `TypeError` for other values."""
+    match value:
+        case frozenset():
+            # By kind first: 2 and "2" have no order of their own.
+            return sorted(value, key=_order)
+        case list() | tuple():
+            return [*value]
+        case Mapping():
+            return [*value]
+        case _:
+            raise TypeError(f"{brief(value)} is not a collection")
+
+
+def _order(value: Value) -> tuple[str, int, str]:
+    number = value if isinstance(value, int) else 0
+    return type(value).__name__, number, describe(value)
+
+
+def collect(values: Iterable[Value]) -> frozenset[Value]:
+    """The set of some values. Raises `TypeError` for one that a set cannot hold."""
+    gathered = [*values]
+    for value in gathered:
+        if not _is_hashable(value):
+            raise TypeError(f"{brief(value)} cannot be in a set or be a key")
+    return frozenset(gathered)
+
+
+def _is_hashable(value: Value) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_hashable, value))
+    return value is None or isinstance(value, str | int | frozenset)
+
+
+def _sets(values: Iterable[Value]) -> list[frozenset[Value]]:
+    found: list[frozenset[Value]] = []
+    for value in values:
+        if not isinstance(value, frozenset):
+            raise TypeError(f"{brief(value)} is not a set")
+        found.append(value)
+    return found
+
+
+def _integers(values: Iterable[Value]) -> list[int]:
+    found: list[int] = []
+    for value in values:
+        if not isinstance(value, int):
+            raise TypeError(f"{brief(value)} is not a number")
+        found.append(value)
+    return found
+
+
+def _len(value: Value) -> int:
+    return len(value) if isinstance(value, str) else len(elements(value))
+
+
+def _set(value: Value = ()) -> frozenset[Value]:
+    return collect(value if isinstance(value, str) else elements(value))
+
+
+def _list(value: Value = ()) -> list[Value]:
+    return [*value] if isinstance(value, str) else elements(value)
+
+
+def _sorted(value: Value) -> list[Value]:
+    values = _list(value)
+    if all(isinstance(one, str) for one in values) or all(isinstance(one, int) for one in values):
+        return sorted(values)  # type: ignore[type-var]  # all of one kind with an order
+    return sorted(values, key=_order)
+
+
+def _range(*bounds: Value) -> list[Value]:
+    numbers = _integers(bounds)
+    if not 1 <= len(numbers) <= 3:
+        raise TypeError(f"range takes 1 to 3 numbers, not {len(numbers)}")
+    found = range(*numbers)
+    # len() itself overflows for ranges beyond the machine's word.
+    if found and (abs(found[-1] - found[0]) // abs(found.step)) >= MAX_SIZE:
+        raise ValueError(f"a range of more than {MAX_SIZE} numbers")
+    return [*found]
+
+
+def _of_several(choose: Callable[[Iterable[Any]], Any]) -> Function:
+    def function(*values: Value) -> Value:
+        given = elements(values[0]) if len(values) == 1 else [*values]
+        if not all(isinstance(one, str) for one in given):
+            _integers(given)
+        result: Value = choose(given)
+        return result
+
+    return function
+
+
+def _int(value: Value) -> int:
+    if isinstance(value, str | int):
+        return int(value)
+    raise TypeError(f"{brief(value)} is not a number")
+
+
+def _str(value: Value) -> str:
+    if isinstance(value, str | int):
+        return str(value)
+    raise TypeError(f"{brief(value)} is neither text nor a number")
+
+
+def disjoint_sets(*sets: Value) -> bool:
+    """Whether no two of the sets have an element in common; so of one set and of none."""
+    given = _sets(sets)
+    return sum(map(len, given)) == len(frozenset[Value]().union(*given))
+
+
+def _union(first: Value, *others: Value) -> frozenset[Value]:
+    return frozenset[Value]().union(*_sets((first, *others)))
+
+
+def _intersection(first: Value, *others: Value) -> frozenset[Value]:
+    one, *rest = _sets((first, *others))
+    return one.intersection(*rest)
+
+
+def _difference(first: Value, *others: Value) -> frozenset[Value]:
+    one, *rest = _sets((first, *others))
+    return one.difference(*rest)
+
+
+def _of_two_sets(function: Callable[[frozenset[Value], frozenset[Value]], Value]) -> Function:
+    def method(one: Value, other: Value) -> Value:
+        left, right = _sets((one, other))
+        return function(left, right)
+
+    return method
+
+
+def _of_text(function: Callable[..., Any]) -> Function:
+    def method(text: Value, *arguments: Value) -> Value:
+        if not all(isinstance(one, str) for one in arguments):
+            raise TypeError("expected text")
+        result: Value = function(text, *arguments)
+        return result
+
+    return method
+
+
+def _index(values: Value, wanted: Value) -> int:
+    return elements(values).index(wanted)
+
+
+def _get(mapping: Mapping[Any, Value], key: Value, default: Value = None) -> Value:
+    collect((key,))
+    return mapping.get(key, default)
+
+
+def _items(mapping: Mapping[Any, Value]) -> list[Value]:
+    return [(key, value) for key, value in mapping.items()]
+
+
+def _values(mapping: Mapping[Any, Value]) -> list[Value]:
+    return [*mapping.values()]
+
+
+def _abs(value: Value) -> int:
+    return abs(*_integers((value,)))
+
+
+def _all(values: Value) -> bool:
+    return all(elements(values))
+
+
+def _any(values: Value) -> bool:
+    return any(elements(values))
+
+
+def _bool(value: Value) -> bool:
+    return bool(value)
+
+
+def _sum(values: Value) -> int:
+    return sum(_integers(elements(values)))
+
+
+def _tuple(value: Value = ()) -> tuple[Value, ...]:
+    return (*_list(value),)
+
+
+FUNCTIONS: Final[Mapping[str, Function]] = {
+    "abs": _abs,
+    "all": _all,
+    "any": _any,
+    "bool": _bool,
+    "disjoint_sets": disjoint_sets,
+    "int": _int,
+    "len": _len,
+    "list": _list,
+    "max": _of_several(max),
+    "min": _of_several(min),
+    "range": _range,
+    "set": _set,
+    "sorted": _sorted,
+    "str": _str,
+    "sum": _sum,
+    "tuple": _tuple,
+}
+
+SET_METHODS: Final[Mapping[str, Function]] = {
+    "difference": _difference,
+    "intersection": _intersection,
+    "isdisjoint": _of_two_sets(lambda one, other: not one & other),
+    "issubset": _of_two_sets(lambda one, other: one <= other),
+    "issuperset": _of_two_sets(lambda one, other: one >= other),
+    "symmetric_difference": _of_two_sets(lambda one, other: one ^ other),
+    "union": _union,
+}
+METHODS: Final[Mapping[str, Mapping[str, Function]]] = {
+    "set": SET_METHODS,
+    "text": {
+        "endswith": _of_text(str.endswith),
+        "isdigit": _of_text(str.isdigit),
+        "lower": _of_text(str.lower),
+        "removeprefix": _of_text(str.removeprefix),
+        "removesuffix": _of_text(str.removesuffix),
+        "split": _of_text(str.split),
+        "startswith": _of_text(str.startswith),
+        "strip": _of_text(str.strip),
+        "upper": _of_text(str.upper),
+    },
+    "list": {"index": _index},
+    "tuple": {"index": _index},
+    "mapping": {"get": _get, "items": _items, "keys": elements, "values": _values},
+}
+
+COMPARISONS: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], bool]]] = {
+    ast.Eq: lambda one, other: bool(one == other),
+    ast.NotEq: lambda one, other: bool(one != other),
+    ast.Lt: lambda one, other: bool(one < other),
+    ast.LtE: lambda one, other: bool(one <= other),
+    ast.Gt: lambda one, other: bool(one > other),
+    ast.GtE: lambda one, other: bool(one >= other),
+    ast.In: lambda one, many: one in many,
+    ast.NotIn: lambda one, many: one not in many,
+}
+
+# What an operator takes on both sides, by `kind_of`.
+OPERATORS: Final[
+    Mapping[type[ast.operator], tuple[Callable[[Any, Any], Value], tuple[str, ...]]]
+] = {
+    ast.Add: (lambda one, other: one + other, ("number", "text", "list", "tuple")),
+    ast.Sub: (lambda one, other: one - other, ("number", "set")),
+    ast.Mult: (lambda one, other: one * other, ("number",)),
+    ast.FloorDiv: (lambda one, other: one // other, ("number",)),
+    ast.Mod: (lambda one, other: one % other, ("number",)),
+    ast.BitOr: (lambda one, other: one | other, ("number", "set")),
+    ast.BitAnd: (lambda one, other: one & other, ("number", "set")),
+    ast.BitXor: (lambda one, other: one ^ other, ("number", "set")),
+}
