@@ -125,12 +125,12 @@ class Amounts(Section, frozen=True, kw_only=True):
 
     @property
     def cpu_amount(self) -> CpuAmount | None:
-        """The cpus, parsed. Raises `ConfigError`."""
+        """The cpus, parsed. Raises `QuantityError`."""
         return None if self.cpu is None else parse_cpu_amount(self.cpu)
 
     @property
     def memory_bytes(self) -> int | None:
-        """The memory, parsed. Raises `ConfigError`."""
+        """The memory, parsed. Raises `QuantityError`."""
         return None if self.memory is None else parse_bytes(self.memory)
 
 

@@ -1,0 +1,394 @@
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pinfold.policy.config import Amounts, BurstLevel, Config, CpuPriority, yaml_name
+from pinfold.policy.configtext import (
+    build_config,
+    config_from_values,
+    environment_document,
+    format_config,
+    parse_config_document,
+    read_config,
+    setting_document,
+)
+from pinfold.policy.errors import ConfigError
+from pinfold.policy.quantity import CpuQuantity
+
+GIVEN = Path(__file__).parents[2].parent / "shared" / "scenarios" / "given.yaml"
+
+
+def error_of(text: str) -> str:
+    with pytest.raises(ConfigError) as raised:
+        read_config(text, "p.yaml")
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "reservedResources:\n", "{}", "agent: {}"])
+def test_an_empty_file_means_the_defaults(text: str) -> None:
+    checked = read_config(text)
+    assert checked.config == Config()
+    assert checked.warnings == ()
+
+
+def test_the_defaults_reserve_one_cpu() -> None:
+    assert Config().reserved_resources.cpu_amount == CpuQuantity(1000)
+    assert Config().available_resources.cpu_amount is None
+
+
+def test_reserving_memory_alone_keeps_the_reserved_cpu() -> None:
+    checked = read_config("reservedResources: {memory: 1Gi, cpu: null}", "p.yaml")
+    assert checked.config.reserved_resources == Amounts(cpu="1", memory="1Gi")
+    assert checked.config.reserved_resources.memory_bytes == 1 << 30
+    assert checked.warnings == (
+        "p.yaml:1: reservedResources.memory: accepted, but has no effect"
+        " — set the kubelet's systemReserved instead",
+    )
+
+
+@pytest.mark.parametrize(
+    ("attribute", "name"),
+    [
+        ("pin_cpu", "pinCPU"),
+        ("prefer_isolated_cpus", "preferIsolatedCPUs"),
+        ("default_cpu_priority", "defaultCPUPriority"),
+        ("pod_qos_scheduling_classes", "podQoSSchedulingClasses"),
+        ("pod_resource_api", "podResourceAPI"),
+        ("sst_clos_id", "sstClosID"),
+        ("use_pod_qos_as_default_class", "usePodQoSAsDefaultClass"),
+        ("disabled_cstates", "disabledCstates"),
+        ("l3_allocation", "l3Allocation"),
+        ("cpu", "cpu"),
+    ],
+)
+def test_fields_have_their_known_names_in_yaml(attribute: str, name: str) -> None:
+    assert yaml_name(attribute) == name
+
+
+def test_a_whole_resource_means_its_spec() -> None:
+    text = """\
+apiVersion: config.nri/v1alpha1
+kind: TopologyAwarePolicy
+metadata:
+  name: default
+  namespace: kube-system
+spec:
+  pinMemory: false
+  unlimitedBurstable: System
+  reservedResources:
+    cpu: 750m
+"""
+    config = read_config(text).config
+    assert not config.pin_memory
+    assert config.unlimited_burstable is BurstLevel.SYSTEM
+    assert config.reserved_resources.cpu == "750m"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        pytest.param(
+            "apiVersion: config.nri/v1alpha1\nkind: BalloonsPolicy\nspec: {}",
+            2,
+            "kind is 'BalloonsPolicy' — expected 'TopologyAwarePolicy'",
+            id="another kind of resource",
+        ),
+        pytest.param(
+            "kind: TopologyAwarePolicy\nspec: {}", 1, "apiVersion is None", id="no version"
+        ),
+        pytest.param(
+            "apiVersion: config.nri/v1alpha1\nkind: TopologyAwarePolicy\npinCPU: true",
+            3,
+            "unknown field 'pinCPU' — accepted: apiVersion, kind, metadata, spec, status",
+            id="a field beside the spec",
+        ),
+        pytest.param(
+            "apiVersion: config.nri/v1alpha1\nkind: TopologyAwarePolicy\nspec: 1",
+            3,
+            "spec: 1 is not accepted — write a mapping",
+            id="a spec that is no mapping",
+        ),
+        pytest.param(
+            "pinCPU: true\nagent:\n  podResourceApi: true\n",
+            3,
+            "agent.podResourceApi: unknown field — did you mean 'podResourceAPI'?"
+            " accepted: nodeResourceTopology, podResourceAPI",
+            id="an unknown field inside a section",
+        ),
+        pytest.param(
+            "\nreservedResources:\n  cpu: 750x\n",
+            3,
+            "reservedResources.cpu: failed to parse quantity '750x'",
+            id="an amount that is none",
+        ),
+        pytest.param("pinCPU: 'yes'", 1, "'yes' is not accepted — write true", id="quoted bool"),
+        pytest.param("pinCPU: 1", 1, "1 is not accepted — write true or false", id="number, bool"),
+        pytest.param("reservedResources: {cpu: true}", 1, "write text", id="a bool as an amount"),
+        pytest.param("reservedPoolNamespaces: a", 1, "write a list", id="text where a list is due"),
+        pytest.param(
+            "reservedPoolNamespaces: ['a', '[b']",
+            1,
+            "reservedPoolNamespaces[1]: '[b' is no pattern",
+            id="a glob that never closes",
+        ),
+        pytest.param(
+            "cpuClasses:\n- minFreq: 1GHz\n",
+            2,
+            "field 'name' is missing",
+            id="a class with no name",
+        ),
+        pytest.param(
+            "availableResources: {cpu: 4}",
+            1,
+            "'4' does not say which cpus",
+            id="how many, not which",
+        ),
+        pytest.param("availableResources: {cpu: 'cpuset:'}", 1, "no cpus at all", id="no cpus"),
+        pytest.param("reservedResources: {cpu: 0}", 1, "no cpu is reserved", id="none reserved"),
+        pytest.param(
+            "availableResources: {cpu: 'cpuset:0-3'}\nreservedResources: {cpu: 'cpuset:3-4'}",
+            2,
+            "cpus 4 are not in availableResources.cpu (0-3)",
+            id="reserved cpus that are not available",
+        ),
+        pytest.param("pinCPU: true\npinCPU: false", 2, "'pinCPU' is written twice", id="twice"),
+        pytest.param("- pinCPU", 1, "expected a mapping", id="a list as the whole file"),
+        pytest.param("a: !!python/name:os.system x", 1, "is not accepted", id="a tag"),
+        pytest.param("agent: &a {}\nlog:\n  <<: *a", 3, "merge keys", id="a merge key"),
+        pytest.param("pinCPU: true\nagent: ]", 2, "not YAML", id="not YAML at all"),
+        pytest.param("agent: &x {x: *x}", 1, "nested too deep", id="an alias inside itself"),
+    ],
+)
+def test_a_fault_is_named_with_its_line_and_the_way_out(text: str, line: int, reason: str) -> None:
+    complaint = error_of(text)
+    assert complaint.startswith(f"p.yaml:{line}")
+    assert reason in complaint
+    assert "\n" not in complaint
+
+
+def test_every_fault_has_its_own_line() -> None:
+    complaint = error_of("pinCPU: maybe\npinMemory: maybe\ndefaultCPUPriority: top\n")
+    assert [line.split(": ")[0] for line in complaint.splitlines()] == [
+        "p.yaml:1",
+        "p.yaml:2",
+        "p.yaml:3",
+    ]
+    assert "write one of high, normal, low, none" in complaint
+
+
+def test_an_unknown_field_lists_all_accepted_ones() -> None:
+    complaint = error_of("pincpu: true")
+    assert "did you mean 'pinCPU'?" in complaint
+    for field in msgspec.structs.fields(Config):
+        assert field.encode_name in complaint
+
+
+def test_a_few_lines_of_aliases_do_not_stand_for_billions() -> None:
+    lines = ["a0: &a0 [x,x,x,x,x,x,x,x,x,x]"]
+    lines += [f"a{i}: &a{i} [{','.join(f'*a{i - 1}' for _ in range(10))}]" for i in range(1, 10)]
+    assert "values, aliases expanded" in error_of("\n".join(lines))
+
+
+def test_letters_of_enums_may_be_of_any_case() -> None:
+    assert read_config("defaultCPUPriority: High").config.default_cpu_priority is CpuPriority.HIGH
+
+
+def test_amounts_may_be_written_as_numbers_and_stay_as_written() -> None:
+    assert read_config("reservedResources: {cpu: 0.10}").config.reserved_resources.cpu == "0.10"
+    assert config_from_values({"reservedResources": {"cpu": 2}}).reserved_resources.cpu == "2"
+
+
+def test_drop_ins_override_field_by_field_and_keep_their_own_places() -> None:
+    base = parse_config_document("agent:\n  podResourceAPI: true\nlog: {debug: [a, b]}\n", "a.yaml")
+    over = parse_config_document("\nlog: {debug: [c]}\nagent: {nodeResourceTopology: 3}", "b.yaml")
+    with pytest.raises(ConfigError, match=r"^b.yaml:3: agent.nodeResourceTopology: 3"):
+        build_config([base, over])
+    over = parse_config_document("log: {debug: [c]}\nagent: {nodeResourceTopology: no}", "b.yaml")
+    config = build_config([base, over]).config
+    assert config.agent.pod_resource_api
+    assert not config.agent.node_resource_topology
+    assert config.log.debug == ("c",)
+
+
+def test_a_null_in_a_drop_in_restores_the_default() -> None:
+    base = parse_config_document("pinCPU: false\nreservedResources: {cpu: 4}", "a.yaml")
+    over = parse_config_document("pinCPU: null\nreservedResources:\n", "b.yaml")
+    assert build_config([base, over]).config == Config()
+
+
+def test_variables_set_fields_and_others_are_passed_over() -> None:
+    document = environment_document(
+        {
+            "PINFOLD_PIN_CPU": "false",
+            "PINFOLD_RESERVED_RESOURCES__CPU": "cpuset:0-1",
+            "PINFOLD_RESERVED_POOL_NAMESPACES": "[a, b]",
+            "PINFOLD_SERVICE_HOST": "10.0.0.1",
+            "PIN_MEMORY": "false",
+        }
+    )
+    assert build_config([document]).config == Config(
+        pin_cpu=False,
+        reserved_resources=Amounts(cpu="cpuset:0-1"),
+        reserved_pool_namespaces=("a", "b"),
+    )
+
+
+def test_a_fault_in_a_variable_names_the_variable() -> None:
+    document = environment_document({"PINFOLD_AGENT__POD_RESOURCE_API": "sure"})
+    with pytest.raises(
+        ConfigError, match=r"^PINFOLD_AGENT__POD_RESOURCE_API: agent\.podResourceAPI"
+    ):
+        build_config([document])
+
+
+def test_settings_of_the_command_line_win() -> None:
+    documents = [parse_config_document("pinCPU: true", "a.yaml"), setting_document("pinCPU=false")]
+    assert not build_config(documents).config.pin_cpu
+    with pytest.raises(ConfigError, match="'pinCPU' is not FIELD=VALUE"):
+        setting_document("pinCPU")
+    with pytest.raises(ConfigError, match="setting 'pinCPUs': pinCPUs: unknown field"):
+        build_config([setting_document("pinCPUs=1")])
+
+
+CLASSES = "cpuClasses: [{name: a}, {name: b}]\nsharedPoolCPUClass: a\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        pytest.param("cpuClasses: [{name: a}]", "sharedPoolCPUClass: cpuClasses need", id="shared"),
+        pytest.param("sharedPoolCPUClass: a", "define it first", id="a class of no classes"),
+        pytest.param(
+            CLASSES + "reservedPoolCPUClass: c", "unknown class 'c' — accepted: a, b", id="unknown"
+        ),
+        pytest.param(
+            "cpuClasses: [{name: a}, {name: a}]\nsharedPoolCPUClass: a",
+            "cpuClasses[1].name: 'a' is the name of two classes",
+            id="a name used twice",
+        ),
+        pytest.param(
+            "cpuClasses: [{name: a, minFreq: 3GHz, maxFreq: 2GHz}]\nsharedPoolCPUClass: a",
+            "cpuClasses[0].minFreq: 3GHz is above maxFreq 2GHz",
+            id="limits the wrong way round",
+        ),
+        pytest.param(
+            "cpuClasses: [{name: a, minFreq: quick}]\nsharedPoolCPUClass: a",
+            "failed to parse frequency 'quick'",
+            id="a frequency that is none",
+        ),
+        pytest.param(
+            "cpuClasses: [{name: a, pctPriority: high}, {name: b, sstClosID: 1}]\n"
+            "sharedPoolCPUClass: a",
+            "cpuClasses[1].sstClosID: cannot be mixed with pctPriority (class 'a')",
+            id="managed and unmanaged Speed Select",
+        ),
+        pytest.param(
+            "cpuClasses: [{name: a, pctPriority: high}, {name: b, pctPriority: high}]\n"
+            "sharedPoolCPUClass: a",
+            "cpuClasses[1].pctPriority: a second class of priority high",
+            id="two high priority classes",
+        ),
+        pytest.param(
+            "cpuClasses: [{name: a, pctMinFreq: 1GHz}]\nsharedPoolCPUClass: a",
+            "pctMinFreq: needs a pctPriority",
+            id="limits of managed Speed Select alone",
+        ),
+        pytest.param(
+            "cpuClasses: [{name: a, publishExtendedResource: true}]\nsharedPoolCPUClass: a",
+            "only Speed Select classes are published",
+            id="publishing an ordinary class",
+        ),
+        pytest.param(
+            "schedulingClasses: [{name: a, policy: fifo, priority: 100}]",
+            "schedulingClasses[0].priority: 100 is out of range — write 1 to 99",
+            id="a realtime priority out of range",
+        ),
+        pytest.param(
+            "schedulingClasses: [{name: a, nice: 20}]", "20 is out of range", id="nice out of range"
+        ),
+        pytest.param(
+            "schedulingClasses: [{name: a, policy: other, priority: 5}]",
+            "policy other has no priority",
+            id="a priority where there is none",
+        ),
+        pytest.param(
+            "namespaceSchedulingClasses: {x: a}", "unknown class 'a'", id="class of a namespace"
+        ),
+        pytest.param(
+            "schedulingClasses: [{name: a}]\npodQoSSchedulingClasses: {besteffort: a, Best: a}",
+            "podQoSSchedulingClasses.Best: unknown QoS class 'Best'",
+            id="a QoS class there is not",
+        ),
+        pytest.param(
+            "instrumentation: {prometheusExport: true, metricsExporter: otlp-grpc}",
+            "excludes metricsExporter otlp-grpc",
+            id="two ways of exporting metrics",
+        ),
+        pytest.param(
+            "instrumentation: {reportPeriod: often}", "failed to parse duration", id="a period"
+        ),
+        pytest.param(
+            "poolLabels: [{labels: {a: b}}]", "needs either pool or cpus", id="labels, no pool"
+        ),
+        pytest.param(
+            "poolLabels: [{cpus: 1-x, labels: {a: b}}]",
+            "poolLabels[0].cpus: '1-x'",
+            id="labels, bad cpus",
+        ),
+    ],
+)
+def test_what_types_cannot_say_is_checked_too(text: str, reason: str) -> None:
+    assert reason in error_of(text)
+
+
+def test_all_fields_of_classes_are_read() -> None:
+    text = """\
+schedulingClasses:
+- {name: rt, policy: fifo, priority: 42, flags: [reset-on-fork]}
+- {name: idle, policy: idle, nice: 17, ioClass: be, ioPriority: 6}
+namespaceSchedulingClasses: {batch: idle}
+podQoSSchedulingClasses: {besteffort: idle, Guaranteed: rt}
+cpuClasses:
+- {name: slow, maxFreq: 2GHz, disabledCstates: [C6], turboPriority: 1}
+- {name: fast, minFreq: base, maxFreq: turbo, freqGovernor: performance}
+sharedPoolCPUClass: slow
+defaultExclusiveCPUClass: fast
+poolLabels: [{pool: 'NUMA node #*', labels: {rack: a}}, {cpus: 0-3, labels: {rack: b}}]
+"""
+    config = read_config(text).config
+    assert [one.name for one in config.scheduling_classes] == ["rt", "idle"]
+    assert config.cpu_classes[0].max_freq == "2GHz"
+    assert config.pod_qos_scheduling_classes["besteffort"] == "idle"
+    assert read_config(format_config(config)).config == config
+
+
+def test_fields_without_effect_are_accepted_with_a_word() -> None:
+    checked = read_config(
+        "control:\n  rdt: {enable: false}\n  blockio:\n    enable: true\n", "p.yaml"
+    )
+    assert checked.config.control.blockio.enable
+    assert [line.split(" — ")[0] for line in checked.warnings] == [
+        "p.yaml:3: control.blockio: accepted, but has no effect"
+    ]
+
+
+def test_every_configuration_of_the_given_scenarios_is_read() -> None:
+    if not GIVEN.exists():
+        pytest.skip(f"{GIVEN} is not here")
+    import yaml
+
+    scenarios = yaml.load(GIVEN.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    seen = 0
+    for scenario in scenarios["scenarios"]:
+        for step in [*scenario.get("steps", []), scenario]:
+            if not isinstance(step.get("config"), dict):
+                continue
+            seen += 1
+            pattern = step.get("expect_start_error", step.get("expect_update_error", ""))
+            if "failed to parse" in pattern:
+                with pytest.raises(ConfigError, match=pattern):
+                    config_from_values(step["config"])
+            else:
+                config_from_values(step["config"])
+    assert seen > 10
