@@ -1,0 +1,97 @@
+"""The configuration this process runs with: files, drop-ins, environment and settings."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ..policy.config import Config
+from ..policy.configtext import (
+    build_config,
+    environment_document,
+    parse_config_document,
+    setting_document,
+)
+from ..policy.errors import ConfigError
+
+DEFAULT_PATH: Final = Path("/etc/pinfold/pinfold.yaml")
+DEFAULT_DROP_INS: Final = Path("/etc/pinfold/conf.d")
+
+
+class ConfigFileError(ConfigError):
+    """A configuration file cannot be read at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedConfig:
+    """A usable configuration. `sources`: the files it came from, in the order they were applied."""
+
+    config: Config
+    warnings: tuple[str, ...] = ()
+    sources: tuple[Path, ...] = ()
+
+
+def load_config(
+    path: Path | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    settings: Sequence[str] = (),
+    default_path: Path = DEFAULT_PATH,
+    default_drop_ins: Path = DEFAULT_DROP_INS,
+) -> LoadedConfig:
+    """The configuration of a file, its drop-ins, the environment and settings, in this order.
+
+    Without a path: the default file, if there is one, and the default folder of drop-ins. With
+    one: that file and the drop-ins in the folder of its name and ".d". Raises `ConfigError`.
+    """
+    sources, warnings = find_sources(
+        path, default_path=default_path, default_drop_ins=default_drop_ins
+    )
+    documents = [parse_config_document(read_file(source), str(source)) for source in sources]
+    documents.append(environment_document(environment or {}))
+    documents.extend(setting_document(setting) for setting in settings)
+    checked = build_config(documents)
+    return LoadedConfig(
+        config=checked.config, warnings=(*warnings, *checked.warnings), sources=tuple(sources)
+    )
+
+
+def find_sources(
+    path: Path | None,
+    *,
+    default_path: Path = DEFAULT_PATH,
+    default_drop_ins: Path = DEFAULT_DROP_INS,
+) -> tuple[list[Path], list[str]]:
+    """The files to read, in the order they apply, and warnings about files passed over."""
+    if path is None:
+        files = [default_path] if default_path.exists() else []
+        folder = default_drop_ins
+    else:
+        files = [path]
+        folder = path.with_name(f"{path.name}.d")
+    warnings: list[str] = []
+    try:
+        found = sorted(folder.iterdir(), key=lambda one: one.name) if folder.is_dir() else []
+    except OSError as error:
+        raise ConfigFileError(f"{folder}: {error.strerror} — make it readable") from error
+    for one in found:
+        # Editors and mounted ConfigMaps leave hidden entries beside the real ones.
+        if one.name.startswith("."):
+            continue
+        if one.suffix == ".yaml":
+            files.append(one)
+        elif one.suffix in (".yml", ".json"):
+            warnings.append(f"{one}: passed over — rename it to {one.stem}.yaml")
+    return files, warnings
+
+
+def read_file(path: Path) -> str:
+    """The text of a file. Raises `ConfigFileError`."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigFileError(f"{path}: {error.strerror} — name a readable file") from error
+    except UnicodeDecodeError as error:
+        raise ConfigFileError(f"{path}: not UTF-8 at byte {error.start} — save it as UTF-8") from (
+            error
+        )
