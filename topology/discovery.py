@@ -1,0 +1,72 @@
+"""Discovery: a tree of sysfs files becomes a `Machine`. Nothing the kernel shows makes it fail."""
+
+from .attributes import Attributes
+from .caches import cache_groups, read_caches
+from .cpus import CPU, read_cpu_sets, read_layout
+from .cpuset import NodeSet
+from .devices import read_devices
+from .errors import TopologyError
+from .machine import CoreKind, Cpu, Machine, SocketId
+from .numa import read_numa
+from .sysfs import SysfsTree, open_tree
+from .traits import Frequency, read_efficient, read_frequencies
+
+_NO_FREQUENCY = Frequency()
+
+
+def read_machine(root: str = "/") -> Machine:
+    """The machine below a directory or in a snapshot archive; "/" is the one this runs on.
+
+    Raises `TopologyError` where the root cannot be read or shows no cpus.
+    """
+    return discover(open_tree(root))
+
+
+def discover(tree: SysfsTree) -> Machine:
+    """The machine a tree shows. Reads each file once; time is linear in cpus.
+
+    Raises `TopologyError` where not one cpu is online.
+    """
+    attributes = Attributes(tree)
+    sets = read_cpu_sets(attributes)
+    online = sets.online
+    if not online:
+        raise TopologyError(f"{tree.root}/{CPU}: no cpu is online — give a copy of a whole /sys")
+    layout = read_layout(attributes, online)
+    caches = read_caches(attributes, layout.cores)
+    numa = read_numa(attributes, online, sets.present)
+    efficient = read_efficient(attributes, online, layout.cores)
+    frequencies = read_frequencies(attributes, online)
+    cpus: dict[int, Cpu] = {}
+    for cpu in online:
+        frequency = frequencies.get(cpu, _NO_FREQUENCY)
+        cpus[cpu] = Cpu(
+            id=cpu,
+            socket=SocketId(layout.socket_of[cpu]),
+            die=layout.die_of[cpu],
+            cluster=layout.cluster_of.get(cpu, -1),
+            core=layout.core_of[cpu],
+            kind=CoreKind.EFFICIENT if cpu in efficient else CoreKind.PERFORMANCE,
+            base_khz=frequency.base_khz,
+            min_khz=frequency.min_khz,
+            max_khz=frequency.max_khz,
+            epp=frequency.epp,
+        )
+    return Machine(
+        online=online,
+        present=sets.present,
+        possible=sets.possible,
+        isolated=sets.isolated,
+        cpus=cpus,
+        sockets=layout.sockets,
+        dies=layout.dies,
+        clusters=layout.clusters,
+        cores=layout.cores,
+        caches=caches,
+        l2_groups=cache_groups(caches, 2),
+        l3_groups=cache_groups(caches, 3),
+        numa_nodes=numa.nodes,
+        distances=numa.distances,
+        devices=read_devices(attributes, online, NodeSet.collect(node.id for node in numa.nodes)),
+        warnings=tuple(attributes.warnings),
+    )
