@@ -1,0 +1,154 @@
+import ast
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("topology", "policy", "nri", "cmd")
+MODULES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+WRITTEN = [path for path in MODULES if path.parent != ROOT / "nri" / "api"]
+LINES_MAX = 400
+FUNCTION_LINES_MAX = 80
+
+# What would let the outside world into a pure function or into protocol code.
+IMPURE = {
+    "asyncio",
+    "datetime",
+    "glob",
+    "http",
+    "logging",
+    "multiprocessing",
+    "os",
+    "pathlib",
+    "random",
+    "secrets",
+    "select",
+    "selectors",
+    "shutil",
+    "signal",
+    "socket",
+    "subprocess",
+    "tempfile",
+    "threading",
+    "time",
+    "urllib",
+}
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Every module a file imports, as an absolute name."""
+    package = ("pinfold", *path.relative_to(ROOT).parent.parts)
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join((*base, *(node.module.split(".") if node.module else ())))
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_imports_point_inward(path: Path) -> None:
+    rank = ROOMS.index(path.relative_to(ROOT).parts[0])
+    for module in imported(path):
+        parts = module.split(".")
+        if parts[0] == "pinfold" and len(parts) > 1 and parts[1] in ROOMS:
+            assert ROOMS.index(parts[1]) <= rank, f"{name(path)} imports {module}"
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=name)
+def test_our_own_modules_are_imported_relatively(path: Path) -> None:
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            module = node.module or ""
+            is_generated = module.startswith("pinfold.nri.api")
+            assert is_generated or module.split(".")[0] != "pinfold", f"imports {module}"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [*(ROOT / "policy").rglob("*.py"), *(ROOT / "nri" / "wire").rglob("*.py")],
+    ids=name,
+)
+def test_the_policy_and_the_wire_know_nothing_of_the_world(path: Path) -> None:
+    impure = {module.split(".")[0] for module in imported(path)} & IMPURE
+    assert not impure, f"{name(path)} imports {sorted(impure)}"
+    for node in ast.walk(tree(path)):
+        is_open = isinstance(node, ast.Name) and node.id in ("open", "print", "input")
+        assert not is_open, f"{name(path)} uses {ast.unparse(node)}"
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=name)
+def test_modules_and_functions_stay_small(path: Path) -> None:
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+    assert lines <= LINES_MAX, f"{name(path)} has {lines} lines: which two nouns live here?"
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            assert length <= FUNCTION_LINES_MAX, f"{name(path)}: {node.name} has {length} lines"
+
+
+def test_every_package_is_listed() -> None:
+    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    folders = {path.parent.relative_to(ROOT) for path in MODULES}
+    assert set(setuptools["packages"]) == {
+        ".".join(("pinfold", *folder.parts)) for folder in folders
+    }
+    assert setuptools["package-dir"] == {f"pinfold.{room}": room for room in ROOMS}
+
+
+def test_packages_have_a_docstring_and_nothing_else() -> None:
+    for folder in sorted({path.parent for path in WRITTEN}):
+        if folder == ROOT / "cmd":
+            continue
+        body = tree(folder / "__init__.py").body
+        assert len(body) == 1, f"{name(folder)}/__init__.py holds code"
+        assert isinstance(body[0], ast.Expr), f"{name(folder)}/__init__.py has no docstring"
+
+
+def test_the_standard_librarys_cmd_is_not_shadowed() -> None:
+    assert not (ROOT / "cmd" / "__init__.py").exists()
+    run = subprocess.run([sys.executable, "-c", "import cmd; cmd.Cmd"], cwd=ROOT, check=False)
+    assert run.returncode == 0
+
+
+def test_type_checkers_see_the_root_as_the_package() -> None:
+    link = ROOT / ".typing" / "pinfold"
+    assert link.is_symlink()
+    assert link.readlink() == Path("..")
+
+
+def test_tests_are_no_packages() -> None:
+    assert not list((ROOT / "tests").rglob("__init__.py"))
+
+
+def test_showing_a_topology_does_not_load_grpc() -> None:
+    if not (ROOT / "cmd" / "pinfold.py").exists():
+        pytest.skip("the command line is not there")
+    program = (
+        "import sys\n"
+        "sys.argv = ['pinfold', 'topology', '--machine', 'socket:1 numa:1 core:2 mem:1G']\n"
+        "from pinfold.cmd.pinfold import main\n"
+        "try:\n    status = main()\nexcept SystemExit as exit:\n    status = exit.code\n"
+        "print('heavy:', [name for name in ('grpc', 'google.protobuf', 'prometheus_client')"
+        " if name in sys.modules])\n"
+        "sys.exit(status)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.splitlines()[-1] == "heavy: []"
