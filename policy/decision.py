@@ -2,14 +2,12 @@
 
 import enum
 from dataclasses import dataclass, field
-from typing import NewType
 
 from ..topology.cpuset import NO_CPUS, NO_NODES, CpuSet, NodeSet
 from .container import ContainerId
 from .errors import Problem
-from .rank import Rank
-
-PoolId = NewType("PoolId", int)
+from .pool import PoolId
+from .rank import Dropped, Rank
 
 
 class CpuType(enum.Enum):
@@ -40,11 +38,15 @@ class Grant:
     exclusive: CpuSet = NO_CPUS
     isolated: CpuSet = NO_CPUS
     """The kernel-isolated ones among `exclusive`."""
+    grown: tuple[CpuSet, ...] = ()
+    """The parts of `exclusive` that resizes added, oldest first; they are given up first."""
     shared_milli: int = 0
     """The share it was granted of the sharable (or reserved) cpus; 0 with no exclusive cpu is a
     zero-request container, which still runs on the sharable cpus."""
     memory: NodeSet = NO_NODES
     memory_bytes: int = 0
+    preserve_memory: bool = False
+    """Its memory is accounted and never touched."""
     hide_hyperthreads: bool = False
 
     @property
@@ -61,16 +63,6 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """One pool that was looked at: its rank, or why it was dropped."""
-
-    pool_id: PoolId
-    pool: str
-    rank: Rank | None = None
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """A container whose pinning differs from what it was, and both values."""
 
@@ -83,15 +75,16 @@ class Change:
 class Decision:
     """The answer for one container and its whole reason.
 
-    `candidates` are all pools in pool order. `decided_by` is the first criterion in which the
-    winner differs from the runner-up ("only candidate" where there is none).
+    `candidates[i]` is the rank of pool i, or why it was dropped; empty where no choice was made
+    (reserved and preserved containers, re-adoption, refusal before any pool was looked at).
+    `decided_by` is the first criterion in which the winner differs from the runner-up.
     """
 
     container_id: ContainerId
     result: Grant | Refusal
     pool: str = ""
     pinning: Pinning = field(default_factory=Pinning)
-    candidates: tuple[Candidate, ...] = ()
+    candidates: tuple[Rank | Dropped, ...] = ()
     decided_by: str = ""
     changes: tuple[Change, ...] = ()
     problems: tuple[Problem, ...] = ()

@@ -9,6 +9,8 @@ class Rank(NamedTuple):
     The first field in which two ranks differ is the reason for the choice.
     """
 
+    crowded: int
+    """1 where shared requests would take more than the pool has left."""
     isolated_missing: int
     """1 where isolated cpus were wanted and the pool has too few of them."""
     affinity: int
@@ -52,3 +54,15 @@ def decided_by(winner: Rank, loser: Rank) -> str:
         if one != other:
             return name
     raise AssertionError("two pools of one rank: pool ids are unique")
+
+
+class Dropped(NamedTuple):
+    """Why a pool was not a candidate: it has too little of something, or a rule is against it."""
+
+    criterion: str
+    """What was short: exclusive cpus, shared cpus, memory …"""
+    wanted: str
+    available: str
+
+    def __str__(self) -> str:
+        return f"{self.criterion}: wanted {self.wanted}, available {self.available}"

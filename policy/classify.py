@@ -1,0 +1,141 @@
+"""From what a container is and says to what it asks for: its `Request` and its affinity rules."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ..topology.machine import MemoryKind
+from .affinity import AffinityRule, affinity_rules
+from .config import Config, CpuPriority
+from .container import Container, QosClass
+from .decision import CpuType
+from .errors import Problem
+from .glob import compile_glob
+from .preferences import Preferences, parse_preferences
+from .request import Isolation, Request
+from .smt import SmtPreference
+
+SYSTEM_NAMESPACE = "kube-system"
+
+_DEFAULT_MEMORY = frozenset({MemoryKind.DRAM, MemoryKind.PMEM, MemoryKind.CXL})
+"""High-bandwidth memory is scarce: only for those who ask for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Classified:
+    """A container's demand, its wishes about others, and what is wrong with its annotations."""
+
+    request: Request
+    rules: tuple[AffinityRule, ...]
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cpu:
+    """How a container's cpu request is served."""
+
+    type: CpuType = CpuType.NORMAL
+    exclusive: int = 0
+    shared_milli: int = 0
+    isolation: Isolation = Isolation.NO
+    is_unlimited: bool = False
+    limit_milli: int | None = None
+
+
+class Classifier:
+    """Classifies containers under one configuration."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+
+    def classify(self, container: Container) -> Classified:
+        """What a container asks for. Bad annotations become problems, never errors."""
+        config = self._config
+        preferences = parse_preferences(container)
+        rules, problems = affinity_rules(
+            container,
+            is_symmetric=config.symmetric_affinity,
+            colocate_pods=config.colocate_pods,
+            colocate_namespaces=config.colocate_namespaces,
+        )
+        cpu = classify_cpu(container, preferences, config)
+        resources = container.resources
+        request = Request(
+            container_id=container.id,
+            qos=container.pod.qos,
+            cpu_type=cpu.type,
+            exclusive=cpu.exclusive,
+            shared_milli=cpu.shared_milli,
+            cpu_limit_milli=cpu.limit_milli,
+            is_unlimited=cpu.is_unlimited,
+            burst_level=preferences.burst_level or config.unlimited_burstable,
+            isolation=cpu.isolation,
+            priority=self._priority(container, preferences),
+            smt=preferences.smt or SmtPreference.ANY,
+            hide_hyperthreads=preferences.hide_hyperthreads
+            or preferences.smt is SmtPreference.HIDE,
+            memory_bytes=resources.memory_request_bytes or resources.memory_limit_bytes or 0,
+            memory_limit_bytes=resources.memory_limit_bytes,
+            memory_kinds=preferences.memory_types or _DEFAULT_MEMORY,
+            preserve_memory=preferences.preserve_memory,
+            hugepage_bytes=resources.hugepage_bytes,
+        )
+        return Classified(request=request, rules=rules, problems=(*preferences.problems, *problems))
+
+    def _priority(self, container: Container, preferences: Preferences) -> CpuPriority:
+        """Priorities are for Guaranteed containers; the others take what there is."""
+        if container.pod.qos is not QosClass.GUARANTEED:
+            return CpuPriority.NONE
+        return preferences.cpu_priority or self._config.default_cpu_priority
+
+
+def classify_cpu(container: Container, preferences: Preferences, config: Config) -> _Cpu:
+    """Whole cpus for itself, shares of others, from which cpus. The first rule that fits counts."""
+    milli = container.resources.cpu_request_milli
+    qos = container.pod.qos
+    if preferences.preserve_cpu:
+        return _Cpu(type=CpuType.PRESERVE, shared_milli=milli)
+    is_reserved = preferences.prefer_reserved
+    if is_reserved is None:
+        is_reserved = _is_reserved_namespace(
+            container.pod.namespace, config.reserved_pool_namespaces
+        )
+    if is_reserved:
+        return _Cpu(type=CpuType.RESERVED, shared_milli=milli)
+    if qos is QosClass.BURSTABLE:
+        limit = container.resources.cpu_limit_milli
+        return _Cpu(shared_milli=milli, limit_milli=limit, is_unlimited=limit is None)
+    if qos is QosClass.BEST_EFFORT:
+        return _Cpu()
+    return _classify_guaranteed(milli, preferences, config)
+
+
+def _classify_guaranteed(milli: int, preferences: Preferences, config: Config) -> _Cpu:
+    whole, rest = divmod(milli, 1000)
+    shared = preferences.prefer_shared
+    wants_shared = config.prefer_shared_cpus if shared is None else shared.value
+    is_opted_out = shared is not None and not shared.value
+    # More than one cpu and a rest: mixed cpusets are only for those who ask for them.
+    if not whole or wants_shared or (whole > 1 and rest and not is_opted_out):
+        return _Cpu(shared_milli=milli)
+    isolation, is_annotated = _isolation(preferences, config)
+    if whole > 1 and not rest and not is_annotated:
+        # Isolated cpus are few: several of them only for those who say so themselves.
+        isolation = Isolation.NO
+    return _Cpu(exclusive=whole, shared_milli=rest, isolation=isolation)
+
+
+def _isolation(preferences: Preferences, config: Config) -> tuple[Isolation, bool]:
+    """Whether isolated cpus are wanted, and whether an annotation says so."""
+    chosen, is_required = preferences.isolated
+    if chosen is None:
+        return (Isolation.PREFERRED if config.prefer_isolated_cpus else Isolation.NO), False
+    if is_required:
+        return Isolation.REQUIRED, True
+    return (Isolation.PREFERRED if chosen.value else Isolation.NO), True
+
+
+@lru_cache(maxsize=1024)
+def _is_reserved_namespace(namespace: str, globs: tuple[str, ...]) -> bool:
+    return namespace == SYSTEM_NAMESPACE or any(
+        compile_glob(glob).matches(namespace) for glob in globs
+    )

@@ -1,0 +1,134 @@
+"""What the kernel is told: from grants to cpusets, memory sets and cpu shares."""
+
+from collections.abc import Iterator
+
+from ..topology.cpuset import CpuSet, NodeSet
+from .config import Config
+from .container import ContainerId
+from .cpublocks import CpuBlocks
+from .decision import Change, CpuType, Grant, Pinning
+from .ledger import Ledger
+from .pool import PoolId
+from .smt import hide_siblings
+
+_MIN_SHARES, _MAX_SHARES = 2, 262144
+
+
+def cpu_shares(milli: int) -> int:
+    """The cgroup cpu.shares of an amount of cpu, as the kubelet computes it.
+
+    Source: kubelet MilliCPUToShares; the kernel clamps to 2..262144.
+    """
+    return min(max(milli * 1024 // 1000, _MIN_SHARES), _MAX_SHARES)
+
+
+class Pinner:
+    """Turns grants into pinnings, and remembers what the kernel was told about each container."""
+
+    def __init__(self, ledger: Ledger, config: Config, cores: CpuBlocks) -> None:
+        """`cores`: the online threads of every core."""
+        self._ledger = ledger
+        self._config = config
+        self._cores = cores
+        self._parents = [pool.parent for pool in ledger.tree.pools]
+        self._reserved = ledger.tree.root.reserved.mask
+        self._shared = self._effective()
+        self._told: dict[ContainerId, Pinning] = {}
+        self._marked: dict[ContainerId, None] = {}
+
+    def told(self, container_id: ContainerId) -> Pinning | None:
+        """What the kernel was told last; None for a container it was told nothing of."""
+        return self._told.get(container_id)
+
+    def note(self, container_id: ContainerId, pinning: Pinning) -> None:
+        """The kernel has been told this."""
+        self._told[container_id] = pinning
+
+    def forget(self, container_id: ContainerId) -> None:
+        """The container is gone, or holds nothing."""
+        self._told.pop(container_id, None)
+        self._marked.pop(container_id, None)
+
+    def mark(self, container_id: ContainerId) -> None:
+        """Something else than its pool's shared cpus changed for a container."""
+        self._marked[container_id] = None
+
+    def changes(self, subject: ContainerId | None = None) -> tuple[Change, ...]:
+        """Who must be told something else than last time, and what; noted as told.
+
+        `subject` is left out: its own pinning goes another way. O(pools + containers concerned).
+        """
+        concerned = self._marked
+        self._marked = {}
+        for pool_id in self._refresh():
+            concerned |= dict.fromkeys(self._ledger.sharing(pool_id))
+        if subject is not None:
+            concerned.pop(subject, None)
+        found: list[Change] = []
+        for container_id in concerned:
+            before = self._told[container_id]
+            after = self.pinning(self._ledger.grants[container_id])
+            if before != after:
+                found.append(Change(container_id=container_id, before=before, after=after))
+                self._told[container_id] = after
+        return tuple(found)
+
+    def drain(self) -> None:
+        """Take the present state as told: nobody is updated for what changed until here."""
+        self._marked = {}
+        for _ in self._refresh():
+            pass
+
+    def _refresh(self) -> Iterator[PoolId]:
+        """The pools whose shared cpus are others than at the last call. O(pools)."""
+        before, self._shared = self._shared, self._effective()
+        for pool_id, (old, new) in enumerate(zip(before, self._shared, strict=True)):
+            if old != new:
+                yield PoolId(pool_id)
+
+    def _effective(self) -> list[int]:
+        """Each pool's free sharable cpus; where there are none, those of the nearest ancestor.
+
+        Writing an empty cpuset would change nothing in the kernel and leave a container on every
+        cpu, those of exclusive containers too.
+        """
+        free = self._ledger.free_sharable
+        found = list(free)
+        found[-1] = free[-1] or self._reserved or self._ledger.tree.root.cpus.mask
+        for pool_id in range(len(found) - 2, -1, -1):
+            if not found[pool_id]:
+                parent = self._parents[pool_id]
+                assert parent is not None
+                found[pool_id] = found[parent]
+        return found
+
+    def pinning(self, grant: Grant) -> Pinning:
+        """What the kernel should be told about a container of this grant."""
+        return Pinning(
+            cpus=self._cpus(grant),
+            mems=self._mems(grant),
+            cpu_shares=self._shares(grant),
+        )
+
+    def _mems(self, grant: Grant) -> NodeSet | None:
+        if not self._config.pin_memory or grant.preserve_memory or not grant.memory:
+            return None
+        return grant.memory
+
+    def _cpus(self, grant: Grant) -> CpuSet | None:
+        if not self._config.pin_cpu or grant.cpu_type is CpuType.PRESERVE:
+            return None
+        if grant.cpu_type is CpuType.RESERVED:
+            mask = self._reserved
+        else:
+            mask = grant.exclusive.mask
+            if grant.has_shared_part:
+                mask |= self._shared[grant.pool_id]
+        if grant.hide_hyperthreads:
+            mask = hide_siblings(mask, self._cores)
+        return CpuSet(mask)
+
+    def _shares(self, grant: Grant) -> int | None:
+        if not self._config.pin_cpu or grant.cpu_type is CpuType.PRESERVE:
+            return None
+        return cpu_shares(1000 * len(grant.exclusive) + grant.shared_milli)

@@ -1,0 +1,257 @@
+"""From a request to a grant that fits: pool, cpus and memory; plans change nothing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ..topology.cpuset import NO_NODES, CpuSet
+from .closeness import Closeness
+from .container import ContainerId
+from .decision import CpuType, Grant, Refusal
+from .ledger import Ledger
+from .memory import Offer
+from .memorychoice import MemoryChoice, PoolMemory
+from .picker import CpuPicker
+from .placement import Chooser, Facts
+from .pool import PoolId, PoolTree
+from .rank import Dropped, Rank
+from .request import Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A grant that fits, not yet applied, and how it was chosen."""
+
+    grant: Grant
+    offer: Offer | None = None
+    """The memory it needs; None where its memory is not accounted."""
+    candidates: tuple[Rank | Dropped, ...] = ()
+    decided_by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """No plan, and what was looked at."""
+
+    refusal: Refusal
+    candidates: tuple[Rank | Dropped, ...] = ()
+
+
+class Placer:
+    """Plans grants from what a ledger has left."""
+
+    def __init__(
+        self,
+        tree: PoolTree,
+        ledger: Ledger,
+        memory: PoolMemory,
+        picker: CpuPicker,
+        chooser: Chooser,
+    ) -> None:
+        """Holds no state of its own beyond precomputed numbers."""
+        self._tree = tree
+        self._ledger = ledger
+        self._memory = memory
+        self._picker = picker
+        self._chooser = chooser
+        self._closeness = Closeness(tree)
+
+    def plan(
+        self, request: Request, weights: Mapping[ContainerId, int], at: PoolId | None = None
+    ) -> Plan | Failure:
+        """The best grant for a request; `at` names a pool that wins if it is feasible.
+
+        `weights` is the affinity of the container to those present.
+        """
+        memory = self._memory.choice(request)
+        if request.cpu_type is not CpuType.NORMAL:
+            return self._at_root(request, memory)
+        ranking = self._chooser.rank(
+            request,
+            self._ledger,
+            Facts(memory=memory, affinities=self._affinities(weights)),
+        )
+        winner, decided_by = ranking.winner, ranking.decided_by
+        if at is not None and isinstance(ranking.candidates[at], Rank):
+            winner, decided_by = at, "current pool"
+        if winner is None:
+            refusal = Refusal(reason=self._reason(request, ranking.candidates))
+            return Failure(refusal=refusal, candidates=ranking.candidates)
+        exclusive, isolated = self._take(request, winner)
+        offer = memory.offer(winner)
+        return Plan(
+            grant=self._grant(request, winner, exclusive, isolated, offer),
+            offer=offer,
+            candidates=ranking.candidates,
+            decided_by=decided_by,
+        )
+
+    def plan_resize(self, held: Grant, request: Request) -> Plan | Failure:
+        """The grant of a container that asks for something else than it has.
+
+        It grows next to what it has and gives up first what it got last. Where its pool has no
+        room for more, the nearest pool above that has takes over.
+        """
+        if request.cpu_type is not CpuType.NORMAL or held.cpu_type is not CpuType.NORMAL:
+            pool_id, exclusive, grown = held.pool_id, held.exclusive, held.grown
+        else:
+            found = self._resized_pool(held, request)
+            if isinstance(found, Failure):
+                return found
+            pool_id = found
+            exclusive, grown = self._resized_cpus(held, request, pool_id)
+        offer = None
+        memory = held.memory
+        if request.memory_bytes != held.memory_bytes:
+            answer = self._memory.choice(request).resize(held)
+            if isinstance(answer, Refusal):
+                return Failure(refusal=answer)
+            offer, memory = answer, answer.zone
+        grant = replace(
+            held,
+            pool_id=pool_id,
+            exclusive=exclusive,
+            isolated=exclusive & self._tree.root.isolated,
+            grown=grown,
+            shared_milli=request.shared_milli,
+            memory=memory,
+            memory_bytes=request.memory_bytes,
+        )
+        return Plan(grant=grant, offer=offer, decided_by="resize")
+
+    def _resized_pool(self, held: Grant, request: Request) -> PoolId | Failure:
+        """The pool of a grant, or the nearest above it, that has what a resize asks for more."""
+        room = self._ledger.room
+        more = request.exclusive - len(held.exclusive)
+        shared = request.shared_milli - held.shared_milli
+        candidates: dict[str, str] = {}
+        for pool_id in (held.pool_id, *self._tree.ancestors[held.pool_id]):
+            name = self._tree.pools[pool_id].name
+            isolated = self._ledger.free_isolated[pool_id].bit_count()
+            is_isolated = bool(held.isolated) and isolated >= more
+            if more > 0 and not is_isolated and room.sliceable[pool_id] < more:
+                candidates[name] = f"{more} more exclusive cpus: {room.sliceable[pool_id]} free"
+                continue
+            left = room.grantable_milli[pool_id] - (0 if is_isolated else 1000 * more)
+            if shared > max(left, 0):
+                candidates[name] = f"{shared}m more shared cpu: {max(left, 0)}m free"
+                continue
+            return pool_id
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in candidates.items())
+        reason = f"no room to grow to {request.describe()} — {reasons}"
+        return Failure(refusal=Refusal(reason=reason))
+
+    def _resized_cpus(
+        self, held: Grant, request: Request, pool_id: PoolId
+    ) -> tuple[CpuSet, tuple[CpuSet, ...]]:
+        """The exclusive cpus after a resize, and which of them were added after creation."""
+        more = request.exclusive - len(held.exclusive)
+        if more > 0:
+            isolated = self._ledger.free_isolated[pool_id]
+            is_isolated = bool(held.isolated) and isolated.bit_count() >= more
+            free = isolated if is_isolated else self._ledger.slice(pool_id)
+            mask = held.exclusive.mask
+            added = (
+                self._picker.extend(mask, free, more, request.priority)
+                if mask
+                else self._picker.pick(free, more, request.priority, request.smt)
+            )
+            assert added is not None, (held.container_id, pool_id)
+            return held.exclusive | CpuSet(added), (*held.grown, CpuSet(added))
+        kept, grown = held.exclusive, list(held.grown)
+        while more < 0 and grown:
+            last = grown.pop()
+            left = self._picker.pick(last.mask, max(len(last) + more, 0)) or 0
+            more += len(last) - left.bit_count()
+            kept -= last - CpuSet(left)
+            if left:
+                grown.append(CpuSet(left))
+        if more < 0:
+            kept = CpuSet(self._picker.pick(kept.mask, request.exclusive) or 0)
+        return kept, tuple(grown)
+
+    def plan_anyway(self, request: Request) -> Plan:
+        """A grant for a container that runs and fits nowhere: a share of all sharable cpus.
+
+        Its memory is not accounted: it may use all nodes.
+        """
+        root = self._tree.root
+        grant = Grant(
+            container_id=request.container_id,
+            pool_id=root.id,
+            shared_milli=request.total_milli,
+            memory=root.memory_nodes,
+            hide_hyperthreads=request.hide_hyperthreads,
+        )
+        return Plan(grant=grant, decided_by="runs already")
+
+    def _at_root(self, request: Request, memory: MemoryChoice) -> Plan | Failure:
+        """Reserved and preserved containers: the root pool, and nothing can refuse them cpus.
+
+        A reserved request larger than what is left of the reserved cpus runs on the sharable ones,
+        where those have room.
+        """
+        root = self._tree.root.id
+        if (
+            request.cpu_type is CpuType.RESERVED
+            and request.shared_milli > self._ledger.free_reserved_milli
+            and request.shared_milli <= self._ledger.room.grantable_milli[root]
+        ):
+            request = replace(request, cpu_type=CpuType.NORMAL)
+        zone = memory.zone(root)
+        if isinstance(zone, Dropped):
+            return Failure(refusal=Refusal(reason=f"{self._tree.root.name}: {zone}"))
+        offer = memory.offer(root)
+        grant = self._grant(request, root, CpuSet(), CpuSet(), offer)
+        return Plan(grant=grant, offer=offer, decided_by=f"{request.cpu_type.value} cpus")
+
+    def _affinities(self, weights: Mapping[ContainerId, int]) -> list[int]:
+        by_pool: dict[PoolId, int] = {}
+        for container_id, weight in weights.items():
+            friend = self._ledger.grants.get(container_id)
+            if friend is not None:
+                by_pool[friend.pool_id] = by_pool.get(friend.pool_id, 0) + weight
+        return self._closeness.affinities(by_pool)
+
+    def _take(self, request: Request, pool_id: PoolId) -> tuple[CpuSet, CpuSet]:
+        """The exclusive cpus of a feasible pool, and which of them are isolated."""
+        count = request.exclusive
+        if not count:
+            return CpuSet(), CpuSet()
+        isolated = self._ledger.free_isolated[pool_id]
+        is_isolated = request.wants_isolated and isolated.bit_count() >= count
+        free = isolated if is_isolated else self._ledger.slice(pool_id)
+        picked = self._picker.pick(free, count, request.priority, request.smt)
+        # The pool was found feasible with these numbers: fewer cpus would be our own fault.
+        assert picked is not None, (request.container_id, pool_id)
+        return CpuSet(picked), CpuSet(picked) if is_isolated else CpuSet()
+
+    def _grant(
+        self,
+        request: Request,
+        pool_id: PoolId,
+        exclusive: CpuSet,
+        isolated: CpuSet,
+        offer: Offer | None,
+    ) -> Grant:
+        return Grant(
+            container_id=request.container_id,
+            pool_id=pool_id,
+            cpu_type=request.cpu_type,
+            exclusive=exclusive,
+            isolated=isolated,
+            shared_milli=request.shared_milli,
+            memory=NO_NODES if offer is None else offer.zone,
+            memory_bytes=request.memory_bytes,
+            preserve_memory=request.preserve_memory,
+            hide_hyperthreads=request.hide_hyperthreads,
+        )
+
+    def _reason(self, request: Request, candidates: tuple[Rank | Dropped, ...]) -> str:
+        """Every pool's reason, pools with the same one together, widest pools first."""
+        pools_by_reason: dict[str, list[str]] = {}
+        for pool, found in zip(reversed(self._tree.pools), reversed(candidates), strict=True):
+            pools_by_reason.setdefault(str(found), []).append(pool.name)
+        reasons = "; ".join(
+            f"{', '.join(pools)}: {reason}" for reason, pools in pools_by_reason.items()
+        )
+        return f"no pool has room for {request.describe()} — {reasons}"

@@ -1,0 +1,77 @@
+"""What a container asks for, after classification."""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..topology.machine import MemoryKind
+from .config import BurstLevel, CpuPriority
+from .container import ContainerId, QosClass
+from .decision import CpuType
+from .hint import Hint
+from .smt import SmtPreference
+
+
+class Isolation(enum.Enum):
+    """Whether exclusive cpus should be kernel-isolated ones."""
+
+    NO = "no"
+    PREFERRED = "preferred"
+    REQUIRED = "required"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One container's demand for cpus and memory."""
+
+    container_id: ContainerId
+    qos: QosClass
+    cpu_type: CpuType = CpuType.NORMAL
+    exclusive: int = 0
+    """Number of whole cpus for itself."""
+    shared_milli: int = 0
+    cpu_limit_milli: int | None = None
+    is_unlimited: bool = False
+    """Burstable without a cpu limit: it may use whatever its pool has."""
+    burst_level: BurstLevel = BurstLevel.PACKAGE
+    isolation: Isolation = Isolation.NO
+    priority: CpuPriority = CpuPriority.NONE
+    smt: SmtPreference = SmtPreference.ANY
+    hide_hyperthreads: bool = False
+    """Only the lowest thread of each core goes into the cpuset; the others stay unused."""
+    cpu_class: str | None = None
+    memory_bytes: int = 0
+    memory_limit_bytes: int | None = None
+    memory_kinds: frozenset[MemoryKind] = frozenset()
+    preserve_memory: bool = False
+    hugepage_bytes: Mapping[int, int] = field(default_factory=dict[int, int])
+    hints: tuple[Hint, ...] = ()
+    strict_hints: bool = False
+    pick_by_hints: bool = False
+
+    @property
+    def total_milli(self) -> int:
+        """All the cpu it asks for."""
+        return 1000 * self.exclusive + self.shared_milli
+
+    @property
+    def needs_shared_cpu(self) -> bool:
+        """Whether some of its time is spent on sharable cpus."""
+        return self.shared_milli > 0 or not self.exclusive
+
+    @property
+    def wants_isolated(self) -> bool:
+        """Whether kernel-isolated cpus are wanted."""
+        return self.exclusive > 0 and self.isolation is not Isolation.NO
+
+    def describe(self) -> str:
+        """The demand in a few words, as a refusal quotes it."""
+        parts: list[str] = []
+        if self.exclusive:
+            kind = "isolated" if self.isolation is Isolation.REQUIRED else "exclusive"
+            parts.append(f"{self.exclusive} {kind} cpu{'s' if self.exclusive > 1 else ''}")
+        if self.shared_milli or not self.exclusive:
+            parts.append(f"{self.shared_milli}m of shared cpu")
+        if self.memory_bytes:
+            parts.append(f"{self.memory_bytes} bytes of memory")
+        return ", ".join(parts)
