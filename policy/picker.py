@@ -1,0 +1,281 @@
+"""Which cpus of a pool are taken: whole free domains first, then the least harm to others."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from ..topology.cpuset import iter_bits
+from ..topology.machine import CoreKind, Machine
+from .cachegroups import CacheGroup, Piece, Share, cache_groups, plan_pieces
+from .config import CpuPriority
+from .corestage import CoreStage
+from .cpublocks import CpuBlocks
+from .cpuclusters import ClusterStage, CpuCluster, logical_clusters
+from .cpupriority import PriorityClasses, priority_classes
+from .smt import SmtPreference
+
+_STAND_INS: Final[Mapping[CpuPriority, tuple[CpuPriority, ...]]] = {
+    CpuPriority.HIGH: (CpuPriority.HIGH, CpuPriority.NORMAL, CpuPriority.LOW),
+    CpuPriority.NORMAL: (CpuPriority.NORMAL, CpuPriority.LOW, CpuPriority.HIGH),
+    CpuPriority.LOW: (CpuPriority.LOW, CpuPriority.NORMAL, CpuPriority.HIGH),
+}
+
+_Take = Callable[[int, int, CpuPriority, int], int]
+
+
+class CpuPicker:
+    """Picks cpus out of free ones, on plain int masks. Holds nothing but the machine's shape.
+
+    The stages: whole idle sockets, whole idle clusters, the fewest cache groups, idle cores, single
+    threads. Every tie ends in the lowest cpu: equal questions have equal answers.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        classes: PriorityClasses | None = None,
+        clusters: Sequence[CpuCluster] | None = None,
+    ) -> None:
+        """`classes` and `clusters` replace those that follow from the machine's own facts."""
+        self.classes = priority_classes(machine) if classes is None else classes
+        self._online = machine.online.mask
+        self._sockets = _split_up(
+            [socket.cpus.mask for socket in machine.sockets], self._online, lambda rest: [rest]
+        )
+        cores = _split_up(
+            [core.mask for core in machine.cores],
+            self._online,
+            lambda rest: [1 << cpu for cpu in iter_bits(rest)],
+        )
+        self._cores = CoreStage(cores, self._sockets, self.classes)
+        dies = [die.cpus.mask for die in machine.dies]
+        self._clusters = ClusterStage(
+            logical_clusters(machine) if clusters is None else clusters,
+            ([group.mask for group in machine.l3_groups], dies, self._sockets),
+            machine.is_hybrid,
+        )
+        self._groups = cache_groups(machine)
+        self._group_of = {
+            cpu: group.cpus for group in self._groups for cpu in iter_bits(group.cpus)
+        }
+        self._efficient = 0
+        if machine.is_hybrid:
+            for cpu in machine.cpus.values():
+                self._efficient |= (cpu.kind is CoreKind.EFFICIENT) << cpu.id
+        self._whole_sockets = {one: self._sockets_of(one) for one in CpuPriority}
+        self._rings = (
+            self._cores.blocks,
+            CpuBlocks(cluster.cpus.mask for cluster in machine.clusters),
+            CpuBlocks(group.mask for group in machine.l2_groups),
+            CpuBlocks(group.mask for group in machine.l3_groups),
+            CpuBlocks(node.cpus.mask for node in machine.numa_nodes),
+            CpuBlocks(dies),
+            CpuBlocks(self._sockets),
+        )
+
+    @property
+    def cores(self) -> CpuBlocks:
+        """The cores of the machine, as `hide_siblings` wants them."""
+        return self._cores.blocks
+
+    def pick(
+        self,
+        free: int,
+        count: int,
+        priority: CpuPriority = CpuPriority.NONE,
+        smt: SmtPreference = SmtPreference.ANY,
+    ) -> int | None:
+        """Exactly `count` cpus of `free`, or None where it has fewer. Offline cpus do not count.
+
+        Cpus of the wanted priority are taken alone where there are enough of them; where there are
+        not, all of them are taken first.
+        """
+        free &= self._online
+        available = free.bit_count()
+        if count <= 0:
+            return 0
+        if available <= count:
+            return free if available == count else None
+        if priority is CpuPriority.NONE:
+            return self._pick(free, count, priority, smt, self._online)
+        priority = self._served_by(free, priority)
+        scope = self.classes.of(priority) & self._online or self._online
+        preferred = free & scope
+        missing = count - preferred.bit_count()
+        if missing < 0:
+            return self._pick(preferred, count, priority, smt, scope)
+        if not missing:
+            return preferred
+        take = self._take_for(smt)
+        return preferred | take(free & ~preferred, missing, priority, preferred)
+
+    def extend(
+        self, held: int, free: int, more: int, priority: CpuPriority = CpuPriority.NONE
+    ) -> int | None:
+        """`more` further cpus of `free`, the nearest to those held; None where it has fewer.
+
+        Nearest: siblings in held cores, then the same cluster, L2, L3, NUMA node, die, socket; the
+        smaller of two first, as L3 groups and NUMA nodes may hold each other either way.
+        """
+        free &= self._online & ~held
+        if free.bit_count() < more:
+            return None
+        picked = 0
+        rings = [ring.covering(held) for ring in self._rings] if held and more > 0 else []
+        for ring in sorted(rings, key=int.bit_count):
+            near = free & ring
+            if not near:
+                continue
+            taken = self.pick(near, min(more, near.bit_count()), priority) or 0
+            picked |= taken
+            free ^= taken
+            more -= taken.bit_count()
+            if not more:
+                return picked
+        rest = self.pick(free, more, priority)
+        return None if rest is None else picked | rest
+
+    def shrink(
+        self, held: int, count: int, priority: CpuPriority = CpuPriority.NONE, keep: int = 0
+    ) -> int | None:
+        """The `count` cpus of `held` to stay on; None where fewer are held.
+
+        Those of `keep` (what a container had before it grew) stay before all others.
+        """
+        held &= self._online
+        keep &= held
+        missing = count - keep.bit_count()
+        if missing <= 0:
+            return self.pick(keep, count, priority)
+        rest = self.extend(keep, held, missing, priority)
+        return None if rest is None else keep | rest
+
+    def _pick(
+        self, free: int, count: int, priority: CpuPriority, smt: SmtPreference, scope: int
+    ) -> int:
+        """As `pick`, for fewer cpus than are free. `scope`: the machine's cpus that may serve."""
+        take = self._take_for(smt)
+        if smt is SmtPreference.SPREAD:
+            layer = self._cores.blocks.lowest_members(free)
+            if count <= layer.bit_count():
+                taken = self._take_groups(free, count, priority, scope, layer, take)
+                if taken:
+                    return taken
+            return take(free, count, priority, 0)
+        taken = self._take_sockets(free, count, priority)
+        missing = count - taken.bit_count()
+        if missing and (size := self._clusters.size_min) and missing >= size:
+            taken |= self._clusters.take(
+                free & ~taken, missing, priority, self.classes, self._online
+            )
+            missing = count - taken.bit_count()
+        if missing > 1 and self._groups:
+            taken |= self._take_groups(free & ~taken, missing, priority, scope, 0, take)
+            missing = count - taken.bit_count()
+        return taken | take(free & ~taken, missing, priority, taken) if missing else taken
+
+    def _served_by(self, free: int, priority: CpuPriority) -> CpuPriority:
+        """The class that stands in for a priority no free cpu has; the priority itself if one has.
+
+        High cpus are the last to be given to who did not ask for them.
+        """
+        for one in _STAND_INS[priority]:
+            if free & self.classes.of(one):
+                return one
+        return priority
+
+    def _take_for(self, smt: SmtPreference) -> _Take:
+        if smt is SmtPreference.SPREAD:
+            return self._cores.take_spread
+        return self._cores.take_packed if smt is SmtPreference.PACK else self._cores.take
+
+    def _sockets_of(self, priority: CpuPriority) -> tuple[int, ...]:
+        """The part of each socket that has a priority, best socket first."""
+        scope = self.classes.of(priority) & self._online or self._online
+        parts = [part for socket in self._sockets if (part := socket & scope)]
+        return tuple(sorted(parts, key=lambda part: self.classes.rank(part, priority)))
+
+    def _take_sockets(self, free: int, count: int, priority: CpuPriority) -> int:
+        taken = 0
+        for socket in self._whole_sockets[priority]:
+            if socket & free == socket and socket.bit_count() <= count:
+                taken |= socket
+                count -= socket.bit_count()
+        return taken
+
+    def _take_groups(
+        self, free: int, count: int, priority: CpuPriority, scope: int, layer: int, take: _Take
+    ) -> int:
+        """All `count` cpus from the fewest cache groups of one die or socket; else none.
+
+        `layer`: what to count as whole instead of idle cores, for requests that spread.
+        """
+        lone = self._group_of.get((free & -free).bit_length() - 1)
+        if lone is not None and not free & ~lone:
+            return 0
+        threads = 1 if layer else self._cores.blocks.size_max
+        whole = layer or self._cores.blocks.members(self._cores.blocks.idle(free))
+        usable = self._of_kind(free, priority)
+        shares: list[Share] = []
+        for position, group in enumerate(self._groups):
+            here = group.cpus & usable
+            if here:
+                size = (here & layer).bit_count() if layer else here.bit_count()
+                is_used = here != group.cpus & scope
+                shares.append(Share(size, (here & whole).bit_count(), is_used, position))
+        pieces = self._plan(shares, count, threads)
+        if not pieces and not layer and whole.bit_count() < count - count % threads:
+            loose = [Share(one.free, one.free, one.is_used, one.position) for one in shares]
+            pieces = self._plan(loose, count, 1)
+        taken = 0
+        for piece in pieces:
+            here = self._groups[piece.position].cpus & free
+            taken |= take(here, piece.cpus, priority, taken)
+        return taken
+
+    def _plan(self, shares: Sequence[Share], count: int, threads: int) -> tuple[Piece, ...]:
+        """The best plan of all dies, or else of all sockets, that can serve `count` alone."""
+        for home in (_die, _socket):
+            regions: dict[int, list[Share]] = {}
+            for share in shares:
+                regions.setdefault(home(self._groups[share.position]), []).append(share)
+            best: tuple[tuple[int, ...], tuple[Piece, ...]] | None = None
+            for region in regions.values():
+                room = sum(share.free for share in region)
+                plan = plan_pieces(region, count, threads) if room >= count else None
+                if plan is not None:
+                    pieces, broken = plan
+                    rank = (len(pieces), broken, room, region[0].position)
+                    if best is None or rank < best[0]:
+                        best = rank, pieces
+            if best is not None:
+                return best[1]
+        return ()
+
+    def _of_kind(self, free: int, priority: CpuPriority) -> int:
+        """On hybrid machines the free cpus of the kind that goes with a priority."""
+        if not self._efficient:
+            return free
+        efficient, performance = free & self._efficient, free & ~self._efficient
+        return efficient or free if priority is CpuPriority.LOW else performance or free
+
+
+def _die(group: CacheGroup) -> int:
+    # Groups that span dies are no reason to leave the socket: all of them together count as one.
+    return group.die
+
+
+def _socket(group: CacheGroup) -> int:
+    return group.socket
+
+
+def _split_up(
+    masks: Iterable[int], online: int, rest: Callable[[int], Iterable[int]]
+) -> tuple[int, ...]:
+    """Disjoint masks that cover `online`, whatever the kernel says of them; `rest` completes."""
+    found: list[int] = []
+    for mask in masks:
+        mask &= online
+        if mask:
+            found.append(mask)
+            online ^= mask
+    return (*found, *(rest(online) if online else ()))

@@ -1,0 +1,168 @@
+"""Which cpus are of high, normal and low priority, and how sets of them compare."""
+
+from dataclasses import replace
+
+import pytest
+
+from pinfold.policy.config import CpuPriority
+from pinfold.policy.cpublocks import CpuBlocks
+from pinfold.policy.cpupriority import PriorityClasses, SstFacts, priority_classes
+from pinfold.policy.smt import hide_siblings
+from pinfold.topology.cpuset import CpuSet
+from pinfold.topology.machine import CoreKind, Machine, SocketId
+from pinfold.topology.spec import machine_from_spec
+
+HIGH, NORMAL, LOW = CpuPriority.HIGH, CpuPriority.NORMAL, CpuPriority.LOW
+
+
+def machine(
+    base_khz: dict[int, int] | None = None,
+    epp: dict[int, str] | None = None,
+    efficient: str = "",
+) -> Machine:
+    """Two sockets of four cpus, 0-3 and 4-7."""
+    plain = machine_from_spec("socket:2 core:4")
+    few = CpuSet.parse(efficient)
+    return replace(
+        plain,
+        cpus={
+            i: replace(
+                cpu,
+                base_khz=(base_khz or {}).get(i),
+                epp=(epp or {}).get(i),
+                kind=CoreKind.EFFICIENT if i in few else CoreKind.PERFORMANCE,
+            )
+            for i, cpu in plain.cpus.items()
+        },
+    )
+
+
+def listed(classes: PriorityClasses) -> tuple[str, str, str]:
+    return str(CpuSet(classes.high)), str(CpuSet(classes.normal)), str(CpuSet(classes.low))
+
+
+FAST_AND_SLOW = {0: 2_500_000, 1: 2_500_000, 2: 1_800_000, 3: 2_100_000}
+EPPS = {0: "power", 1: "balance_power", 2: "performance", 3: "power"}
+
+FACTS = {
+    "nothing is known": (machine(), ("", "0-7", "")),
+    "one frequency for all": (machine(dict.fromkeys(range(8), 2_000_000)), ("", "0-7", "")),
+    "the lowest base frequency is low, others high": (
+        machine(FAST_AND_SLOW),
+        ("0-1,3", "4-7", "2"),
+    ),
+    "frequencies differ between sockets only": (
+        machine({i: 2_000_000 + i // 4 for i in range(8)}),
+        ("", "0-7", ""),
+    ),
+    "a cpu without a frequency stays normal": (
+        machine({0: 2_000_000, 1: 1_000_000}),
+        ("0", "2-7", "1"),
+    ),
+    "preference overrides frequency": (machine(FAST_AND_SLOW, EPPS), ("1-2", "4-7", "0,3")),
+    "one preference for all changes nothing": (
+        machine(FAST_AND_SLOW, dict.fromkeys(range(8), "performance")),
+        ("0-1,3", "4-7", "2"),
+    ),
+    "an unknown preference does not count": (
+        machine(epp={0: "128", 1: "performance", 2: "balance_performance"}),
+        ("1", "0,3-7", "2"),
+    ),
+    "efficient cores are low whatever their frequency": (
+        machine({0: 2_000_000, 1: 3_000_000}, efficient="1,6-7"),
+        ("", "2-5", "0-1,6-7"),
+    ),
+    "preferences of efficient cores do not count": (
+        machine(epp={0: "performance", 1: "power"}, efficient="1"),
+        ("", "0,2-7", "1"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("facts", "expected"), FACTS.values(), ids=FACTS)
+def test_classes_of_frequencies(facts: Machine, expected: tuple[str, str, str]) -> None:
+    assert listed(priority_classes(facts)) == expected
+
+
+CLOS = {0: 0, 1: 1, 2: 2, 3: 3}
+
+SST = {
+    "turbo frequency: classes 0 and 1 are high": (
+        SstFacts(socket=SocketId(0), has_turbo_frequency=True, has_core_power=True, clos_of=CLOS),
+        ("0-1", "4-7", "2-3"),
+    ),
+    "core power: first class high, last low": (
+        SstFacts(socket=SocketId(0), has_core_power=True, clos_order=(1, 0, 3, 2), clos_of=CLOS),
+        ("1", "0,3-7", "2"),
+    ),
+    "core power: a cpu of unknown class is normal": (
+        SstFacts(socket=SocketId(0), has_core_power=True, clos_order=(0, 1), clos_of={0: 0, 1: 1}),
+        ("0", "2-7", "1"),
+    ),
+    "core power with one class": (
+        SstFacts(
+            socket=SocketId(0),
+            has_core_power=True,
+            clos_order=(0,),
+            clos_of=dict.fromkeys(range(4), 0),
+        ),
+        ("0-3", "4-7", ""),
+    ),
+    "base frequency: the listed cpus are high": (
+        SstFacts(socket=SocketId(0), base_frequency_cpus=CpuSet.parse("2-3")),
+        ("2-3", "0-1,4-7", ""),
+    ),
+    "nothing enabled: frequencies": (SstFacts(socket=SocketId(0)), ("0-1,3", "4-7", "2")),
+    "another socket's facts change nothing here": (
+        SstFacts(socket=SocketId(1), base_frequency_cpus=CpuSet.parse("4")),
+        ("0-1,3-4", "5-7", "2"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("facts", "expected"), SST.values(), ids=SST)
+def test_classes_of_speed_select(facts: SstFacts, expected: tuple[str, str, str]) -> None:
+    assert listed(priority_classes(machine(FAST_AND_SLOW), [facts])) == expected
+
+
+def test_efficient_cores_are_low_under_speed_select_too() -> None:
+    facts = SstFacts(socket=SocketId(0), base_frequency_cpus=CpuSet.parse("0-1"))
+    assert listed(priority_classes(machine(efficient="1"), [facts])) == ("0", "2-7", "1")
+
+
+CLASSES = PriorityClasses(high=0xF, normal=0xF0, low=0xF00)
+
+BETTER = {
+    "enough with less to spare": ("0-1", "0-2", HIGH, 2),
+    "enough before too few": ("0-2", "0-1", HIGH, 3),
+    "the most where none has enough": ("0-1", "0", HIGH, 3),
+    "a high cpu before enough normal ones": ("0", "4-7", HIGH, 2),
+    "enough normal ones where none is high": ("4-5", "4-7", HIGH, 2),
+    "the most where the count is open": ("0-2", "0-1", HIGH, -1),
+    "lower classes decide next": ("0,4-5", "0,4", HIGH, 1),
+    "normal: fewer high ones wasted": ("4-5", "0,4-5", NORMAL, 2),
+    "low: fewer high ones before fewer normal ones": ("4-6,8", "0,8", LOW, 1),
+}
+
+
+@pytest.mark.parametrize(("winner", "loser", "priority", "count"), BETTER.values(), ids=BETTER)
+def test_comparison(winner: str, loser: str, priority: CpuPriority, count: int) -> None:
+    ranks = [CLASSES.rank(CpuSet.parse(text).mask, priority, count) for text in (winner, loser)]
+    assert ranks[0] < ranks[1]
+
+
+def test_without_a_preference_all_sets_are_equal() -> None:
+    assert CLASSES.rank(0x1, CpuPriority.NONE, 1) == CLASSES.rank(0xFFF, CpuPriority.NONE, 1)
+
+
+HIDDEN = {
+    "of two siblings the lower one": ("0-3", "0,2"),
+    "a lone sibling stays": ("1,2-3", "1-2"),
+    "nothing": ("", ""),
+}
+
+
+@pytest.mark.parametrize(("cpus", "expected"), HIDDEN.values(), ids=HIDDEN)
+def test_hidden_siblings(cpus: str, expected: str) -> None:
+    cores = CpuBlocks(core.mask for core in machine_from_spec("core:4 thread:2").cores)
+    assert str(CpuSet(hide_siblings(CpuSet.parse(cpus).mask, cores))) == expected
