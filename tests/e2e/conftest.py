@@ -1,0 +1,19 @@
+"""End-to-end tests run where they are asked for: they need root, Debian's archive and minutes."""
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+_HERE: Final = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skips the tests of this folder unless they, or a folder of them, were named."""
+    named = (config.invocation_params.dir / one.partition("::")[0] for one in config.args)
+    if any(path.resolve().is_relative_to(_HERE) for path in named):
+        return
+    reason = pytest.mark.skip(reason="end-to-end; `make e2e` runs it")
+    for item in items:
+        if item.path.is_relative_to(_HERE):
+            item.add_marker(reason)

@@ -1,0 +1,152 @@
+"""A containerd of our own: its configuration, its process, its end."""
+
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from tests.e2e import image
+
+READY_WITHIN_SECONDS: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binaries:
+    """Where containerd's programs, runc and busybox are."""
+
+    containerd: Path
+    ctr: Path
+    runc: Path
+    busybox: Path
+
+
+def config_text(*, folder: Path, runc: Path, plugin_timeout_seconds: int = 2) -> str:
+    """The configuration of a containerd that keeps everything under `folder`, with NRI on.
+
+    The snapshotter is "native" as overlayfs cannot be stacked on every file system, and
+    `restrict_oom_score_adj` is on as not every root may lower a score. Pods use the host's
+    network, so the network plugin folders stay empty.
+    """
+    cri, nri = 'plugins."io.containerd.grpc.v1.cri"', 'plugins."io.containerd.nri.v1.nri"'
+    return f"""\
+version = 2
+root = "{folder}/root"
+state = "{folder}/state"
+disabled_plugins = [
+  "io.containerd.internal.v1.opt",
+  "io.containerd.snapshotter.v1.aufs",
+  "io.containerd.snapshotter.v1.btrfs",
+  "io.containerd.snapshotter.v1.devmapper",
+  "io.containerd.snapshotter.v1.overlayfs",
+  "io.containerd.snapshotter.v1.zfs",
+  "io.containerd.tracing.processor.v1.otlp",
+  "io.containerd.internal.v1.tracing",
+]
+[grpc]
+address = "{folder}/containerd.sock"
+[{cri}]
+sandbox_image = "{image.NAME}"
+restrict_oom_score_adj = true
+[{cri}.cni]
+bin_dir = "{folder}/cni/bin"
+conf_dir = "{folder}/cni/conf"
+[{cri}.containerd]
+snapshotter = "native"
+[{cri}.containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+[{cri}.containerd.runtimes.runc.options]
+BinaryName = "{runc}"
+Root = "{folder}/runc"
+SystemdCgroup = false
+[{nri}]
+disable = false
+socket_path = "{folder}/nri.sock"
+plugin_path = "{folder}/nri/plugins"
+plugin_config_path = "{folder}/nri/conf.d"
+plugin_registration_timeout = "{max(5, plugin_timeout_seconds)}s"
+plugin_request_timeout = "{plugin_timeout_seconds}s"
+"""
+
+
+class Containerd:
+    """A containerd process under `folder`. Its containers outlive it, as they do on a node."""
+
+    def __init__(self, binaries: Binaries, folder: Path) -> None:
+        self.folder = folder
+        self.socket = folder / "containerd.sock"
+        self.nri_socket = folder / "nri.sock"
+        self.log = folder / "containerd.log"
+        self._binaries = binaries
+        self._process: subprocess.Popen[bytes] | None = None
+        (folder / "config.toml").write_text(config_text(folder=folder, runc=binaries.runc))
+
+    def start(self) -> None:
+        """Returns when containerd answers.
+
+        Raises `TimeoutError` with the end of its log if it does not in time.
+        """
+        # The shim is found through PATH.
+        path = f"{self._binaries.containerd.parent}:{os.environ['PATH']}"
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [self._binaries.containerd, "--config", self.folder / "config.toml"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PATH": path},
+            )
+        until = time.monotonic() + READY_WITHIN_SECONDS
+        while not self._answers():
+            if time.monotonic() > until or self._process.poll() is not None:
+                self.kill()
+                raise TimeoutError(f"containerd did not come up:\n{self.log_tail()}")
+            time.sleep(0.1)
+
+    def _answers(self) -> bool:
+        asked = self._ctr("version")
+        return asked.returncode == 0 and self.nri_socket.exists()
+
+    def _ctr(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        command = [self._binaries.ctr, "--address", self.socket, "--timeout", "5s", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    def import_image(self, archive: Path) -> None:
+        """Makes an image archive known to the pods' namespace."""
+        done = self._ctr("-n", "k8s.io", "images", "import", "--snapshotter", "native", archive)
+        if done.returncode != 0:
+            raise RuntimeError(f"{archive}: cannot be imported: {done.stderr}")
+
+    def kill(self) -> None:
+        """Ends containerd as a crash does; containers and their shims go on."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Ends containerd as a service manager does; containers and their shims go on."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is not None and process.poll() is None:
+            process.send_signal(number)
+            process.wait(timeout=READY_WITHIN_SECONDS)
+
+    def end_shims(self) -> None:
+        """Ends what is left of this containerd's containers: the shims that name its socket."""
+        for process in psutil.process_iter():
+            try:
+                if str(self.socket) in process.cmdline():
+                    left = [*process.children(recursive=True), process]
+                    for one in left:
+                        one.kill()
+                    psutil.wait_procs(left, timeout=10)
+            except psutil.NoSuchProcess:
+                continue
+
+    def log_tail(self, lines: int = 40) -> str:
+        """The last lines of the log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])

@@ -1,0 +1,107 @@
+"""Runs in the guest: starts and ends pods, kills and restarts the daemon, and writes down the pins.
+
+It judges nothing: the tests on the host read the observations and judge them.
+"""
+
+import dataclasses
+import json
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Final
+
+from tests.e2e.cri import Cri
+from tests.e2e.daemon import Daemon
+from tests.e2e.node import Node, RunningPod
+from tests.e2e.pods import PodSpec, best_effort, burstable, guaranteed
+
+NODE_FOLDER: Final = Path("/run/node")
+# Emulated, a pod takes seconds where it takes milliseconds elsewhere.
+CALL_TIMEOUT_SECONDS: Final = 120
+
+FLOCK: Final = PodSpec(
+    name="flock",
+    containers=(guaranteed("peter", 1), guaranteed("sheep", 1), guaranteed("wolf", 1)),
+    annotations={
+        "resource-policy.nri.io/affinity": "peter: [ sheep ]\n",
+        "resource-policy.nri.io/anti-affinity": "peter: [ wolf ]\n",
+    },
+)
+MEADOW: Final = PodSpec(name="meadow", containers=(burstable("grazer", 500), best_effort("bird")))
+LATE: Final = PodSpec(name="late", containers=(guaranteed("stray", 1),))
+
+
+class Notebook:
+    """What was seen, step by step, in a file that is whole at any time."""
+
+    def __init__(self, path: Path, node: Node) -> None:
+        self._path = path
+        self._node = node
+        self._pods: list[RunningPod] = []
+        self._steps = dict[str, dict[str, dict[str, str]]]()
+        self._began = time.monotonic()
+
+    def add(self, spec: PodSpec) -> RunningPod:
+        """Starts a pod that later steps look at."""
+        pod = self._node.start_pod(spec)
+        self._pods.append(pod)
+        return pod
+
+    def end(self, pod: RunningPod) -> None:
+        """Ends a pod."""
+        self._pods.remove(pod)
+        self._node.end_pod(pod)
+
+    def note(self, step: str) -> None:
+        """Writes down the pins of every running container."""
+        self._steps[step] = {
+            name: dataclasses.asdict(self._node.pins(pod, name))
+            for pod in self._pods
+            for name in pod.containers
+        }
+        print(f"{time.monotonic() - self._began:6.1f} s  {step}", flush=True)
+        self.write(failure=None)
+
+    def write(self, failure: str | None) -> None:
+        """Writes all steps to the file."""
+        self._path.write_text(json.dumps({"steps": self._steps, "failure": failure}, indent=1))
+
+
+def observe(notebook: Notebook, daemon: Daemon) -> None:
+    """One daemon's life: pods come, the daemon dies, a pod comes meanwhile, pods go."""
+    daemon.start()
+    notebook.add(MEADOW)
+    notebook.note("meadow alone")
+    flock = notebook.add(FLOCK)
+    notebook.note("flock came")
+    daemon.kill()
+    notebook.note("daemon killed")
+    late = notebook.add(LATE)
+    notebook.note("stray came while the daemon was down")
+    daemon.start()
+    notebook.note("daemon back")
+    notebook.end(late)
+    notebook.end(flock)
+    notebook.note("flock gone")
+    daemon.stop()
+    notebook.note("daemon stopped")
+
+
+def main() -> None:
+    """Observes and leaves observations.json and the daemon's log in the folder named."""
+    results = Path(sys.argv[1])
+    node = Node(Cri(NODE_FOLDER / "containerd.sock", CALL_TIMEOUT_SECONDS), cgroup_root="")
+    notebook = Notebook(results / "observations.json", node)
+    daemon = Daemon(results, NODE_FOLDER / "nri.sock")
+    try:
+        observe(notebook, daemon)
+    except Exception:
+        notebook.write(failure=traceback.format_exc())
+        raise
+    finally:
+        daemon.kill()
+
+
+if __name__ == "__main__":
+    main()
