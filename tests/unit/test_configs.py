@@ -1,0 +1,72 @@
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+import pytest
+
+from pinfold.policy.config import Config, Section
+from pinfold.policy.configtext import parse_config_document, read_config
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+DEFAULT = CONFIGS / "pinfold.yaml"
+EXAMPLE = re.compile(r"((?:^#     .*\n)+)", re.MULTILINE)
+
+
+def sections(section: type[Section]) -> Iterator[type[Section]]:
+    """The section and all those inside it."""
+    yield section
+    for field in msgspec.structs.fields(section):
+        for inner in (field.type, *get_args(field.type)):
+            if isinstance(inner, type) and issubclass(inner, Section):
+                yield from sections(inner)
+
+
+def examples() -> list[str]:
+    found = EXAMPLE.findall(DEFAULT.read_text())
+    return [re.sub(r"^#     ", "", block, flags=re.MULTILINE) for block in found]
+
+
+def test_the_default_file_changes_nothing() -> None:
+    checked = read_config(DEFAULT.read_text(), "pinfold.yaml")
+    assert checked.config == Config()
+    assert checked.warnings == ()
+
+
+def test_the_default_file_sets_every_field() -> None:
+    values = parse_config_document(DEFAULT.read_text(), "pinfold.yaml").values
+    assert set(values) == {field.encode_name for field in msgspec.structs.fields(Config)}
+
+
+@pytest.mark.parametrize("section", list(sections(Config)), ids=lambda section: section.__name__)
+def test_the_default_file_names_every_field_of(section: type[Section]) -> None:
+    text = DEFAULT.read_text()
+    for field in msgspec.structs.fields(section):
+        assert re.search(rf"\b{field.encode_name}\b", text), f"{field.encode_name} is not explained"
+
+
+@pytest.mark.parametrize("example", examples(), ids=lambda text: text.split(":")[0])
+def test_examples_in_its_comments_are_good(example: str) -> None:
+    checked = read_config(example, "example")
+    assert checked.config != Config()
+    assert checked.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("file", "version"), [("containerd/nri-1.7.toml", 2), ("containerd/nri-2.toml", 3)]
+)
+def test_containerd_is_told_to_listen(file: str, version: int) -> None:
+    settings = tomllib.loads((CONFIGS / file).read_text())
+    assert settings["version"] == version
+    nri = settings["plugins"]["io.containerd.nri.v1.nri"]
+    assert nri["disable"] is False
+    assert nri["disable_connections"] is False
+    assert nri["socket_path"] == "/var/run/nri/nri.sock"
+
+
+def test_crio_is_told_to_listen() -> None:
+    nri = tomllib.loads((CONFIGS / "crio" / "20-nri.conf").read_text())["crio"]["nri"]
+    assert nri["enable_nri"] is True
+    assert nri["nri_disable_connections"] is False
