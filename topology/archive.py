@@ -19,16 +19,16 @@ _MAX_LINKS: Final = 40
 
 _Entry: TypeAlias = "bytes | str | dict[str, _Entry]"
 """A file's content, a link's target, or a directory."""
-_Directory: TypeAlias = dict[str, _Entry]
+Directory: TypeAlias = dict[str, _Entry]
 
 
 class ArchiveTree:
     """The files of an archive; links are followed inside it only."""
 
-    def __init__(self, root: str, top: _Directory) -> None:
+    def __init__(self, root: str, top: Directory) -> None:
         self._root = root
         self._top = top
-        self._directories: dict[str, _Directory | None] = {}
+        self._directories: dict[str, Directory | None] = {}
 
     @property
     def root(self) -> str:
@@ -52,7 +52,7 @@ class ArchiveTree:
         place, entry = self._walk(path)
         return None if entry is None else place
 
-    def _directory(self, path: str) -> _Directory | None:
+    def _directory(self, path: str) -> Directory | None:
         if path not in self._directories:
             _, entry = self._walk(path)
             self._directories[path] = entry if isinstance(entry, dict) else None
@@ -125,8 +125,8 @@ def _unpack(file: IO[bytes]) -> bytes:
     return content
 
 
-def _read_members(content: bytes) -> _Directory:
-    top: _Directory = {}
+def _read_members(content: bytes) -> Directory:
+    top: Directory = {}
     with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
         for member in archive:
             names = [name for name in member.name.split("/") if name not in ("", ".")]
@@ -144,7 +144,7 @@ def _read_members(content: bytes) -> _Directory:
     return top
 
 
-def _place(top: _Directory, names: list[str], entry: _Entry) -> None:
+def _place(top: Directory, names: list[str], entry: _Entry) -> None:
     """Put an entry at its place; entries below a file or a link are dropped."""
     directory = top
     for name in names[:-1]:
@@ -157,7 +157,7 @@ def _place(top: _Directory, names: list[str], entry: _Entry) -> None:
     directory[names[-1]] = entry
 
 
-def _rooted(top: _Directory) -> _Directory:
+def _rooted(top: Directory) -> Directory:
     if "sys" not in top and len(top) == 1:
         (only,) = top.values()
         if isinstance(only, dict) and "sys" in only:

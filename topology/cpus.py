@@ -184,7 +184,8 @@ def _read_dies(
             else ([], socket.cpus)
         )
         if unknown:
-            without.append(socket.label)
+            if attributes.text(f"{_topology(unknown.lowest)}/die_id") is None:
+                without.append(socket.label)
             groups = sorted([*groups, unknown], key=lambda group: group.lowest)
         read = [attributes.number(f"{_topology(one.lowest)}/die_id") for one in groups]
         ids = _usable(read) if not unknown else None
@@ -194,9 +195,9 @@ def _read_dies(
     if without:
         attributes.warn(
             f"{CPU}/cpu*/topology/die_id",
-            "missing or invalid: one die per socket"
+            "missing: one die per socket assumed"
             if len(without) == len(sockets)
-            else f"missing or invalid in socket {', '.join(without)}: taken as one die",
+            else f"missing in socket {', '.join(without)}: one die assumed",
         )
     return tuple(sorted(dies, key=lambda die: die.cpus.lowest)), die_of
 
@@ -217,11 +218,9 @@ def _read_clusters(
         return True
 
     groups, unknown = _partition(attributes, online, _CLUSTER_FILES, is_known)
-    if unknown:
-        whose = "" if unknown == online else f" on cpus {unknown}"
-        attributes.warn(
-            f"{CPU}/cpu*/topology/cluster_id", f"missing or invalid{whose}: no clusters known"
-        )
+    # A kernel that writes -1 says "no cluster"; one without the file (before 5.16) says nothing.
+    if unknown and attributes.text(f"{_topology(unknown.lowest)}/cluster_id") is None:
+        attributes.warn(f"{CPU}/cpu*/topology/cluster_id", "missing: clusters are not known")
     cluster_of: dict[int, int] = {}
     domains: list[Domain] = []
     names: set[tuple[int, int, int]] = set()

@@ -1,6 +1,6 @@
 """Per-cpu traits: the kind of core and frequencies."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,11 +32,11 @@ def read_efficient(attributes: Attributes, online: CpuSet, cores: tuple[CpuSet, 
         named |= unit or CpuSet()
     if performance is None and not named:
         return _by_capacity(attributes, online)
-    return efficient_cpus(attributes, online, cores, performance, named)
+    return efficient_cpus(attributes.warn, online, cores, performance, named)
 
 
 def efficient_cpus(
-    attributes: Attributes,
+    warn: Callable[[str, str], None],
     online: CpuSet,
     cores: tuple[CpuSet, ...],
     performance: CpuSet | None,
@@ -47,18 +47,16 @@ def efficient_cpus(
         efficient = online - performance if performance & online else CpuSet()
     both = efficient & (performance or CpuSet())
     if both:
-        attributes.warn(f"{_DEVICES}/cpu_core/cpus", f"cpus {both} are of both kinds of core")
+        warn(f"{_DEVICES}/cpu_core/cpus", f"cpus {both} are of both kinds of core")
         efficient -= both
     if performance is not None and (neither := online - performance - efficient):
-        attributes.warn(
-            f"{_DEVICES}/cpu_core/cpus", f"cpus {neither} are of no kind: taken as performance"
-        )
+        warn(f"{_DEVICES}/cpu_core/cpus", f"cpus {neither} are of no kind: taken as performance")
     found = CpuSet()
     for core in cores:
         if core <= efficient:
             found |= core
         elif core & efficient:
-            attributes.warn(f"{_DEVICES}/cpu_atom/cpus", f"names part of core {core}: passed over")
+            warn(f"{_DEVICES}/cpu_atom/cpus", f"names part of core {core}: passed over")
     return found & online
 
 

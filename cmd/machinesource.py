@@ -1,0 +1,39 @@
+"""The options that say which machine is meant: this one, a copy of /sys, or one line."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from ..topology.discovery import read_machine
+from ..topology.machine import Machine
+from ..topology.spec import machine_from_spec
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def machine_options(command: _Command) -> _Command:
+    """The command with `--sysfs-root` and `--machine`: its parameters `sysfs_root`, `machine`."""
+    sysfs_root = click.option(
+        "--sysfs-root",
+        metavar="DIR|ARCHIVE",
+        help="Read sys/ and proc/ below DIR or in a snapshot archive instead of this machine's.",
+    )
+    machine = click.option(
+        "--machine",
+        metavar="SPEC",
+        help="Use a made-up machine: 'socket:2 numa:2 core:2 thread:2 mem:2G'.",
+    )
+    return sysfs_root(machine(command))
+
+
+def machine_of(sysfs_root: str | None, machine: str | None) -> Machine:
+    """The machine the options mean; without any, the one this runs on.
+
+    Raises `TopologyError`, and `click.UsageError` where both are given.
+    """
+    if sysfs_root is not None and machine is not None:
+        raise click.UsageError("--sysfs-root and --machine exclude each other; give one")
+    if machine is not None:
+        return machine_from_spec(machine)
+    return read_machine("/" if sysfs_root is None else sysfs_root)
