@@ -42,16 +42,23 @@ def check(files: tuple[Path, ...]) -> None:
 
 
 @command.command()
-@click.option("--config", "path", type=click.Path(path_type=Path), help="Instead of the default.")
-@click.option("--set", "settings", multiple=True, metavar="FIELD=VALUE", help="Set one field.")
-@click.option("-o", "output", type=click.Choice(["yaml", "json"]), default="yaml")
+@click.option(
+    "--config", "path", type=click.Path(path_type=Path), help="Read this file and its drop-ins."
+)
+@click.option(
+    "--set", "settings", multiple=True, metavar="FIELD=VALUE", help="Set one field, last of all."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["yaml", "json"]),
+    default="yaml",
+    show_default=True,
+    help="YAML as in a file, or one JSON document for tools.",
+)
 def effective(path: Path | None, settings: tuple[str, ...], output: str) -> None:
     """Print the configuration the daemon would run with, all defaults filled in."""
-    try:
-        loaded = load_config(path, environment=os.environ, settings=settings)
-    except ConfigError as error:
-        click.echo(str(error), err=True)
-        raise click.exceptions.Exit(2) from error
+    loaded = load_config(path, environment=os.environ, settings=settings)
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
     click.echo(_as_json(loaded) if output == "json" else _as_yaml(loaded), nl=False)

@@ -5,7 +5,7 @@ from typing import Final
 
 from ..topology.cpuset import CpuSet, IdListError
 from .config import Config, CpuClass, IoClass, MetricsExporter, SchedulingClass, SchedulingPolicy
-from .configshape import Fault, suggestion
+from .configshape import Fault, name_advice
 from .container import QosClass
 from .document import Path, mapping_of
 from .errors import ConfigError
@@ -120,7 +120,7 @@ def _scheduling_classes(config: Config) -> Iterator[Fault]:
     for qos, name in config.pod_qos_scheduling_classes.items():
         path = ("podQoSSchedulingClasses", qos)
         if qos.lower() not in [one.lower() for one in accepted]:
-            yield Fault(path, f"unknown QoS class {qos!r} — {suggestion(qos, accepted)}")
+            yield Fault(path, f"unknown QoS class {qos!r} — {name_advice(qos, accepted)}")
         yield from _known(path, name, names)
 
 
@@ -265,7 +265,7 @@ def _unique(field: str, names: Sequence[str]) -> Iterator[Fault]:
 
 def _known(path: Path, name: str, names: Sequence[str]) -> Iterator[Fault]:
     if name not in names:
-        advice = suggestion(name, names) if names else "define it first, there are no classes"
+        advice = name_advice(name, names) if names else "define it first, there are no classes"
         yield Fault(path, f"unknown class {name!r} — {advice}")
 
 

@@ -1,6 +1,5 @@
 """Plain values against the types of the configuration: every misfit, and the values made to fit."""
 
-import difflib
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ import msgspec.inspect as types
 
 from .config import Amounts, Section
 from .document import Document, Path, dotted, mapping_of
+from .suggestion import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,10 @@ class Fault:
         return f"{document.place(self.path)}: " + (f"{field}: " if field else "") + self.what
 
 
-def suggestion(word: str, known: Sequence[str]) -> str:
-    """Advice for a word that is none of the known ones."""
-    folded = [name for name in known if name.lower() == word.lower()]
-    close = folded or difflib.get_close_matches(word, known, n=1)
-    meant = f"did you mean {close[0]!r}? " if close else ""
+def name_advice(word: str, known: Sequence[str]) -> str:
+    """Advice for a name that is none of the known ones: the nearest one, and all of them."""
+    near = nearest(word, known)
+    meant = f"did you mean {near!r}? " if near else ""
     return f"{meant}accepted: {', '.join(known)}"
 
 
@@ -75,7 +74,7 @@ class _Shape:
         shaped: dict[str, object] = {}
         for name, one in given.items():
             if name not in known:
-                what = f"unknown field — {suggestion(str(name), list(known))}"
+                what = f"unknown field — {name_advice(str(name), list(known))}"
                 self._fault((*path, name), what)
             elif one is not None:
                 inner = (*path, name)

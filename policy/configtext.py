@@ -9,7 +9,7 @@ import yaml
 
 from .config import Config, Section
 from .configcheck import find_faults, find_idle_fields
-from .configshape import shape_values, suggestion
+from .configshape import name_advice, shape_values
 from .document import Document, Path, Place, mapping_of, merge, parse_document, parse_value
 from .errors import ConfigError
 
@@ -122,7 +122,7 @@ def _unwrap(document: Document) -> Document:
     for field in values:
         if field not in known:
             raise ConfigError(
-                f"{document.place((field,))}: unknown field {field!r} — {suggestion(field, known)}"
+                f"{document.place((field,))}: unknown field {field!r} — {name_advice(field, known)}"
             )
     if values.get("spec") is not None and mapping_of(values["spec"]) is None:
         raise ConfigError(

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from pinfold.cmd.configcommand import command
 from pinfold.cmd.configfile import ConfigFileError, LoadedConfig, load_config
+from pinfold.cmd.pinfold import main
 from pinfold.policy.config import Config
 from pinfold.policy.errors import ConfigError
 
@@ -100,7 +100,7 @@ def test_check_tells_in_words_and_status(
     file = tmp_path / "pinfold.yaml"
     if text is not None:
         file.write_text(text)
-    result = CliRunner().invoke(command, ["check", str(file)])
+    result = CliRunner().invoke(main, ["config", "check", str(file)])
     assert result.exit_code == status
     assert result.stdout == output.format(file=file)
     assert result.stderr.startswith(complaint.format(file=file))
@@ -110,7 +110,7 @@ def test_one_bad_file_does_not_hide_the_others(tmp_path: Path) -> None:
     bad, good = tmp_path / "bad.yaml", tmp_path / "good.yaml"
     bad.write_text("pinCPU: 3\n")
     good.write_text("")
-    result = CliRunner().invoke(command, ["check", str(bad), str(good)])
+    result = CliRunner().invoke(main, ["config", "check", str(bad), str(good)])
     assert result.exit_code == 1
     assert result.stdout == f"{good}: good\n"
 
@@ -119,7 +119,7 @@ def test_effective_fills_in_defaults_and_reads_back(tmp_path: Path) -> None:
     file = tmp_path / "pinfold.yaml"
     file.write_text("colocatePods: true\n")
     shown = CliRunner().invoke(
-        command, ["effective", "--config", str(file), "--set", "reservedResources.cpu=750m"]
+        main, ["config", "effective", "--config", str(file), "--set", "reservedResources.cpu=750m"]
     )
     assert shown.exit_code == 0
     assert shown.stdout.startswith(f"# {file}\n")
@@ -127,13 +127,13 @@ def test_effective_fills_in_defaults_and_reads_back(tmp_path: Path) -> None:
     again = load_config(tmp_path / "again.yaml").config
     assert again.colocate_pods
     assert again.reserved_resources.cpu == "750m"
-    as_json = CliRunner().invoke(command, ["effective", "--config", str(file), "-o", "json"])
+    as_json = CliRunner().invoke(main, ["config", "effective", "--config", str(file), "-o", "json"])
     assert json.loads(as_json.stdout)["colocatePods"] is True
 
 
 def test_effective_of_a_bad_file_is_bad_input(tmp_path: Path) -> None:
     file = tmp_path / "pinfold.yaml"
     file.write_text("colocatePods: perhaps\n")
-    result = CliRunner().invoke(command, ["effective", "--config", str(file)])
+    result = CliRunner().invoke(main, ["config", "effective", "--config", str(file)])
     assert result.exit_code == 2
     assert result.stdout == ""
