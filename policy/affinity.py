@@ -234,7 +234,8 @@ class _Reader:
             what = f"weight {digits[:20]} is outside the range, {MAX_WEIGHT} is used"
             self.problems.append(TextError.at(node, what, fix).problem(where))
             weight = MAX_WEIGHT
-        return self._sign * (-weight if digits.startswith("-") else weight or 1)
+        # 0 counts as left out, as it does for the peer.
+        return self._sign * (-weight if digits.startswith("-") and weight else weight or 1)
 
     def _read_symmetric(self, node: TextNode | None) -> bool:
         if node is None:

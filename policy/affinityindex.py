@@ -60,6 +60,12 @@ class AffinityIndex:
     def __len__(self) -> int:
         return len(self._containers)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing at all is kept, not even of what has been removed."""
+        kept = (self._containers, self._rules, self._values, self._groups)
+        return not any((*kept, self._groups_by_fact, self._groups_of_anyone))
+
     def add(self, container: Container, rules: Iterable[AffinityRule] = ()) -> None:
         """Add a container with its rules, in place of what has the same id."""
         self.remove(container.id)

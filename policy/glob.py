@@ -1,6 +1,7 @@
 r"""Shell patterns: `*`, `?`, `[a-z]`, `[^a-z]`, `[!a-z]` and `\` before a character taken as is.
 
-As in Go's path.Match, `*` and `?` do not match a `/` and a pattern matches the whole text.
+As in Go's path.Match, a pattern matches the whole text, and `*` and `?` do not match a `/`, unless
+another separator or none is named.
 """
 
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ class Glob:
     is_exact: bool
     """Whether the pattern is nothing but its prefix."""
     final: int
+    separator: str = SEPARATOR
+    """The character, if any, that only matches itself."""
     stars: int = 0
     """States that a `*` lets stay where they are."""
     wildcards: int = 0
@@ -40,7 +43,7 @@ class Glob:
         for character in text:
             accepted = self.literals.get(character, 0)
             stay = 0
-            if character != SEPARATOR:
+            if character != self.separator:
                 accepted |= self.wildcards
                 stay = states & self.stars
                 for bit, members in self.classes:
@@ -62,7 +65,7 @@ class _Class:
 
 
 @lru_cache(maxsize=4096)
-def compile_glob(pattern: str) -> Glob:
+def compile_glob(pattern: str, separator: str = SEPARATOR) -> Glob:
     """The compiled pattern. Raises `ValueError` that says what is malformed."""
     if len(pattern) > MAX_LENGTH:
         raise ValueError(
@@ -99,6 +102,7 @@ def compile_glob(pattern: str) -> Glob:
         prefix="".join(prefix),
         is_exact=is_exact,
         final=bit,
+        separator=separator,
         stars=stars,
         wildcards=wildcards,
         literals=literals,

@@ -1,0 +1,189 @@
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pinfold.policy.affinity import MAX_WEIGHT, AffinityRule, parse_affinity
+from pinfold.policy.affinityindex import AffinityIndex
+from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass
+from pinfold.policy.expression import (
+    ALWAYS,
+    OPERATORS,
+    AllOf,
+    AnyOf,
+    Arity,
+    Expression,
+    Not,
+    condition,
+    evaluate,
+)
+
+NAMES = st.sampled_from(["a", "b", "ab", "*"])
+LABELS = st.dictionaries(st.sampled_from(["app", "x/y"]), st.sampled_from(["", "a", "b"]))
+KEYS = st.sampled_from(
+    [
+        "id",
+        "name",
+        "namespace",
+        "qosclass",
+        "labels/app",
+        "labels/x/y",
+        "labels/io.kubernetes.container.name",
+        "tags/app",
+        "pod/id",
+        "pod/uid",
+        "pod/name",
+        "pod/labels/app",
+        ":name:labels/app",
+        ":,/pod/id,tags/app",
+    ]
+)
+VALUES = st.sampled_from(["", "a", "b", "ab", "c1", "p1", "p2", "*", "a*", "?", "Burstable", "a:"])
+
+
+@st.composite
+def conditions(draw: st.DrawFn) -> Expression:
+    operator = OPERATORS[draw(st.sampled_from(sorted(OPERATORS)))]
+    low, high = {Arity.NONE: (0, 0), Arity.ONE: (1, 1), Arity.SOME: (1, 3)}[operator.arity]
+    values = draw(st.lists(VALUES, min_size=low, max_size=high))
+    return condition(draw(KEYS), operator.name, *values)
+
+
+EXPRESSIONS: st.SearchStrategy[Expression] = st.recursive(
+    st.just(ALWAYS) | conditions(),
+    lambda terms: (
+        st.builds(AllOf, st.lists(terms, max_size=3).map(tuple))
+        | st.builds(AnyOf, st.lists(terms, max_size=3).map(tuple))
+        | st.builds(Not, terms)
+    ),
+    max_leaves=5,
+)
+RULES = st.lists(
+    st.builds(
+        AffinityRule,
+        scope=EXPRESSIONS,
+        match=EXPRESSIONS,
+        weight=st.integers(-3, 3).filter(bool),
+        is_symmetric=st.booleans(),
+    ),
+    max_size=4,
+).map(tuple)
+CONTAINERS = st.builds(
+    Container,
+    id=st.integers(0, 40).map(lambda number: ContainerId(f"c{number}")),
+    name=NAMES,
+    labels=LABELS,
+    tags=LABELS,
+    pod=st.builds(
+        Pod,
+        id=st.sampled_from([PodId("p1"), PodId("p2"), PodId("p3")]),
+        name=NAMES,
+        namespace=NAMES,
+        uid=st.sampled_from(["", "a"]),
+        labels=LABELS,
+        qos=st.sampled_from(QosClass),
+    ),
+)
+RESIDENTS = st.lists(st.tuples(CONTAINERS, RULES), max_size=30)
+
+
+def naive(
+    residents: dict[ContainerId, tuple[Container, tuple[AffinityRule, ...]]],
+    newcomer: Container,
+    rules: tuple[AffinityRule, ...],
+) -> dict[ContainerId, int]:
+    """The definition: every rule tried on every container."""
+    totals: dict[ContainerId, int] = {}
+    for other, own in residents.values():
+        is_instance = (other.pod.id, other.name) == (newcomer.pod.id, newcomer.name)
+        if other.id == newcomer.id or is_instance:
+            continue
+        total = sum(
+            rule.weight
+            for rule in rules
+            if evaluate(rule.scope, other) and evaluate(rule.match, other)
+        )
+        total += sum(
+            rule.weight
+            for rule in own
+            if rule.is_symmetric
+            and evaluate(rule.scope, newcomer)
+            and evaluate(rule.match, newcomer)
+        )
+        if total:
+            totals[other.id] = total
+    return totals
+
+
+@settings(max_examples=250, deadline=None)
+@given(RESIDENTS, st.sets(st.integers(0, 40)), CONTAINERS, RULES)
+def test_the_index_agrees_with_the_definition(
+    arrivals: list[tuple[Container, tuple[AffinityRule, ...]]],
+    leaving: set[int],
+    newcomer: Container,
+    rules: tuple[AffinityRule, ...],
+) -> None:
+    index = AffinityIndex()
+    residents: dict[ContainerId, tuple[Container, tuple[AffinityRule, ...]]] = {}
+    for other, own in arrivals:
+        index.add(other, own)
+        residents[other.id] = (other, own)
+    for number in leaving:
+        index.remove(ContainerId(f"c{number}"))
+        residents.pop(ContainerId(f"c{number}"), None)
+    assert index.weights(newcomer, rules) == naive(residents, newcomer, rules)
+    for rule in rules:
+        expected = {one.id for one, _ in residents.values() if evaluate(rule.match, one)}
+        assert index.matching(rule.match) == expected
+
+
+@settings(max_examples=60, deadline=None)
+@given(RESIDENTS)
+def test_an_emptied_index_keeps_nothing(
+    arrivals: list[tuple[Container, tuple[AffinityRule, ...]]],
+) -> None:
+    index = AffinityIndex()
+    for other, own in arrivals:
+        index.add(other, own)
+    for other, _ in arrivals:
+        index.remove(other.id)
+    assert index.is_empty
+
+
+POD = Pod(id=PodId("p1"), name="meadow")
+WORDS = st.sampled_from(
+    [
+        "a", "b", ":", "\n", "- ", "  ", "[", "]", "{", "}", ", ", ": ", "match", "scope", "key",
+        "operator", "values", "weight", "all", "any", "not", "Equals", "Matches", "*", "&x ", "'",
+        '"', "\\", "|\n", "!!str ", "#", "---\n", "0", "-", "symmetric", "true", "\t", "%", "?",
+    ]
+)  # fmt: skip
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.text(max_size=60) | st.lists(WORDS, max_size=40).map("".join))
+def test_any_text_gives_rules_or_problems_inside_it(text: str) -> None:
+    rules, problems = parse_affinity({"resource-policy.nri.io/affinity": text}, POD)
+    for own in rules.values():
+        assert own
+        assert all(1 <= abs(rule.weight) <= MAX_WEIGHT for rule in own)
+    for problem in problems:
+        assert not problem.is_fatal
+        assert problem.what
+        assert 0 <= problem.line <= text.count("\n") + text.count("\r") + 2 + len(text)
+
+
+NAMES_OF_FRIENDS = st.lists(st.sampled_from("abcdef"), max_size=4)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.dictionaries(st.sampled_from("abcdef"), NAMES_OF_FRIENDS, max_size=5))
+def test_shorthand_makes_every_pair_mutual(friends: dict[str, list[str]]) -> None:
+    text = "\n".join(f"{name}: [{', '.join(others)}]" for name, others in friends.items()) or "{}"
+    rules, _ = parse_affinity({"resource-policy.nri.io/affinity": text}, POD)
+    index = AffinityIndex()
+    everyone = {name: Container(id=ContainerId(name), name=name, pod=POD) for name in "abcdef"}
+    for one in everyone.values():
+        index.add(one)
+    pairs = {frozenset((a, b)) for a, others in friends.items() for b in others if a != b}
+    for name, one in everyone.items():
+        expected = {b: 1 for b in everyone if frozenset((name, b)) in pairs and b != name}
+        assert index.weights(one, rules.get(name, ())) == expected

@@ -1,0 +1,119 @@
+import fnmatch
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from pinfold.policy.container import Container, ContainerId, Pod, PodId
+from pinfold.policy.expression import OPERATORS, Arity, condition, evaluate
+from pinfold.policy.facts import parse_key
+from pinfold.policy.glob import compile_glob
+from pinfold.policy.yamltext import TextError, parse_documents
+
+TEXTS = st.text("ab*?[]^-\\/é", max_size=12)
+CONTAINERS = st.builds(
+    Container,
+    id=st.just(ContainerId("c")),
+    name=st.sampled_from(["a", "b"]),
+    labels=st.dictionaries(st.sampled_from(["app"]), st.sampled_from(["", "a", "b"])),
+    pod=st.just(Pod(id=PodId("p"), name="ab")),
+)
+OPPOSITES = {
+    "NotEqual": "Equals",
+    "NotIn": "In",
+    "NotExists": "Exists",
+    "NotExist": "Exists",
+    "MatchesNot": "Matches",
+    "MatchesNone": "MatchesAny",
+}
+
+
+@given(
+    CONTAINERS,
+    st.sampled_from(sorted(OPPOSITES)),
+    st.sampled_from(["name", "labels/app", ":name:labels/app", ":labels/app:tags/x"]),
+    st.lists(st.sampled_from(["", "a", "b", "*", "a:", "?*"]), min_size=1, max_size=3),
+)
+@settings(deadline=None)
+def test_a_negated_operator_is_the_opposite(
+    container: Container, operator: str, key: str, values: list[str]
+) -> None:
+    arity = OPERATORS[operator].arity
+    taken = values[: {Arity.NONE: 0, Arity.ONE: 1, Arity.SOME: len(values)}[arity]]
+    negated = evaluate(condition(key, operator, *taken), container)
+    assert negated is not evaluate(condition(key, OPPOSITES[operator], *taken), container)
+
+
+def recursive_match(pattern: str, text: str) -> bool:
+    """Shell matching of `*` and `?` by its definition."""
+    if not pattern:
+        return not text
+    if pattern[0] == "*":
+        can_eat = bool(text) and text[0] != "/"
+        return recursive_match(pattern[1:], text) or (
+            can_eat and recursive_match(pattern, text[1:])
+        )
+    is_same = bool(text) and (pattern[0] == text[0] or (pattern[0] == "?" and text[0] != "/"))
+    return is_same and recursive_match(pattern[1:], text[1:])
+
+
+@given(st.text("ab*?/", max_size=8), st.text("ab/", max_size=8))
+@settings(deadline=None, max_examples=400)
+@example("*", "")
+@example("a*/b", "a/b")
+def test_a_glob_agrees_with_the_definition(pattern: str, text: str) -> None:
+    assert compile_glob(pattern).matches(text) is recursive_match(pattern, text)
+
+
+@given(st.text("ab[]!*?", max_size=8), st.text("ab", max_size=6))
+@settings(deadline=None, max_examples=400)
+def test_a_glob_agrees_with_fnmatch_where_both_understand(pattern: str, text: str) -> None:
+    try:
+        glob = compile_glob(pattern)
+    except ValueError:
+        return
+    # fnmatch takes a ']' or a '!' at odd places as a member of the class.
+    if "[]" in pattern or "[!]" in pattern:
+        return
+    assert glob.matches(text) is fnmatch.fnmatchcase(text, pattern)
+
+
+@given(TEXTS, TEXTS)
+@settings(deadline=None)
+def test_any_pattern_compiles_or_says_why(pattern: str, text: str) -> None:
+    try:
+        glob = compile_glob(pattern)
+    except ValueError:
+        return
+    # Every character of a pattern but a star, a class or an escape needs one of the text.
+    if not set(pattern) & set("*[]\\"):
+        assert glob.matches(text) <= (len(text) == len(pattern))
+    assert glob.matches(text) == glob.matches(text)
+
+
+@given(st.text(max_size=40) | st.text(":,;/abdelmnops-", max_size=20))
+@settings(deadline=None, max_examples=300)
+def test_any_key_is_read_or_says_why(text: str) -> None:
+    try:
+        key = parse_key(text)
+    except ValueError as error:
+        what, fix = error.args
+        assert what
+        assert fix
+    else:
+        assert key.text == text
+        assert key.subkeys
+
+
+@given(st.text(max_size=80) | st.text("ab:-[]{}&*!|>'\"%@`#?,\n \t\\x0U", max_size=60))
+@settings(deadline=None, max_examples=500)
+@example("%YAML 99999999999999999999.1\n--- a")
+@example('"\\UFFFFFFFF"')
+@example("? [a]\n: b")
+def test_any_yaml_is_read_or_says_why(text: str) -> None:
+    try:
+        documents = parse_documents(text)
+    except TextError as error:
+        documents = ()
+        lines = text.splitlines() or [""]
+        assert 0 <= error.line <= len(lines) + 1 + text.count("\x85")  # noqa: PT017 - both outcomes are good
+    assert all(document.line >= 1 for document in documents)
