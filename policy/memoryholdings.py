@@ -1,6 +1,5 @@
 """Who holds memory of which zone: the state of a memory ledger, and every change of it."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..topology.cpuset import NodeSet
@@ -84,6 +83,12 @@ class Holdings:
             before = known.size if known is not None else 0
             self.observed.grant(one, zone, holding.size - before)
 
+    def adopt(self, holding: Holding, mask: int) -> None:
+        """Put a container into the zone it runs in: its use shows in the free memory already."""
+        observed, self.observed = self.observed, None
+        self.place(holding, mask)
+        self.observed = observed
+
     def drop(self, container_id: ContainerId) -> None:
         """Release all that a container holds."""
         holding = self._by_id.pop(container_id)
@@ -99,9 +104,10 @@ class Holdings:
 
     def restore(self, state: HeldMemory) -> None:
         """Hold again what was held then, and nothing else."""
-        self._drop_all(tuple(self._by_id))
+        for container_id in tuple(self._by_id):
+            self.drop(container_id)
         for holding, mask in state.holdings:
-            self.place(holding, mask)
+            self.adopt(holding, mask)
         self._sequence = state.sequence
 
     def check(self) -> None:
@@ -114,10 +120,6 @@ class Holdings:
             assert (one in self.grown) == _has_grown(holding, zone.mask)
             assert holding.sequence < self._sequence
         assert len(self._by_id) == sum(len(zone.users) for zone in self.zones.used())
-
-    def _drop_all(self, container_ids: Iterable[ContainerId]) -> None:
-        for container_id in container_ids:
-            self.drop(container_id)
 
     def _make(self, request: MemoryRequest, kinds: int, initial: int) -> Holding:
         known = self._by_id.get(request.container_id)

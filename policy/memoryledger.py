@@ -162,9 +162,8 @@ class MemoryLedger:
                 " — ask for another offer"
             )
         held, request = self._held, offer.request
-        new = held.holding(request) if request is not None else None
-        assert not isinstance(new, Refusal), "a refused request has no offer"
-        if offer.replaces is not None and not (new is not None and new.id == offer.replaces):
+        new = held.holding_in(request, offer.zone.mask) if request is not None else None
+        if offer.replaces is not None and (new is None or new.id != offer.replaces):
             self.release(offer.replaces)
         for container_id, zone in offer.moves.items():
             holding = held.find(container_id)
@@ -186,7 +185,7 @@ class MemoryLedger:
         Returns them; without nodes that have no memory, or all nodes where none has any.
         """
         mask = zone.mask & self.nodes.with_memory or self.nodes.with_memory
-        self._held.place(self._held.holding_in(request, mask), mask)
+        self._held.adopt(self._held.holding_in(request, mask), mask)
         self.version += 1
         return NodeSet(mask)
 
@@ -312,10 +311,9 @@ class MemoryLedger:
             target = plan.zone(mask)
             if observed is not None and not observed.is_calm(target, holding.size):
                 continue
-            plan.shift(holding, zone, target)
-            if plan.fits(target):
+            if plan.fits(holding.size, zone, target):
+                plan.shift(holding, zone, target)
                 return True
-            plan.shift(holding, target, zone)
         return False
 
     def _usable_kinds(self, holding: Holding) -> int:

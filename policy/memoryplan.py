@@ -66,9 +66,15 @@ class Plan:
             if place is not None and place is not self._origin[one] and one != self._asking
         }
 
-    def fits(self, zone: Zone) -> bool:
-        """Whether neither `zone` nor one around it is overcommitted."""
-        return all(self._excess(around) <= 0 for around in zone.containing)
+    def fits(self, size: int, source: Zone, target: Zone) -> bool:
+        """Whether `size` bytes could go from `source` to `target`, a narrower zone within it."""
+        for zone in target.containing if size else ():
+            # What lies around both holds the bytes already.
+            if source.mask & ~zone.mask:
+                usage = zone.usage + self._usage.get(zone, 0) + size
+                if usage > self._bound(zone) and (zone is target or self._is_used(zone)):
+                    return False
+        return True
 
     def resolve(self) -> bool:
         """Move containers to wider zones until nothing is overcommitted; False if that fails.
@@ -95,11 +101,16 @@ class Plan:
         for around in zone.containing:
             self._usage[around] = self._usage.get(around, 0) + size
 
+    def _is_used(self, zone: Zone) -> bool:
+        return zone.direct + self._direct.get(zone, 0) > 0
+
+    def _bound(self, zone: Zone) -> int:
+        return max(zone.capacity, zone.usage) if zone.direct else zone.capacity
+
     def _excess(self, zone: Zone) -> int:
-        if zone.direct + self._direct.get(zone, 0) <= 0:
+        if not self._is_used(zone):
             return 0
-        bound = max(zone.capacity, zone.usage) if zone.direct else zone.capacity
-        return zone.usage + self._usage.get(zone, 0) - bound
+        return zone.usage + self._usage.get(zone, 0) - self._bound(zone)
 
     def _overcommitted(self) -> list[Zone]:
         # Inner zones first: who leaves them for a zone around may be the one to leave that too.
@@ -138,10 +149,10 @@ class Plan:
         moved = [self._held[one] for one in self.moves()]
         for holding in sorted(moved, key=lambda h: (-h.request.priority, -h.size, h.sequence)):
             origin, place = self._origin[holding.id], self._place[holding.id]
-            assert origin is not None
-            self.shift(holding, place, origin)
-            if not self.fits(origin):
-                self.shift(holding, origin, place)
+            assert origin is not None, "a move has an origin"
+            assert place is not None, "a move has a target"
+            if self.fits(holding.size, place, origin):
+                self.shift(holding, place, origin)
 
 
 def _may_use(holding: Holding, zone: Zone) -> bool:
