@@ -8,10 +8,10 @@ from collections.abc import Iterable
 
 from ..topology.cpuset import NO_CPUS, CpuSet
 from .container import Container, ContainerState, QosClass
-from .decision import CpuType, Grant
+from .decision import Grant
 from .ledger import Ledger
 from .picker import CpuPicker
-from .request import Request
+from .request import CpuType, Request
 
 _QOS_ORDER = {QosClass.GUARANTEED: 0, QosClass.BURSTABLE: 1, QosClass.BEST_EFFORT: 2}
 

@@ -7,11 +7,10 @@ from ..topology.machine import MemoryKind
 from .affinity import AffinityRule, affinity_rules
 from .config import Config, CpuPriority
 from .container import Container, QosClass
-from .decision import CpuType
 from .errors import Problem
 from .glob import compile_glob
 from .preferences import Preferences, parse_preferences
-from .request import Isolation, Request
+from .request import CpuType, Isolation, Request
 from .smt import SmtPreference
 
 SYSTEM_NAMESPACE = "kube-system"

@@ -1,6 +1,5 @@
 """Decisions as data: what a container got or why not, every candidate, and who else changes."""
 
-import enum
 from dataclasses import dataclass, field
 
 from ..topology.cpuset import NO_CPUS, NO_NODES, CpuSet, NodeSet
@@ -8,15 +7,7 @@ from .container import ContainerId
 from .errors import Problem
 from .pool import PoolId
 from .rank import Dropped, Rank
-
-
-class CpuType(enum.Enum):
-    """From which cpus a container is served."""
-
-    NORMAL = "normal"
-    RESERVED = "reserved"
-    PRESERVE = "preserve"
-    """Whatever cpus the container has: they are not touched."""
+from .request import CpuType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

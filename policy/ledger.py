@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 
 from ..topology.cpuset import NodeSet
 from .container import ContainerId
-from .decision import CpuType, Grant
+from .decision import Grant
 from .picker import CpuPicker
 from .pool import PoolId, PoolTree
+from .request import CpuType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """The memory a request would get from each pool, one look per distinct set of nodes."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..topology.cpuset import NodeSet
@@ -9,7 +10,7 @@ from .decision import Grant, Refusal
 from .memory import MemoryPriority, MemoryRequest, Offer
 from .memoryledger import MemoryLedger
 from .pool import PoolId, PoolTree
-from .rank import Dropped
+from .rank import Dropped, Zone
 from .request import Request
 
 _PRIORITIES = {
@@ -19,17 +20,25 @@ _PRIORITIES = {
 }
 
 
-class Zone(NamedTuple):
-    """What matters of a memory zone for the rank of a pool."""
+class _Nodes(NamedTuple):
+    """What never changes about the nodes a request starts from."""
 
-    mask: int
-    node_count: int
-    is_exact: bool
-    """It has exactly the kinds of memory asked for."""
-    is_below_limit: bool
-    """The pool's memory of these kinds is smaller than the container's limit."""
+    affinity: int
+    capacity: int
     lacks_kind: bool
-    """A kind asked for is not among the pool's nodes."""
+    """A kind asked for is not among them."""
+
+
+class _Start(NamedTuple):
+    """Where requests for some kinds of memory start in every pool."""
+
+    kinds: int
+    wanted: tuple[int, ...]
+    """For each of `nodes` the kinds a zone should have."""
+    nodes: tuple[_Nodes, ...]
+    """Each distinct set of nodes once."""
+    of_pool: tuple[int, ...]
+    """By pool id the index into `nodes`."""
 
 
 class PoolMemory:
@@ -39,50 +48,58 @@ class PoolMemory:
         """Reads the ledger, never changes it."""
         self._pools = tree.pools
         self._ledger = ledger
-        self._affinities: dict[frozenset[MemoryKind], tuple[int, ...]] = {}
-        self._everything = tuple(tree.root.memory_nodes.mask for _ in tree.pools)
+        self._starts: dict[frozenset[MemoryKind] | None, _Start] = {}
 
     def choice(self, request: Request) -> "MemoryChoice":
         """The choice of memory for one request."""
-        if request.preserve_memory:
-            affinities = self._everything
-        else:
-            affinities = self._affinities_of(request.memory_kinds)
-        return MemoryChoice(request, affinities, self._ledger)
+        key = None if request.preserve_memory else request.memory_kinds
+        start = self._starts.get(key)
+        if start is None:
+            start = self._starts[key] = self._start(key)
+        return MemoryChoice(request, start, self._ledger)
 
-    def _affinities_of(self, kinds: frozenset[MemoryKind]) -> tuple[int, ...]:
-        known = self._affinities.get(kinds)
-        if known is None:
-            nodes = self._ledger.nodes
-            wanted = nodes.of_kinds(nodes.kinds_mask(kinds)) or nodes.with_memory
-            masks = [pool.memory_nodes.mask for pool in self._pools]
-            known = tuple(mask & wanted or mask for mask in masks)
-            self._affinities[kinds] = known
-        return known
+    def _start(self, types: frozenset[MemoryKind] | None) -> _Start:
+        """Preserved memory (None) may be anywhere; else the pool's nodes of the types wanted."""
+        nodes = self._ledger.nodes
+        kinds = 0 if types is None else nodes.kinds_mask(types)
+        wanted = nodes.of_kinds(kinds) or nodes.with_memory
+        root = self._pools[-1].memory_nodes.mask
+        masks = [root if types is None else pool.memory_nodes.mask for pool in self._pools]
+        affinities = [mask & wanted or mask for mask in masks]
+        distinct = list(dict.fromkeys(affinities))
+        targets = [kinds & nodes.kinds_present or nodes.kinds(one) for one in distinct]
+        return _Start(
+            kinds=kinds,
+            wanted=tuple(targets),
+            nodes=tuple(
+                _Nodes(one, nodes.capacity(one), bool(target & ~nodes.kinds(one)))
+                for one, target in zip(distinct, targets, strict=True)
+            ),
+            of_pool=tuple(distinct.index(one) for one in affinities),
+        )
 
 
 class MemoryChoice:
     """The zones one request would get; every distinct set of nodes is looked at once."""
 
-    def __init__(self, request: Request, affinities: tuple[int, ...], ledger: MemoryLedger) -> None:
-        """`affinities`: by pool id the mask of the nodes the request would start from."""
+    def __init__(self, request: Request, start: _Start, ledger: MemoryLedger) -> None:
         self._request = request
-        self._affinities = affinities
+        self._start = start
         self._ledger = ledger
-        self._zones: dict[int, Zone | Dropped] = {}
         self._offers: dict[int, Offer] = {}
 
-    def zone(self, pool_id: int) -> Zone | Dropped:
-        """The zone the request would get from a pool, or why none."""
-        affinity = self._affinities[pool_id]
-        found = self._zones.get(affinity)
-        if found is None:
-            found = self._zones[affinity] = self._look(affinity)
-        return found
+    def zones(self) -> Sequence[Zone | Dropped]:
+        """By pool id the zone the request would get, or why none. O(pools)."""
+        found = [self._look(index) for index in range(len(self._start.nodes))]
+        return [found[index] for index in self._start.of_pool]
+
+    def zone(self, pool_id: PoolId) -> Zone | Dropped:
+        """The zone the request would get from one pool, or why none."""
+        return self._look(self._start.of_pool[pool_id])
 
     def offer(self, pool_id: PoolId) -> Offer:
         """The offer behind a zone. Only for pools that have one."""
-        affinity = self._affinities[pool_id]
+        affinity = self._affinity(pool_id)
         known = self._offers.get(affinity)
         if known is not None:
             return known
@@ -92,37 +109,39 @@ class MemoryChoice:
 
     def resize(self, held: Grant) -> Offer | Refusal:
         """Another amount of memory for a container that has some, in the same place if it fits."""
-        affinity = held.memory.mask or self._affinities[held.pool_id]
+        affinity = held.memory.mask or self._affinity(held.pool_id)
         return self._ledger.offer(self._memory_request(affinity), replaces=held.container_id)
 
     def request_at(self, pool_id: PoolId) -> MemoryRequest:
         """What is asked of the ledger for a pool."""
-        return self._memory_request(self._affinities[pool_id])
+        return self._memory_request(self._affinity(pool_id))
 
-    def _look(self, affinity: int) -> Zone | Dropped:
+    def _affinity(self, pool_id: PoolId) -> int:
+        return self._start.nodes[self._start.of_pool[pool_id]].affinity
+
+    def _look(self, index: int) -> Zone | Dropped:
         request, ledger = self._request, self._ledger
-        nodes = ledger.nodes
-        kinds = nodes.kinds_mask(request.memory_kinds)
+        nodes = self._start.nodes[index]
         mask = None
         if not request.hugepage_bytes:
-            mask = ledger.quick_zone(affinity, kinds, request.memory_bytes)
+            mask = ledger.quick_zone(nodes.affinity, self._start.kinds, request.memory_bytes)
         if mask is None:
-            offer = ledger.offer(self._memory_request(affinity))
+            offer = ledger.offer(self._memory_request(nodes.affinity))
             if not isinstance(offer, Offer):
-                return Dropped("memory", f"{request.memory_bytes} bytes", str(offer))
-            self._offers[affinity] = offer
+                return Dropped("memory", f"{request.memory_bytes} bytes", offer.reason)
+            self._offers[nodes.affinity] = offer
             mask = offer.zone.mask
-        wanted = kinds & nodes.kinds_present or nodes.kinds(affinity)
+        if request.preserve_memory:
+            return Zone(mask, mask.bit_count(), True, False, False)
         limit = request.memory_limit_bytes
         return Zone(
             mask=mask,
             node_count=mask.bit_count(),
-            is_exact=request.preserve_memory or nodes.kinds(mask) == wanted,
+            is_exact=ledger.nodes.kinds(mask) == self._start.wanted[index],
             is_below_limit=limit is not None
             and limit != request.memory_bytes
-            and not request.preserve_memory
-            and nodes.capacity(affinity) < limit,
-            lacks_kind=not request.preserve_memory and bool(wanted & ~nodes.kinds(affinity)),
+            and nodes.capacity < limit,
+            lacks_kind=nodes.lacks_kind,
         )
 
     def _memory_request(self, affinity: int) -> MemoryRequest:

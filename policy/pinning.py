@@ -6,9 +6,10 @@ from ..topology.cpuset import CpuSet, NodeSet
 from .config import Config
 from .container import ContainerId
 from .cpublocks import CpuBlocks
-from .decision import Change, CpuType, Grant, Pinning
+from .decision import Change, Grant, Pinning
 from .ledger import Ledger
 from .pool import PoolId
+from .request import CpuType
 from .smt import hide_siblings
 
 _MIN_SHARES, _MAX_SHARES = 2, 262144

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from ..topology.cpuset import NO_NODES, CpuSet
 from .closeness import Closeness
 from .container import ContainerId
-from .decision import CpuType, Grant, Refusal
+from .decision import Grant, Refusal
 from .ledger import Ledger
 from .memory import Offer
 from .memorychoice import MemoryChoice, PoolMemory
@@ -14,7 +14,7 @@ from .picker import CpuPicker
 from .placement import Chooser, Facts
 from .pool import PoolId, PoolTree
 from .rank import Dropped, Rank
-from .request import Request
+from .request import CpuType, Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,17 @@ from dataclasses import dataclass, field
 from ..topology.machine import MemoryKind
 from .config import BurstLevel, CpuPriority
 from .container import ContainerId, QosClass
-from .decision import CpuType
 from .hint import Hint
 from .smt import SmtPreference
+
+
+class CpuType(enum.Enum):
+    """From which cpus a container is served."""
+
+    NORMAL = "normal"
+    RESERVED = "reserved"
+    PRESERVE = "preserve"
+    """Whatever cpus the container has: they are not touched."""
 
 
 class Isolation(enum.Enum):
