@@ -182,7 +182,7 @@ def test_a_bad_rule_is_reported_and_the_others_stay(
         ("a: {b: [c]}", 1, "not a list"),
         ("a: [b]\na: [c]", 2, "'a' is given twice"),
         ("a: [b\n", 2, "not valid YAML"),
-        ("a: \t[b]\n\tc: d", 2, "not valid YAML"),
+        ("a: [b]\n\tc: d", 2, "not valid YAML"),
         ("a: &x [b]", 1, "anchor 'x' is not allowed"),
         ("a: *x", 1, "alias 'x' is not allowed"),
         ("a: !!set [b]", 1, "tag"),
