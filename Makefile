@@ -58,7 +58,7 @@ proto: .venv/dev-installed
 # No venv below DESTDIR: its scripts would name the staging folder. The two commands find the
 # packages by the path they will have on the machine.
 install: .venv/installed
-	rm -rf "$(DESTDIR)$(PREFIX)/lib/pinfold"
+	rm -rf build "$(DESTDIR)$(PREFIX)/lib/pinfold"
 	$(VENV_PYTHON) -m pip install --quiet --target "$(DESTDIR)$(PREFIX)/lib/pinfold" .
 	rm -rf "$(DESTDIR)$(PREFIX)/lib/pinfold/bin" build
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/systemd/system"
