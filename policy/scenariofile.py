@@ -123,7 +123,7 @@ def _step(step: Field) -> Step:
 
 def _start(step: Field) -> Step:
     return Start(
-        config=_values(step["config"]),
+        config=None if step["config"].is_missing else _values(step["config"]),
         environment=step["env"].texts(),
         expected_error=step["expect_start_error"].text(""),
     )

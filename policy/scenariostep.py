@@ -10,9 +10,9 @@ from .manifest import PodSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """The policy starts; running containers are adopted."""
+    """The policy starts; running containers are adopted. No `config`: the one at hand."""
 
-    config: Mapping[str, object]
+    config: Mapping[str, object] | None
     environment: Mapping[str, str]
     expected_error: str = ""
 
