@@ -1,5 +1,6 @@
 """End-to-end tests run where they are asked for: they need root, Debian's archive and minutes."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -17,3 +18,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path.is_relative_to(_HERE):
             item.add_marker(reason)
+
+
+@pytest.fixture(scope="session")
+def say(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Prints a line although pytest captures what tests print."""
+    reporter: pytest.TerminalReporter | None = request.config.pluginmanager.get_plugin(
+        "terminalreporter"
+    )
+
+    def write(text: str) -> None:
+        if reporter is not None:
+            reporter.ensure_newline()
+            reporter.write_line(text)
+
+    return write

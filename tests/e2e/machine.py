@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -180,7 +180,7 @@ class Machine:
             )
 
 
-def frozen_machine(files: GuestFiles) -> Frozen:
+def frozen_machine(files: GuestFiles, say: Callable[[str], None]) -> Frozen:
     """A machine frozen where it waits for work, booted now if the cache has none.
 
     A machine that does not boot in time is tried once more.
@@ -191,7 +191,7 @@ def frozen_machine(files: GuestFiles) -> Frozen:
         try:
             _freeze(files, folder)
         except BootError as error:
-            print(f"the machine did not boot, tried once more: {error}", flush=True)
+            say(f"the machine did not boot, tried once more: {error}")
             _freeze(files, folder)
 
     return Frozen(cache.kept("frozen", key, make))

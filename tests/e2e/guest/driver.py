@@ -5,6 +5,7 @@ It judges nothing: the tests on the host read the observations and judge them.
 
 import dataclasses
 import json
+import subprocess
 import sys
 import time
 import traceback
@@ -68,6 +69,12 @@ class Notebook:
         self._path.write_text(json.dumps({"steps": self._steps, "failure": failure}, indent=1))
 
 
+def draw_machine(path: Path) -> None:
+    """Writes down the machine as the project's own discovery sees it."""
+    command = [sys.executable, "-m", "pinfold.cmd.pinfold", "topology", "-o", "json"]
+    path.write_bytes(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+
+
 def observe(notebook: Notebook, daemon: Daemon) -> None:
     """One daemon's life: pods come, the daemon dies, a pod comes meanwhile, pods go."""
     daemon.start()
@@ -95,6 +102,7 @@ def main() -> None:
     notebook = Notebook(results / "observations.json", node)
     daemon = Daemon(results, NODE_FOLDER / "nri.sock")
     try:
+        draw_machine(results / "topology.json")
         observe(notebook, daemon)
     except Exception:
         notebook.write(failure=traceback.format_exc())

@@ -4,7 +4,7 @@ import json
 import platform
 import shutil
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,10 +17,14 @@ from tests.e2e.pins import Pins
 RUN_WITHIN_SECONDS: Final = 300
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Observations:
-    """The pins of each running container, after each step of the guest's driver."""
+    """The pins of each running container, after each step of the guest's driver.
 
+    `topology` is what `pinfold topology -o json` said there.
+    """
+
+    topology: Mapping[str, object]
     steps: Mapping[str, Mapping[str, Pins]]
 
     def __getitem__(self, step: str) -> Mapping[str, Pins]:
@@ -28,7 +32,9 @@ class Observations:
 
 
 @pytest.fixture(scope="session")
-def observations(tmp_path_factory: pytest.TempPathFactory) -> Observations:
+def observations(
+    tmp_path_factory: pytest.TempPathFactory, say: Callable[[str], None]
+) -> Observations:
     """What was seen in the guest."""
     if platform.machine() != "x86_64":
         pytest.skip(f"{platform.machine()}: the emulator is unpacked for x86-64")
@@ -36,13 +42,13 @@ def observations(tmp_path_factory: pytest.TempPathFactory) -> Observations:
     if reason:
         pytest.skip(reason)
     files = guestfs.built()
-    frozen = machine.frozen_machine(files)
+    frozen = machine.frozen_machine(files, say)
     folder = tmp_path_factory.mktemp("vm")
     payload.write_payload(files, folder / "payload.tar")
     try:
         results = _run(files, frozen, folder)
     except machine.BootError as error:
-        print(f"the frozen machine did not come up, one is booted instead: {error}", flush=True)
+        say(f"the frozen machine did not come up, one is booted instead: {error}")
         shutil.rmtree(frozen.folder, ignore_errors=True)
         results = _run(files, None, folder)
     written = json.loads(results["observations.json"])
@@ -50,10 +56,11 @@ def observations(tmp_path_factory: pytest.TempPathFactory) -> Observations:
         logs = (results[name].decode(errors="replace")[-8000:] for name in sorted(results))
         pytest.fail("the guest's driver failed:\n" + "\n----\n".join(logs))
     return Observations(
-        {
+        topology=json.loads(results["topology.json"]),
+        steps={
             step: {name: Pins(**pins) for name, pins in containers.items()}
             for step, containers in written["steps"].items()
-        }
+        },
     )
 
 
