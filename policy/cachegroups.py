@@ -1,8 +1,7 @@
-"""Groups of cpus that share a cache, and the fewest of them that can serve a request."""
+"""Groups of cpus that share a cache: the units in which cpus are taken between die and core."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from ..topology.machine import CoreKind, Machine
 
@@ -65,56 +64,3 @@ def _groups_of_level(machine: Machine, level: int) -> tuple[CacheGroup, ...]:
 def _home(mask: int, families: Sequence[int]) -> int:
     """The position of the mask that holds all of `mask`; -1 where it spans several."""
     return next((index for index, one in enumerate(families) if not mask & ~one), -1)
-
-
-class Share(NamedTuple):
-    """What one cache group can give: `free` cpus, `whole` of them in cores with no other user."""
-
-    free: int
-    whole: int
-    is_used: bool
-    """Somebody else runs in the group already."""
-    position: int
-    """Place in the order of the groups."""
-
-
-class Piece(NamedTuple):
-    """How many cpus to take from the group at a position."""
-
-    position: int
-    cpus: int
-
-
-def plan_pieces(
-    shares: Sequence[Share], count: int, threads: int
-) -> tuple[tuple[Piece, ...], int] | None:
-    """The fewest groups that serve `count` cpus, and how many idle groups are left in part.
-
-    Whole groups first; the rest from the used group with the least to spare, so that idle groups
-    stay whole, or else from the smallest idle one. `threads` is the number of cpus to a core: the
-    even part of what is taken from a group comes from cores with no other user. None where the
-    shares do not reach.
-    """
-    pieces: list[Piece] = []
-    left = list(shares)
-    broken = 0
-    while count:
-        fitting = [
-            (share.free != count or share.is_used, not share.is_used, share.free, share)
-            for share in left
-            if share.free >= count and share.whole >= count - count % threads
-        ]
-        if fitting:
-            share = min(fitting)[3]
-            broken += not share.is_used and share.free > count
-            pieces.append(Piece(share.position, count))
-            return tuple(pieces), broken
-        if not left:
-            return None
-        share = min(left, key=lambda one: (-one.whole, one.is_used, one.position))
-        if not share.whole:
-            return None
-        left.remove(share)
-        pieces.append(Piece(share.position, share.whole))
-        count -= share.whole
-    return tuple(pieces), broken

@@ -5,7 +5,7 @@ from typing import Final
 
 from ..topology.cpuset import iter_bits
 from ..topology.machine import CoreKind, Machine
-from .cachegroups import CacheGroup, Piece, Share, cache_groups, plan_pieces
+from .cachestage import CacheStage
 from .config import CpuPriority
 from .corestage import CoreStage
 from .cpublocks import CpuBlocks
@@ -53,10 +53,7 @@ class CpuPicker:
             ([group.mask for group in machine.l3_groups], dies, self._sockets),
             machine.is_hybrid,
         )
-        self._groups = cache_groups(machine)
-        self._group_of = {
-            cpu: group.cpus for group in self._groups for cpu in iter_bits(group.cpus)
-        }
+        self._caches = CacheStage(machine)
         self._efficient = 0
         if machine.is_hybrid:
             for cpu in machine.cpus.values():
@@ -154,24 +151,36 @@ class CpuPicker:
     ) -> int:
         """As `pick`, for fewer cpus than are free. `scope`: the machine's cpus that may serve."""
         take = self._take_for(smt)
-        if smt is SmtPreference.SPREAD:
-            layer = self._cores.blocks.lowest_members(free)
-            if count <= layer.bit_count():
-                taken = self._take_groups(free, count, priority, scope, layer, take)
-                if taken:
-                    return taken
-            return take(free, count, priority, 0)
-        taken = self._take_sockets(free, count, priority)
+        is_spread = smt is SmtPreference.SPREAD
+        taken = 0 if is_spread else self._take_sockets(free, count, priority)
         missing = count - taken.bit_count()
-        if missing and (size := self._clusters.size_min) and missing >= size:
-            taken |= self._clusters.take(
-                free & ~taken, missing, priority, self.classes, self._online
-            )
+        if not is_spread and (size := self._clusters.size_min) and missing >= size:
+            rest = free & ~taken
+            taken |= self._clusters.take(rest, missing, priority, self.classes, self._online)
             missing = count - taken.bit_count()
-        if missing > 1 and self._groups:
-            taken |= self._take_groups(free & ~taken, missing, priority, scope, 0, take)
+        if missing > 1 and not self._caches.is_empty:
+            pieces = self._divide(free & ~taken, missing, priority, scope, is_spread)
+            for cpus, share in pieces:
+                taken |= take(cpus, share, priority, taken)
             missing = count - taken.bit_count()
         return taken | take(free & ~taken, missing, priority, taken) if missing else taken
+
+    def _divide(
+        self, free: int, count: int, priority: CpuPriority, scope: int, is_spread: bool
+    ) -> Sequence[tuple[int, int]]:
+        """The cache groups that serve `count` cpus, and how much each gives."""
+        usable, cores = self._of_kind(free, priority), self._cores.blocks
+        if not is_spread:
+            whole, threads = cores.members(cores.idle(free)), cores.size_max
+            return self._caches.divide(
+                usable, count, scope=scope, whole=whole, threads=threads, counted=usable
+            )
+        layer = cores.lowest_members(usable)
+        if count > layer.bit_count():
+            return ()
+        return self._caches.divide(
+            usable, count, scope=scope, whole=layer, threads=1, counted=layer
+        )
 
     def _served_by(self, free: int, priority: CpuPriority) -> CpuPriority:
         """The class that stands in for a priority no free cpu has; the priority itself if one has.
@@ -202,70 +211,12 @@ class CpuPicker:
                 count -= socket.bit_count()
         return taken
 
-    def _take_groups(
-        self, free: int, count: int, priority: CpuPriority, scope: int, layer: int, take: _Take
-    ) -> int:
-        """All `count` cpus from the fewest cache groups of one die or socket; else none.
-
-        `layer`: what to count as whole instead of idle cores, for requests that spread.
-        """
-        lone = self._group_of.get((free & -free).bit_length() - 1)
-        if lone is not None and not free & ~lone:
-            return 0
-        threads = 1 if layer else self._cores.blocks.size_max
-        whole = layer or self._cores.blocks.members(self._cores.blocks.idle(free))
-        usable = self._of_kind(free, priority)
-        shares: list[Share] = []
-        for position, group in enumerate(self._groups):
-            here = group.cpus & usable
-            if here:
-                size = (here & layer).bit_count() if layer else here.bit_count()
-                is_used = here != group.cpus & scope
-                shares.append(Share(size, (here & whole).bit_count(), is_used, position))
-        pieces = self._plan(shares, count, threads)
-        if not pieces and not layer and whole.bit_count() < count - count % threads:
-            loose = [Share(one.free, one.free, one.is_used, one.position) for one in shares]
-            pieces = self._plan(loose, count, 1)
-        taken = 0
-        for piece in pieces:
-            here = self._groups[piece.position].cpus & free
-            taken |= take(here, piece.cpus, priority, taken)
-        return taken
-
-    def _plan(self, shares: Sequence[Share], count: int, threads: int) -> tuple[Piece, ...]:
-        """The best plan of all dies, or else of all sockets, that can serve `count` alone."""
-        for home in (_die, _socket):
-            regions: dict[int, list[Share]] = {}
-            for share in shares:
-                regions.setdefault(home(self._groups[share.position]), []).append(share)
-            best: tuple[tuple[int, ...], tuple[Piece, ...]] | None = None
-            for region in regions.values():
-                room = sum(share.free for share in region)
-                plan = plan_pieces(region, count, threads) if room >= count else None
-                if plan is not None:
-                    pieces, broken = plan
-                    rank = (len(pieces), broken, room, region[0].position)
-                    if best is None or rank < best[0]:
-                        best = rank, pieces
-            if best is not None:
-                return best[1]
-        return ()
-
     def _of_kind(self, free: int, priority: CpuPriority) -> int:
         """On hybrid machines the free cpus of the kind that goes with a priority."""
         if not self._efficient:
             return free
         efficient, performance = free & self._efficient, free & ~self._efficient
         return efficient or free if priority is CpuPriority.LOW else performance or free
-
-
-def _die(group: CacheGroup) -> int:
-    # Groups that span dies are no reason to leave the socket: all of them together count as one.
-    return group.die
-
-
-def _socket(group: CacheGroup) -> int:
-    return group.socket
 
 
 def _split_up(
