@@ -5,6 +5,7 @@ where it would not be placed there today.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from ..topology.cpuset import NO_CPUS, CpuSet
 from .container import Container, ContainerState, QosClass
@@ -64,10 +65,9 @@ def adopted_grant(
         return _grant(container, request, NO_CPUS, ledger, root.cpus)
     if not cpus or not cpus <= root.cpus:
         return None
-    if request.cpu_type is CpuType.RESERVED:
-        if cpus <= root.reserved:
-            return _grant(container, request, NO_CPUS, ledger, root.cpus)
-        return None
+    if request.cpu_type is CpuType.RESERVED and not cpus <= root.reserved:
+        # The reserved cpus were full when it came.
+        request = replace(request, cpu_type=CpuType.NORMAL)
     free = CpuSet(ledger.free_sharable[root.id] | ledger.free_isolated[root.id])
     if not request.exclusive:
         if cpus <= CpuSet(ledger.free_sharable[root.id]) or cpus <= root.reserved:

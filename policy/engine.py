@@ -130,7 +130,8 @@ class Engine:
             refusal = Refusal(reason=f"container {container_id!r} holds no cpus to resize")
             return Decision(container_id=container_id, result=refusal)
         if resources == known.resources:
-            return replace(self._decisions[container_id], changes=self._pinner.changes())
+            pinning = self._pinner.told(container_id) or Pinning()
+            return replace(self._decisions[container_id], pinning=pinning, changes=())
         container = replace(known, resources=resources)
         classified = self._classifier.classify(container)
         plan = self._placer.plan_resize(grant, classified.request)

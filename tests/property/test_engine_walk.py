@@ -1,0 +1,217 @@
+"""A long random walk over a container's life; the laws of placement hold after every step."""
+
+import dataclasses
+import os
+import random
+
+import pytest
+
+from pinfold.policy.config import Amounts, Config
+from pinfold.policy.container import (
+    Container,
+    ContainerId,
+    ContainerState,
+    Pod,
+    PodId,
+    QosClass,
+    Resources,
+)
+from pinfold.policy.decision import Change, Decision, Grant, Pinning, Refusal
+from pinfold.policy.engine import Engine
+from pinfold.topology.machine import Machine
+from pinfold.topology.spec import machine_from_spec
+
+GIB = 2**30
+STEPS = int(os.environ.get("PINFOLD_WALK_STEPS", "17000"))
+MACHINES = {
+    "two sockets of two NUMA nodes": "socket:2 numa:2 core:2 thread:2 mem:8G",
+    "one socket with four L3 groups": "socket:1 l3:4 core:4 thread:2 mem:16G",
+    "four small sockets with isolated cpus": "socket:4 core:4 mem:4G isolated:6-7,14-15",
+    "dies and NUMA nodes, no threads": "socket:2 die:2 numa:2 core:2 mem:4G",
+    "two cpus": "socket:1 core:2 mem:2G",
+    "sixty-four threads": "socket:2 numa:4 core:4 thread:2 mem:4G",
+}
+PREFIX = "resource-policy.nri.io"
+
+
+class Walk:
+    """Events on an engine, and beside it a runtime that believes what it is told."""
+
+    def __init__(self, machine: Machine, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.machine = machine
+        self.config = Config(reserved_resources=Amounts(cpu="750m"))
+        self.engine = Engine(machine, self.config)
+        self.running: dict[ContainerId, Container] = {}
+        self.kernel: dict[ContainerId, Pinning] = {}
+        self.history: list[str] = []
+        self.count = 0
+
+    def step(self) -> None:
+        events = (self.create, self.create, self.stop, self.remove, self.resize, self.restart)
+        weights = (30, 20, 25, 10, 12, 3)
+        self.random.choices(events, weights)[0]()
+        self.check()
+
+    def create(self) -> None:
+        container = self.new_container()
+        decision = self.engine.create(container)
+        self.told(decision)
+        if isinstance(decision.result, Grant):
+            self.running[container.id] = container
+            self.kernel[container.id] = decision.pinning
+        else:
+            self.engine.remove(container.id)
+
+    def stop(self) -> None:
+        if self.running:
+            self.end(self.engine.stop)
+
+    def remove(self) -> None:
+        if self.running:
+            self.end(self.engine.remove)
+
+    def end(self, event: object) -> None:
+        container_id = self.random.choice(sorted(self.running))
+        del self.running[container_id]
+        del self.kernel[container_id]
+        assert callable(event)
+        self.apply(event(container_id))
+
+    def resize(self) -> None:
+        if not self.running:
+            return
+        container_id = self.random.choice(sorted(self.running))
+        container = self.running[container_id]
+        before = self.kernel[container_id]
+        resources = self.resources(container.pod.qos)
+        decision = self.engine.update(container_id, resources)
+        self.told(decision)
+        if isinstance(decision.result, Refusal):
+            assert decision.pinning == before, "a refused resize changes nothing"
+            assert not decision.changes
+        else:
+            self.running[container_id] = dataclasses.replace(container, resources=resources)
+            self.kernel[container_id] = decision.pinning
+
+    def restart(self) -> None:
+        """The daemon dies and comes back: nothing that runs may move."""
+        self.engine = Engine(self.machine, self.config)
+        listed = [
+            dataclasses.replace(one, cpus=self.kernel[key].cpus, mems=self.kernel[key].mems)
+            for key, one in self.running.items()
+        ]
+        self.random.shuffle(listed)
+        synchronized = self.engine.synchronize(listed)
+        assert synchronized.changes == (), "a restart moves nobody"
+        assert len(synchronized.decisions) == len(listed)
+
+    def told(self, decision: Decision) -> None:
+        assert all(change.container_id != decision.container_id for change in decision.changes)
+        self.apply(decision.changes)
+
+    def apply(self, changes: tuple[Change, ...]) -> None:
+        for change in changes:
+            assert change.before != change.after, "an update that changes nothing"
+            assert change.container_id in self.running, "an update of a container that is gone"
+            if change.before.cpus is not None:
+                assert self.kernel[change.container_id].cpus == change.before.cpus
+            self.kernel[change.container_id] = change.after
+
+    def check(self) -> None:
+        grants = self.engine.grants
+        assert set(grants) == set(self.running)
+        taken = 0
+        for grant in grants.values():
+            assert not taken & grant.exclusive.mask, "an exclusive cpu was granted twice"
+            taken |= grant.exclusive.mask
+        usable = self.engine.supply.allowed.mask & self.machine.online.mask
+        for container_id, pinning in self.kernel.items():
+            assert pinning.cpus, f"{container_id} has no cpus"
+            assert pinning.mems, f"{container_id} has no memory nodes"
+            mask = pinning.cpus.mask
+            assert not mask & ~usable, f"{container_id} runs on cpus it may not use"
+            others = taken & ~grants[container_id].exclusive.mask
+            assert not mask & others, f"{container_id} runs on another's exclusive cpus"
+            assert self.engine.pinning(container_id) == pinning
+        self.count += 1
+        if self.count % 50 == 0:
+            self.engine.check()
+
+    def new_container(self) -> Container:
+        qos = self.random.choice(tuple(QosClass))
+        number = self.random.randrange(40)
+        attempt = self.random.randrange(10**9)
+        pod = Pod(
+            id=PodId(f"sandbox-{number}"),
+            name=f"pod-{number}",
+            uid=f"uid-{number}",
+            namespace=self.random.choice(("default", "default", "kube-system")),
+            labels={"app": f"app-{number % 5}"},
+            annotations=self.annotations(),
+            qos=qos,
+        )
+        key = (pod.uid, f"c{number % 3}")
+        for container_id, one in list(self.running.items()):
+            if (one.pod.uid, one.name) == key:
+                # The newcomer is a new instance of it: the engine releases the old one itself.
+                del self.running[container_id]
+                del self.kernel[container_id]
+        return Container(
+            id=ContainerId(f"c-{number}-{attempt}"),
+            name=key[1],
+            pod=pod,
+            resources=self.resources(qos),
+            state=ContainerState.RUNNING,
+            created_at=self.count,
+        )
+
+    def resources(self, qos: QosClass) -> Resources:
+        milli = {
+            QosClass.GUARANTEED: self.random.choice((100, 500, 1000, 1000, 1500, 2000, 3000, 5000)),
+            QosClass.BURSTABLE: self.random.choice((0, 100, 250, 1000, 2000)),
+            QosClass.BEST_EFFORT: 0,
+        }[qos]
+        limit = milli if qos is QosClass.GUARANTEED else self.random.choice((None, milli + 500))
+        memory = 0 if qos is QosClass.BEST_EFFORT else self.random.choice((GIB // 8, GIB // 2, GIB))
+        return Resources(
+            cpu_request_milli=milli,
+            cpu_limit_milli=limit,
+            memory_request_bytes=memory,
+            memory_limit_bytes=memory or None,
+        )
+
+    def annotations(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        if self.random.random() < 0.3:
+            weight = self.random.choice((5, -5))
+            app = self.random.randrange(5)
+            found[f"{PREFIX}/affinity"] = (
+                f"c0: [{{scope: {{key: name, operator: AlwaysTrue}}, "
+                f"match: {{key: labels/app, operator: Equals, values: [app-{app}]}}, "
+                f"weight: {weight}}}]\nc1: [c2]\n"
+            )
+        for key, chance in (
+            ("hide-hyperthreads", 0.05),
+            ("prefer-isolated-cpus", 0.2),
+            ("prefer-reserved-cpus", 0.05),
+            ("prefer-shared-cpus", 0.1),
+        ):
+            if self.random.random() < chance:
+                value = self.random.choice(("true", "false"))
+                found[f"{key}.{PREFIX}/pod"] = value
+        return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spec", MACHINES.values(), ids=MACHINES)
+def test_the_laws_hold_at_every_step(spec: str) -> None:
+    walk = Walk(machine_from_spec(spec), seed=len(spec))
+    for _ in range(STEPS):
+        walk.step()
+    while walk.running:
+        walk.remove()
+    fresh = Engine(walk.machine, walk.config)
+    assert walk.engine.ledger.free_sharable == fresh.ledger.free_sharable, "nothing was lost"
+    assert walk.engine.ledger.free_isolated == fresh.ledger.free_isolated
+    walk.engine.check()
