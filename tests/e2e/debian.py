@@ -3,13 +3,15 @@
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 _APT: Final = Path("/etc/apt")
 _DEFAULT_KEYRING: Final = "/usr/share/keyrings/debian-archive-keyring.gpg"
+# Names by which a mirror is known to hold Debian's archive, and not its security updates alone.
+_SUITES: Final = {"bookworm", "trixie", "forky", "sid", "oldstable", "stable", "testing"}
 # The links of a merged /usr, without which a package's ./bin would become a folder of its own.
 _MERGED: Final = ("bin", "sbin", "lib", "lib64")
 
@@ -27,23 +29,34 @@ class Mirror:
 
 
 def read_mirror() -> Mirror:
-    """The first mirror with a suite's main section named in apt's own configuration.
+    """The first mirror of the whole archive that apt is configured with.
 
-    Raises `DebianError` where there is none. Source: sources.list(5), both formats.
+    Raises `DebianError` where there is none.
     """
     for path in (*sorted((_APT / "sources.list.d").glob("*.sources")), _APT / "sources.list"):
         text = path.read_text() if path.is_file() else ""
-        for stanza in text.split("\n\n"):
-            uris = re.search(r"^URIs:\s*(\S+)", stanza, re.MULTILINE)
-            if uris and re.search(r"^Suites:.*\b(bookworm|trixie|sid|forky)", stanza, re.MULTILINE):
-                signed = re.search(r"^Signed-By:\s*(/\S+)", stanza, re.MULTILINE)
-                return Mirror(uri=uris[1], keyring=signed[1] if signed else _DEFAULT_KEYRING)
-            one_line = re.search(
-                r"^deb\s+(?:\[.*?\]\s+)?(\S+)\s+\S+\s+main\b", stanza, re.MULTILINE
-            )
-            if one_line:
-                return Mirror(uri=one_line[1], keyring=_DEFAULT_KEYRING)
-    raise DebianError("/etc/apt: no Debian mirror is configured")
+        for uri, suites, keyring in (*_stanzas(text), *_lines(text)):
+            if not _SUITES.isdisjoint(suites.split()):
+                return Mirror(uri=uri, keyring=keyring or _DEFAULT_KEYRING)
+    raise DebianError("/etc/apt: no mirror of Debian is configured")
+
+
+def _stanzas(text: str) -> Iterator[tuple[str, str, str]]:
+    """Uri, suites and keyring of each stanza. Source: sources.list(5), deb822-style format."""
+    for stanza in text.split("\n\n"):
+        fields = dict(re.findall(r"^([\w-]+):[ \t]*(.*)$", stanza, re.MULTILINE))
+        if "URIs" in fields and "Suites" in fields:
+            # Signed-By may hold a key itself, on lines of its own.
+            keyring = fields.get("Signed-By", "")
+            yield fields["URIs"].split()[0], fields["Suites"], keyring if "/" in keyring else ""
+
+
+def _lines(text: str) -> Iterator[tuple[str, str, str]]:
+    """Uri, suite and keyring of each line. Source: sources.list(5), one-line-style format."""
+    pattern = r"^deb[ \t]+(?:\[(.*?)\][ \t]+)?(\S+)[ \t]+(\S+)[ \t]+\S"
+    for options, uri, suite in re.findall(pattern, text, re.MULTILINE):
+        signed = re.search(r"signed-by=(\S+)", options)
+        yield uri, suite, signed[1] if signed else ""
 
 
 class Suite:
