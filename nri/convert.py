@@ -1,0 +1,166 @@
+"""The runtime's messages as values of the policy, and pinnings as messages for the runtime."""
+
+from collections.abc import Mapping
+from typing import Final, TypeVar
+
+from ..policy.container import Container, ContainerId, ContainerState, Device, Mount, Pod, PodId
+from ..policy.decision import Pinning
+from ..policy.errors import ConfigError, Problem
+from ..policy.resources import (
+    RESOURCES_ANNOTATION,
+    LinuxResources,
+    annotated_resources,
+    estimate,
+    parse_page_size,
+    qos_of_cgroup,
+)
+from ..topology.cpuset import CpuSet, IdListError, NodeSet
+from .api import nri_pb2
+
+Ids = TypeVar("Ids", CpuSet, NodeSet)
+
+_NAME_LABEL: Final = "io.kubernetes.container.name"
+
+# A container without a known state may run: it keeps its cpus.
+_STATES: Final[Mapping[int, ContainerState]] = {
+    nri_pb2.CONTAINER_UNKNOWN: ContainerState.CREATED,
+    nri_pb2.CONTAINER_CREATED: ContainerState.CREATED,
+    nri_pb2.CONTAINER_PAUSED: ContainerState.RUNNING,
+    nri_pb2.CONTAINER_RUNNING: ContainerState.RUNNING,
+    nri_pb2.CONTAINER_STOPPED: ContainerState.EXITED,
+}
+
+
+def pod_value(pod: nri_pb2.PodSandbox) -> Pod:
+    """The pod of a message, which may hold an id alone where the sandbox is gone."""
+    return Pod(
+        id=PodId(pod.id),
+        name=pod.name,
+        namespace=pod.namespace or "default",
+        uid=pod.uid,
+        labels=dict(pod.labels),
+        annotations=dict(pod.annotations),
+        qos=qos_of_cgroup(pod.linux.cgroup_parent),
+    )
+
+
+def container_value(
+    container: nri_pb2.Container,
+    pod: Pod,
+    linux: LinuxResources,
+    machine_memory_bytes: int | None,
+) -> tuple[Container, tuple[Problem, ...]]:
+    """The container of a message, and what in it could not be read.
+
+    `linux` is what the kubelet asked for, which is not what the message holds once the container's
+    shares were adjusted.
+    """
+    name = container.name or container.labels.get(_NAME_LABEL, "")
+    where = f"{pod.namespace}/{pod.name}/{name}"
+    problems: list[Problem] = []
+    resources = None
+    annotation = pod.annotations.get(RESOURCES_ANNOTATION)
+    if annotation is not None:
+        try:
+            resources = annotated_resources(annotation, name)
+        except ConfigError as error:
+            problems.append(Problem(where=where, what=str(error)))
+    cpu = container.linux.resources.cpu
+    value = Container(
+        id=ContainerId(container.id),
+        name=name,
+        pod=pod,
+        labels=dict(container.labels),
+        resources=resources or estimate(linux, pod.qos, machine_memory_bytes),
+        state=_STATES.get(container.state, ContainerState.CREATED),
+        created_at=container.created_at,
+        cpus=_ids(CpuSet, cpu.cpus, where, problems),
+        mems=_ids(NodeSet, cpu.mems, where, problems),
+        devices=tuple(
+            Device(path=one.path, type=one.type, major=one.major, minor=one.minor)
+            for one in container.linux.devices
+        ),
+        mounts=tuple(
+            Mount(
+                source=one.source,
+                destination=one.destination,
+                is_read_only="ro" in one.options,
+            )
+            for one in container.mounts
+        ),
+    )
+    return value, tuple(problems)
+
+
+def linux_value(
+    resources: nri_pb2.LinuxResources, oom_score_adj: nri_pb2.OptionalInt | None = None
+) -> LinuxResources:
+    """The cgroup values of a message; wrappers that are missing or hold 0 mean unset."""
+    hugepages: dict[int, int] = {}
+    for one in resources.hugepage_limits:
+        size = parse_page_size(one.page_size)
+        if size is not None and one.limit:
+            hugepages[size] = one.limit
+    return LinuxResources(
+        cpu_shares=resources.cpu.shares.value,
+        cpu_quota=resources.cpu.quota.value,
+        cpu_period=resources.cpu.period.value,
+        memory_limit_bytes=max(0, resources.memory.limit.value),
+        hugepage_bytes=hugepages,
+        oom_score_adj=None if oom_score_adj is None else oom_score_adj.value,
+    )
+
+
+def container_linux_value(container: nri_pb2.Container) -> LinuxResources:
+    """The cgroup values a container has as the runtime knows them."""
+    linux = container.linux
+    adjustment = linux.oom_score_adj if linux.HasField("oom_score_adj") else None
+    return linux_value(linux.resources, adjustment)
+
+
+def adjustment_message(pinning: Pinning) -> nri_pb2.ContainerAdjustment | None:
+    """What a container being created gets; None where nothing is asked for."""
+    cpu = _cpu_message(pinning)
+    if cpu is None:
+        return None
+    resources = nri_pb2.LinuxResources(cpu=cpu)
+    return nri_pb2.ContainerAdjustment(linux=nri_pb2.LinuxContainerAdjustment(resources=resources))
+
+
+def update_message(container_id: ContainerId, pinning: Pinning) -> nri_pb2.ContainerUpdate | None:
+    """What an existing container gets; None where nothing is asked for."""
+    cpu = _cpu_message(pinning)
+    if cpu is None:
+        return None
+    resources = nri_pb2.LinuxResources(cpu=cpu)
+    return nri_pb2.ContainerUpdate(
+        container_id=container_id, linux=nri_pb2.LinuxContainerUpdate(resources=resources)
+    )
+
+
+def update_messages(pinnings: Mapping[ContainerId, Pinning]) -> list[nri_pb2.ContainerUpdate]:
+    """The updates of several containers, without the empty ones."""
+    messages = (update_message(one, pinning) for one, pinning in pinnings.items())
+    return [message for message in messages if message is not None]
+
+
+def _cpu_message(pinning: Pinning) -> nri_pb2.LinuxCPU | None:
+    # An empty text would leave the cpuset as it is, so an empty set cannot be asked for.
+    cpus = str(pinning.cpus) if pinning.cpus else ""
+    mems = str(pinning.mems) if pinning.mems else ""
+    if not cpus and not mems and pinning.cpu_shares is None:
+        return None
+    message = nri_pb2.LinuxCPU(cpus=cpus, mems=mems)
+    if pinning.cpu_shares is not None:
+        message.shares.value = pinning.cpu_shares
+    return message
+
+
+def _ids(kind: type[Ids], text: str, where: str, problems: list[Problem]) -> Ids | None:
+    if not text:
+        return None
+    try:
+        return kind.parse(text)
+    except IdListError as error:
+        problems.append(Problem(where=where, what=f"the runtime's cpuset: {error}"))
+        return None

@@ -1,0 +1,69 @@
+"""In what the versions of runtimes differ, for the embedded one to speak as they do."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from .api import nri_pb2
+
+SPLIT_BYTES: Final = 4 << 20
+"""Newer runtimes cut a Synchronize that is larger."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """How one version of a runtime speaks."""
+
+    name: str = "containerd"
+    version: str
+    has_own_calls: bool
+    """Whether every event is a call of its own; else most are sent as StateChange."""
+    splits_synchronize: bool
+    """Whether a large Synchronize comes in pieces; else as one message of any size."""
+    tells_timeouts: bool
+
+
+CONTAINERD_1_7: Final = Dialect(
+    version="v1.7.24", has_own_calls=False, splits_synchronize=False, tells_timeouts=False
+)
+CONTAINERD_2_1: Final = Dialect(
+    version="v2.1.9", has_own_calls=False, splits_synchronize=True, tells_timeouts=True
+)
+NEWEST: Final = Dialect(
+    version="v2.3.0", has_own_calls=True, splits_synchronize=True, tells_timeouts=True
+)
+
+DIALECTS: Final = (CONTAINERD_1_7, CONTAINERD_2_1, NEWEST)
+
+OWN_CALLS: Final[Mapping[int, str]] = {
+    nri_pb2.RUN_POD_SANDBOX: "RunPodSandbox",
+    nri_pb2.STOP_POD_SANDBOX: "StopPodSandbox",
+    nri_pb2.REMOVE_POD_SANDBOX: "RemovePodSandbox",
+    nri_pb2.POST_CREATE_CONTAINER: "PostCreateContainer",
+    nri_pb2.START_CONTAINER: "StartContainer",
+    nri_pb2.POST_START_CONTAINER: "PostStartContainer",
+    nri_pb2.POST_UPDATE_CONTAINER: "PostUpdateContainer",
+    nri_pb2.REMOVE_CONTAINER: "RemoveContainer",
+}
+"""The calls that older runtimes send as StateChange."""
+
+
+def split_synchronize(
+    pods: Iterable[nri_pb2.PodSandbox], containers: Iterable[nri_pb2.Container]
+) -> list[nri_pb2.SynchronizeRequest]:
+    """The pieces of a Synchronize, all but the last marked as such. Pods come first."""
+    piece = nri_pb2.SynchronizeRequest()
+    pieces = [piece]
+    size = 0
+    for one in (*pods, *containers):
+        size += one.ByteSize() + 16
+        if size > SPLIT_BYTES:
+            piece.more = True
+            piece = nri_pb2.SynchronizeRequest()
+            pieces.append(piece)
+            size = one.ByteSize() + 16
+        if isinstance(one, nri_pb2.PodSandbox):
+            piece.pods.append(one)
+        else:
+            piece.containers.append(one)
+    return pieces

@@ -1,0 +1,254 @@
+"""What the runtime's events mean to the policy. Everything here runs in the policy's thread."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from ..policy.container import Container, ContainerId, ContainerState, PodId
+from ..policy.decision import Change, Decision, Pinning, Refusal
+from ..policy.engine import Engine
+from ..policy.errors import Problem
+from ..policy.resources import LinuxResources, estimate, merge
+from .api import nri_pb2
+from .convert import container_linux_value, container_value, linux_value, pod_value
+from .happening import Decided, Released, Report, Synchronized
+from .outbox import Outbox
+from .owner import Owner
+
+_GONE_MAX: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the runtime is told: `own` about the container of the call, `others` about the rest."""
+
+    container_id: ContainerId | None = None
+    own: Pinning | None = None
+    others: Mapping[ContainerId, Pinning] = field(default_factory=dict[ContainerId, Pinning])
+    refusal: str = ""
+
+    @property
+    def all(self) -> Mapping[ContainerId, Pinning]:
+        """Everybody's pinning, as it is sent when the call itself is over."""
+        if self.own is None or self.container_id is None:
+            return self.others
+        return {**self.others, self.container_id: self.own}
+
+
+class Events:
+    """Carries events to the policy; each method is safe to call twice, or never.
+
+    `asked` is what the kubelet wanted for each container: the runtime's own numbers change with our
+    adjustments, so it is kept over reconnections, and may be filled before the first one.
+    """
+
+    def __init__(
+        self,
+        policy: Engine,
+        outbox: Outbox,
+        owner: Owner,
+        report: Report,
+        machine_memory_bytes: int | None = None,
+    ) -> None:
+        self.policy = policy
+        self.asked: dict[ContainerId, LinuxResources] = {}
+        self._outbox = outbox
+        self._owner = owner
+        self._report = report
+        self._machine_memory_bytes = machine_memory_bytes
+        self._unconfirmed: set[ContainerId] = set()
+        self._gone: deque[ContainerId] = deque(maxlen=_GONE_MAX)
+
+    def create(self, pod: nri_pb2.PodSandbox, container: nri_pb2.Container) -> Answer:
+        """Place a new container."""
+        return self._place("create", pod, container, ContainerState.CREATED)
+
+    def start(self, pod: nri_pb2.PodSandbox, container: nri_pb2.Container) -> None:
+        """The container runs; one that was never announced is placed where it runs."""
+        container_id = ContainerId(container.id)
+        if self._is_news(container):
+            self.post(self._place("adopt", pod, container, ContainerState.RUNNING))
+        self.policy.start(container_id)
+        if container_id in self._unconfirmed:
+            # An update sent while the runtime was still creating the container may have been lost.
+            self._unconfirmed.discard(container_id)
+            pinning = self.policy.pinning(container_id)
+            if pinning is not None:
+                self._outbox.post({container_id: pinning})
+
+    def update(
+        self,
+        pod: nri_pb2.PodSandbox,
+        container: nri_pb2.Container,
+        resources: nri_pb2.LinuxResources,
+    ) -> Answer:
+        """Change what a container asks for.
+
+        The answer repeats the container's own pinning: a cpuset in the request would override it.
+        """
+        container_id = ContainerId(container.id)
+        if self._is_news(container):
+            self._place("adopt", pod, container, ContainerState.RUNNING)
+        known = self.policy.containers.get(container_id)
+        if known is None or container_id not in self.policy.grants:
+            return Answer(container_id=container_id)
+        asked = self.asked.get(container_id) or container_linux_value(container)
+        merged = merge(asked, linux_value(resources))
+        wanted = known.resources
+        if merged != asked:
+            wanted = estimate(merged, known.pod.qos, self._machine_memory_bytes)
+        decision = self.policy.update(container_id, wanted)
+        self._owner.afterwards(lambda: self._decided("update", container_id, known, decision))
+        others = _pinnings(decision.changes)
+        others.pop(container_id, None)
+        if isinstance(decision.result, Refusal):
+            return Answer(container_id=container_id, others=others, refusal=decision.result.reason)
+        self.asked[container_id] = merged
+        own = self.policy.pinning(container_id)
+        return Answer(container_id=container_id, own=own, others=others)
+
+    def stop(self, container_id: ContainerId) -> Answer:
+        """Take back what a container held."""
+        return self._release(container_id, self.policy.stop)
+
+    def remove(self, container_id: ContainerId) -> Answer:
+        """Forget a container."""
+        answer = self._release(container_id, self.policy.remove)
+        self.asked.pop(container_id, None)
+        self._unconfirmed.discard(container_id)
+        self._gone.append(container_id)
+        return answer
+
+    def stop_pod(self, pod_id: PodId) -> None:
+        """Take back what is left of a pod's containers."""
+        for container_id in self._of_pod(pod_id):
+            self.post(self.stop(container_id))
+
+    def remove_pod(self, pod_id: PodId) -> None:
+        """Forget what is left of a pod's containers."""
+        for container_id in self._of_pod(pod_id):
+            self.post(self.remove(container_id))
+
+    def synchronize(
+        self, pods: Iterable[nri_pb2.PodSandbox], containers: Iterable[nri_pb2.Container]
+    ) -> Answer:
+        """Adopt everything that runs; who differs from its new pinning is in the answer."""
+        pod_values = {pod.id: pod_value(pod) for pod in pods}
+        listed: list[Container] = []
+        asked: dict[ContainerId, LinuxResources] = {}
+        problems: dict[ContainerId, tuple[Problem, ...]] = {}
+        for message in containers:
+            container_id = ContainerId(message.id)
+            pod = pod_values.get(message.pod_sandbox_id) or pod_value(
+                nri_pb2.PodSandbox(id=message.pod_sandbox_id)
+            )
+            linux = self._asked_before(message)
+            container, found = container_value(message, pod, linux, self._machine_memory_bytes)
+            listed.append(container)
+            asked[container_id] = linux
+            problems[container_id] = found
+        self.asked.clear()
+        self.asked.update(asked)
+        self._unconfirmed.clear()
+        self._outbox.clear()
+        adopted = self.policy.synchronize(listed)
+        containers_by_id = {one.id: one for one in listed}
+
+        def tell() -> None:
+            for decision in adopted.decisions:
+                known = containers_by_id[decision.container_id]
+                self._report(
+                    Decided(
+                        event="synchronize",
+                        container=self.policy.containers.get(known.id, known),
+                        decision=decision,
+                        problems=problems[known.id],
+                    )
+                )
+            self._report(Synchronized(len(listed), len(adopted.changes)))
+
+        self._owner.afterwards(tell)
+        return Answer(others=_pinnings(adopted.changes))
+
+    def replace_policy(self, policy: Engine) -> None:
+        """Let another policy take over everything that runs, each container where it is."""
+        old, self.policy = self.policy, policy
+        before = {one: old.pinning(one) or Pinning() for one in old.containers}
+        adopted = policy.synchronize(
+            [
+                replace(one, cpus=before[one.id].cpus, mems=before[one.id].mems)
+                for one in old.containers.values()
+            ]
+        )
+        self._outbox.post(_pinnings(adopted.changes))
+
+    def post(self, answer: Answer) -> None:
+        """Send an answer's updates by themselves, as the call they belong to is over."""
+        if answer.own is not None and answer.container_id is not None:
+            self._unconfirmed.add(answer.container_id)
+        self._outbox.post(answer.all)
+
+    def _place(
+        self,
+        event: str,
+        pod: nri_pb2.PodSandbox,
+        message: nri_pb2.Container,
+        state: ContainerState,
+    ) -> Answer:
+        linux = container_linux_value(message)
+        container, problems = container_value(
+            message, pod_value(pod), linux, self._machine_memory_bytes
+        )
+        container = replace(container, state=state)
+        decision = self.policy.create(container)
+        self._owner.afterwards(
+            lambda: self._report(
+                Decided(event=event, container=container, decision=decision, problems=problems)
+            )
+        )
+        others = _pinnings(decision.changes)
+        if isinstance(decision.result, Refusal):
+            return Answer(container_id=container.id, others=others, refusal=decision.result.reason)
+        self.asked[container.id] = linux
+        return Answer(container_id=container.id, own=decision.pinning, others=others)
+
+    def _release(
+        self, container_id: ContainerId, release: Callable[[ContainerId], tuple[Change, ...]]
+    ) -> Answer:
+        known = self.policy.containers.get(container_id)
+        changes = release(container_id)
+        self._outbox.forget(container_id)
+        if known is not None and (changes or known.state is not ContainerState.EXITED):
+            self._owner.afterwards(lambda: self._report(Released(known, changes)))
+        return Answer(others=_pinnings(changes))
+
+    def _asked_before(self, message: nri_pb2.Container) -> LinuxResources:
+        """What the kubelet wants: the runtime's shares are ours where they are as we set them."""
+        linux = container_linux_value(message)
+        container_id = ContainerId(message.id)
+        before, told = self.asked.get(container_id), self.policy.pinning(container_id)
+        if before is not None and told is not None and linux.cpu_shares == told.cpu_shares:
+            return replace(linux, cpu_shares=before.cpu_shares)
+        return linux
+
+    def _is_news(self, container: nri_pb2.Container) -> bool:
+        container_id = ContainerId(container.id)
+        return (
+            container_id not in self.policy.containers
+            and container_id not in self._gone
+            and container.state != nri_pb2.CONTAINER_STOPPED
+        )
+
+    def _of_pod(self, pod_id: PodId) -> list[ContainerId]:
+        return [one.id for one in self.policy.containers.values() if one.pod.id == pod_id]
+
+    def _decided(
+        self, event: str, container_id: ContainerId, known: Container, decision: Decision
+    ) -> None:
+        container = self.policy.containers.get(container_id, known)
+        self._report(Decided(event=event, container=container, decision=decision))
+
+
+def _pinnings(changes: Iterable[Change]) -> dict[ContainerId, Pinning]:
+    return {one.container_id: one.after for one in changes}

@@ -1,0 +1,132 @@
+"""What happens between the runtime and the policy, as values for logs and counters."""
+
+import enum
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..policy.container import Container, ContainerId
+from ..policy.decision import Change, Decision
+from ..policy.errors import Problem
+
+
+class Outcome(enum.Enum):
+    """How a call of the runtime ended."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    LATE = "late"
+    """Answered safely at its deadline; the real answer follows as an update."""
+    CRASHED = "crashed"
+    """Answered safely because of a fault of ours."""
+    UNKNOWN = "unknown"
+    """No such method, or bytes that are no message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """The policy placed, resized, adopted or refused a container."""
+
+    event: str
+    """create, update, adopt or synchronize."""
+    container: Container
+    decision: Decision
+    problems: tuple[Problem, ...] = ()
+    """What could not be read in the runtime's message; the decision holds its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A container stopped or went away, and others change for it."""
+
+    container: Container
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Synchronized:
+    """The runtime's containers are known; so many of them are told other cpus or memory."""
+
+    containers: int
+    updates: int
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """The runtime configured us."""
+
+    runtime: str
+    """Its name and version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    """There is no connection; the next attempt follows after so long, or never."""
+
+    reason: str
+    retry_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A call of the runtime was answered."""
+
+    method: str
+    seconds: float
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """Updates the runtime did not ask for were made, or failed with an error."""
+
+    containers: tuple[ContainerId, ...]
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Crashed:
+    """A fault of ours; it was contained."""
+
+    what: str
+    error: Exception
+
+
+Happening = (
+    Decided | Released | Synchronized | Connected | Disconnected | Answered | Updated | Crashed
+)
+
+Report = Callable[[Happening], None]
+"""Takes what happened. Called by the policy's thread (after the runtime has its answer) and by the
+connection's; it must be safe for both and must not raise."""
+
+
+class Tally:
+    """Counts what happened."""
+
+    def __init__(self) -> None:
+        self.outcomes: Counter[Outcome] = Counter()
+        self.connections = 0
+        self.synchronizations = 0
+        self.updates = 0
+        self.failed_updates = 0
+        self.crashes = 0
+
+    def __call__(self, happening: Happening) -> None:
+        """Count it."""
+        match happening:
+            case Answered(outcome=outcome):
+                self.outcomes[outcome] += 1
+            case Connected():
+                self.connections += 1
+            case Synchronized():
+                self.synchronizations += 1
+            case Updated(containers=containers, error=error):
+                if error:
+                    self.failed_updates += len(containers)
+                else:
+                    self.updates += len(containers)
+            case Crashed():
+                self.crashes += 1
+            case Decided() | Released() | Disconnected():
+                pass

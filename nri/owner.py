@@ -1,0 +1,124 @@
+"""The one thread that touches the policy, and how others hand it work."""
+
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[T]):
+    """Work ended with a value."""
+
+    value: T
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Work raised."""
+
+    error: Exception
+
+
+class Turn(Generic[T]):
+    """One piece of work that somebody may wait for, but not for ever.
+
+    Either the waiter gets the value or, once it gave up, `late` does: never both, never neither.
+    """
+
+    def __init__(
+        self, name: str, work: Callable[[], T], late: Callable[[T], None] | None = None
+    ) -> None:
+        self.name = name
+        self._work = work
+        self._late = late
+        self._lock = threading.Lock()
+        self._is_over = threading.Event()
+        self._is_abandoned = False
+        self._result: Done[T] | Failed | None = None
+
+    def run(self) -> Failed | None:
+        """Do the work; called by the owner, once. Returns its failure."""
+        result: Done[T] | Failed
+        try:
+            result = Done(self._work())
+        except Exception as error:
+            result = Failed(error)
+        with self._lock:
+            self._result = result
+            self._is_over.set()
+            is_late = self._is_abandoned
+        if isinstance(result, Failed):
+            return result
+        if is_late and self._late is not None:
+            self._late(result.value)
+        return None
+
+    def wait(self, seconds: float) -> Done[T] | Failed | None:
+        """What came of the work, or None if it is not over in time; `late` gets it then."""
+        if not self._is_over.wait(seconds):
+            with self._lock:
+                if not self._is_over.is_set():
+                    self._is_abandoned = True
+                    return None
+        return self._result
+
+
+class Owner:
+    """A thread that does pieces of work one by one in the order they came.
+
+    Work that raises is reported to `crashed` with its name, and the next one is done.
+    """
+
+    def __init__(self, crashed: Callable[[str, Exception], None]) -> None:
+        self._crashed = crashed
+        self._queue: queue.SimpleQueue[Turn[Any] | None] = queue.SimpleQueue()
+        self._afterwards: list[Callable[[], None]] = []
+        self._thread = threading.Thread(target=self._run, name="policy", daemon=True)
+        self._thread.start()
+
+    def submit(
+        self, name: str, work: Callable[[], T], late: Callable[[T], None] | None = None
+    ) -> Turn[T]:
+        """Do this when its turn comes; wait for it or not."""
+        turn = Turn(name, work, late)
+        self._queue.put(turn)
+        return turn
+
+    def ask(self, name: str, work: Callable[[], T], seconds: float = 5.0) -> T:
+        """The value of work done in its turn, for callers outside the runtime's calls.
+
+        Raises `TimeoutError` where it is not over in time, and what the work raises.
+        """
+        match self.submit(name, work).wait(seconds):
+            case Done(value=value):
+                return value
+            case Failed(error=error):
+                raise error
+            case None:
+                raise TimeoutError(f"{name}: the policy is busy for more than {seconds} s")
+
+    def afterwards(self, work: Callable[[], None]) -> None:
+        """Do this once the present piece of work is over; only for use by work itself."""
+        self._afterwards.append(work)
+
+    def close(self) -> None:
+        """Finish the work handed in so far and end the thread."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (turn := self._queue.get()) is not None:
+            self._finish(turn)
+            while self._afterwards:
+                later, self._afterwards = self._afterwards, []
+                for work in later:
+                    self._finish(Turn(f"after {turn.name}", work))
+
+    def _finish(self, turn: Turn[Any]) -> None:
+        failure = turn.run()
+        if failure is not None:
+            self._crashed(turn.name, failure.error)

@@ -1,0 +1,439 @@
+"""The plugin's session against the embedded runtime, over a socketpair, with the real policy."""
+
+import threading
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from pinfold.nri.api import nri_pb2
+from pinfold.nri.dialect import CONTAINERD_1_7, DIALECTS, NEWEST, Dialect
+from pinfold.nri.embedded import EmbeddedRuntime, RequestError
+from pinfold.nri.happening import (
+    Connected,
+    Decided,
+    Disconnected,
+    Happening,
+    Outcome,
+    Released,
+    Synchronized,
+    Tally,
+    Updated,
+)
+from pinfold.nri.kubelet import container_message, resources_message, sandbox_message
+from pinfold.nri.plugin import Plugin, Timing, retry_seconds
+from pinfold.policy.config import Config
+from pinfold.policy.container import Container, ContainerId, QosClass, Resources
+from pinfold.policy.decision import Change, Decision, Refusal
+from pinfold.policy.engine import Engine
+from pinfold.policy.manifest import ContainerSpec, PodSpec
+from pinfold.policy.resources import linux_resources
+from pinfold.topology.machine import Machine
+from pinfold.topology.spec import machine_from_spec
+
+MACHINE = machine_from_spec("socket:1 numa:1 core:8 thread:1 mem:8G")
+MEMORY = 8 << 30
+FAST = Timing(
+    deadline_seconds=0.05,
+    first_retry_seconds=0.002,
+    last_retry_seconds=0.004,
+    handshake_seconds=0.5,
+)
+PATIENT = Timing(deadline_seconds=1.4, first_retry_seconds=0.002, last_retry_seconds=0.004)
+
+
+class Node:
+    """A node with the embedded runtime, the plugin, and everything that happened."""
+
+    def __init__(
+        self, dialect: Dialect, policy: Engine, timing: Timing, timeout: float = 2.0
+    ) -> None:
+        self.runtime = EmbeddedRuntime(dialect, timeout)
+        self.tally = Tally()
+        self.happenings: list[Happening] = []
+        self.policy = policy
+        self.plugin = Plugin(
+            policy,
+            self.runtime.connect,
+            self._report,
+            timing=timing,
+            machine_memory_bytes=MEMORY,
+        )
+        self.thread = threading.Thread(target=self.plugin.run, name="plugin")
+
+    def _report(self, happening: Happening) -> None:
+        self.tally(happening)
+        self.happenings.append(happening)
+
+    def start(self) -> None:
+        self.thread.start()
+        self.await_synchronization()
+
+    def reconnect(self) -> None:
+        self.runtime.drop()
+        self.await_synchronization()
+
+    def await_synchronization(self) -> None:
+        assert self.runtime.wait_until_synchronized(5)
+        assert self.plugin.wait_until_ready(5)
+        self.settled()
+
+    def add(self, name: str, resources: Resources | None = None, pod: PodSpec | None = None) -> str:
+        """Create and start a container in a pod of its own; returns its id."""
+        container_id = self.create(name, resources, pod)
+        self.runtime.start(container_id)
+        return container_id
+
+    def create(
+        self, name: str, resources: Resources | None = None, pod: PodSpec | None = None
+    ) -> str:
+        container = ContainerSpec(name=name, resources=resources or Resources())
+        pod = pod or PodSpec(name=name, qos=qos_of(container.resources))
+        self.runtime.run_pod(sandbox_message(pod))
+        return self.runtime.create(container_message(container, pod, MEMORY)).id
+
+    def cpus(self, container_id: str) -> str:
+        return self.runtime.containers[container_id].linux.resources.cpu.cpus
+
+    def settled(self) -> "Node":
+        assert self.plugin.settle()
+        return self
+
+    def seen(self, kind: type) -> list[Happening]:
+        return [one for one in self.happenings if isinstance(one, kind)]
+
+
+def qos_of(resources: Resources) -> QosClass:
+    if resources.cpu_limit_milli:
+        return QosClass.GUARANTEED
+    return QosClass.BURSTABLE if resources.cpu_request_milli else QosClass.BEST_EFFORT
+
+
+def exclusive(cpus: int) -> Resources:
+    milli = 1000 * cpus
+    return Resources(
+        cpu_request_milli=milli,
+        cpu_limit_milli=milli,
+        memory_request_bytes=1 << 20,
+        memory_limit_bytes=1 << 20,
+    )
+
+
+SHARED = Resources(cpu_request_milli=500)
+
+
+@contextmanager
+def running(
+    dialect: Dialect = NEWEST,
+    policy: Engine | None = None,
+    timing: Timing = PATIENT,
+    timeout: float = 2.0,
+) -> Generator[Node]:
+    node = Node(dialect, policy or Engine(MACHINE, Config()), timing, timeout)
+    node.start()
+    try:
+        yield node
+    finally:
+        node.plugin.stop()
+        node.thread.join(10)
+        assert not node.thread.is_alive()
+
+
+@pytest.fixture(name="node")
+def fixture_node() -> Iterator[Node]:
+    with running() as node:
+        yield node
+
+
+dialects = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.version)
+
+
+@dialects
+def test_container_lives_and_its_neighbour_gets_out_of_the_way(dialect: Dialect) -> None:
+    with running(dialect) as node:
+        shared = node.add("shared", SHARED)
+        assert node.cpus(shared) == "1-7"
+        alone = node.add("alone", exclusive(2))
+        assert node.cpus(alone) == "1-2"
+        assert node.cpus(shared) == "3-7"
+        node.runtime.stop(alone)
+        assert node.cpus(shared) == "1-7"
+        node.runtime.remove(alone)
+        node.runtime.remove(shared)
+        node.settled()
+        assert node.policy.containers == {}
+        assert set(node.tally.outcomes) == {Outcome.DONE}
+
+
+def test_only_who_really_changes_is_updated(node: Node) -> None:
+    alone, shared = node.add("alone", exclusive(1)), node.add("shared", SHARED)
+    node.add("other", exclusive(1))
+    node.settled()
+    assert node.runtime.update_counts == {shared: 1}
+    assert node.cpus(alone) == "1"
+
+
+@dialects
+def test_removed_pod_takes_its_containers_along(dialect: Dialect) -> None:
+    with running(dialect) as node:
+        node.add("alone", exclusive(2))
+        node.runtime.remove_pod(next(iter(node.runtime.pods)))
+        node.settled()
+        assert node.policy.containers == {}
+
+
+def test_refusal_fails_the_creation_with_its_whole_reason(node: Node) -> None:
+    with pytest.raises(RequestError) as raised:
+        node.add("huge", exclusive(64))
+    [decided] = node.settled().seen(Decided)
+    assert isinstance(decided, Decided)
+    assert isinstance(decided.decision.result, Refusal)
+    assert f"code = 9 desc = {decided.decision.result.reason}" in str(raised.value)
+    assert node.tally.outcomes[Outcome.REFUSED] == 1
+    assert node.cpus(node.add("small", exclusive(1))) == "1"
+
+
+def test_bad_annotation_does_not_fail_the_container(node: Node) -> None:
+    pod = PodSpec(
+        name="odd",
+        annotations={
+            "memory-type.resource-policy.nri.io": "cheese",
+            "noderesource.dev/resources": "{",
+        },
+    )
+    container = node.add("shared", SHARED, pod)
+    assert node.cpus(container)
+    [decided] = node.settled().seen(Decided)
+    assert isinstance(decided, Decided)
+    assert "not JSON" in str(decided.problems[0])
+    assert "cheese" in str(decided.decision.problems[0])
+
+
+@dialects
+def test_reconnection_moves_nobody_and_pins_who_came_meanwhile(dialect: Dialect) -> None:
+    with running(dialect) as node:
+        first = node.add("first", exclusive(2))
+        node.settled()
+        node.runtime.drop()
+        # Creation goes on without us: the runtime does not wait for a lost plugin.
+        second = node.create("second", exclusive(1))
+        node.await_synchronization()
+        assert node.cpus(first) == "1-2"
+        assert node.cpus(second) == "3"
+        assert node.runtime.update_counts == {second: 1}
+
+
+def test_requests_survive_a_reconnection_although_shares_were_adjusted(node: Node) -> None:
+    container = node.add("kube-proxy", Resources(cpu_request_milli=1500), system_pod())
+    before = node.policy.containers[ContainerId(container)].resources
+    node.reconnect()
+    assert node.policy.containers[ContainerId(container)].resources == before
+
+
+def system_pod() -> PodSpec:
+    return PodSpec(name="kube-proxy", namespace="kube-system", qos=QosClass.BURSTABLE)
+
+
+@dialects
+def test_very_large_synchronize_is_understood(dialect: Dialect) -> None:
+    with running(dialect) as node:
+        ids: list[str] = []
+        for number in range(20):
+            pod = PodSpec(name=f"pod-{number}", annotations={"large": "x" * 300_000})
+            ids.append(node.add("shared", pod=pod))
+        node.reconnect()
+        synchronized = node.seen(Synchronized)[-1]
+        assert synchronized == Synchronized(20, 0)
+        assert set(map(node.cpus, ids)) == {"1-7"}
+
+
+class GatedEngine(Engine):
+    """Thinks about each creation until the gate is open."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine, Config())
+        self.gate = threading.Event()
+
+    def create(self, container: Container) -> Decision:
+        if not self.gate.wait(10):
+            raise AssertionError("the test forgot the gate")
+        return super().create(container)
+
+
+@dialects
+def test_slow_decision_is_answered_safely_and_follows_as_an_update(dialect: Dialect) -> None:
+    policy = GatedEngine(MACHINE)
+    with running(dialect, policy, FAST) as node:
+        container = node.create("late", exclusive(2))
+        assert node.cpus(container) == ""
+        assert node.tally.outcomes[Outcome.LATE] == 1
+        policy.gate.set()
+        node.settled()
+        assert node.cpus(container) == "1-2"
+        assert node.tally.connections == 1
+
+
+def test_later_events_are_answered_in_time_while_the_policy_thinks() -> None:
+    policy = GatedEngine(MACHINE)
+    with running(policy=policy, timing=FAST) as node:
+        first, second = node.add("first", exclusive(1)), node.add("second", exclusive(1))
+        node.runtime.stop(first)
+        assert node.tally.outcomes[Outcome.LATE] == 3
+        policy.gate.set()
+        node.settled()
+        assert ContainerId(first) not in node.policy.grants
+        assert node.cpus(second) == "2"
+
+
+def test_update_lost_during_a_slow_creation_is_repeated_at_its_start() -> None:
+    policy = GatedEngine(MACHINE)
+    with running(policy=policy, timing=FAST) as node:
+        container = node.create("late", exclusive(2))
+        policy.gate.set()
+        node.settled()
+        node.runtime.containers[container].linux.resources.cpu.cpus = ""
+        node.runtime.start(container)
+        node.settled()
+        assert node.cpus(container) == "1-2"
+
+
+class CrashingEngine(Engine):
+    """Falls over containers of a certain name."""
+
+    def create(self, container: Container) -> Decision:
+        if container.name == "poison":
+            raise ZeroDivisionError("a fault in the policy")
+        return super().create(container)
+
+    def stop(self, container_id: ContainerId) -> tuple[Change, ...]:
+        if self.containers[container_id].name == "viper":
+            raise KeyError(container_id)
+        return super().stop(container_id)
+
+
+def test_fault_in_the_policy_changes_nothing_and_harms_nobody_else() -> None:
+    with running(policy=CrashingEngine(MACHINE, Config())) as node:
+        poison = node.add("poison", exclusive(1))
+        assert node.cpus(poison) == ""
+        viper = node.add("viper", exclusive(1))
+        assert node.cpus(viper) == "1"
+        node.runtime.stop(viper)
+        assert node.cpus(node.add("healthy", exclusive(1))) == "2"
+        # The third is the attempt to adopt the container at its start.
+        assert (node.tally.crashes, node.tally.outcomes[Outcome.CRASHED]) == (3, 2)
+        assert node.tally.connections == 1
+
+
+def test_resize_moves_the_container_and_its_neighbours(node: Node) -> None:
+    alone, shared = node.add("alone", exclusive(1)), node.add("shared", SHARED)
+    wanted = linux_resources(exclusive(3), QosClass.GUARANTEED, MEMORY)
+    node.runtime.update(alone, resources_message(wanted))
+    assert node.cpus(alone) == "1-3"
+    assert node.cpus(shared) == "4-7"
+    assert node.policy.containers[ContainerId(alone)].resources.cpu_request_milli == 3000
+
+
+def test_resize_that_does_not_fit_is_refused_and_changes_nothing(node: Node) -> None:
+    alone, shared = node.add("alone", exclusive(1)), node.add("shared", SHARED)
+    wanted = linux_resources(exclusive(64), QosClass.GUARANTEED, MEMORY)
+    with pytest.raises(RequestError, match="UpdateContainer: rpc error: code = 9"):
+        node.runtime.update(alone, resources_message(wanted))
+    node.settled()
+    assert (node.cpus(alone), node.cpus(shared)) == ("1", "2-7")
+
+
+def test_cpuset_in_an_update_request_does_not_win_over_ours(node: Node) -> None:
+    container = node.add("alone", exclusive(2))
+    request = nri_pb2.LinuxResources(cpu=nri_pb2.LinuxCPU(cpus="0-7", mems="0"))
+    node.runtime.update(container, request)
+    assert node.cpus(container) == "1-2"
+
+
+def test_update_with_wrappers_of_zero_changes_no_request(node: Node) -> None:
+    container = node.add("alone", exclusive(2))
+    before = node.policy.containers[ContainerId(container)].resources
+    request = nri_pb2.LinuxResources(
+        cpu=nri_pb2.LinuxCPU(
+            shares=nri_pb2.OptionalUInt64(value=0), quota=nri_pb2.OptionalInt64(value=0)
+        ),
+        memory=nri_pb2.LinuxMemory(limit=nri_pb2.OptionalInt64(value=0)),
+    )
+    node.runtime.update(container, request)
+    assert node.policy.containers[ContainerId(container)].resources == before
+
+
+def test_failed_update_is_reported_for_the_container_alone(node: Node) -> None:
+    first, second = node.add("first", SHARED), node.add("second", SHARED)
+    node.runtime.broken_ids.add(first)
+    pinnings = {
+        ContainerId(one): pinning
+        for one in (first, second)
+        if (pinning := node.policy.pinning(ContainerId(one))) is not None
+    }
+    assert len(pinnings) == 2
+    node.plugin.outbox.post(pinnings)
+    node.settled()
+    assert node.seen(Updated) == [
+        Updated((ContainerId(first),), "NRI update of some containers failed"),
+        Updated((ContainerId(second),), ""),
+    ]
+    assert (node.tally.updates, node.tally.failed_updates) == (1, 1)
+
+
+def test_another_policy_takes_over_without_moving_anybody(node: Node) -> None:
+    alone, shared = node.add("alone", exclusive(2)), node.add("shared", SHARED)
+    node.settled()
+    counts = node.runtime.update_counts.copy()
+    other = Engine(MACHINE, Config())
+    node.plugin.owner.ask("reload", lambda: node.plugin.events.replace_policy(other))
+    node.settled()
+    assert (node.cpus(alone), node.cpus(shared)) == ("1-2", "3-7")
+    assert node.runtime.update_counts == counts
+    assert node.cpus(node.add("next", exclusive(1))) == "3"
+
+
+def test_what_happened_is_told_in_words_for_logs(node: Node) -> None:
+    container = node.add("alone", exclusive(1))
+    node.runtime.remove(container)
+    node.settled()
+    assert Connected("containerd v2.3.0") in node.happenings
+    [decided] = node.seen(Decided)
+    assert isinstance(decided, Decided)
+    assert (decided.event, decided.container.path) == ("create", "default/alone/alone")
+    released = node.seen(Released)
+    assert [one.container.name for one in released if isinstance(one, Released)] == ["alone"]
+
+
+def test_lost_connection_is_reported_with_the_pause_before_the_next(node: Node) -> None:
+    node.reconnect()
+    [lost] = node.seen(Disconnected)
+    assert isinstance(lost, Disconnected)
+    assert lost.reason == "the runtime closed the connection"
+    assert lost.retry_seconds is not None
+    assert lost.retry_seconds > 0
+
+
+def test_time_a_request_has_left_shortens_the_deadline() -> None:
+    policy = GatedEngine(MACHINE)
+    with running(CONTAINERD_1_7, policy, PATIENT, timeout=0.1) as node:
+        # This dialect does not tell its timeout, but every request carries it.
+        container = node.create("late", exclusive(1))
+        assert node.cpus(container) == ""
+        assert node.tally.outcomes[Outcome.LATE] == 1
+        policy.gate.set()
+        node.settled()
+        assert node.tally.connections == 1
+
+
+@pytest.mark.parametrize(
+    ("attempt", "draw", "seconds"),
+    [
+        pytest.param(0, 0.0, 0.05, id="the first pause is short"),
+        pytest.param(0, 1.0, 0.1, id="chance doubles it at most"),
+        pytest.param(3, 0.0, 0.4, id="every attempt doubles it"),
+        pytest.param(20, 1.0, 10.0, id="up to the longest"),
+        pytest.param(10_000, 1.0, 10.0, id="and never overflows"),
+    ],
+)
+def test_pauses_grow_with_jitter(attempt: int, draw: float, seconds: float) -> None:
+    assert retry_seconds(Timing(), attempt, draw) == pytest.approx(seconds)

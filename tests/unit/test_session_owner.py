@@ -1,0 +1,94 @@
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from pinfold.nri.owner import Done, Failed, Owner
+
+
+class Desk:
+    """An owner, and what it complained about."""
+
+    def __init__(self) -> None:
+        self.crashes: list[tuple[str, Exception]] = []
+        self.owner = Owner(lambda what, error: self.crashes.append((what, error)))
+
+
+@pytest.fixture(name="desk")
+def fixture_desk() -> Iterator[Desk]:
+    desk = Desk()
+    yield desk
+    desk.owner.close()
+
+
+def test_work_is_done_in_the_order_it_came(desk: Desk) -> None:
+    done: list[int] = []
+    for number in range(5):
+        desk.owner.submit("append", lambda number=number: done.append(number))
+    desk.owner.ask("wait", lambda: None)
+    assert done == [0, 1, 2, 3, 4]
+
+
+def test_waiter_gets_the_value_and_nobody_else(desk: Desk) -> None:
+    late: list[int] = []
+    assert desk.owner.submit("three", lambda: 3, late.append).wait(5) == Done(3)
+    desk.owner.ask("wait", lambda: None)
+    assert late == []
+
+
+def test_value_goes_to_late_once_the_waiter_gave_up(desk: Desk) -> None:
+    gate = threading.Event()
+    late: list[int] = []
+
+    def slow() -> int:
+        gate.wait(5)
+        return 3
+
+    turn = desk.owner.submit("slow", slow, late.append)
+    assert turn.wait(0.001) is None
+    assert late == []
+    gate.set()
+    desk.owner.ask("wait", lambda: None)
+    assert late == [3]
+
+
+def test_work_that_raises_is_told_to_the_waiter_and_reported_and_the_thread_lives(
+    desk: Desk,
+) -> None:
+    error = RuntimeError("broken")
+
+    def broken() -> None:
+        raise error
+
+    assert desk.owner.submit("broken work", broken).wait(5) == Failed(error)
+    assert desk.owner.ask("three", lambda: 3) == 3
+    assert desk.crashes == [("broken work", error)]
+
+
+def test_question_raises_what_its_work_raises(desk: Desk) -> None:
+    def broken() -> None:
+        raise KeyError("which")
+
+    with pytest.raises(KeyError, match="which"):
+        desk.owner.ask("broken work", broken)
+
+
+def test_question_to_a_busy_policy_times_out(desk: Desk) -> None:
+    gate = threading.Event()
+    desk.owner.submit("slow", lambda: gate.wait(5))
+    with pytest.raises(TimeoutError, match=r"status: the policy is busy for more than 0\.001 s"):
+        desk.owner.ask("status", lambda: 3, 0.001)
+    gate.set()
+
+
+def test_afterwards_comes_before_the_next_work_and_after_the_answer(desk: Desk) -> None:
+    order: list[str] = []
+
+    def work() -> None:
+        desk.owner.afterwards(lambda: order.append("after"))
+        order.append("work")
+
+    desk.owner.submit("work", work)
+    desk.owner.submit("next", lambda: order.append("next"))
+    desk.owner.ask("wait", lambda: None)
+    assert order == ["work", "after", "next"]
