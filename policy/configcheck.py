@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from ..topology.cpuset import CpuSet, IdListError
 from .config import Config, CpuClass, IoClass, MetricsExporter, SchedulingClass, SchedulingPolicy
 from .configshape import Fault, name_advice
@@ -18,36 +20,43 @@ def find_faults(config: Config) -> list[Fault]:
     return [fault for check in _CHECKS for fault in check(config)]
 
 
-def find_idle_fields(values: Mapping[str, object]) -> list[Fault]:
-    """The fields set in plain values that are accepted and have no effect, with what to do."""
+def find_idle_fields(config: Config) -> list[Fault]:
+    """The fields that differ from their default and have no effect, with what to do."""
+    values, defaults = msgspec.to_builtins(config), msgspec.to_builtins(Config())
     return [
         Fault(path, f"accepted, but has no effect — {advice}")
-        for path, advice in _IDLE_FIELDS.items()
-        if _is_set(_value_at(values, path))
+        for path, advice in IDLE_FIELDS.items()
+        if _value_at(values, path) != _value_at(defaults, path)
     ]
 
 
-def _value_at(values: Mapping[str, object], path: Path) -> object:
-    value: object = values
+def _value_at(value: object, path: Path) -> object:
     for step in path:
         value = (mapping_of(value) or {}).get(str(step))
     return value
 
 
-def _is_set(value: object) -> bool:
-    """Whether anything in the value asks for something."""
-    inner = mapping_of(value)
-    return bool(value) if inner is None else any(_is_set(one) for one in inner.values())
+_NOT_HERE: Final = "this version does not implement it; leave it out"
 
-
-_IDLE_FIELDS: Final[Mapping[Path, str]] = {
+IDLE_FIELDS: Final[Mapping[Path, str]] = {
     ("availableResources", "memory"): "memory is limited by the pods' own limits alone",
     ("reservedResources", "memory"): "set the kubelet's systemReserved instead",
-    ("control", "rdt"): "cache and bandwidth classes are left to the runtime's rdt_class",
-    ("control", "blockio"): "block device classes are left to the runtime's blockio_class",
-    ("control", "cpu"): "write cpuClasses instead",
-    ("log", "klog"): "write log.debug and log.source instead",
+    ("onUnsatisfiable",): _NOT_HERE,
+    ("poolLabels",): _NOT_HERE,
+    ("schedulingClasses",): _NOT_HERE,
+    ("namespaceSchedulingClasses",): _NOT_HERE,
+    ("podQoSSchedulingClasses",): _NOT_HERE,
+    ("cpuClasses",): _NOT_HERE,
+    ("sharedPoolCPUClass",): _NOT_HERE,
+    ("reservedPoolCPUClass",): _NOT_HERE,
+    ("defaultExclusiveCPUClass",): _NOT_HERE,
+    ("controllableInterrupts",): _NOT_HERE,
+    ("agent",): _NOT_HERE,
+    ("control",): "cache and block device classes are left to the runtime",
+    ("log",): _NOT_HERE,
+    ("instrumentation",): _NOT_HERE,
 }
+"""Fields that existing configurations have and that nothing reads, with what to do instead."""
 
 
 def _resources(config: Config) -> Iterator[Fault]:

@@ -63,7 +63,7 @@ def build_config(documents: Sequence[Document]) -> CheckedConfig:
         config = _with_reserved_cpu(msgspec.convert(values, Config))
         faults = find_faults(config)
         if not faults:
-            idle = find_idle_fields(document.values)
+            idle = find_idle_fields(config)
             return CheckedConfig(config, tuple(fault.line(document) for fault in idle))
     raise ConfigError("\n".join(fault.line(document) for fault in faults))
 

@@ -369,7 +369,7 @@ def test_fields_without_effect_are_accepted_with_a_word() -> None:
     )
     assert checked.config.control.blockio.enable
     assert [line.split(" — ")[0] for line in checked.warnings] == [
-        "p.yaml:3: control.blockio: accepted, but has no effect"
+        "p.yaml:1: control: accepted, but has no effect"
     ]
 
 

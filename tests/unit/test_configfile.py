@@ -89,7 +89,7 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
             "control: {rdt: {enable: true}}",
             0,
             "{file}: good\n",
-            "warning: {file}:1: control.rdt",
+            "warning: {file}:1: control",
             id="a field without effect",
         ),
     ],
