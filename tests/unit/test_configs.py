@@ -1,4 +1,5 @@
 import ast
+import functools
 import re
 import tomllib
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ def sections(section: type[Section]) -> Iterator[type[Section]]:
                 yield from sections(inner)
 
 
+@functools.cache
 def fields_in_use() -> set[str]:
     """The attributes that code outside the configuration's own modules reads off a `config`."""
     return {
