@@ -32,13 +32,13 @@ def kept(name: str, key: str, make: Callable[[Path], None]) -> Path:
     """The folder `name` made from the inputs `key`; `make` fills it if it is not there.
 
     A half-made folder is never seen: it gets its name when it is complete. Folders of the same
-    name made from other inputs are removed.
+    name made from other inputs, or left half-made, are removed.
     """
     folder = root() / f"{name}-{key}"
     root().mkdir(parents=True, exist_ok=True)
     with _locked(root() / f".{name}.lock"):
         if not folder.is_dir():
-            for stale in root().glob(f"{name}-*"):
+            for stale in (*root().glob(f"{name}-*"), *root().glob(f".{name}-*")):
                 shutil.rmtree(stale)
             half = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=root()))
             try:

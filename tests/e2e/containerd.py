@@ -11,6 +11,7 @@ from typing import Final
 import psutil
 
 from tests.e2e import image
+from tests.e2e.leash import LEASH
 
 READY_WITHIN_SECONDS: Final = 60
 
@@ -94,7 +95,7 @@ class Containerd:
         path = f"{self._binaries.containerd.parent}:{os.environ['PATH']}"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [self._binaries.containerd, "--config", self.folder / "config.toml"],
+                [*LEASH, self._binaries.containerd, "--config", self.folder / "config.toml"],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +24,8 @@ pinMemory: true
 class Daemon:
     """A pinfoldd process that is an external plugin of one containerd."""
 
-    def __init__(self, folder: Path, nri_socket: Path) -> None:
+    def __init__(self, folder: Path, nri_socket: Path, prefix: Sequence[str] = ()) -> None:
+        self._prefix = prefix
         self.log = folder / "pinfoldd.log"
         self._folder = folder
         self._nri_socket = nri_socket
@@ -42,7 +44,7 @@ class Daemon:
         """
         with _NotifySocket(self._folder / "notify") as notify, self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "pinfold.cmd.pinfoldd", *self._options()],
+                [*self._prefix, sys.executable, "-m", "pinfold.cmd.pinfoldd", *self._options()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

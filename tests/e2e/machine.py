@@ -12,6 +12,7 @@ from typing import Final
 
 from tests.e2e import cache, emulator
 from tests.e2e.guestfs import GuestFiles
+from tests.e2e.leash import LEASH
 from tests.e2e.qmp import Monitor
 
 DISK_BYTES: Final = 16 << 20
@@ -164,6 +165,7 @@ class Machine:
             )
         ]
         command = [
+            *LEASH,
             *emulator.command(),
             *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
             *("-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "Nehalem", "-m", "2G"),

@@ -13,6 +13,7 @@ from tests.e2e import debian, runtime
 from tests.e2e.containerd import Containerd
 from tests.e2e.cri import Cri
 from tests.e2e.daemon import Daemon
+from tests.e2e.leash import LEASH
 from tests.e2e.node import Node, remove_cgroups
 from tests.e2e.pins import cpuset_mount
 
@@ -82,7 +83,7 @@ def daemon(containerd: Containerd, node: Node, tmp_path: Path) -> Iterator[Daemo
     """A pinfoldd that is ready; it is ended before the pods are."""
     # Depends on the node, so that its pods are ended after the daemon.
     del node
-    started = Daemon(tmp_path, containerd.nri_socket)
+    started = Daemon(tmp_path, containerd.nri_socket, LEASH)
     started.start()
     yield started
     started.kill()
