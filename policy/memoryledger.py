@@ -51,7 +51,7 @@ class MemoryLedger:
         """The zone for a request, and who has to move for it; or why it cannot be.
 
         `replaces` names a container whose memory counts as free, and which the commit releases: the
-        same container with other needs, or its older instance.
+        same container with other needs, which keeps its zone if it can, or its older instance.
         """
         container_id = request.container_id
         if container_id != replaces and self._held.find(container_id) is not None:
@@ -61,14 +61,14 @@ class MemoryLedger:
         holding = self._held.holding(request)
         if isinstance(holding, Refusal):
             return holding
-        starts = self._starts(holding)
+        leaving = self._held.find(replaces) if replaces is not None else None
+        starts = self._starts(holding, leaving)
         if not starts:
             return _no_pages(request)
-        leaving = self._held.find(replaces) if replaces is not None else None
         if leaving is None and starts[0].fits(holding.size):
             return Offer(request=request, zone=NodeSet(starts[0].mask), version=self.version)
         if self._has_room(holding, leaving):
-            for start in starts:
+            for start in dict.fromkeys(starts):
                 plan = self._plan(holding)
                 if leaving is not None:
                     plan.shift(leaving, self._held.zone_of(leaving.id), None)
@@ -257,21 +257,30 @@ class MemoryLedger:
             version=self.version,
         )
 
-    def _starts(self, holding: Holding) -> list[Zone]:
-        """Where a container could begin: the nearest zone with enough memory really free, if any.
+    def _starts(self, holding: Holding, leaving: Holding | None) -> list[Zone]:
+        """Where a container could begin; the best first, each with its huge pages.
 
-        Then the nearest zone at all. Both have its huge pages; nothing where no zone has them.
+        The zone it has, the nearest one with enough memory really free, the nearest one at all.
         """
         zones, observed, pages = self._held.zones, self._held.observed, holding.pages()
+        given_back = (self._held.zone_of(leaving.id).mask, leaving.pages()) if leaving else None
+        kinds = self._usable_kinds(holding)
+        starts: list[Zone] = []
+        if leaving is not None and leaving.id == holding.id:
+            own = self._held.zone_of(leaving.id)
+            is_around = not holding.initial & ~own.mask and not own.kinds & ~kinds
+            if is_around and zones.has_pages(own.mask, pages, given_back):
+                starts.append(own)
         nearest: Zone | None = None
-        for mask in self.nodes.ladder(holding.initial, self._usable_kinds(holding)):
-            if not zones.has_pages(mask, pages):
+        for mask in self.nodes.ladder(holding.initial, kinds):
+            if not zones.has_pages(mask, pages, given_back):
                 continue
             zone = zones.zone(mask)
             nearest = nearest or zone
             if observed is None or not observed.is_short(zone, holding.size):
-                return [zone] if zone is nearest else [zone, nearest]
-        return [nearest] if nearest is not None else []
+                starts.append(zone)
+                break
+        return [*starts, nearest] if nearest is not None else starts
 
     def _has_room(self, holding: Holding, leaving: Holding | None) -> bool:
         # Asked first: moving containers around cannot help a machine that is full.

@@ -1,5 +1,6 @@
 """Zones of memory nodes and what is accounted to them, kept up to date by difference."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .container import ContainerId
@@ -100,11 +101,22 @@ class Zones:
         rooms = [zone.capacity - zone.usage for zone in around]
         return min([self._nodes.capacity(mask) - self.usage(mask), *rooms])
 
-    def has_pages(self, mask: int, wanted: dict[int, int]) -> bool:
-        """Whether so many huge pages (by size) are left in `mask`, itself and around."""
+    def has_pages(
+        self,
+        mask: int,
+        wanted: Mapping[int, int],
+        given_back: tuple[int, Mapping[int, int]] | None = None,
+    ) -> bool:
+        """Whether so many huge pages (by size) are left in `mask`, itself and around.
+
+        `given_back`: a zone and the pages of it that count as free.
+        """
+        inner, free = given_back or (mask, dict[int, int]())
         for zone in self.zone(mask).containing if wanted else ():
             for size, count in wanted.items():
                 held = zone.pages.get(size, 0)
+                if not inner & ~zone.mask:
+                    held -= free.get(size, 0)
                 is_bound = held or zone.mask == mask
                 if is_bound and held + count > self._nodes.page_count(zone.mask, size):
                     return False
