@@ -1,6 +1,6 @@
 """Kubernetes manifests as the pods they create, with QoS class and defaults as in Kubernetes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -48,15 +48,23 @@ class PodSpec:
 
 
 def parse_manifests(text: str, source: str) -> tuple[PodSpec, ...]:
-    """The pods that the documents of a text create on one node, in their order.
+    """The pods a text creates on one node; see `pods_of`.
+
+    `source` names the text in errors. Raises `FieldError`.
+    """
+    return pods_of(read_fields(text, source))
+
+
+def pods_of(documents: Iterable[Field]) -> tuple[PodSpec, ...]:
+    """The pods that manifests create on one node, in their order.
 
     Deployments, stateful sets and jobs make several pods, named "NAME-0" and so on; a daemon set
-    makes one. Kinds that create no pod (services, config maps) are passed over. `source` names the
-    text in errors. Raises `FieldError`.
+    makes one. Kinds that create no pod (services, config maps) are passed over. Raises
+    `FieldError`.
     """
     pods: dict[tuple[str, str], PodSpec] = {}
     generated: dict[str, int] = {}
-    for document in read_fields(text, source):
+    for document in documents:
         for manifest in _flatten(document):
             for pod in _pods_of(manifest, generated):
                 if (pod.namespace, pod.name) in pods:

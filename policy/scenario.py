@@ -10,11 +10,12 @@ from ..topology.overrides import override_machine, parse_overrides
 from .config import Config
 from .configtext import config_from_values
 from .container import Container, ContainerId, ContainerState, Pod, PodId
-from .decision import CpuType, Decision, Grant, Refusal
+from .decision import Decision, Grant, Refusal
 from .engine import Engine
 from .evaluator import EvaluatorError, evaluate
 from .evaluatortables import Function, Value, brief
 from .manifest import ContainerSpec, PodSpec
+from .request import CpuType
 from .scenariofacts import FACT_FUNCTIONS, MachineNames, fact_names, not_simulated, zones
 from .scenariofile import Scenario, Topology
 from .scenarioresult import ContainerResult, Expectation, ScenarioResult, Skipped
@@ -41,8 +42,10 @@ def pods_scenario(pods: tuple[PodSpec, ...]) -> Scenario:
     return Scenario(id="manifests", steps=tuple(CreatePod(pod=pod) for pod in pods))
 
 
-def run_scenario(scenario: Scenario, topology: Topology, config: Config) -> ScenarioResult:
-    """Everything that happens in a scenario on this hardware.
+def run_scenario(
+    scenario: Scenario, topology: Topology, config: Config, name: str = ""
+) -> ScenarioResult:
+    """Everything that happens in a scenario on this hardware; `name`: how the result calls it.
 
     `config` is in force where a start has none of its own, and from the beginning where a scenario
     has no start.
@@ -54,7 +57,7 @@ def run_scenario(scenario: Scenario, topology: Topology, config: Config) -> Scen
         run.step = number
         run.take(step)
         run.look()
-    return run.result(scenario)
+    return run.result(scenario.id, name or scenario.topology)
 
 
 class ScenarioRun:
@@ -117,7 +120,7 @@ class ScenarioRun:
         for sentence in violations(self.engine, self.runtime):
             self._note(sentence)
 
-    def result(self, scenario: Scenario) -> ScenarioResult:
+    def result(self, scenario_id: str, topology: str) -> ScenarioResult:
         """The state by now and the verdicts so far."""
         running = list(self.runtime.by_key().values())
         keys = keys_of(
@@ -132,13 +135,15 @@ class ScenarioRun:
                 refused=reason,
             )
         return ScenarioResult(
-            id=scenario.id,
-            topology=scenario.topology,
+            id=scenario_id,
+            topology=topology,
             containers=containers,
             expectations=tuple(self._expectations),
             skipped=tuple(self._skipped),
             updates=self.runtime.updates,
             problems=tuple(self._problems.values()),
+            machine=self._machine,
+            tree=self.engine.tree if self.engine else None,
         )
 
     def _described(self, one: Running) -> ContainerResult:

@@ -1,7 +1,10 @@
 """What came out of scenarios, and the one JSON document made of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from ..topology.machine import Machine
+from .pool import PoolTree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +55,10 @@ class ScenarioResult:
     expectations: tuple[Expectation, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     updates: int = 0
-    problems: tuple[str, ...] = field(default=())
+    problems: tuple[str, ...] = ()
+    machine: Machine
+    tree: PoolTree | None = None
+    """The pools of the last policy that ran; None where none did."""
 
     @property
     def has_failed(self) -> bool:

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from ..topology.cpuset import CpuSet, NodeSet
 from ..topology.machine import Machine
 from .container import Container, ContainerId, ContainerState, Pod
-from .decision import Change, CpuType, Decision, Grant, Pinning
+from .decision import Change, Decision, Grant, Pinning
 from .engine import Engine
+from .request import CpuType
 
 
 @dataclass(slots=True)

@@ -1,0 +1,144 @@
+"""`pinfold simulate`: place the pods of manifests, or run scenarios, without a cluster."""
+
+import fnmatch
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from ..policy.config import Config
+from ..policy.manifest import pods_of
+from ..policy.scenario import pods_scenario, run_scenario
+from ..policy.scenariofile import (
+    Scenario,
+    ScenarioFile,
+    Topology,
+    build_topology,
+    is_scenario_file,
+    parse_scenarios,
+)
+from ..policy.scenarioresult import ScenarioResult, result_document
+from ..policy.yamlfield import Field, FieldError, read_fields
+from ..topology.discovery import read_machine
+from ..topology.machine import Machine
+from .configfile import read_file
+from .machinesource import machine_of, machine_options
+from .pools import chosen_config
+from .simulatetext import table_text, tree_text
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A scenario to run and how to come by its hardware."""
+
+    scenario: Scenario
+    topology: Callable[[], Topology]
+
+
+@click.command()
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@machine_options
+@click.option("--config", "config_path", metavar="FILE", help="Configuration; built-in defaults.")
+@click.option("--only", metavar="ID", multiple=True, help="Run these scenarios; globs, repeatable.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json", "tree"]),
+    default="table",
+    show_default=True,
+    help="A table or a tree of pools for people, or one JSON document for tools.",
+)
+def command(
+    files: tuple[str, ...],
+    sysfs_root: str | None,
+    machine: str | None,
+    config_path: str | None,
+    only: tuple[str, ...],
+    output: str,
+) -> int:
+    """Place the pods of Kubernetes manifests, or run scenario files; "-" is standard input.
+
+    Exit status: 1 if an expectation does not hold, 2 if something cannot be read.
+    """
+    config, warnings = chosen_config(config_path)
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
+    hardware = _Hardware(sysfs_root, machine)
+    jobs = _chosen(_jobs(files, hardware), only)
+    results = [_run(job, config, hardware) for job in jobs]
+    if output == "json":
+        click.echo(json.dumps(result_document(results), indent=2, ensure_ascii=False))
+    else:
+        text = table_text if output == "table" else tree_text
+        click.echo("\n\n".join(text(result) for result in results))
+    return int(any(result.has_failed for result in results))
+
+
+class _Hardware:
+    """The machine the options mean, read when it is first needed."""
+
+    def __init__(self, sysfs_root: str | None, spec: str | None) -> None:
+        self.name = spec or sysfs_root or "this machine"
+        self._options = (sysfs_root, spec)
+        self._machine: Machine | None = None
+
+    def topology(self) -> Topology:
+        if self._machine is None:
+            self._machine = machine_of(*self._options)
+        return Topology(machine=self._machine)
+
+
+def _jobs(files: Sequence[str], hardware: _Hardware) -> list[Job]:
+    """The scenarios of all files, and one more for the pods of all manifests."""
+    jobs: list[Job] = []
+    manifests: list[Field] = []
+    for name in files:
+        text = sys.stdin.read() if name == "-" else read_file(Path(name))
+        documents = read_fields(text, "standard input" if name == "-" else name)
+        if not documents:
+            raise FieldError(f"{name}: is empty — write manifests or scenarios")
+        for document in documents:
+            if not is_scenario_file(document):
+                manifests.append(document)
+                continue
+            parsed = parse_scenarios(document)
+            folder = Path() if name == "-" else Path(name).parent
+            jobs.extend(_job(parsed, scenario, folder, hardware) for scenario in parsed.scenarios)
+    if manifests:
+        jobs.append(Job(pods_scenario(pods_of(manifests)), hardware.topology))
+    return jobs
+
+
+def _job(parsed: ScenarioFile, scenario: Scenario, folder: Path, hardware: _Hardware) -> Job:
+    if not scenario.topology:
+        return Job(scenario, hardware.topology)
+    table = parsed.topologies.get(scenario.topology)
+    if table is None:
+        known = ", ".join(parsed.topologies) or "none"
+        raise FieldError(
+            f"scenario {scenario.id!r}: no topology {scenario.topology!r} — known: {known}"
+        )
+    return Job(
+        scenario, lambda: build_topology(table, lambda path: read_machine(str(folder / path)))
+    )
+
+
+def _chosen(jobs: list[Job], only: Sequence[str]) -> list[Job]:
+    for pattern in only:
+        if not any(fnmatch.fnmatchcase(job.scenario.id, pattern) for job in jobs):
+            known = ", ".join(job.scenario.id for job in jobs) or "there are none"
+            raise click.UsageError(f"--only {pattern!r} fits no scenario; known: {known}")
+    return [
+        job
+        for job in jobs
+        if not only or any(fnmatch.fnmatchcase(job.scenario.id, one) for one in only)
+    ]
+
+
+def _run(job: Job, config: Config, hardware: _Hardware) -> ScenarioResult:
+    return run_scenario(
+        job.scenario, job.topology(), config, name=job.scenario.topology or hardware.name
+    )
