@@ -38,9 +38,16 @@ def in_order(caches: Iterable[Cache]) -> tuple[Cache, ...]:
 
 
 def cache_groups(caches: tuple[Cache, ...], level: int) -> tuple[CpuSet, ...]:
-    """The sets of cpus that share a cache for data at a level, sorted by lowest cpu."""
-    masks = {one.cpus.mask for one in caches if one.level == level and one.type != "Instruction"}
-    return tuple(sorted((CpuSet(mask) for mask in masks if mask), key=lambda one: one.lowest))
+    """The disjoint sets of cpus that share a cache for data at a level, sorted by lowest cpu."""
+    found: list[CpuSet] = []
+    taken = 0
+    for cache in sorted(caches, key=lambda one: (one.cpus.lowest, -len(one.cpus))):
+        # Only damaged files and odd overrides let two caches of a level overlap.
+        own = cache.cpus.mask & ~taken
+        if cache.level == level and cache.type != "Instruction" and own:
+            taken |= own
+            found.append(CpuSet(own))
+    return tuple(sorted(found, key=lambda group: group.lowest))
 
 
 def cache_bytes(text: str) -> int | None:

@@ -10,6 +10,9 @@ MAX_IDS: Final = 8192
 """No id reaches this: the largest `CONFIG_NR_CPUS` of any architecture (x86 `MAXSMP`)."""
 
 
+_HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
+
+
 class IdListError(PinfoldError):
     """A text is not a list of ids in the kernel's format."""
 
@@ -103,15 +106,14 @@ class IdSet:
         mask = 0
         for position, word in enumerate(words):
             # Inner words are 32 bits wide even where leading zeros were dropped by a tool.
-            if not word or len(word) > (MAX_IDS // 4 if len(words) == 1 else 8):
-                raise IdListError(f"{text!r} is not a hexadecimal mask of 32-bit words")
-            try:
-                value = int(word, 16)
-            except ValueError:
-                raise IdListError(f"{text!r} is not a hexadecimal mask of 32-bit words") from None
+            is_short = 0 < len(word) <= (MAX_IDS // 4 if len(words) == 1 else 8)
+            # int() alone accepts "-1", "0x1", "1_0" and blanks.
+            if not (is_short and _HEX_DIGITS.issuperset(word)):
+                raise IdListError(f"{text[:80]!r} is not a hexadecimal mask of 32-bit words")
+            value = int(word, 16)
             mask |= value << (32 * (len(words) - 1 - position))
             if mask.bit_length() > MAX_IDS:
-                raise IdListError(f"{text!r}: the mask is too wide — ids are below {MAX_IDS}")
+                raise IdListError(f"{text[:80]!r}: the mask is too wide — ids are below {MAX_IDS}")
         return cls(mask)
 
     @property
