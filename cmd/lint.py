@@ -1,0 +1,34 @@
+"""`pinfold lint`: what is wrong with annotations in manifests and with configurations."""
+
+from pathlib import Path
+
+import click
+
+from ..policy.configtext import read_config
+from ..policy.errors import ConfigError
+from ..policy.lint import is_configuration, lint_manifests
+from .configfile import read_file
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+def command(files: tuple[Path, ...]) -> int:
+    """Check the annotations of pods in manifest FILES, and configuration FILES.
+
+    Exits with 1 if something is wrong, 2 if a file cannot be read.
+    """
+    texts = [(str(file), read_file(file)) for file in files]
+    found = [complaint for source, text in texts for complaint in _complaints(source, text)]
+    for complaint in found:
+        click.echo(complaint)
+    return 1 if found else 0
+
+
+def _complaints(source: str, text: str) -> list[str]:
+    if not is_configuration(text):
+        return [finding.text(source) for finding in lint_manifests(text)]
+    try:
+        read_config(text, source)
+    except ConfigError as error:
+        return str(error).splitlines()
+    return []
