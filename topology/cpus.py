@@ -8,7 +8,7 @@ Source: Documentation/admin-guide/cputopology.rst.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from .attributes import Attributes
 from .cpuset import CpuSet
@@ -27,6 +27,13 @@ _DIE_FILES: Final = ("die_cpus_list", "die_cpus")
 _CLUSTER_FILES: Final = ("cluster_cpus_list", "cluster_cpus")
 _NO_ID: Final = 65535
 """The kernel's 16-bit "unknown" (BAD_APICID on x86); -1 and -2 elsewhere."""
+
+
+class _Group(NamedTuple):
+    """Cpus that belong together, and the one whose files say so."""
+
+    speaker: int
+    cpus: CpuSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,22 +84,22 @@ def read_layout(attributes: Attributes, online: CpuSet) -> Layout:
     sockets, socket_of = _read_sockets(attributes, online)
     dies, die_of = _read_dies(attributes, sockets)
     clusters, cluster_of = _read_clusters(attributes, online, socket_of, die_of)
-    cores, unknown = _partition(attributes, online, _CORE_FILES)
+    groups, unknown = _partition(attributes, online, _CORE_FILES)
     if unknown:
         attributes.warn(
             f"{CPU}/cpu*/topology", f"no thread siblings of cpus {unknown}: one thread per core"
         )
-        cores = sorted([*cores, *map(CpuSet.of, unknown)], key=lambda core: core.lowest)
+        groups = _sorted([*groups, *(_Group(cpu, CpuSet.of(cpu)) for cpu in unknown)])
     core_of: dict[int, int] = {}
-    for position, core in enumerate(cores):
-        label = attributes.number(f"{_topology(core.lowest)}/core_id")
+    for position, core in enumerate(groups):
+        label = attributes.number(f"{_topology(core.speaker)}/core_id")
         # rv64 kernels say -1 for all; the position is as good a label.
-        core_of.update(dict.fromkeys(core, position if label is None or label < 0 else label))
+        core_of.update(dict.fromkeys(core.cpus, position if label is None or label < 0 else label))
     return Layout(
         sockets=sockets,
         dies=dies,
         clusters=clusters,
-        cores=tuple(cores),
+        cores=tuple(core.cpus for core in groups),
         socket_of=socket_of,
         die_of=die_of,
         cluster_of=cluster_of,
@@ -109,10 +116,10 @@ def _partition(
     cpus: CpuSet,
     names: tuple[str, ...],
     is_known: Callable[[int], bool] = lambda _: True,
-) -> tuple[list[CpuSet], CpuSet]:
-    """Disjoint groups by sibling files, ordered by lowest cpu, and the cpus that have none."""
+) -> tuple[list[_Group], CpuSet]:
+    """Disjoint groups by sibling files, sorted by lowest cpu, and the cpus that are in none."""
     rest = cpus.mask
-    groups: list[CpuSet] = []
+    groups: list[_Group] = []
     unknown = 0
     while rest:
         low = rest & -rest
@@ -122,11 +129,17 @@ def _partition(
             unknown |= low
             rest ^= low
             continue
-        # Siblings may be offline, and damaged files may name another group's cpus.
-        group = found.mask & rest | low
-        groups.append(CpuSet(group))
+        # Siblings may be offline, and damaged files may name another group's cpus; a cpu that
+        # lost its own files is in the group that names it.
+        group = found.mask & (rest | unknown) | low
+        groups.append(_Group(cpu, CpuSet(group)))
         rest &= ~group
-    return groups, CpuSet(unknown)
+        unknown &= ~group
+    return _sorted(groups), CpuSet(unknown)
+
+
+def _sorted(groups: list[_Group]) -> list[_Group]:
+    return sorted(groups, key=lambda group: group.cpus.lowest)
 
 
 def _usable(ids: list[int | None]) -> list[int] | None:
@@ -148,9 +161,9 @@ def _read_sockets(
         attributes.warn(
             f"{CPU}/cpu*/topology", f"no socket siblings of cpus {unknown}: grouped by id"
         )
-        groups.extend(CpuSet(mask) for mask in by_id.values())
-        groups.sort(key=lambda group: group.lowest)
-    read = [attributes.number(f"{_topology(one.lowest)}/physical_package_id") for one in groups]
+        more = (_Group(cpus.lowest, cpus) for cpus in map(CpuSet, by_id.values()))
+        groups = _sorted([*groups, *more])
+    read = [attributes.number(f"{_topology(one.speaker)}/physical_package_id") for one in groups]
     ids = _usable(read)
     if ids is None:
         attributes.warn(
@@ -158,10 +171,9 @@ def _read_sockets(
             "missing, negative or repeated: sockets are numbered by their lowest cpu",
         )
         ids = list(range(len(groups)))
-    domains = tuple(
-        Domain(label=str(one), cpus=cpus) for one, cpus in zip(ids, groups, strict=True)
-    )
-    return domains, {cpu: one for one, cpus in zip(ids, groups, strict=True) for cpu in cpus}
+    named = list(zip(ids, groups, strict=True))
+    domains = tuple(Domain(label=str(one), cpus=group.cpus) for one, group in named)
+    return domains, {cpu: one for one, group in named for cpu in group.cpus}
 
 
 def _read_dies(
@@ -170,26 +182,21 @@ def _read_dies(
     dies: list[Domain] = []
     die_of: dict[int, int] = {}
     without: list[str] = []
+
+    def is_known(cpu: int) -> bool:
+        # arm64 and riscv list each cpu as a die of its own where there is no die_id.
+        die = attributes.number(f"{_topology(cpu)}/die_id")
+        return die is not None and 0 <= die < _NO_ID
+
     for socket in sockets:
-
-        def is_known(cpu: int) -> bool:
-            # arm64 and riscv list each cpu as a die of its own where there is no die_id.
-            die = attributes.number(f"{_topology(cpu)}/die_id")
-            return die is not None and 0 <= die < _NO_ID
-
-        first = socket.cpus.lowest
-        groups, unknown = (
-            _partition(attributes, socket.cpus, _DIE_FILES, is_known)
-            if is_known(first)
-            else ([], socket.cpus)
-        )
+        groups, unknown = _partition(attributes, socket.cpus, _DIE_FILES, is_known)
         if unknown:
             if attributes.text(f"{_topology(unknown.lowest)}/die_id") is None:
                 without.append(socket.label)
-            groups = sorted([*groups, unknown], key=lambda group: group.lowest)
-        read = [attributes.number(f"{_topology(one.lowest)}/die_id") for one in groups]
+            groups = _sorted([*groups, _Group(unknown.lowest, unknown)])
+        read = [attributes.number(f"{_topology(one.speaker)}/die_id") for one in groups]
         ids = _usable(read) if not unknown else None
-        for one, cpus in zip(ids or range(len(groups)), groups, strict=True):
+        for one, (_, cpus) in zip(ids or range(len(groups)), groups, strict=True):
             dies.append(Domain(label=f"{socket.label}/{one}", cpus=cpus))
             die_of.update(dict.fromkeys(cpus, one))
     if without:
@@ -224,8 +231,7 @@ def _read_clusters(
     cluster_of: dict[int, int] = {}
     domains: list[Domain] = []
     names: set[tuple[int, int, int]] = set()
-    for cpus in groups:
-        cpu = cpus.lowest
+    for cpu, cpus in groups:
         cluster = ids[cpu]
         while (socket_of[cpu], die_of[cpu], cluster) in names:
             cluster += 1
