@@ -1,0 +1,101 @@
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pinfold.policy.affinity import RULE_FIELDS, affinity_rules
+from pinfold.policy.annotations import KEYS
+from pinfold.policy.container import Container, ContainerId, Pod, PodId
+from pinfold.policy.expression import OPERATORS
+from pinfold.policy.facts import FIELDS
+from pinfold.policy.lint import lint_manifests
+from pinfold.policy.preferences import parse_preferences
+
+TEXT = (Path(__file__).parents[2] / "docs/annotations.md").read_text()
+EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
+
+
+def containers(example: str) -> dict[str, Container]:
+    manifest = yaml.safe_load(example)
+    pod = Pod(
+        id=PodId("p"),
+        name=manifest["metadata"]["name"],
+        annotations=manifest["metadata"]["annotations"],
+    )
+    names: list[str] = [one["name"] for one in manifest["spec"]["containers"]]
+    return {name: Container(id=ContainerId(name), name=name, pod=pod) for name in names}
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) == 6
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_is_without_fault_and_has_an_effect(example: str) -> None:
+    assert lint_manifests(example) == ()
+    every = containers(example).values()
+    assert any(parse_preferences(one) != parse_preferences_of_none(one) for one in every) or any(
+        affinity_rules(one)[0] for one in every
+    )
+
+
+def parse_preferences_of_none(container: Container) -> object:
+    pod = Pod(id=container.pod.id, name=container.pod.name)
+    return parse_preferences(Container(id=container.id, name=container.name, pod=pod))
+
+
+def test_peter_the_sheep_and_the_wolf() -> None:
+    peter = next(found for example in EXAMPLES if (found := containers(example)).get("peter"))
+    assert [rule.weight for rule in affinity_rules(peter["peter"])[0]] == [5, -5]
+    assert not affinity_rules(peter["sheep"])[0]
+
+
+def test_the_shorthand_example() -> None:
+    every = next(found for example in EXAMPLES if (found := containers(example)).get("container4"))
+    rules = {
+        name: [(str(rule.match), rule.weight) for rule in affinity_rules(one)[0]]
+        for name, one in every.items()
+    }
+    assert rules == {
+        "container1": [("name In container3", 1)],
+        "container2": [("name In container3, container4", -1)],
+        "container3": [("name In container1", 1), ("name In container2, container4", -1)],
+        "container4": [("name In container2, container3", -1)],
+    }
+
+
+@pytest.mark.parametrize(
+    "word",
+    sorted({key.name for key in KEYS} | set(OPERATORS) | set(RULE_FIELDS))
+    + [field for field in FIELDS if "labels" not in field and field != "tags"],
+)
+def test_every_word_of_the_language_is_documented(word: str) -> None:
+    assert f"`{word}`" in TEXT
+
+
+def test_every_key_in_the_tables_is_known() -> None:
+    rows = re.findall(r"^\| (`[^|]*) \|", TEXT, re.MULTILINE)
+    known = {key.name for key in KEYS} | set(OPERATORS) | set(RULE_FIELDS)
+    written = {word for row in rows for word in re.findall(r"`([^`]+)`", row)} - {"pinfold.dev"}
+    assert written <= known
+
+
+LINTED = """\
+kind: Pod
+metadata:
+  name: web
+  annotations:
+    a.b/c: d
+    resource-policy.nri.io/affinity: |
+      peter:
+      - wolf
+      - match: {key: name, operator: Equal, values: [sheep]}
+spec:
+  containers: [{name: peter}, {name: wolf}]
+"""
+
+
+def test_the_transcript_of_lint_is_what_it_prints() -> None:
+    (finding,) = lint_manifests(LINTED)
+    assert f"$ pinfold lint web.yaml\n{finding.text('web.yaml')}\n```" in TEXT
