@@ -34,6 +34,12 @@ class CacheStage:
         self._group_of = {cpu: one.cpus for one in self._groups for cpu in iter_bits(one.cpus)}
         homes = [node.cpus.mask for node in machine.numa_nodes if node.cpus]
         self._blocks = _blocks(self._groups, homes or [machine.online.mask])
+        self._size_max = max((group.cpus.bit_count() for group in self._groups), default=0)
+        dies = sorted({(group.socket, group.die) for group in self._groups})
+        self._die_of = [dies.index((group.socket, group.die)) for group in self._groups]
+        self._die_cpus = [0] * len(dies)
+        for group, die in zip(self._groups, self._die_of, strict=True):
+            self._die_cpus[die] |= group.cpus
         self.is_empty = not self._groups
 
     def divide(
@@ -43,17 +49,54 @@ class CacheStage:
 
         `scope`: the cpus that make a group complete. `whole`: the free cpus in cores with no other
         user; multiples of `threads` come from those as long as there are enough of them anywhere.
-        `counted`: the free cpus of which at most one piece may take.
+        `counted`: the free cpus that may be taken, which are fewer where each core gives only one.
         """
         lone = self._group_of.get((free & -free).bit_length() - 1)
         if lone is not None and not free & ~lone:
             return ()
+        if count <= self._size_max:
+            position = self._alone(free, count, scope, whole, threads, counted)
+            if position >= 0:
+                return ((self._groups[position].cpus & free, count),)
         shares = self._shares(free, scope, whole, counted)
         pieces = self._plan(shares, count, threads)
         if not pieces and threads > 1 and whole.bit_count() < count - count % threads:
             loose = [Share(one.free, one.free, one.is_used, one.position) for one in shares]
             pieces = self._plan(loose, count, 1)
         return [(self._groups[piece.position].cpus & free, piece.cpus) for piece in pieces]
+
+    def _alone(
+        self, free: int, count: int, scope: int, whole: int, threads: int, counted: int
+    ) -> int:
+        """The position of the best group that serves all `count` cpus; -1 if none does.
+
+        Says what a plan of one piece would, without building the shares of all groups.
+        """
+        best: tuple[bool, int, int, bool, bool, int, int, int] | None = None
+        rooms: dict[int, int] = {}
+        needed = count - count % threads
+        for cpus, shift, groups in self._blocks:
+            if not cpus & free:
+                continue
+            here, complete = (cpus & free) >> shift, (cpus & scope) >> shift
+            unshared, sized = (cpus & whole) >> shift, (cpus & counted) >> shift
+            for position, group in groups:
+                size = (group & sized).bit_count()
+                if size < count or (available := (group & unshared).bit_count()) < needed:
+                    continue
+                is_used = group & here != group & complete
+                is_broken = not is_used and size > count
+                if best and best[0] < is_broken:
+                    continue
+                die = self._die_of[position]
+                room = rooms.get(die, -1)
+                if room < 0:
+                    room = rooms[die] = (counted & self._die_cpus[die]).bit_count()
+                is_part = size != count or is_used
+                rank = (is_broken, room, die, is_part, not is_used, size, available, position)
+                if best is None or rank < best:
+                    best = rank
+        return best[-1] if best else -1
 
     def _shares(self, free: int, scope: int, whole: int, counted: int) -> list[Share]:
         shares: list[Share] = []
@@ -81,8 +124,9 @@ class CacheStage:
         for by_die in (True, False):
             regions: dict[int, list[Share]] = {}
             for share in shares:
-                group = self._groups[share.position]
-                regions.setdefault(group.die if by_die else group.socket, []).append(share)
+                position = share.position
+                home = self._die_of[position] if by_die else self._groups[position].socket
+                regions.setdefault(home, []).append(share)
             best: tuple[tuple[int, ...], tuple[Piece, ...]] | None = None
             for region in regions.values():
                 room = sum(share.free for share in region)

@@ -11,7 +11,7 @@ from pinfold.policy.cpupriority import PriorityClasses
 from pinfold.policy.picker import CpuPicker
 from pinfold.policy.smt import SmtPreference
 from pinfold.topology.cpuset import CpuSet
-from pinfold.topology.machine import CoreKind, Domain, Machine
+from pinfold.topology.machine import Cache, CoreKind, Domain, Machine
 from pinfold.topology.spec import machine_from_spec
 
 NONE, HIGH, NORMAL, LOW = (
@@ -143,6 +143,8 @@ SMT = {
         SmtPreference.PACK,
         "0-1,8-11",
     ),
+    "pack: one core before the most used ones": (FOUR, "0,4-6", 3, SmtPreference.PACK, "4-6"),
+    "any: the most used cores before one": (FOUR, "0,4-6", 3, SmtPreference.ANY, "0,4-5"),
     "any: threads of the most used cores": (FOUR, "0-1,4,8-11", 2, SmtPreference.ANY, "0,4"),
     "spread: one thread of each core": (FOUR, "0-15", 4, SmtPreference.SPREAD, "0,4,8,12"),
     "spread: idle cores first": (SMALL, "0,2-5", 2, SmtPreference.SPREAD, "2,4"),
@@ -222,6 +224,14 @@ HYBRID = {
 @pytest.mark.parametrize(("free", "count", "priority", "expected"), HYBRID.values(), ids=HYBRID)
 def test_hybrid(free: str, count: int, priority: CpuPriority, expected: str) -> None:
     assert listed(CpuPicker(hybrid()).pick(mask(free), count, priority)) == expected
+
+
+def test_cache_groups_of_the_other_kind_are_left_alone() -> None:
+    machine = hybrid()
+    caches = (Cache(level=2, type="Unified", cpus=one.cpus) for one in machine.clusters)
+    chosen = CpuPicker(replace(machine, caches=tuple(caches)))
+    assert listed(chosen.pick(mask("1-7,9-15"), 3)) == "1-3"
+    assert listed(chosen.pick(mask("1-7,9-15"), 3, LOW)) == "9-11"
 
 
 def test_clusters_of_one_machine_kind_are_taken_whole() -> None:
