@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from ..policy.adoption import Advice
+from ..policy.config import Config
 from ..policy.container import Container, ContainerId, ContainerState, PodId
 from ..policy.decision import Change, Decision, Pinning, Refusal
 from ..policy.engine import Engine
@@ -40,7 +42,8 @@ class Events:
     """Carries events to the policy; each method is safe to call twice, or never.
 
     `asked` is what the kubelet wanted for each container: the runtime's own numbers change with our
-    adjustments, so it is kept over reconnections, and may be filled before the first one.
+    adjustments, so it is kept over reconnections. It and `advice` may be filled with what an
+    earlier process remembered before the first connection; the runtime's word goes before both.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class Events:
     ) -> None:
         self.policy = policy
         self.asked: dict[ContainerId, LinuxResources] = {}
+        self.advice: Mapping[ContainerId, Advice] = {}
         self._outbox = outbox
         self._owner = owner
         self._report = report
@@ -152,7 +156,9 @@ class Events:
         self.asked.update(asked)
         self._unconfirmed.clear()
         self._outbox.clear()
-        adopted = self.policy.synchronize(listed)
+        advice = {**self.advice, **self.policy.advice()}
+        adopted = self.policy.synchronize(listed, advice)
+        self.advice = {}
         containers_by_id = {one.id: one for one in listed}
 
         def tell() -> None:
@@ -171,16 +177,12 @@ class Events:
         self._owner.afterwards(tell)
         return Answer(others=_pinnings(adopted.changes))
 
-    def replace_policy(self, policy: Engine) -> None:
-        """Let another policy take over everything that runs, each container where it is."""
-        old, self.policy = self.policy, policy
-        before = {one: old.pinning(one) or Pinning() for one in old.containers}
-        adopted = policy.synchronize(
-            [
-                replace(one, cpus=before[one.id].cpus, mems=before[one.id].mems)
-                for one in old.containers.values()
-            ]
-        )
+    def reconfigure(self, config: Config) -> None:
+        """Let the same policy under another configuration take over everything that runs.
+
+        Raises `ConfigError`, and everything stays as it is.
+        """
+        self.policy, adopted = self.policy.reconfigured(config)
         self._outbox.post(_pinnings(adopted.changes))
 
     def post(self, answer: Answer) -> None:

@@ -380,16 +380,17 @@ def test_failed_update_is_reported_for_the_container_alone(node: Node) -> None:
     assert (node.tally.updates, node.tally.failed_updates) == (1, 1)
 
 
-def test_another_policy_takes_over_without_moving_anybody(node: Node) -> None:
+def test_another_configuration_takes_over_without_moving_anybody(node: Node) -> None:
     alone, shared = node.add("alone", exclusive(2)), node.add("shared", SHARED)
     node.settled()
     counts = node.runtime.update_counts.copy()
-    other = Engine(MACHINE, Config())
-    node.plugin.owner.ask("reload", lambda: node.plugin.events.replace_policy(other))
+    config = Config(reserved_pool_namespaces=("monitoring",))
+    node.plugin.owner.ask("reload", lambda: node.plugin.events.reconfigure(config))
     node.settled()
     assert (node.cpus(alone), node.cpus(shared)) == ("1-2", "3-7")
     assert node.runtime.update_counts == counts
     assert node.cpus(node.add("next", exclusive(1))) == "3"
+    assert node.cpus(node.add("agent", SHARED, PodSpec(name="a", namespace="monitoring"))) == "0"
 
 
 def test_what_happened_is_told_in_words_for_logs(node: Node) -> None:

@@ -1,5 +1,6 @@
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -24,7 +25,7 @@ def fixture_desk() -> Iterator[Desk]:
 def test_work_is_done_in_the_order_it_came(desk: Desk) -> None:
     done: list[int] = []
     for number in range(5):
-        desk.owner.submit("append", lambda number=number: done.append(number))
+        desk.owner.submit("append", partial(done.append, number))
     desk.owner.ask("wait", lambda: None)
     assert done == [0, 1, 2, 3, 4]
 

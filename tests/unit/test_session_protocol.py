@@ -4,8 +4,9 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import pytest
 
@@ -18,6 +19,7 @@ from pinfold.nri.trunk import Trunk
 from pinfold.nri.wire.connection import Call, Connection, Event, Reply, Role
 from pinfold.nri.wire.mux import encode_message
 from pinfold.nri.wire.ttrpc import Code, Message, MessageType
+from pinfold.policy.adoption import Advice
 from pinfold.policy.config import Config
 from pinfold.policy.container import Container, ContainerId
 from pinfold.policy.engine import Engine, Synchronized
@@ -215,9 +217,9 @@ def test_unknown_events_and_events_of_unknown_containers_change_nothing(peer: Pe
     ghost = nri_pb2.Container(id="ghost", state=nri_pb2.CONTAINER_STOPPED)
     pod = nri_pb2.PodSandbox(id="gone")
     for event in (*range(16), 99):
-        change = nri_pb2.StateChangeEvent(pod=pod, container=ghost)
-        change.event = event  # type: ignore[assignment]  # newer runtimes have newer events
-        trunk.call("StateChange", change, nri_pb2.Empty, LONG)
+        # Field 1 as bytes: newer runtimes have newer events.
+        change = nri_pb2.StateChangeEvent(pod=pod, container=ghost).SerializeToString()
+        assert trunk.exchange("StateChange", bytes([8, event]) + change, LONG).code == 0
     stop = nri_pb2.StopContainerRequest(container=ghost)
     for _ in range(2):
         trunk.call("StopContainer", stop, nri_pb2.StopContainerResponse, LONG)
@@ -294,10 +296,14 @@ class SuspendedEngine(Engine):
         super().__init__(MACHINE, Config())
         self.clock = clock
 
-    def synchronize(self, containers: Sequence[Container]) -> Synchronized:
+    def synchronize(
+        self,
+        containers: Sequence[Container],
+        advice: Mapping[ContainerId, Advice] = MappingProxyType({}),
+    ) -> Synchronized:
         if not self.clock.now:
             self.clock.now += 3
-        return super().synchronize(containers)
+        return super().synchronize(containers, advice)
 
 
 def test_synchronize_answered_too_late_ends_the_connection() -> None:
