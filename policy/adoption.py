@@ -4,17 +4,35 @@ Re-adoption is not admission: a container keeps exactly what it has as long as t
 where it would not be placed there today.
 """
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ..topology.cpuset import NO_CPUS, CpuSet
-from .container import Container, ContainerState, QosClass
+from .container import Container, ContainerId, ContainerState, QosClass
 from .decision import Grant
 from .ledger import Ledger
 from .picker import CpuPicker
+from .pool import Pool
 from .request import CpuType, Request
 
 _QOS_ORDER = {QosClass.GUARANTEED: 0, QosClass.BURSTABLE: 1, QosClass.BEST_EFFORT: 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What somebody remembers of a container's grant. Only believed where the cpus agree."""
+
+    pool: str
+    exclusive: CpuSet = NO_CPUS
+    grown: tuple[CpuSet, ...] = ()
+
+    def explains(self, cpus: CpuSet, request: Request) -> bool:
+        """Whether a container with these exclusive cpus may have this cpuset."""
+        if len(self.exclusive) != request.exclusive:
+            return False
+        if request.hide_hyperthreads:
+            return bool(cpus & self.exclusive)
+        return self.exclusive <= cpus if request.shared_milli else self.exclusive == cpus
 
 
 def adoption_order(container: Container) -> tuple[int, int, str, str]:
@@ -47,12 +65,23 @@ def _age(container: Container) -> tuple[int, str]:
     return (container.created_at, container.id)
 
 
+def overlaps(running: Sequence[Container]) -> Mapping[ContainerId, int]:
+    """For each container the mask of the cpus that any other one runs on. O(containers)."""
+    once = twice = 0
+    masks = {one.id: one.cpus.mask if one.cpus else 0 for one in running}
+    for mask in masks.values():
+        twice |= once & mask
+        once |= mask
+    return {container_id: twice | (once & ~mask) for container_id, mask in masks.items()}
+
+
 def adopted_grant(
     container: Container,
     request: Request,
     ledger: Ledger,
     picker: CpuPicker,
     others: int,
+    advice: Advice | None = None,
 ) -> Grant | None:
     """The grant that explains the cpus a container has; None where there is no legal one.
 
@@ -60,25 +89,36 @@ def adopted_grant(
     adopted before shared ones: what they hold is not legal for anybody else.
     """
     root = ledger.tree.root
-    cpus = container.cpus or NO_CPUS
     if request.cpu_type is CpuType.PRESERVE:
-        return _grant(container, request, NO_CPUS, ledger, root.cpus)
-    if not cpus or not cpus <= root.cpus:
+        return _grant(container, request, NO_CPUS, root)
+    # An offline cpu cannot run anybody; the kernel leaves it in the set it was told.
+    cpus = (container.cpus or NO_CPUS) & root.cpus
+    if not cpus:
         return None
-    if request.cpu_type is CpuType.RESERVED and not cpus <= root.reserved:
+    if request.cpu_type is CpuType.RESERVED:
+        if cpus <= root.reserved:
+            return _grant(container, request, NO_CPUS, root)
         # The reserved cpus were full when it came.
         request = replace(request, cpu_type=CpuType.NORMAL)
     free = CpuSet(ledger.free_sharable[root.id] | ledger.free_isolated[root.id])
+    exclusive: CpuSet | None = NO_CPUS
     if not request.exclusive:
-        if cpus <= CpuSet(ledger.free_sharable[root.id]) or cpus <= root.reserved:
-            return _grant(container, request, NO_CPUS, ledger, cpus)
+        if not (cpus <= CpuSet(ledger.free_sharable[root.id]) or cpus <= root.reserved):
+            return None
+    elif not cpus <= free:
         return None
-    if not cpus <= free:
-        return None
-    exclusive = _exclusive_part(cpus, request, picker, others, free)
+    elif advice is not None and advice.explains(cpus, request):
+        exclusive = advice.exclusive
+    else:
+        exclusive = _exclusive_part(cpus, request, picker, others, free)
     if exclusive is None:
         return None
-    return _grant(container, request, exclusive, ledger, cpus)
+    pool = ledger.tree.smallest_holding(cpus)
+    if advice is None:
+        return _grant(container, request, exclusive, pool)
+    named = next((one for one in ledger.tree.pools if one.name == advice.pool), pool)
+    grown = advice.grown if exclusive == advice.exclusive else ()
+    return _grant(container, request, exclusive, named if cpus <= named.cpus else pool, grown=grown)
 
 
 def _exclusive_part(
@@ -88,36 +128,40 @@ def _exclusive_part(
     others: int,
     free: CpuSet,
 ) -> CpuSet | None:
-    """Which of a container's cpus are its own."""
+    """Which of a container's cpus are its own; None where that explains nothing."""
+    own = cpus.mask & ~others
     if request.shared_milli:
         # The kernel shows the exclusive and the shared cpus as one set: any cpus that nobody else
         # runs on can be the exclusive ones without moving anybody.
-        own = cpus.mask & ~others
         picked = picker.pick(own, request.exclusive)
         return None if picked is None else CpuSet(picked)
-    if request.hide_hyperthreads and len(cpus) < request.exclusive:
+    missing = request.exclusive - len(cpus)
+    if missing > 0 and request.hide_hyperthreads:
         hidden = CpuSet(picker.cores.covering(cpus.mask) & free.mask) - cpus
-        more = picker.pick(hidden.mask, request.exclusive - len(cpus))
+        more = picker.pick(hidden.mask, missing)
         return None if more is None else cpus | CpuSet(more)
-    return cpus if len(cpus) == request.exclusive else None
+    if missing and own != cpus.mask:
+        return None
+    # Fewer than it asks for, but nobody else's: its request grew while nobody looked.
+    return cpus if missing >= 0 else None
 
 
 def _grant(
     container: Container,
     request: Request,
     exclusive: CpuSet,
-    ledger: Ledger,
-    cpus: CpuSet,
+    pool: Pool,
+    grown: tuple[CpuSet, ...] = (),
 ) -> Grant:
-    root = ledger.tree.root
-    pool = root if request.cpu_type is not CpuType.NORMAL else ledger.tree.smallest_holding(cpus)
     return Grant(
         container_id=container.id,
         pool_id=pool.id,
         cpu_type=request.cpu_type,
         exclusive=exclusive,
-        isolated=exclusive & root.isolated,
+        isolated=exclusive & pool.isolated,
+        grown=grown,
         shared_milli=request.shared_milli,
+        preserve_memory=request.preserve_memory,
         hide_hyperthreads=request.hide_hyperthreads,
     )
 

@@ -18,6 +18,14 @@ class Pinning:
     mems: NodeSet | None = None
     cpu_shares: int | None = None
 
+    def differs_from(self, before: "Pinning") -> bool:
+        """Whether the kernel has to be told anything where it was told `before`."""
+        return (
+            self.cpus not in (None, before.cpus)
+            or self.mems not in (None, before.mems)
+            or self.cpu_shares not in (None, before.cpu_shares)
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:

@@ -106,7 +106,7 @@ class Pinner:
     def pinning(self, grant: Grant) -> Pinning:
         """What the kernel should be told about a container of this grant."""
         return Pinning(
-            cpus=self._cpus(grant),
+            cpus=self.cpus(grant) if self._config.pin_cpu else None,
             mems=self._mems(grant),
             cpu_shares=self._shares(grant),
         )
@@ -116,8 +116,9 @@ class Pinner:
             return None
         return grant.memory
 
-    def _cpus(self, grant: Grant) -> CpuSet | None:
-        if not self._config.pin_cpu or grant.cpu_type is CpuType.PRESERVE:
+    def cpus(self, grant: Grant) -> CpuSet | None:
+        """The cpus a grant stands for, pinned or not; None where they are not ours to choose."""
+        if grant.cpu_type is CpuType.PRESERVE:
             return None
         if grant.cpu_type is CpuType.RESERVED:
             mask = self._reserved

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from ..topology.cpuset import NO_NODES, CpuSet
 from .closeness import Closeness
@@ -36,24 +37,26 @@ class Failure:
     candidates: tuple[Rank | Dropped, ...] = ()
 
 
+class PlacerBooks(Protocol):
+    """What a placer reads."""
+
+    tree: PoolTree
+    ledger: Ledger
+    pool_memory: PoolMemory
+    picker: CpuPicker
+
+
 class Placer:
     """Plans grants from what a ledger has left."""
 
-    def __init__(
-        self,
-        tree: PoolTree,
-        ledger: Ledger,
-        memory: PoolMemory,
-        picker: CpuPicker,
-        chooser: Chooser,
-    ) -> None:
-        """Holds no state of its own beyond precomputed numbers."""
-        self._tree = tree
-        self._ledger = ledger
-        self._memory = memory
-        self._picker = picker
+    def __init__(self, books: PlacerBooks, chooser: Chooser) -> None:
+        """Reads the books, never changes them."""
+        self._tree = books.tree
+        self._ledger = books.ledger
+        self._memory = books.pool_memory
+        self._picker = books.picker
         self._chooser = chooser
-        self._closeness = Closeness(tree)
+        self._closeness = Closeness(books.tree)
 
     def plan(
         self, request: Request, weights: Mapping[ContainerId, int], at: PoolId | None = None

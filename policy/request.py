@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..topology.machine import MemoryKind
 from .config import BurstLevel, CpuPriority
@@ -71,6 +71,10 @@ class Request:
     def wants_isolated(self) -> bool:
         """Whether kernel-isolated cpus are wanted."""
         return self.exclusive > 0 and self.isolation is not Isolation.NO
+
+    def as_shared(self) -> "Request":
+        """The same amount, all of it from sharable cpus."""
+        return replace(self, exclusive=0, shared_milli=self.total_milli)
 
     def describe(self) -> str:
         """The demand in a few words, as a refusal quotes it."""

@@ -18,7 +18,9 @@ from pinfold.policy.container import (
 )
 from pinfold.policy.decision import Change, Decision, Grant, Pinning, Refusal
 from pinfold.policy.engine import Engine
-from pinfold.topology.machine import Machine
+from pinfold.policy.errors import ConfigError
+from pinfold.topology.cpuset import CpuSet
+from pinfold.topology.machine import Domain, Machine
 from pinfold.topology.spec import machine_from_spec
 
 GIB = 2**30
@@ -39,7 +41,7 @@ class Walk:
 
     def __init__(self, machine: Machine, seed: int) -> None:
         self.random = random.Random(seed)
-        self.machine = machine
+        self.machine = self.full = machine
         self.config = Config(reserved_resources=Amounts(cpu="750m"))
         self.engine = Engine(machine, self.config)
         self.running: dict[ContainerId, Container] = {}
@@ -48,9 +50,15 @@ class Walk:
         self.count = 0
 
     def step(self) -> None:
-        events = (self.create, self.create, self.stop, self.remove, self.resize, self.restart)
-        weights = (30, 20, 25, 10, 12, 3)
-        self.random.choices(events, weights)[0]()
+        events = {
+            self.create: 50,
+            self.stop: 25,
+            self.remove: 10,
+            self.resize: 12,
+            self.restart: 2,
+            self.reconfigure: 1,
+        }
+        self.random.choices(tuple(events), tuple(events.values()))[0]()
         self.check()
 
     def create(self) -> None:
@@ -105,6 +113,76 @@ class Walk:
         synchronized = self.engine.synchronize(listed)
         assert synchronized.changes == (), "a restart moves nobody"
         assert len(synchronized.decisions) == len(listed)
+
+    def reconfigure(self) -> None:
+        """Other reserved and available cpus; a legal container keeps what it has."""
+        cpus = list(self.full.online)
+        offline = CpuSet.collect(self.random.sample(cpus, self.random.randrange(len(cpus) // 2)))
+        machine = self.without(offline) if self.random.random() < 0.5 else self.machine
+        usable = list(machine.online)
+        amount = self.random.choice(("750m", f"cpuset:{usable[-1]}"))
+        excluded = self.random.choice(usable[:-1]) if len(usable) > 2 else 999
+        config = Config(
+            reserved_resources=Amounts(cpu=amount),
+            available_resources=Amounts(cpu=f"exclude-cpuset:{excluded}"),
+        )
+        before = dict(self.kernel)
+        old = self.engine
+        try:
+            engine, synchronized = self.engine.reconfigured(config, machine)
+        except ConfigError:
+            assert self.engine is old
+            return
+        assert {key: old.pinning(key) for key in before} == before, "the old engine stays"
+        self.engine, self.config, self.machine = engine, config, machine
+        self.apply(synchronized.changes)
+        for container_id in self.running:
+            # What went offline is taken out of a set silently: the kernel did so already.
+            self.kernel[container_id] = engine.pinning(container_id) or Pinning()
+        told = {change.container_id for change in synchronized.changes}
+        taken = sum(grant.exclusive.mask for grant in engine.grants.values())
+        for container_id, pinning in before.items():
+            grant = engine.grants[container_id]
+            after = self.kernel[container_id]
+            if container_id in told or pinning.cpus is None:
+                continue
+            assert after.cpus == pinning.cpus, "an untold container runs where it ran"
+            assert not pinning.cpus.mask & taken & ~grant.exclusive.mask
+
+    def without(self, offline: CpuSet) -> Machine:
+        """The machine with some cpus offline."""
+        online = self.full.online - offline
+        if len(online) < 2:
+            return self.machine
+
+        def domains(given: tuple[Domain, ...]) -> tuple[Domain, ...]:
+            kept = (dataclasses.replace(one, cpus=one.cpus & online) for one in given)
+            return tuple(one for one in kept if one.cpus)
+
+        def groups(given: tuple[CpuSet, ...]) -> tuple[CpuSet, ...]:
+            return tuple(one & online for one in given if one & online)
+
+        full = self.full
+        return dataclasses.replace(
+            full,
+            online=online,
+            isolated=full.isolated & online,
+            cpus={key: cpu for key, cpu in full.cpus.items() if key in online},
+            sockets=domains(full.sockets),
+            dies=domains(full.dies),
+            clusters=domains(full.clusters),
+            cores=groups(full.cores),
+            l2_groups=groups(full.l2_groups),
+            l3_groups=groups(full.l3_groups),
+            caches=tuple(
+                dataclasses.replace(one, cpus=one.cpus & online)
+                for one in full.caches
+                if one.cpus & online
+            ),
+            numa_nodes=tuple(
+                dataclasses.replace(one, cpus=one.cpus & online) for one in full.numa_nodes
+            ),
+        )
 
     def told(self, decision: Decision) -> None:
         assert all(change.container_id != decision.container_id for change in decision.changes)

@@ -1,0 +1,97 @@
+"""All that is held on one machine: cpus, memory, affinities, and what the kernel was told."""
+
+from dataclasses import replace
+
+from ..topology.cpuset import NO_CPUS, NodeSet
+from ..topology.machine import Machine
+from .affinityindex import AffinityIndex
+from .config import Config
+from .container import Container, ContainerId
+from .decision import Change, Grant, Pinning
+from .ledger import Ledger
+from .memory import Offer
+from .memorychoice import PoolMemory
+from .memoryledger import MemoryLedger
+from .memorynodes import MemoryNodes
+from .picker import CpuPicker
+from .pinning import Pinner
+from .placer import Plan
+from .pool import build_tree
+from .request import Request
+from .supply import read_supply
+
+
+class Books:
+    """The ledgers of one machine, changed together: no method can half happen."""
+
+    def __init__(self, machine: Machine, config: Config) -> None:
+        """Raises `ConfigError` where the configuration does not fit the machine."""
+        self.picker = CpuPicker(machine)
+        self.supply = read_supply(machine, config, self.picker)
+        self.tree = build_tree(machine, self.supply)
+        self.ledger = Ledger(self.tree, self.picker)
+        self.memory = MemoryLedger(MemoryNodes.of(machine))
+        self.pool_memory = PoolMemory(self.tree, self.memory)
+        self.pinner = Pinner(self.ledger, config, self.picker.cores)
+        self.affinity = AffinityIndex()
+        self._online = machine.online
+
+    def take(self, plan: Plan) -> None:
+        """Book what was planned, in place of what the container held."""
+        grant = plan.grant
+        self.ledger.drop(grant.container_id)
+        self.ledger.add(grant)
+        if plan.offer is not None:
+            self.memory.commit(plan.offer)
+            for container_id, zone in plan.offer.moves.items():
+                self.ledger.move_memory(container_id, zone)
+                self.pinner.mark(container_id)
+
+    def release(self, container_id: ContainerId) -> None:
+        """Give back all that a container holds. Unknown ids change nothing."""
+        if self.ledger.drop(container_id) is not None:
+            self.memory.release(container_id)
+        self.affinity.remove(container_id)
+        self.pinner.forget(container_id)
+
+    def settle(self, container_id: ContainerId) -> tuple[Pinning, tuple[Change, ...]]:
+        """What a container is told after what was booked, and who else must be told what."""
+        changes = self.pinner.changes(container_id)
+        grant = self.ledger.grants.get(container_id)
+        if grant is None:
+            return Pinning(), changes
+        pinning = self.pinner.pinning(grant)
+        self.pinner.note(container_id, pinning)
+        return pinning, changes
+
+    def adopt(self, container: Container, request: Request, grant: Grant) -> tuple[Grant, Pinning]:
+        """Book what a running container has; its cpus and a legal memory set stay as they are."""
+        zone = self.adopt_memory(request, grant, container.mems)
+        grant = replace(grant, memory=zone, memory_bytes=request.memory_bytes)
+        self.ledger.add(grant)
+        pinning = self.pinner.pinning(grant)
+        if pinning.cpus is not None:
+            kept = (container.cpus or NO_CPUS) & self._online
+            pinning = replace(pinning, cpus=kept)
+        self.pinner.note(container.id, pinning)
+        return grant, pinning
+
+    def adopt_memory(self, request: Request, grant: Grant, mems: NodeSet | None) -> NodeSet:
+        """Account the memory of a running container: the nodes it has, where they have memory."""
+        wanted = self.pool_memory.choice(request).request_at(grant.pool_id)
+        if not mems or mems.mask & ~self.memory.nodes.with_memory:
+            offer = self.memory.offer(wanted)
+            if isinstance(offer, Offer) and not offer.moves:
+                self.memory.commit(offer)
+                return offer.zone
+            mems = self.tree.root.memory_nodes
+        return self.memory.adopt(wanted, mems)
+
+    def check(self) -> None:
+        """Assert every invariant. O(everything); for tests."""
+        self.ledger.check()
+        self.memory.check()
+        for container_id, grant in self.ledger.grants.items():
+            assert self.pinner.told(container_id) is not None, container_id
+            pinning = self.pinner.pinning(grant)
+            assert pinning.cpus is None or pinning.cpus, container_id
