@@ -1,6 +1,5 @@
 """Running scenarios: the policy's engine, a simulated runtime, and verdicts on expectations."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
@@ -12,13 +11,13 @@ from .configtext import config_from_values
 from .container import Container, ContainerId, ContainerState, Pod, PodId
 from .decision import Decision, Grant, Refusal
 from .engine import Engine
-from .evaluator import EvaluatorError, evaluate
-from .evaluatortables import Function, Value, brief
+from .evaluator import evaluate
+from .evaluatortables import Function, Value
 from .manifest import ContainerSpec, PodSpec
 from .request import CpuType
-from .scenariofacts import FACT_FUNCTIONS, MachineNames, fact_names, not_simulated, zones
+from .scenariofacts import FACT_FUNCTIONS, MachineNames, fact_names, zones
 from .scenariofile import Scenario, Topology
-from .scenarioresult import ContainerResult, Expectation, ScenarioResult, Skipped
+from .scenarioresult import ContainerResult, ScenarioResult
 from .scenarioruntime import Running, Runtime, keys_of, violations
 from .scenariostep import (
     CreatePod,
@@ -35,6 +34,7 @@ from .scenariostep import (
     Unsupported,
     UpdateContainer,
 )
+from .scenarioverdict import Verdicts
 
 
 def pods_scenario(pods: tuple[PodSpec, ...]) -> Scenario:
@@ -54,7 +54,7 @@ def run_scenario(
     if not any(isinstance(step, Start) for step in scenario.steps):
         run.take(Start(config=None, environment={}))
     for number, step in enumerate(scenario.steps):
-        run.step = number
+        run.verdicts.step = number
         run.take(step)
         run.look()
     return run.result(scenario.id, name or scenario.topology)
@@ -65,7 +65,7 @@ class ScenarioRun:
 
     def __init__(self, topology: Topology, config: Config) -> None:
         """Nothing runs yet, the policy neither."""
-        self.step = 0
+        self.verdicts = Verdicts()
         self.engine: Engine | None = None
         self.is_started = False
         self.runtime = Runtime(topology.machine)
@@ -74,9 +74,6 @@ class ScenarioRun:
         self._config = config
         self._remembered: dict[str, Value] = dict(topology.aliases)
         self._refused: dict[str, tuple[Container, str]] = {}
-        self._expectations: list[Expectation] = []
-        self._skipped: list[Skipped] = []
-        self._problems: dict[str, str] = {}
         self._serial = 0
         self._is_start_spoilt = False
 
@@ -88,7 +85,7 @@ class ScenarioRun:
             case Stop():
                 self.is_started = False
             case Reconfigure():
-                self._begin(step.config, {}, "expect_update_error", step.expected_error)
+                self._reconfigure(step)
             case CreatePod():
                 self._create_pod(step)
             case DeletePods():
@@ -98,16 +95,17 @@ class ScenarioRun:
             case UpdateContainer():
                 self._update(step)
             case Remember():
-                self._remember(step)
+                value = self.verdicts.remembered(step.name, step.value, self._value)
+                self._remembered[step.name] = value
             case Expect():
                 for expression in step.that:
-                    self._expect(expression)
+                    self.verdicts.expect(expression, self._value)
             case Synchronize():
                 self._synchronize(step)
             case SetInterrupts():
-                self._skip("interrupts are moved by the daemon")
+                self.verdicts.skip("interrupts are moved by the daemon")
             case Unsupported():
-                self._skip(step.reason)
+                self.verdicts.skip(step.reason)
                 self._is_start_spoilt |= step.spoils_start
             case _:
                 assert_never(step)
@@ -118,7 +116,7 @@ class ScenarioRun:
             return
         self.runtime.refresh(self.engine)
         for sentence in violations(self.engine, self.runtime):
-            self._note(sentence)
+            self.verdicts.note(sentence)
 
     def result(self, scenario_id: str, topology: str) -> ScenarioResult:
         """The state by now and the verdicts so far."""
@@ -138,10 +136,10 @@ class ScenarioRun:
             id=scenario_id,
             topology=topology,
             containers=containers,
-            expectations=tuple(self._expectations),
-            skipped=tuple(self._skipped),
+            expectations=tuple(self.verdicts.expectations),
+            skipped=tuple(self.verdicts.skipped),
             updates=self.runtime.updates,
-            problems=tuple(self._problems.values()),
+            problems=self.verdicts.problems,
             machine=self._machine,
             tree=self.engine.tree if self.engine else None,
         )
@@ -166,37 +164,51 @@ class ScenarioRun:
     def _start(self, step: Start) -> None:
         if self._is_start_spoilt:
             self._is_start_spoilt = False
-            self._skip("this start depends on a step that is not simulated")
+            self.verdicts.skip("this start depends on a step that is not simulated")
             return
         if self.is_started:
-            self._note("start: the policy runs already")
-        self._begin(step.config, step.environment, "expect_start_error", step.expected_error)
+            self.verdicts.note("start: the policy runs already")
+        self._begin(step)
 
-    def _begin(
-        self,
-        config: Mapping[str, object] | None,
-        environment: Mapping[str, str],
-        name: str,
-        expected_error: str,
-    ) -> None:
-        """A new engine takes over what runs; the old one goes on where that fails."""
+    def _begin(self, step: Start) -> None:
+        """A new engine takes over what runs; what the last one held is known, as from a file."""
         error = ""
         try:
-            chosen = self._config if config is None else config_from_values(config)
-            if environment:
-                self._machine = override_machine(self._machine, parse_overrides(environment))
-            engine = Engine(self._machine, chosen)
+            config = self._config if step.config is None else config_from_values(step.config)
+            if step.environment:
+                self._machine = override_machine(self._machine, parse_overrides(step.environment))
+            engine = Engine(self._machine, config)
         except PinfoldError as caught:
             error = str(caught)
         else:
+            listing = self.runtime.listing()
+            if self.engine is None:
+                answer = engine.synchronize(listing)
+            else:
+                answer = engine.synchronize(listing, self.engine.advice())
             self.engine, self.is_started = engine, True
-            self.runtime.apply(engine.synchronize(self.runtime.listing()).changes)
-        self._judge_error(name, expected_error, error)
+            self.runtime.apply(answer.changes)
+        self.verdicts.expect_error("expect_start_error", step.expected_error, error)
+
+    def _reconfigure(self, step: Reconfigure) -> None:
+        """The old configuration stays in force where the new one cannot be used."""
+        if self.engine is None or not self.is_started:
+            self.verdicts.note("update_config: the policy does not run")
+            return
+        error = ""
+        try:
+            engine, answer = self.engine.reconfigured(config_from_values(step.config))
+        except PinfoldError as caught:
+            error = str(caught)
+        else:
+            self.engine = engine
+            self.runtime.apply(answer.changes)
+        self.verdicts.expect_error("expect_update_error", step.expected_error, error)
 
     def _create_pod(self, step: CreatePod) -> None:
         spec = step.pod
         if (spec.namespace, spec.name) in self.runtime.pods:
-            self._note(f"create_pod: {spec.namespace}/{spec.name} is there already")
+            self.verdicts.note(f"create_pod: {spec.namespace}/{spec.name} is there already")
             return
         self._serial += 1
         pod = Pod(
@@ -219,7 +231,9 @@ class ScenarioRun:
             if not error and not one.keeps_running:
                 self._end(self._newest())
         if step.expected_error:
-            self._judge_error("expect_create_error", step.expected_error, "; ".join(errors))
+            self.verdicts.expect_error(
+                "expect_create_error", step.expected_error, "; ".join(errors)
+            )
 
     def _container(self, pod: Pod, spec: ContainerSpec) -> Container:
         self._serial += 1
@@ -263,7 +277,7 @@ class ScenarioRun:
         for name in step.names if step.names is not None else tuple(of_namespace):
             pod = of_namespace.get(name)
             if pod is None:
-                self._note(f"delete_pods: no pod {step.namespace}/{name}")
+                self.verdicts.note(f"delete_pods: no pod {step.namespace}/{name}")
                 continue
             for container_id in self.runtime.of_pod(pod):
                 self._end(container_id)
@@ -294,11 +308,11 @@ class ScenarioRun:
             one.container = replace(one.container, resources=step.resources)
         else:
             error = decision.result.reason
-        self._judge_error("expect_update_error", step.expected_error, error)
+        self.verdicts.expect_error("expect_update_error", step.expected_error, error)
 
     def _synchronize(self, step: Synchronize) -> None:
         if self.engine is None or not self.is_started:
-            self._note("synchronize: the policy does not run")
+            self.verdicts.note("synchronize: the policy does not run")
             return
         one = self._find(step.container) if step.container else None
         if one is not None and step.instances:
@@ -318,34 +332,8 @@ class ScenarioRun:
     def _find(self, name: str) -> Running | None:
         one = self.runtime.find(name)
         if one is None:
-            self._note(f"no container {name!r} runs")
+            self.verdicts.note(f"no container {name!r} runs")
         return one
-
-    def _remember(self, step: Remember) -> None:
-        try:
-            self._remembered[step.name] = self._value(step.value)
-        except EvaluatorError as error:
-            expression = f"{step.name} = {step.value}"
-            self._expectations.append(
-                Expectation(step=self.step, expression=expression, holds=False, error=str(error))
-            )
-
-    def _expect(self, expression: str) -> None:
-        if reason := not_simulated(expression):
-            self._skip(f"{expression}: {reason}")
-            return
-        holds, error = False, None
-        try:
-            value = self._value(expression)
-            holds = value is True
-            error = (
-                None if isinstance(value, bool) else f"is {brief(value)}, neither true nor false"
-            )
-        except EvaluatorError as caught:
-            error = str(caught)
-        self._expectations.append(
-            Expectation(step=self.step, expression=expression, holds=holds, error=error)
-        )
 
     def _value(self, expression: str) -> Value:
         running = self.runtime.by_key()
@@ -374,24 +362,3 @@ class ScenarioRun:
             "allocation_ids": allocation_ids,
             "has_allocation": has_allocation,
         }
-
-    def _judge_error(self, name: str, expected: str, error: str) -> None:
-        """An error that was waited for is an expectation; any other is a problem."""
-        if not expected:
-            if error:
-                self._note(f"{name.removeprefix('expect_')}: {error}")
-            return
-        try:
-            holds = re.search(expected, error) is not None if error else False
-            why = None if holds else (error or "there was no error")
-        except re.error as caught:
-            holds, why = False, f"not a regular expression: {caught}"
-        self._expectations.append(
-            Expectation(step=self.step, expression=f"{name}: {expected}", holds=holds, error=why)
-        )
-
-    def _skip(self, reason: str) -> None:
-        self._skipped.append(Skipped(self.step, reason))
-
-    def _note(self, sentence: str) -> None:
-        self._problems.setdefault(sentence, f"step {self.step}: {sentence}")

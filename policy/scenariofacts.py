@@ -115,17 +115,20 @@ def fact_names(
 
 def zones(engine: Engine) -> Value:
     """What each pool has by now, by name, as the zones of a NodeResourceTopology show it."""
-    return {pool.name: _zone(engine, pool) for pool in engine.tree.pools}
+    taken = CpuSet()
+    for grant in engine.grants.values():
+        taken |= grant.exclusive
+    return {pool.name: _zone(pool, taken) for pool in engine.tree.pools}
 
 
-def _zone(engine: Engine, pool: Pool) -> Value:
+def _zone(pool: Pool, taken: CpuSet) -> Value:
     attributes: dict[str, Value] = {
         "memory set": str(pool.memory_nodes),
-        "shared cpuset": str(CpuSet(engine.ledger.free_sharable[pool.id])),
+        "shared cpuset": str(pool.sharable - taken),
     }
     if pool.reserved:
         attributes["reserved cpuset"] = str(pool.reserved)
-    if isolated := CpuSet(engine.ledger.free_isolated[pool.id]):
+    if isolated := pool.isolated - taken:
         attributes["isolated cpuset"] = str(isolated)
     return attributes
 
