@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
 
-from .annotations import CRI_DOMAIN, NRI_DOMAIN, OWN_DOMAIN
+from .annotationkeys import DOMAINS
 from .container import Container, Pod
 from .errors import Problem
 from .expression import ALWAYS, Condition, Expression, condition, parse_expression
@@ -24,7 +24,6 @@ RULE_FIELDS = ("scope", "match", "weight", "symmetric")
 
 # Key suffix and the sign of its weights; of several domains the first one present counts.
 SIGNS: Mapping[str, int] = {"affinity": 1, "anti-affinity": -1}
-DOMAINS = (OWN_DOMAIN, NRI_DOMAIN, CRI_DOMAIN)
 
 Rules = Mapping[str, "tuple[AffinityRule, ...]"]
 

@@ -11,19 +11,9 @@ from typing import assert_never
 
 from .affinity import AffinityRule
 from .container import Container, ContainerId
-from .expression import (
-    ANYTHING,
-    AllOf,
-    AnyOf,
-    Condition,
-    Expression,
-    Not,
-    Operator,
-    equal,
-    evaluate,
-    never,
-)
+from .expression import AllOf, AnyOf, Condition, Expression, Not, evaluate
 from .facts import Subkey, facts
+from .operators import ANYTHING, Operator, equal, never
 
 Fact = tuple[Subkey, str]
 Ids = Set[ContainerId]

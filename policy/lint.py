@@ -112,12 +112,12 @@ def _lint_manifest(kind: str, manifest: TextMap, lines: list[str]) -> Iterator[F
     )
     seen: set[tuple[str, str, int, int]] = set()
     for problem in _problems(pod, _container_names(template)):
-        key = problem.where.partition(" of ")[0]
+        annotation = problem.where.partition(" of ")[0]
         # A setting of the whole pod is wrong for every container alike.
-        identity = (key, problem.what, problem.line, problem.column)
+        identity = (annotation, problem.what, problem.line, problem.column)
         if identity not in seen:
             seen.add(identity)
-            line, column = _place(problem, places.get(key), lines)
+            line, column = _place(problem, places.get(annotation), lines)
             yield _finding(problem, line, column, lines)
 
 
@@ -156,7 +156,7 @@ def _fault_of_value(key: TextScalar, value: TextNode) -> Problem | None:
 
 def _tag_of(plain: str) -> str:
     # PyYAML's resolver is without types in its stubs.
-    tag = _RESOLVER.resolve(yaml.ScalarNode, plain, (True, False))  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    tag = _RESOLVER.resolve(yaml.ScalarNode, plain, (True, False))  # type: ignore[no-untyped-call]  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     return str(tag)  # pyright: ignore[reportUnknownArgumentType]
 
 

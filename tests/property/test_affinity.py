@@ -4,17 +4,8 @@ from hypothesis import strategies as st
 from pinfold.policy.affinity import MAX_WEIGHT, AffinityRule, parse_affinity
 from pinfold.policy.affinityindex import AffinityIndex
 from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass
-from pinfold.policy.expression import (
-    ALWAYS,
-    OPERATORS,
-    AllOf,
-    AnyOf,
-    Arity,
-    Expression,
-    Not,
-    condition,
-    evaluate,
-)
+from pinfold.policy.expression import ALWAYS, AllOf, AnyOf, Expression, Not, condition, evaluate
+from pinfold.policy.operators import OPERATORS, Arity
 
 NAMES = st.sampled_from(["a", "b", "ab", "*"])
 LABELS = st.dictionaries(st.sampled_from(["app", "x/y"]), st.sampled_from(["", "a", "b"]))

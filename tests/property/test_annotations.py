@@ -1,7 +1,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinfold.policy.annotations import DOMAINS, KEYS, Scope, effective
+from pinfold.policy.annotationkeys import DOMAINS, KEYS
+from pinfold.policy.annotations import Scope, effective
 from pinfold.policy.container import Container, ContainerId, Pod, PodId
 from pinfold.policy.lint import lint_manifests
 from pinfold.policy.preferences import parse_preferences
@@ -57,8 +58,8 @@ def test_the_scope_that_counts_is_the_largest_given(values: dict[str, str]) -> N
             [
                 "kind: Pod\n", "kind: List\n", "items:\n", "- ", "metadata:\n", "  annotations:\n",
                 "    smt.pinfold.dev/pod: ", "    pinfold.dev/affinity: |\n", "      a: [b", "]",
-                "x", "spec:\n", "  containers:\n", "  - name: a\n", "---\n", "\n", ": ", "&a ", "*a",
-                "\t",
+                "x", "spec:\n", "  containers:\n", "  - name: a\n", "---\n", "\n", ": ", "&a ",
+                "*a", "\t",
             ]
         ),
         max_size=14,

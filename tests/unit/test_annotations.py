@@ -1,11 +1,8 @@
 import pytest
 
+from pinfold.policy.annotationkeys import CRI_DOMAIN, KEYS, NRI_DOMAIN, OWN_DOMAIN
 from pinfold.policy.annotations import (
-    CRI_DOMAIN,
-    KEYS,
     NO_ANNOTATIONS,
-    NRI_DOMAIN,
-    OWN_DOMAIN,
     Scope,
     annotation_problems,
     effective,

@@ -5,11 +5,11 @@ import pytest
 import yaml
 
 from pinfold.policy.affinity import RULE_FIELDS, affinity_rules
-from pinfold.policy.annotations import KEYS
+from pinfold.policy.annotationkeys import KEYS
 from pinfold.policy.container import Container, ContainerId, Pod, PodId
-from pinfold.policy.expression import OPERATORS
 from pinfold.policy.facts import FIELDS
 from pinfold.policy.lint import lint_manifests
+from pinfold.policy.operators import OPERATORS
 from pinfold.policy.preferences import parse_preferences
 
 TEXT = (Path(__file__).parents[2] / "docs/annotations.md").read_text()

@@ -1,16 +1,10 @@
 import pytest
 
 from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass
-from pinfold.policy.expression import (
-    OPERATORS,
-    Arity,
-    Expression,
-    condition,
-    evaluate,
-    parse_expression,
-)
+from pinfold.policy.expression import Expression, condition, evaluate, parse_expression
 from pinfold.policy.facts import FIELDS, Subkey, facts, parse_key
 from pinfold.policy.glob import MAX_LENGTH, compile_glob
+from pinfold.policy.operators import OPERATORS, Arity
 from pinfold.policy.yamltext import TextError, parse_text
 
 CONTAINER = Container(

@@ -244,7 +244,7 @@ def test_the_deprecated_map_style_is_understood() -> None:
     }
     preferences = parse_preferences(container(annotations))
     assert preferences.cold_start_ns == 60 * SECOND
-    assert preferences.memory_types == {MemoryKind.DRAM, MemoryKind.PMEM}
+    assert preferences.memory_types == frozenset({MemoryKind.DRAM, MemoryKind.PMEM})
     assert parse_preferences(container(annotations, "c1")).memory_types is None
 
 

@@ -1,0 +1,111 @@
+"""The table of all annotations: how each is written and what it is for."""
+
+from dataclasses import dataclass
+
+OWN_DOMAIN = "pinfold.dev"
+NRI_DOMAIN = "resource-policy.nri.io"
+CRI_DOMAIN = "cri-resource-manager.intel.com"
+DOMAINS = (OWN_DOMAIN, NRI_DOMAIN, CRI_DOMAIN)
+"""Where several give the same key at the same scope, the first counts."""
+
+RESOURCES_KEY = "noderesource.dev/resources"
+"""Requests and limits in JSON, written by a webhook; not of our domains."""
+
+_PEER = (NRI_DOMAIN, CRI_DOMAIN)
+_OWN = (OWN_DOMAIN,)
+_BOOL = "true or false"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownKey:
+    """One row of the table: how a key is written and what it means."""
+
+    name: str
+    domains: tuple[str, ...]
+    values: str
+    meaning: str
+    is_plain: bool = False
+    fields: tuple[str, ...] = ()
+    """Of values that are mappings: their fields."""
+
+    def written(self, domain: str) -> str:
+        """The key as a pod's author writes it for the whole pod."""
+        return f"{domain}/{self.name}" if self.is_plain else f"{self.name}.{domain}/pod"
+
+
+def _scoped(
+    name: str,
+    values: str,
+    meaning: str,
+    domains: tuple[str, ...] = _PEER,
+    fields: tuple[str, ...] = (),
+) -> KnownKey:
+    return KnownKey(name=name, domains=domains, values=values, meaning=meaning, fields=fields)
+
+
+def _plain(name: str, meaning: str) -> KnownKey:
+    values = "rules by container name"
+    return KnownKey(name=name, domains=DOMAINS, values=values, meaning=meaning, is_plain=True)
+
+
+_LEVELS = "system, package, die, numa, l3cache, l2cache, core or thread"
+_PATHS = "'type: prefix' or 'type: glob', and 'paths: [..]'"
+
+KEYS: tuple[KnownKey, ...] = (
+    _scoped("prefer-isolated-cpus", _BOOL, "take exclusive cpus from the kernel-isolated ones"),
+    _scoped("require-isolated-cpus", _BOOL, "the same, and fail where there are too few"),
+    _scoped("prefer-shared-cpus", _BOOL, "no exclusive cpus, although the request would give some"),
+    _scoped(
+        "prefer-cpu-priority",
+        "high, normal, low, none or default",
+        "which kind of cpus exclusive ones should be",
+    ),
+    _scoped("prefer-reserved-cpus", _BOOL, "run on the cpus reserved for system tasks"),
+    _scoped("hide-hyperthreads", _BOOL, "use one thread of each core and leave the others idle"),
+    _scoped("memory-type", "some of dram, pmem, hbm, cxl, or mixed", "the memory to be near"),
+    _scoped(
+        "cold-start",
+        "'duration: 10s', at most 1h",
+        "begin without dram, which is added after that time",
+        fields=("duration",),
+    ),
+    _scoped("cpu.preserve", "true", "leave the cpus of the container alone"),
+    _scoped("memory.preserve", "true", "leave the memory nodes of the container alone"),
+    _scoped("pick-resources-by-hints", _BOOL, "take exclusive cpus near the devices"),
+    _scoped("unlimited-burstable", _LEVELS, "how wide a container without cpu limit may spread"),
+    _scoped("scheduling-class", "the name of a class", "scheduling parameters of the processes"),
+    _scoped("cpu-class", "the name of a class", "frequency parameters of the exclusive cpus"),
+    _scoped(
+        "irq-affinity",
+        "'claim: [..]', 'mask: [..]' and 'mode: mask-first' or 'claim-first'",
+        "interrupts to get on the exclusive cpus, or to keep away",
+        fields=("claim", "mask", "mode"),
+    ),
+    _scoped(
+        "topologyhints",
+        "true, false, or some of mounts, devices, pod-resources, all, none",
+        "what the container should be near",
+    ),
+    _scoped(
+        "allow.topologyhints", _PATHS, "hints that a deny is not for", fields=("type", "paths")
+    ),
+    _scoped("deny.topologyhints", _PATHS, "hints to leave out", fields=("type", "paths")),
+    _scoped("strict.topologyhints", _BOOL, "fail where hints cannot be followed"),
+    _scoped("test.topologyhints", "hints by provider", "hints for tests"),
+    _scoped("rdtclass", "the name of a class", "cache and memory bandwidth class"),
+    _scoped("blockioclass", "the name of a class", "block device bandwidth class"),
+    _scoped("toptierlimit", "an amount of memory", "known, without effect"),
+    _plain("affinity", "which containers to be near"),
+    _plain("anti-affinity", "which containers to keep away from"),
+    _scoped(
+        "affinity",
+        "podAffinity, podAntiAffinity and poolAffinity, as in Kubernetes",
+        "rules at a level of the machine, required or preferred",
+        _OWN,
+        ("podAffinity", "podAntiAffinity", "poolAffinity"),
+    ),
+    _scoped("pool-selector", "'label=value, ..'", "the labels a pool must have", _OWN),
+    _scoped("pool-name", "the name of a pool", "the pool to use", _OWN),
+    _scoped("on-unsatisfiable", "fail or degrade", "what to do if a required rule fails", _OWN),
+    _scoped("smt", "pack, spread, hide or any", "how to use the threads of cores", _OWN),
+)
