@@ -311,7 +311,7 @@ class MemoryLedger:
         return rungs[0] if rungs else None
 
     def _return(self, plan: Plan, holding: Holding) -> bool:
-        if holding.request.hugepage_bytes:
+        if holding.pages():
             return False
         observed, zone = self._held.observed, self._held.zone_of(holding.id)
         for mask in self.nodes.ladder(holding.initial, self._usable_kinds(holding)):

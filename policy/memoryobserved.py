@@ -52,7 +52,7 @@ class ObservedMemory:
     def is_short(self, zone: Zone, size: int) -> bool:
         """Whether `size` more bytes would leave the zone with hardly any free memory."""
         room = self.room(zone.mask)
-        return room < UNLIMITED_BYTES and room - size < _part(zone, _LOW_SHARE)
+        return room < UNLIMITED_BYTES and room - size <= _part(zone, _LOW_SHARE)
 
     def is_calm(self, zone: Zone, size: int) -> bool:
         """Whether `size` more bytes would leave the zone with plenty of free memory."""

@@ -1,0 +1,569 @@
+"""Memory zones: what a container gets, who moves for it, and what the ledger tells."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from pinfold.policy.container import ContainerId
+from pinfold.policy.decision import Refusal
+from pinfold.policy.memory import MemoryPriority, MemoryRequest, Offer, StaleOfferError
+from pinfold.policy.memoryledger import MemoryLedger
+from pinfold.policy.memorynodes import MemoryNodes
+from pinfold.topology.cpuset import NO_NODES, NodeSet
+from pinfold.topology.machine import MemoryKind, NumaNode, NumaNodeId
+
+DRAM, PMEM = frozenset({MemoryKind.DRAM}), frozenset({MemoryKind.PMEM})
+HBM, CXL = frozenset({MemoryKind.HBM}), frozenset({MemoryKind.CXL})
+BEST_EFFORT, BURSTABLE = MemoryPriority.BEST_EFFORT, MemoryPriority.BURSTABLE
+GUARANTEED, RESERVATION = MemoryPriority.GUARANTEED, MemoryPriority.RESERVATION
+HUGE = 2 << 20
+
+# Two sockets of two nodes each; 0 and 1 are near each other, 2 and 3 too.
+FOUR = ((10, 11, 21, 21), (11, 10, 21, 21), (21, 21, 10, 11), (21, 21, 11, 10))
+
+
+def node(
+    one: int,
+    size: int | None = 10,
+    kind: MemoryKind = MemoryKind.DRAM,
+    is_normal: bool = True,
+    hugepages: Mapping[int, int] | None = None,
+) -> NumaNode:
+    return NumaNode(
+        id=NumaNodeId(one),
+        memory_bytes=size,
+        kind=kind,
+        is_normal=is_normal,
+        hugepages=hugepages or {},
+    )
+
+
+def ledger(
+    *nodes: NumaNode, distances: Sequence[Sequence[int]] = (), hugepages: int = 0
+) -> MemoryLedger:
+    """A ledger of these nodes; without any of four nodes of 10 bytes on two sockets."""
+    if nodes:
+        return MemoryLedger(MemoryNodes(nodes, distances))
+    size = 10 + hugepages * HUGE
+    return MemoryLedger(
+        MemoryNodes([node(one, size, hugepages={HUGE: hugepages}) for one in range(4)], FOUR)
+    )
+
+
+def request(
+    one: str,
+    affinity: str,
+    size: int = 0,
+    types: frozenset[MemoryKind] = frozenset(),
+    priority: MemoryPriority = BURSTABLE,
+    is_strict: bool = False,
+    pages: int = 0,
+) -> MemoryRequest:
+    return MemoryRequest(
+        container_id=ContainerId(one),
+        affinity=NodeSet.parse(affinity),
+        size_bytes=size,
+        types=types,
+        priority=priority,
+        is_strict=is_strict,
+        hugepage_bytes={HUGE: pages * HUGE},
+    )
+
+
+def taken(memory: MemoryLedger, *requests: MemoryRequest) -> None:
+    for one in requests:
+        offer = memory.offer(one)
+        assert isinstance(offer, Offer), offer
+        memory.commit(offer)
+        memory.check()
+
+
+def zone(offer: Offer | Refusal | None) -> str:
+    assert isinstance(offer, Offer), offer
+    return str(offer.zone)
+
+
+def moves(offer: Offer | Refusal | None) -> dict[str, str]:
+    assert isinstance(offer, Offer), offer
+    return {one: str(place) for one, place in offer.moves.items()}
+
+
+def reason(answer: Offer | Refusal) -> str:
+    assert isinstance(answer, Refusal), answer
+    return answer.reason
+
+
+KINDS = (
+    node(0),
+    node(1),
+    node(2, kind=MemoryKind.HBM),
+    node(3, kind=MemoryKind.HBM),
+    node(4, kind=MemoryKind.CXL),
+    node(5, kind=MemoryKind.CXL, is_normal=False),
+)
+KIND_DISTANCES = (
+    (10, 21, 15, 30, 60, 70),
+    (21, 10, 30, 15, 70, 60),
+    (15, 30, 10, 35, 62, 72),
+    (30, 15, 35, 10, 72, 62),
+    (60, 70, 62, 72, 10, 75),
+    (70, 60, 72, 62, 75, 10),
+)
+
+
+@pytest.mark.parametrize(
+    ("affinity", "types", "expected"),
+    [
+        pytest.param("0", DRAM, "0", id="memory of the near node"),
+        pytest.param("0", frozenset[MemoryKind](), "0", id="no type means that of the near nodes"),
+        pytest.param("2-3", frozenset[MemoryKind](), "2-3", id="also where they are special"),
+        pytest.param("0,2,4", DRAM, "0", id="only the near nodes of the type"),
+        pytest.param("0,2,4", DRAM | HBM, "0,2", id="the near nodes of both types"),
+        pytest.param("1", HBM, "3", id="the nearest node of the type where none is near"),
+        pytest.param("0-1", HBM, "2-3", id="all that are nearest"),
+        pytest.param("0", CXL, "4", id="CXL memory by its own name"),
+        pytest.param("0", PMEM, "4", id="PMEM means CXL where there is no PMEM"),
+        pytest.param("5", CXL, "4-5", id="movable-only memory brings normal memory of its type"),
+        pytest.param("1", CXL, "4-5", id="also where it is the nearest of the type"),
+    ],
+)
+def test_first_zone(affinity: str, types: frozenset[MemoryKind], expected: str) -> None:
+    memory = ledger(*KINDS, distances=KIND_DISTANCES)
+    assert zone(memory.offer(request("c", affinity, 1, types))) == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        pytest.param(request("c", ""), "no node to be near to", id="no affinity"),
+        pytest.param(request("c", "0,7"), "no such node: 7 — the nodes are 0-3", id="unknown node"),
+        pytest.param(
+            request("c", "0", types=HBM, is_strict=True),
+            "lacks usable memory of type 'hbm'",
+            id="a strict request of a type the machine lacks",
+        ),
+        pytest.param(
+            request("c", "0", 41), "41 bytes fit neither nodes 0 nor", id="more than there is"
+        ),
+        pytest.param(request("old", "0"), "'old' holds memory already", id="a known container"),
+        pytest.param(request("c", "0", pages=1), "huge pages", id="no huge pages anywhere"),
+    ],
+)
+def test_refusals_say_why(asked: MemoryRequest, text: str) -> None:
+    memory = ledger()
+    taken(memory, request("old", "0"))
+    assert text in reason(memory.offer(asked))
+
+
+def test_movable_only_memory_brings_the_nearest_normal_memory() -> None:
+    memory = ledger(
+        node(0),
+        node(1),
+        node(2, kind=MemoryKind.PMEM, is_normal=False),
+        distances=((10, 11, 28), (11, 10, 17), (28, 17, 10)),
+    )
+    assert zone(memory.offer(request("c", "2", 1, PMEM))) == "1-2"
+    assert "usable" in reason(memory.offer(request("c", "2", 1, PMEM, is_strict=True)))
+
+
+def test_a_type_the_machine_lacks_is_ignored_unless_strict() -> None:
+    assert zone(ledger().offer(request("c", "1", 1, HBM | PMEM))) == "1"
+
+
+def test_nodes_of_unknown_size_have_room_for_anything() -> None:
+    memory = ledger(node(0, None), node(1))
+    taken(memory, request("big", "0", 1 << 50))
+    assert memory.capacity(NodeSet.of(0)) is None
+    assert memory.free(NodeSet.of(0, 1)) is None
+    assert memory.available(NodeSet.of(0)) is None
+    assert memory.capacity(NodeSet.of(1)) == 10
+
+
+def test_the_nearest_memory_stands_in_for_a_node_without() -> None:
+    distances = ((10, 30, 20), (30, 10, 20), (20, 30, 10))
+    memory = ledger(node(4, 0), node(5), node(9), distances=distances)
+    assert zone(memory.offer(request("c", "4", 1))) == "9"
+    assert zone(memory.offer(request("c", "4-5", 1))) == "5"
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        pytest.param((), id="no node at all"),
+        pytest.param((node(0, 0),), id="a node of 0 bytes"),
+        pytest.param((node(0, None),), id="a node of unknown size"),
+    ],
+)
+def test_a_machine_that_tells_nothing_refuses_nothing(nodes: tuple[NumaNode, ...]) -> None:
+    memory = MemoryLedger(MemoryNodes(nodes))
+    assert zone(memory.offer(request("c", "0", 1 << 40, PMEM))) == "0"
+
+
+def test_no_normal_memory_anywhere_is_no_obstacle() -> None:
+    assert zone(ledger(node(0, is_normal=False)).offer(request("c", "0", 1))) == "0"
+
+
+def test_memory_set_aside_for_huge_pages_is_not_ordinary_memory() -> None:
+    memory = ledger(node(0, 5 * HUGE, hugepages={HUGE: 3}))
+    assert memory.capacity(NodeSet.of(0)) == 2 * HUGE
+
+
+# Who moves
+
+
+def test_only_the_nearest_nodes_are_added_to_a_zone() -> None:
+    # From node 0, node 1 is at 30; from node 2, it is at 12: node 3 at 20 came first, and is far.
+    distances = ((10, 30, 11, 20), (30, 10, 12, 30), (11, 12, 10, 30), (20, 30, 30, 10))
+    nodes = ledger(*(node(one) for one in range(4)), distances=distances).nodes
+    assert str(NodeSet(nodes.expansion(0b0101, nodes.kinds_mask(DRAM)))) == "1"
+
+
+def test_the_fewest_containers_move() -> None:
+    memory = ledger()
+    taken(memory, *(request(f"s{n}", "0", 2) for n in range(3)), request("large", "0", 4))
+    offer = memory.offer(request("new", "0", 4, priority=GUARANTEED))
+    assert (zone(offer), moves(offer)) == ("0", {"large": "0-1"})
+
+
+def test_the_smallest_that_suffices_moves() -> None:
+    memory = ledger()
+    taken(memory, request("a", "0", 2), request("b", "0", 5), request("c", "0", 3))
+    offer = memory.offer(request("new", "0", 3, priority=GUARANTEED))
+    assert moves(offer) == {"c": "0-1"}
+
+
+def test_the_lowest_priority_moves_first_even_if_more_have_to() -> None:
+    memory = ledger()
+    small = (request(f"s{n}", "0", 2, priority=BEST_EFFORT) for n in range(3))
+    taken(memory, *small, request("large", "0", 4))
+    offer = memory.offer(request("new", "0", 4, priority=GUARANTEED))
+    assert moves(offer) == {"s1": "0-1", "s2": "0-1"}
+
+
+def test_a_low_priority_is_spared_where_it_would_not_be_enough() -> None:
+    memory = ledger()
+    taken(memory, request("small", "0", 1, priority=BEST_EFFORT), request("large", "0", 9))
+    offer = memory.offer(request("new", "0", 8, priority=GUARANTEED))
+    assert moves(offer) == {"large": "0-1"}
+
+
+def test_the_newcomer_moves_rather_than_its_equals() -> None:
+    memory = ledger()
+    taken(memory, request("old", "0", 8, priority=GUARANTEED))
+    offer = memory.offer(request("new", "0", 8, priority=GUARANTEED))
+    assert (zone(offer), moves(offer)) == ("0-1", {})
+
+
+def test_who_has_to_move_anyway_moves_on_before_others() -> None:
+    memory = ledger()
+    taken(memory, request("here", "0", 6), request("near", "1", 4), request("wide", "0-1", 6))
+    offer = memory.offer(request("new", "0", 10, priority=GUARANTEED))
+    assert moves(offer) == {"here": "0-3"}
+
+
+def test_containers_without_a_request_never_move_and_always_fit() -> None:
+    memory = ledger()
+    taken(memory, request("nothing", "0", 0, priority=BEST_EFFORT), request("old", "0", 10))
+    offer = memory.offer(request("new", "0", 10, priority=GUARANTEED))
+    assert moves(offer) == {"old": "0-1"}
+    assert zone(memory.offer(request("late", "0", 0))) == "0"
+
+
+def test_reservations_never_move() -> None:
+    memory = ledger(node(0), node(1))
+    taken(memory, request("fixed", "0", 10, priority=RESERVATION))
+    taken(memory, request("other", "1", 5, priority=RESERVATION))
+    assert "fit neither" in reason(memory.offer(request("new", "0", 5, priority=RESERVATION)))
+    assert zone(memory.offer(request("new", "0", 5, priority=BEST_EFFORT))) == "0-1"
+
+
+def test_strict_containers_stay_in_their_type_and_others_make_room() -> None:
+    memory = ledger(node(0), node(1, kind=MemoryKind.PMEM))
+    taken(memory, request("loose", "0", 8))
+    offer = memory.offer(request("new", "0", 8, DRAM, is_strict=True))
+    assert (zone(offer), moves(offer)) == ("0", {"loose": "0-1"})
+    assert isinstance(offer, Offer)
+    memory.commit(offer)
+    assert "fit neither" in reason(memory.offer(request("more", "0", 4, DRAM, is_strict=True)))
+
+
+def test_other_types_are_the_last_resort() -> None:
+    memory = ledger(node(0), node(1, kind=MemoryKind.HBM), node(2, kind=MemoryKind.PMEM))
+    taken(memory, request("old", "0", 8, DRAM))
+    assert zone(memory.offer(request("new", "0", 4, DRAM))) == "0,2"
+
+
+# Offers and changes
+
+
+def test_an_offer_costs_nothing_until_it_is_taken() -> None:
+    memory = ledger()
+    taken(memory, request("old", "0", 10))
+    before = memory.snapshot()
+    offer = memory.offer(request("new", "0", 10, priority=GUARANTEED))
+    assert memory.snapshot() == before
+    assert memory.usage(NodeSet.of(0)) == 10
+    assert isinstance(offer, Offer)
+    memory.commit(offer)
+    assert str(memory.zone_of(ContainerId("old"))) == "0-1"
+    assert memory.usage(NodeSet.of(0)) == 10
+    assert memory.usage(NodeSet.of(0, 1)) == 20
+
+
+def test_every_change_makes_other_offers_stale() -> None:
+    memory = ledger()
+    taken(memory, request("old", "0", 1))
+    offer = memory.offer(request("new", "0", 1))
+    assert isinstance(offer, Offer)
+    memory.adopt(request("running", "1", 1), NodeSet.of(1))
+    with pytest.raises(StaleOfferError, match="ask for another offer"):
+        memory.commit(offer)
+    fresh = memory.offer(request("new", "0", 1))
+    state = memory.snapshot()
+    memory.restore(state)
+    assert isinstance(fresh, Offer)
+    with pytest.raises(StaleOfferError):
+        memory.commit(fresh)
+
+
+def test_releasing_an_unknown_container_changes_nothing() -> None:
+    memory = ledger()
+    version = memory.version
+    memory.release(ContainerId("nobody"))
+    assert memory.version == version
+    assert memory.zone_of(ContainerId("nobody")) == NO_NODES
+    assert memory.request_of(ContainerId("nobody")) is None
+    assert "holds no memory" in reason(memory.widen(ContainerId("nobody")))
+    assert "holds no memory" in reason(memory.realloc(ContainerId("nobody")))
+
+
+def test_available_is_bound_by_the_zones_around() -> None:
+    memory = ledger()
+    taken(memory, request("a", "0-1", 15), request("b", "1", 3))
+    assert memory.free(NodeSet.of(0)) == 10
+    assert memory.available(NodeSet.of(0)) == 2
+    assert memory.quick_zone(1, memory.nodes.kinds_mask(DRAM), 2) == 1
+    assert memory.quick_zone(1, memory.nodes.kinds_mask(DRAM), 3) is None
+
+
+def test_an_older_instance_makes_room_for_the_next() -> None:
+    memory = ledger()
+    taken(memory, request("first", "0", 10, priority=GUARANTEED))
+    offer = memory.offer(request("second", "0", 10), replaces=ContainerId("first"))
+    assert (zone(offer), moves(offer)) == ("0", {})
+    assert isinstance(offer, Offer)
+    assert str(memory.zone_of(ContainerId("first"))) == "0"
+    memory.commit(offer)
+    memory.check()
+    assert memory.zone_of(ContainerId("first")) == NO_NODES
+    assert memory.usage(NodeSet.of(0)) == 10
+
+
+def test_a_container_that_asks_for_more_stays_where_it_is_if_it_fits() -> None:
+    memory = ledger()
+    asked = request("c", "0", 4)
+    taken(memory, request("old", "0", 8), asked)
+    assert str(memory.zone_of(asked.container_id)) == "0-1"
+    memory.release(ContainerId("old"))
+    offer = memory.offer(replace(asked, size_bytes=6), replaces=asked.container_id)
+    assert zone(offer) == "0-1"
+    offer = memory.offer(replace(asked, size_bytes=21), replaces=asked.container_id)
+    assert zone(offer) == "0-3"
+
+
+# Adoption
+
+
+def test_adopted_containers_keep_their_zone_even_if_overcommitted() -> None:
+    memory = ledger()
+    for one in "abc":
+        assert memory.adopt(request(one, "0", 6), NodeSet.of(0)) == NodeSet.of(0)
+    memory.check()
+    assert memory.free(NodeSet.of(0)) == -8
+    assert memory.available(NodeSet.of(0)) == 0
+
+
+def test_newcomers_do_not_stir_up_what_was_overcommitted_before_them() -> None:
+    memory = ledger()
+    for one in "abc":
+        memory.adopt(request(one, "0", 6, priority=BEST_EFFORT), NodeSet.of(0))
+    offer = memory.offer(request("elsewhere", "1", 6))
+    assert (zone(offer), moves(offer)) == ("1", {})
+    offer = memory.offer(request("new", "0", 5, priority=GUARANTEED))
+    assert len(moves(offer)) == 1
+
+
+def test_adoption_leaves_out_nodes_without_memory() -> None:
+    memory = ledger(node(0), node(1, 0))
+    assert memory.adopt(request("a", "0", 1), NodeSet.of(0, 1)) == NodeSet.of(0)
+    assert memory.adopt(request("b", "0", 1), NodeSet.of(1, 7)) == NodeSet.of(0)
+    assert memory.adopt(request("c", "", 1), NodeSet.of(0)) == NodeSet.of(0)
+    memory.check()
+
+
+# Cold start
+
+
+def test_a_cold_start_ends_with_the_types_it_was_denied() -> None:
+    memory = ledger(node(0), node(1, kind=MemoryKind.PMEM), distances=((10, 5), (5, 10)))
+    asked = request("c", "0-1", 4, PMEM)
+    taken(memory, asked)
+    assert str(memory.zone_of(asked.container_id)) == "1"
+    offer = memory.realloc(asked.container_id, types=DRAM)
+    assert (zone(offer), moves(offer)) == ("0-1", {})
+    assert isinstance(offer, Offer)
+    memory.commit(offer)
+    memory.check()
+    assert memory.shrink() is None
+
+
+def test_a_cold_start_without_any_slow_memory_takes_what_there_is() -> None:
+    memory = ledger()
+    asked = request("c", "0", 4, DRAM - DRAM)
+    taken(memory, asked)
+    assert zone(memory.realloc(asked.container_id, types=DRAM)) == "0"
+
+
+# Shrinking
+
+
+def test_containers_return_when_room_appears() -> None:
+    memory = ledger()
+    taken(memory, request("old", "0", 6), request("new", "0", 10, priority=GUARANTEED))
+    assert str(memory.zone_of(ContainerId("old"))) == "0-1"
+    assert memory.shrink() is None
+    memory.release(ContainerId("new"))
+    offer = memory.shrink()
+    assert moves(offer) == {"old": "0"}
+    assert isinstance(offer, Offer)
+    memory.commit(offer)
+    memory.check()
+    assert memory.shrink() is None
+
+
+def test_containers_return_half_way_where_there_is_half_the_room() -> None:
+    memory = ledger()
+    first = request("first", "0", 10, priority=GUARANTEED)
+    second = request("second", "1", 10, priority=GUARANTEED)
+    taken(memory, request("old", "0", 6), first, second)
+    assert str(memory.zone_of(ContainerId("old"))) == "0-3"
+    memory.release(ContainerId("second"))
+    assert moves(memory.shrink()) == {"old": "0-1"}
+
+
+def test_the_most_important_return_first_and_no_more_than_asked_for() -> None:
+    memory = ledger()
+    small = request("small", "0", 1, priority=BEST_EFFORT)
+    taken(memory, small, request("large", "0", 6), request("new", "0", 10, priority=GUARANTEED))
+    memory.release(ContainerId("new"))
+    assert moves(memory.shrink(limit=1)) == {"large": "0"}
+    assert moves(memory.shrink()) == {"large": "0", "small": "0"}
+
+
+# Memory that is really free
+
+
+def test_a_node_that_is_really_full_is_avoided() -> None:
+    memory = ledger()
+    memory.observe({0: 1, 1: 9, 2: 9, 3: 9})
+    assert memory.quick_zone(1, memory.nodes.kinds_mask(DRAM), 4) is None
+    assert zone(memory.offer(request("c", "0", 4))) == "0-1"
+    assert zone(memory.offer(request("c", "1", 4))) == "1"
+
+
+def test_full_nodes_refuse_nobody() -> None:
+    memory = ledger()
+    memory.observe(dict.fromkeys(range(4), 0))
+    assert zone(memory.offer(request("c", "0", 4))) == "0"
+
+
+def test_what_was_granted_since_the_look_counts_as_used() -> None:
+    memory = ledger()
+    memory.observe({0: 6})
+    taken(memory, request("a", "0", 4))
+    assert zone(memory.offer(request("b", "0", 4))) == "0-1"
+    memory.observe({0: 6})
+    assert zone(memory.offer(request("b", "0", 4))) == "0"
+
+
+def test_adopted_containers_show_in_the_look_already() -> None:
+    memory = ledger()
+    memory.observe({0: 6})
+    memory.adopt(request("running", "0", 4), NodeSet.of(0))
+    memory.restore(memory.snapshot())
+    assert zone(memory.offer(request("b", "0", 4))) == "0"
+
+
+def test_zones_under_pressure_widen_to_nodes_with_free_memory() -> None:
+    memory = ledger()
+    fixed = request("fixed", "0", 1, priority=MemoryPriority.PRESERVED)
+    taken(memory, request("g", "0", 2, priority=GUARANTEED), request("b", "0", 2), fixed)
+    taken(memory, request("far", "2", 2))
+    assert memory.pressed() == ()
+    memory.observe({0: 0, 1: 0, 2: 9, 3: 9})
+    assert memory.pressed() == ("b", "g")
+    offer = memory.widen(ContainerId("b"))
+    assert (zone(offer), moves(offer)) == ("0-3", {})
+    assert "cannot use more" in reason(memory.widen(ContainerId("fixed")))
+    assert isinstance(offer, Offer)
+    memory.commit(offer)
+    assert memory.pressed() == ("g",)
+
+
+def test_widened_zones_shrink_only_after_the_pressure() -> None:
+    memory = ledger()
+    taken(memory, request("c", "0", 2))
+    memory.observe({0: 0, 1: 9})
+    offer = memory.widen(ContainerId("c"))
+    assert zone(offer) == "0-1"
+    assert isinstance(offer, Offer)
+    memory.commit(offer)
+    assert memory.shrink() is None
+    memory.observe({0: 2, 1: 9})
+    assert memory.shrink() is None
+    memory.observe({0: 9, 1: 9})
+    assert moves(memory.shrink()) == {"c": "0"}
+
+
+def test_strict_containers_widen_within_their_type_only() -> None:
+    memory = ledger(node(0), node(1, kind=MemoryKind.PMEM))
+    taken(memory, request("strict", "0", 1, DRAM, is_strict=True), request("loose", "0", 1, DRAM))
+    memory.observe({0: 0, 1: 9})
+    assert memory.pressed() == ("loose",)
+    assert "cannot use more than nodes 0" in reason(memory.widen(ContainerId("strict")))
+
+
+# Huge pages
+
+
+def test_huge_pages_are_taken_from_the_near_node_first() -> None:
+    memory = ledger(hugepages=2)
+    taken(memory, request("a", "0", pages=2))
+    assert str(memory.zone_of(ContainerId("a"))) == "0"
+    taken(memory, request("b", "0", pages=1))
+    assert str(memory.zone_of(ContainerId("b"))) == "0-1"
+    assert zone(memory.offer(request("c", "1", pages=2))) == "0-3"
+    memory.release(ContainerId("a"))
+    assert zone(memory.offer(request("c", "0", pages=2))) == "0"
+
+
+def test_huge_pages_of_a_container_do_not_stand_in_its_own_way() -> None:
+    memory = ledger(hugepages=2)
+    asked = request("a", "0", 1, pages=2)
+    taken(memory, asked)
+    offer = memory.offer(replace(asked, size_bytes=2), replaces=asked.container_id)
+    assert zone(offer) == "0"
+
+
+def test_containers_with_huge_pages_do_not_shrink() -> None:
+    memory = ledger(hugepages=2)
+    taken(memory, request("a", "0", pages=2), request("b", "0", pages=1))
+    memory.release(ContainerId("a"))
+    assert memory.shrink() is None
+
+
+def test_a_part_of_a_huge_page_counts_as_a_page() -> None:
+    memory = ledger(hugepages=1)
+    asked = replace(request("a", "0"), hugepage_bytes={HUGE: HUGE + 1})
+    assert zone(memory.offer(asked)) == "0-1"
