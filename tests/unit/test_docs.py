@@ -1,0 +1,164 @@
+"""What the documents show is true: commands are run, configurations loaded, links followed.
+
+In a ```console block, lines that begin with "$ pinfold" are run in a folder that holds the named
+```yaml blocks before it (```yaml web.yaml); "…" in the output shown stands for anything.
+"""
+
+import ast
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from pinfold.policy.config import Config
+from pinfold.policy.configtext import KIND, read_config
+from pinfold.policy.document import mapping_of
+
+ROOT = Path(__file__).parents[2]
+GIVEN = ROOT.parent / "shared" / "scenarios" / "given.yaml"
+DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
+FENCE = re.compile(r"^```([a-z]*)(?: +(\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+CONFIG_FIELDS = {field.encode_name for field in msgspec.structs.fields(Config)}
+
+
+@dataclass(frozen=True)
+class Block:
+    document: Path
+    line: int
+    language: str
+    name: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.document.relative_to(ROOT)}:{self.line}"
+
+
+def blocks(document: Path) -> list[Block]:
+    text = document.read_text()
+    return [
+        Block(
+            document,
+            text.count("\n", 0, found.start()) + 1,
+            found[1],
+            found[2] or "",
+            found[3],
+        )
+        for found in FENCE.finditer(text)
+    ]
+
+
+BLOCKS = [block for document in DOCUMENTS for block in blocks(document)]
+CONSOLES = [block for block in BLOCKS if block.language == "console" and "$ pinfold" in block.text]
+YAMLS = [block for block in BLOCKS if block.language == "yaml"]
+
+
+def commands(text: str) -> Iterator[tuple[str, str]]:
+    """The commands of a console block, each with the output shown below it."""
+    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        command, _, shown = part.replace("\\\n", " ").partition("\n")
+        yield command, shown
+
+
+def pattern(shown: str) -> str:
+    return r".*?".join(re.escape(part) for part in shown.strip("\n").split("…"))
+
+
+@pytest.mark.parametrize("block", CONSOLES, ids=str)
+def test_commands_print_what_is_shown(block: Block, tmp_path: Path) -> None:
+    for earlier in blocks(block.document):
+        if earlier.line < block.line and earlier.name:
+            (tmp_path / earlier.name).write_text(earlier.text)
+    for command, shown in commands(block.text):
+        program, *arguments = shlex.split(command)
+        if program != "pinfold":
+            continue
+        run = subprocess.run(
+            [sys.executable, "-m", "pinfold.cmd.pinfold", *arguments],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        printed = "\n".join(line.rstrip() for line in run.stdout.strip("\n").splitlines())
+        if shown.strip():
+            matched = re.fullmatch(pattern(shown), printed, re.DOTALL)
+            assert matched, f"{block}: `{command}` prints\n{printed}"
+        else:
+            assert run.returncode == 0, f"{block}: `{command}`\n{printed}"
+
+
+@pytest.mark.parametrize("block", YAMLS, ids=str)
+def test_yaml_is_a_configuration_or_a_manifest(block: Block) -> None:
+    documents = [mapping_of(one) for one in yaml.safe_load_all(block.text)]
+    first = documents[0]
+    assert first, f"{block}: no mapping"
+    if first.get("kind") == KIND or set(first) & CONFIG_FIELDS:
+        read_config(block.text, str(block))
+    else:
+        known = ("Pod", "Deployment", "StatefulSet", "DaemonSet", "Job")
+        for one in documents:
+            assert one, f"{block}: an empty document"
+            assert one.get("kind") in known, f"{block}: neither configuration nor manifest"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    for target in LINK.findall(document.read_text()):
+        assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+def test_documents_show_commands_and_configurations() -> None:
+    assert CONSOLES
+    assert YAMLS
+
+
+def test_messages_in_the_table_are_messages_of_ours() -> None:
+    rows = re.findall(
+        r"^\| `(.+?)`[^|]*\|", (ROOT / "docs" / "operating.md").read_text(), re.MULTILINE
+    )
+    messages = [row for row in rows if not row.startswith("/")]
+    said = "\n".join(
+        node.value
+        for room in ("topology", "policy", "nri", "cmd")
+        for path in (ROOT / room).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+    assert len(messages) > 5
+    for message in messages:
+        # Values differ: what is between quotes, behind "…" or a lone N.
+        parts = re.split(r"'[^']*'|…| N\b", message)
+        for part in (part.strip() for part in parts):
+            assert len(part) < 12 or part in said, f"{part!r} of {message!r} is said nowhere"
+
+
+def test_differences_name_given_scenarios() -> None:
+    if not GIVEN.exists():
+        pytest.skip(f"{GIVEN} is not here")
+    known = set(re.findall(r"^- id: (\S+)", GIVEN.read_text(), re.MULTILINE))
+    rows = re.findall(
+        r"^\| `([^`]+)`", (ROOT / "docs" / "differences.md").read_text(), re.MULTILINE
+    )
+    assert rows
+    assert set(rows) <= known
+
+
+def test_every_made_target_that_documents_name_exists() -> None:
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {
+        target
+        for document in DOCUMENTS
+        for target in re.findall(r"`(?:sudo )?make ([a-z0-9-]+)", document.read_text())
+    }
+    assert {"run", "test"} <= named
+    assert named <= targets
