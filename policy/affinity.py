@@ -99,7 +99,7 @@ def same_pod(pod: Pod) -> Condition:
     return condition("pod/id", "Equals", pod.id)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def _parse_texts(
     texts: tuple[tuple[str, str], ...], pod_id: str, pod_path: str, is_symmetric: bool
 ) -> tuple[Rules, tuple[Problem, ...]]:

@@ -13,7 +13,7 @@ from .affinity import AffinityRule
 from .container import Container, ContainerId
 from .expression import AllOf, AnyOf, Condition, Expression, Not, evaluate
 from .facts import Subkey, facts
-from .operators import ANYTHING, Operator, equal, never
+from .operators import ANYTHING, equal, never
 
 Fact = tuple[Subkey, str]
 Ids = Set[ContainerId]
@@ -144,26 +144,25 @@ class AffinityIndex:
         return self._containers.keys() if within is None else within
 
     def _select_condition(self, condition: Condition, within: Ids | None) -> Ids:
-        operator, values = condition.operator, condition.values
+        operator = condition.operator
         if operator.compare is never:
             return self._base(within) if operator.is_negated else frozenset()
         subkey = condition.key.only if condition.key else None
         if subkey is None:
             known, base = self._containers, self._base(within)
             return {other for other in base if evaluate(condition, known[other])}
-        positive = self._having(subkey, operator, values)
+        positive = self._having(subkey, condition)
         if operator.is_negated:
             return self._base(within) - positive
         return positive if within is None else positive & within
 
-    def _having(self, subkey: Subkey, operator: Operator, values: tuple[str, ...]) -> Ids:
-        """The containers with a value that passes the operator's test, negation left aside."""
-        by_value = self._values.get(subkey, {})
-        if operator.compare is equal and ANYTHING not in values:
+    def _having(self, subkey: Subkey, condition: Condition) -> Ids:
+        """The containers with a value that passes the test, negation left aside."""
+        by_value, values = self._values.get(subkey, {}), condition.values
+        if condition.operator.compare is equal and ANYTHING not in values:
             buckets = [by_value[value] for value in set(values) if value in by_value]
         else:
-            test = operator.compare(values)
-            buckets = [ids for value, ids in by_value.items() if test(value)]
+            buckets = [ids for value, ids in by_value.items() if condition.test(value)]
         return buckets[0] if len(buckets) == 1 else set[ContainerId]().union(*buckets)
 
     def _group(self, rule: AffinityRule) -> _SymmetricGroup:

@@ -105,7 +105,7 @@ _NEAR_DOMAIN = 0.85
 _NEAR_DOMAIN_WITH_KNOWN_KEY = 0.7
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def _read(annotations: tuple[tuple[str, str], ...]) -> Annotations:
     reader = _Reader()
     for key, value in annotations:

@@ -5,12 +5,12 @@ container lacks the key, every positive operator is false and its negation true,
 selectors: `NotIn` holds for a container without that label.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .container import Container
 from .facts import Key, parse_key
 from .glob import compile_glob
-from .operators import OPERATORS, OTHER_SPELLINGS, Arity, Operator, glob, never
+from .operators import OPERATORS, OTHER_SPELLINGS, Arity, Operator, Test, glob, never
 from .suggestion import suggestion
 from .yamltext import TextError, TextList, TextMap, TextNode, TextScalar, scalars_of
 
@@ -24,12 +24,16 @@ class Condition:
     key: Key | None
     operator: Operator
     values: tuple[str, ...] = ()
+    test: Test = field(init=False, compare=False, repr=False)
+    """What a value that is there has to pass, the operator's negation left aside."""
+
+    def __post_init__(self) -> None:
+        # Made once: an expression is evaluated for every container that comes.
+        object.__setattr__(self, "test", self.operator.compare(self.values))
 
     def holds(self, value: str | None) -> bool:
         """Whether the operator holds for the key's value; None where the key is missing."""
-        operator = self.operator
-        is_positive = value is not None and operator.compare(self.values)(value)
-        return is_positive != operator.is_negated
+        return (value is not None and self.test(value)) != self.operator.is_negated
 
     def __str__(self) -> str:
         words = [self.key.text] if self.key else []

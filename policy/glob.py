@@ -7,7 +7,7 @@ another separator or none is named.
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-MAX_LENGTH = 1024
+MAX_LENGTH = 512
 SEPARATOR = "/"
 
 
@@ -64,7 +64,7 @@ class _Class:
         return any(low <= character <= high for low, high in self.ranges) != self.is_negated
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def compile_glob(pattern: str, separator: str = SEPARATOR) -> Glob:
     """The compiled pattern. Raises `ValueError` that says what is malformed."""
     if len(pattern) > MAX_LENGTH:

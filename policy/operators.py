@@ -3,7 +3,6 @@
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
 from .glob import compile_glob
 
@@ -20,13 +19,11 @@ class Arity(enum.Enum):
     SOME = "at least one value"
 
 
-@lru_cache(maxsize=4096)
 def equal(values: tuple[str, ...]) -> Test:
     """Whether a value is one of `values`; the value `*` is equal to anything."""
     return present(values) if ANYTHING in values else frozenset(values).__contains__
 
 
-@lru_cache(maxsize=4096)
 def glob(patterns: tuple[str, ...]) -> Test:
     """Whether one of the patterns matches a value."""
     globs = tuple(map(compile_glob, patterns))

@@ -112,7 +112,7 @@ def parse_preferences(container: Container) -> Preferences:
     return replace(preferences, problems=problems + preferences.problems)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=512)
 def _parse(ours: tuple[tuple[str, str], ...], name: str, path: str) -> Preferences:
     return _Reader(read_annotations(dict(ours)), name, path).read()
 
