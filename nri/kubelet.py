@@ -8,6 +8,7 @@ from ..policy.container import QosClass
 from ..policy.manifest import ContainerSpec, PodSpec
 from ..policy.resources import LinuxResources, linux_resources
 from .api import nri_pb2
+from .embedded import EmbeddedRuntime
 
 _CGROUP_PARENTS: Final[Mapping[QosClass, str]] = {
     QosClass.GUARANTEED: "/kubepods/pod",
@@ -67,6 +68,26 @@ def resources_message(linux: LinuxResources) -> nri_pb2.LinuxResources:
     for size, limit in sorted(linux.hugepage_bytes.items()):
         message.hugepage_limits.add(page_size=_page_size(size), limit=limit)
     return message
+
+
+def start_pod(
+    runtime: EmbeddedRuntime, pod: PodSpec, machine_memory_bytes: int | None
+) -> list[str]:
+    """Run a pod as the kubelet does; the ids of the containers that keep running, in order.
+
+    Init containers that are not sidecars have ended before the next container starts. Raises
+    `RequestError` where the runtime refuses a container; those before it keep running.
+    """
+    runtime.run_pod(sandbox_message(pod))
+    started: list[str] = []
+    for container in (*pod.init_containers, *pod.containers):
+        created = runtime.create(container_message(container, pod, machine_memory_bytes))
+        runtime.start(created.id)
+        if container.keeps_running:
+            started.append(created.id)
+        else:
+            runtime.stop(created.id)
+    return started
 
 
 def stable_id(text: str) -> str:

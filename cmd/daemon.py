@@ -1,0 +1,139 @@
+"""The daemon: the policy of this machine behind a runtime, until somebody says stop."""
+
+import logging
+import queue
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Final
+
+from ..nri.happening import Happening, Report, Tally
+from ..nri.plugin import Plugin, Timing
+from ..nri.session import Identity
+from ..policy.config import Config
+from ..policy.engine import Engine
+from ..topology.errors import PinfoldError
+from ..topology.machine import Machine
+from .notify import Notifier
+
+_BUSY_SECONDS: Final = 10.0
+
+
+class Command(Enum):
+    """What the main thread is told to do."""
+
+    STOP = "stop"
+    RELOAD = "reload"
+    ENDED = "ended"
+    """The plugin has nobody to talk to any more."""
+
+
+class Daemon:
+    """One machine, one configuration, one runtime.
+
+    The plugin runs in threads of its own; `run` is for the main thread. `tell` may be called from
+    signal handlers.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        config: Config,
+        connect: Callable[[], socket.socket],
+        *,
+        reports: Sequence[Report] = (),
+        identity: Identity | None = None,
+        timing: Timing | None = None,
+    ) -> None:
+        """Raises `ConfigError` where the configuration does not fit the machine."""
+        self.machine = machine
+        self.tally = Tally()
+        self._reports = (self.tally, *reports)
+        self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self.plugin = Plugin(
+            Engine(machine, config),
+            connect,
+            self._report,
+            identity=identity,
+            timing=timing,
+            machine_memory_bytes=memory_bytes(machine),
+        )
+        self._thread = threading.Thread(target=self._serve, name="plugin", daemon=True)
+
+    @property
+    def engine(self) -> Engine:
+        """The policy; ask it through `plugin.owner` while the daemon runs."""
+        return self.plugin.events.policy
+
+    def start(self) -> None:
+        """Begin to connect to the runtime."""
+        self._thread.start()
+
+    def tell(self, command: Command) -> None:
+        """Have `run` do this soon."""
+        self._commands.put(command)
+
+    def run(self, notifier: Notifier, reload: Callable[[], None]) -> Command:
+        """Wait for commands until one ends it. Needs `start` before and `stop` after."""
+        while True:
+            try:
+                command = self._commands.get(timeout=notifier.watchdog_seconds)
+            except queue.Empty:
+                self._prove_alive(notifier)
+                continue
+            if command is not Command.RELOAD:
+                return command
+            reload()
+
+    def reconfigure(self, config: Config) -> None:
+        """Put another configuration in force; containers keep their cpus where those stay legal.
+
+        Raises `ConfigError`, and the old one stays in force.
+        """
+        self.plugin.owner.ask(
+            "reconfigure", lambda: self.plugin.events.reconfigure(config), _BUSY_SECONDS
+        )
+
+    def stop(self) -> None:
+        """Leave the runtime. Containers keep what they have."""
+        self.plugin.stop()
+        self._thread.join()
+
+    def _serve(self) -> None:
+        try:
+            self.plugin.run()
+        finally:
+            self.tell(Command.ENDED)
+
+    def _report(self, happening: Happening) -> None:
+        for report in self._reports:
+            report(happening)
+
+    def _prove_alive(self, notifier: Notifier) -> None:
+        """Only a policy that still answers is alive."""
+        try:
+            self.plugin.owner.ask("watchdog", lambda: None, _BUSY_SECONDS)
+        except TimeoutError:
+            return
+        notifier.alive()
+
+
+def memory_bytes(machine: Machine) -> int | None:
+    """All memory of a machine; None where the kernel does not say."""
+    return sum(node.memory_bytes or 0 for node in machine.numa_nodes) or None
+
+
+def reload_configuration(
+    daemon: Daemon, load: Callable[[], Config], notifier: Notifier, log: logging.Logger
+) -> None:
+    """Read the configuration again; with a fault in it the old one stays in force."""
+    notifier.reloading()
+    try:
+        daemon.reconfigure(load())
+    except (PinfoldError, TimeoutError) as error:
+        log.error("%s; the old configuration stays in force", error)
+        notifier.reloaded("running with the old configuration: the changed one has a fault")
+    else:
+        log.info("event=reconfigured")
+        notifier.reloaded("configuration reloaded")

@@ -1,0 +1,142 @@
+"""What happened as log lines: one a decision, key=value."""
+
+import json
+import logging
+import re
+from typing import Final
+
+from ..nri.happening import (
+    Answered,
+    Connected,
+    Crashed,
+    Decided,
+    Disconnected,
+    Happening,
+    Outcome,
+    Released,
+    Synchronized,
+    Updated,
+)
+from ..policy.decision import Grant, Pinning, Refusal
+
+_PLAIN: Final = re.compile(r"[\w./:#,+@%*-]+", re.ASCII)
+
+
+class DecisionLog:
+    """Writes what happens to a logger.
+
+    INFO is what an operator may want to know of every container; repetitions are DEBUG.
+    """
+
+    def __init__(self, logger: logging.Logger, where: str) -> None:
+        """`where` names the runtime's end: the path of its socket."""
+        self._log = logger
+        self._where = where
+        self._last_reason = ""
+
+    def __call__(self, happening: Happening) -> None:
+        """Write it."""
+        match happening:
+            case Decided():
+                self._decided(happening)
+            case Released(container=container, changes=changes):
+                self._log.info(
+                    "%s",
+                    fields(event="release", **_name(container.path), updates=len(changes)),
+                )
+            case Synchronized(containers=containers, updates=updates):
+                self._last_reason = ""
+                self._log.info(
+                    "%s", fields(event="synchronized", containers=containers, updates=updates)
+                )
+            case Connected(runtime=runtime):
+                self._log.info("%s", fields(event="connected", runtime=runtime))
+            case Disconnected(reason=reason):
+                level = logging.DEBUG if reason == self._last_reason else logging.WARNING
+                self._last_reason = reason
+                self._log.log(level, "%s: %s — %s", self._where, reason, _remedy(reason))
+            case Answered(outcome=Outcome.LATE, method=method, seconds=seconds):
+                self._log.warning(
+                    "%s", fields(event="late", method=method, milliseconds=int(seconds * 1000))
+                )
+            case Answered(method=method, seconds=seconds, outcome=outcome):
+                microseconds = int(seconds * 1e6)
+                self._log.debug(
+                    "%s",
+                    fields(method=method, outcome=outcome.value, microseconds=microseconds),
+                )
+            case Updated(containers=containers, error=error):
+                for container_id in containers:
+                    if error:
+                        self._log.error(
+                            "%s", fields(event="update-failed", id=container_id, error=error)
+                        )
+                    else:
+                        self._log.debug("%s", fields(event="updated", id=container_id))
+            case Crashed(what=what, error=error):
+                self._log.error(
+                    "%s", fields(event="fault", during=what, error=repr(error)), exc_info=error
+                )
+
+    def _decided(self, happening: Decided) -> None:
+        decision, container = happening.decision, happening.container
+        for problem in (*happening.problems, *decision.problems):
+            self._log.warning("%s", problem)
+        name = _name(container.path)
+        match decision.result:
+            case Refusal(reason=reason):
+                self._log.error(
+                    "%s", fields(event=happening.event, **name, refused=reason, id=container.id)
+                )
+            case Grant():
+                self._log.info(
+                    "%s",
+                    fields(
+                        event=happening.event,
+                        **name,
+                        pool=decision.pool,
+                        **_pinned(decision.pinning),
+                        decided_by=decision.decided_by,
+                        updates=len(decision.changes),
+                    ),
+                )
+                for change in decision.changes:
+                    self._log.debug(
+                        "%s",
+                        fields(event="change", id=change.container_id, **_pinned(change.after)),
+                    )
+
+
+def fields(**values: object) -> str:
+    """`key=value` pairs; values with other than plain characters are quoted as in JSON.
+
+    >>> fields(pool="NUMA node #0", cpus="0-3")
+    'pool="NUMA node #0" cpus=0-3'
+    """
+    return " ".join(f"{key}={_quoted(str(value))}" for key, value in values.items())
+
+
+def _quoted(text: str) -> str:
+    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+
+
+def _name(path: str) -> dict[str, str]:
+    pod, _, container = path.rpartition("/")
+    return {"pod": pod, "container": container}
+
+
+def _pinned(pinning: Pinning) -> dict[str, str]:
+    return {
+        "cpus": "-" if pinning.cpus is None else str(pinning.cpus),
+        "mems": "-" if pinning.mems is None else str(pinning.mems),
+    }
+
+
+def _remedy(reason: str) -> str:
+    if "No such file" in reason:
+        return "enable NRI in the runtime's configuration, or name its socket with --nri-socket"
+    if "Permission denied" in reason:
+        return "run pinfoldd as root"
+    if "refused" in reason:
+        return "look at the runtime's log; is it running?"
+    return "trying again; containers that run keep their cpus"

@@ -1,0 +1,146 @@
+"""`pinfoldd`: the daemon's command line, signals and exit status."""
+
+import os
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import click
+
+from ..nri.embedded import EmbeddedRuntime
+from ..nri.kubelet import start_pod
+from ..policy.config import Config
+from ..policy.manifest import PodSpec, parse_manifests
+from ..topology.errors import PinfoldError
+from .configfile import load_config, read_file
+from .daemon import Command, Daemon, memory_bytes, reload_configuration
+from .decisionlog import DecisionLog
+from .logsetup import LEVELS, set_up_logging
+from .machinesource import machine_of, machine_options
+from .notify import Notifier
+from .runtimes import DEFAULT_SOCKET, find_runtime, is_preinstalled
+
+_FAULT: Final = 1
+_BAD_USAGE: Final = 2
+_EMBEDDED_SECONDS: Final = 10.0
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--config", "config_path", type=click.Path(path_type=Path), help="Read FILE and its drop-ins."
+)
+@click.option(
+    "--set", "settings", multiple=True, metavar="FIELD=VALUE", help="Set one field, last of all."
+)
+@click.option(
+    "--runtime",
+    type=click.Choice(["auto", "nri", "embedded"]),
+    default="auto",
+    show_default=True,
+    help="Whom to serve; 'embedded' is a runtime on paper inside the daemon.",
+)
+@click.option("--nri-socket", default=DEFAULT_SOCKET, show_default=True, help="The NRI socket.")
+@click.option("--nri-plugin-name", default="pinfold", show_default=True, help="Our name there.")
+@click.option(
+    "--nri-plugin-index",
+    default="90",
+    show_default=True,
+    help="Our place among plugins: two digits, lower ones are asked first.",
+)
+@click.option(
+    "--manifest",
+    "manifests",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Run the pods of FILE (with --runtime embedded; repeatable).",
+)
+@machine_options
+@click.option(
+    "--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What to log."
+)
+@click.version_option(package_name="pinfold", message="%(prog)s %(version)s")
+def command(
+    config_path: Path | None,
+    settings: tuple[str, ...],
+    runtime: str,
+    nri_socket: str,
+    nri_plugin_name: str,
+    nri_plugin_index: str,
+    manifests: tuple[Path, ...],
+    sysfs_root: str | None,
+    machine: str | None,
+    log_level: str,
+) -> None:
+    """Place this node's containers on cpus and memory nodes, as a plugin of its runtime.
+
+    SIGHUP reads the configuration again. SIGTERM ends the daemon; containers keep their cpus.
+    """
+    environment = os.environ
+    if manifests and runtime != "embedded":
+        raise click.UsageError("--manifest needs --runtime embedded")
+    pods = [pod for path in manifests for pod in parse_manifests(read_file(path), str(path))]
+    found = machine_of(sysfs_root, machine)
+    loaded = load_config(config_path, environment=environment, settings=settings)
+    access = find_runtime(runtime, nri_socket, nri_plugin_name, nri_plugin_index, environment)
+    log = set_up_logging(log_level, environment, is_preinstalled=is_preinstalled(environment))
+    for warning in (*loaded.warnings, *found.warnings):
+        log.warning("%s", warning)
+    notifier = Notifier(environment)
+    daemon = Daemon(
+        found,
+        loaded.config,
+        access.connect,
+        reports=(DecisionLog(log, access.where), notifier),
+        identity=access.identity,
+    )
+
+    def load() -> Config:
+        again = load_config(config_path, environment=environment, settings=settings)
+        for warning in again.warnings:
+            log.warning("%s", warning)
+        return again.config
+
+    for number, order in (
+        (signal.SIGTERM, Command.STOP),
+        (signal.SIGINT, Command.STOP),
+        (signal.SIGHUP, Command.RELOAD),
+    ):
+        signal.signal(number, lambda _number, _frame, order=order: daemon.tell(order))
+    daemon.start()
+    try:
+        if access.embedded is not None:
+            _run_pods(access.embedded, pods, memory_bytes(found))
+        ended = daemon.run(notifier, partial(reload_configuration, daemon, load, notifier, log))
+    finally:
+        notifier.stopping()
+        daemon.stop()
+    if ended is Command.ENDED and not access.identity.is_preinstalled:
+        raise click.exceptions.Exit(_FAULT)
+
+
+def _run_pods(runtime: EmbeddedRuntime, pods: list[PodSpec], machine_memory: int | None) -> None:
+    if not runtime.wait_until_synchronized(_EMBEDDED_SECONDS):
+        raise PinfoldError("embedded runtime: no plugin connected to it — look at the log")
+    for pod in pods:
+        start_pod(runtime, pod, machine_memory)
+
+
+def main() -> None:
+    """Run the daemon and leave with its status: 0, 1 after a fault, 2 for what cannot work."""
+    try:
+        status = command.main(prog_name="pinfoldd", standalone_mode=False)
+    except PinfoldError as error:
+        click.echo(str(error), err=True)
+        sys.exit(_BAD_USAGE)
+    except click.ClickException as error:
+        message = error.format_message().rstrip(".")
+        message = message[:1].lower() + message[1:]
+        click.echo(f"pinfoldd: {message} — see 'pinfoldd --help'", err=True)
+        sys.exit(_BAD_USAGE)
+    sys.exit(status if type(status) is int else 0)
+
+
+if __name__ == "__main__":
+    main()

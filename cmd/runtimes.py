@@ -1,0 +1,93 @@
+"""The container runtimes the daemon can serve, and how it gets to them."""
+
+import os
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ..nri.embedded import EmbeddedRuntime
+from ..nri.session import Identity
+from ..topology.errors import PinfoldError
+
+DEFAULT_SOCKET: Final = "/var/run/nri/nri.sock"
+
+_CONNECT_SECONDS: Final = 5.0
+_INDEX_DIGITS: Final = 2
+
+
+class RuntimeOptionError(PinfoldError):
+    """What was said about the runtime cannot be used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """How to reach a runtime; `where` names it in messages."""
+
+    where: str
+    connect: Callable[[], socket.socket]
+    identity: Identity
+    embedded: EmbeddedRuntime | None = None
+
+
+def find_runtime(
+    kind: str, path: str, name: str, index: str, environment: Mapping[str, str]
+) -> Access:
+    """The access to the runtime of a kind: "auto", "nri" or "embedded".
+
+    A runtime that starts its plugins itself hands them a connection in the environment; then only
+    that is used. Raises `RuntimeOptionError`.
+    """
+    identity = Identity(name=name, index=index)
+    if len(index) != _INDEX_DIGITS or not (index.isascii() and index.isdigit()):
+        raise RuntimeOptionError(f"--nri-plugin-index: {index!r} — write two digits, as in '90'")
+    if kind == "embedded":
+        runtime = EmbeddedRuntime()
+        return Access(
+            where="embedded runtime",
+            connect=runtime.connect,
+            identity=identity,
+            embedded=runtime,
+        )
+    handed = environment.get("NRI_PLUGIN_SOCKET", "")
+    if handed:
+        return _handed_over(handed, environment)
+    return Access(where=path, connect=lambda: _connect(path), identity=identity)
+
+
+def is_preinstalled(environment: Mapping[str, str]) -> bool:
+    """Whether the runtime started this process as one of its plugins."""
+    return bool(environment.get("NRI_PLUGIN_SOCKET", ""))
+
+
+def _connect(path: str) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        # A runtime whose backlog is full would hold us for ever.
+        sock.settimeout(_CONNECT_SECONDS)
+        sock.connect(path)
+        sock.settimeout(None)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def _handed_over(text: str, environment: Mapping[str, str]) -> Access:
+    try:
+        descriptor = int(text)
+        os.fstat(descriptor)
+    except (ValueError, OSError) as error:
+        raise RuntimeOptionError(
+            f"NRI_PLUGIN_SOCKET: {text!r} is no open file — it is set by the runtime alone"
+        ) from error
+    identity = Identity(
+        name=environment.get("NRI_PLUGIN_NAME", "pinfold"),
+        index=environment.get("NRI_PLUGIN_IDX", "90"),
+        is_preinstalled=True,
+    )
+    return Access(
+        where="runtime that started us",
+        connect=lambda: socket.socket(fileno=descriptor),
+        identity=identity,
+    )

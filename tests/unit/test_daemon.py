@@ -1,0 +1,248 @@
+"""The daemon as a process: start, readiness, reload, stop, and what it cannot work with."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+
+from pinfold.nri.api import nri_pb2
+from pinfold.nri.embedded import EmbeddedRuntime
+
+MACHINE = "socket:1 numa:1 core:8 thread:1 mem:8G"
+SECONDS = 20
+
+PODS = """
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec:
+  initContainers:
+  - {name: once, resources: {limits: {cpu: 1, memory: 100M}}}
+  containers:
+  - {name: alone, resources: {limits: {cpu: 2, memory: 100M}}}
+"""
+
+
+class Process:
+    """A running daemon, the socket it notifies, and its log."""
+
+    def __init__(self, folder: Path, *arguments: str, **environment: str) -> None:
+        self.notices = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.notices.bind(str(folder / "notify"))
+        self.notices.settimeout(SECONDS)
+        self.log = folder / "log"
+        config = folder / "pinfold.yaml"
+        config.touch()
+        kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "pinfold.cmd.pinfoldd",
+                    f"--machine={MACHINE}",
+                    f"--config={config}",
+                    *arguments,
+                ],
+                stderr=log,
+                env={**kept, "NOTIFY_SOCKET": str(folder / "notify"), **environment},
+            )
+
+    def await_notice(self, text: str) -> str:
+        while text not in (notice := self.notices.recv(4096).decode()):
+            pass
+        return notice
+
+    def end(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(SECONDS)
+
+
+Start = Callable[..., Process]
+
+
+@pytest.fixture(name="start")
+def fixture_start(tmp_path: Path) -> Generator[Start]:
+    """Starts daemons and ends what a failed test leaves of them."""
+    started: list[Process] = []
+
+    def start(*arguments: str, **environment: str) -> Process:
+        started.append(Process(tmp_path, *arguments, **environment))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.process.kill()
+        one.process.wait(SECONDS)
+        one.notices.close()
+
+
+@pytest.fixture(name="listener")
+def fixture_listener(tmp_path: Path) -> Generator[socket.socket]:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "nri.sock"))
+        listener.listen(1)
+        listener.settimeout(SECONDS)
+        yield listener
+
+
+def accept(listener: socket.socket, runtime: EmbeddedRuntime) -> None:
+    connection, _ = listener.accept()
+    connection.settimeout(None)
+    runtime.serve(connection)
+    assert runtime.wait_until_synchronized(SECONDS)
+
+
+def test_daemon_is_ready_after_synchronize_and_leaves_everything_as_it_is(
+    tmp_path: Path, start: Start, listener: socket.socket
+) -> None:
+    daemon = start(f"--nri-socket={tmp_path}/nri.sock", "--nri-plugin-index=42")
+    runtime = EmbeddedRuntime()
+    accept(listener, runtime)
+    assert runtime.plugin_name == "42-pinfold"
+    assert "READY=1" in daemon.await_notice("READY=1")
+    runtime.run_pod(nri_pb2.PodSandbox(id="p", name="p"))
+    container = nri_pb2.Container(id="c", pod_sandbox_id="p", name="c")
+    container.linux.resources.cpu.shares.value = 2048
+    assert runtime.create(container).linux.resources.cpu.cpus == "1-2"
+    assert daemon.end() == 0
+    assert runtime.containers["c"].linux.resources.cpu.cpus == "1-2"
+    assert runtime.update_counts == {}
+    log = daemon.log.read_text()
+    assert 'event=create pod=default/p container=c pool="socket #0" cpus=1-2 mems=0' in log
+    assert "Traceback" not in log
+
+
+def test_daemon_waits_for_a_runtime_that_is_not_there(tmp_path: Path, start: Start) -> None:
+    daemon = start(f"--nri-socket={tmp_path}/none.sock")
+    daemon.await_notice("STATUS=waiting for the runtime: cannot connect: No such file")
+    assert daemon.end() == 0
+    assert "none.sock: cannot connect: No such file or directory — enable NRI in" in (
+        daemon.log.read_text()
+    )
+
+
+def test_reload_takes_a_good_configuration_and_keeps_the_old_one_for_a_bad_one(
+    tmp_path: Path, start: Start
+) -> None:
+    (tmp_path / "pods.yaml").write_text(PODS)
+    daemon = start("--runtime=embedded", f"--manifest={tmp_path}/pods.yaml")
+    daemon.await_notice("READY=1")
+    config = tmp_path / "pinfold.yaml"
+    config.write_text("pinCPUs: yes\n")
+    daemon.process.send_signal(signal.SIGHUP)
+    assert "RELOADING=1\nMONOTONIC_USEC=" in daemon.await_notice("RELOADING=1")
+    assert "has a fault" in daemon.await_notice("READY=1")
+    config.write_text("colocatePods: true\n")
+    daemon.process.send_signal(signal.SIGHUP)
+    daemon.await_notice("STATUS=configuration reloaded")
+    assert daemon.end() == 0
+    log = daemon.log.read_text()
+    assert f"{config}:1:" in log
+    assert "pinCPUs" in log
+    assert "the old configuration stays in force" in log
+    assert "event=reconfigured" in log
+
+
+def test_embedded_runtime_runs_the_pods_of_manifests(tmp_path: Path, start: Start) -> None:
+    (tmp_path / "pods.yaml").write_text(PODS)
+    daemon = start("--runtime=embedded", f"--manifest={tmp_path}/pods.yaml")
+    deadline = time.monotonic() + SECONDS
+    while "container=alone" not in daemon.log.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert daemon.end() == 0
+    lines = [line.partition("event=")[2] for line in daemon.log.read_text().splitlines()]
+    assert [line.split(" pool=")[0] for line in lines[2:]] == [
+        "create pod=default/web container=once",
+        "release pod=default/web container=once updates=0",
+        "create pod=default/web container=alone",
+    ]
+
+
+def test_watchdog_is_fed(start: Start) -> None:
+    daemon = start("--runtime=embedded", WATCHDOG_USEC="20000")
+    for _ in range(2):
+        daemon.await_notice("WATCHDOG=1")
+    assert daemon.end() == 0
+
+
+def test_plugin_started_by_its_runtime_serves_the_socket_it_got_and_ends_with_it(
+    tmp_path: Path,
+) -> None:
+    runtime = EmbeddedRuntime()
+    theirs = runtime.connect()
+    config = tmp_path / "pinfold.yaml"
+    config.touch()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pinfold.cmd.pinfoldd", f"--machine={MACHINE}", "--config", config],
+        pass_fds=[theirs.fileno()],
+        stderr=subprocess.PIPE,
+        env={
+            "NRI_PLUGIN_NAME": "fold",
+            "NRI_PLUGIN_IDX": "07",
+            "NRI_PLUGIN_SOCKET": str(theirs.fileno()),
+        },
+    )
+    theirs.close()
+    assert runtime.wait_until_synchronized(SECONDS)
+    assert runtime.plugin_name == "07-fold"
+    runtime.drop()
+    process.communicate(timeout=SECONDS)
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        pytest.param(["--bogus"], "pinfoldd: no such option", id="an unknown option"),
+        pytest.param(
+            ["--nri-plugin-index=9"],
+            "--nri-plugin-index: '9' — write two digits, as in '90'",
+            id="an index of one digit",
+        ),
+        pytest.param(
+            ["--config=/nonexistent/pinfold.yaml"],
+            "/nonexistent/pinfold.yaml: No such file or directory — name a readable file",
+            id="a configuration that is not there",
+        ),
+        pytest.param(
+            ["--set=pinCPUs=true"], "did you mean 'pinCPU'?", id="an unknown configuration field"
+        ),
+        pytest.param(["--machine=cheese:2"], "cheese", id="a machine that makes no sense"),
+        pytest.param(
+            ["--manifest=pods.yaml"],
+            "pinfoldd: --manifest needs --runtime embedded",
+            id="pods for a real runtime",
+        ),
+    ],
+)
+def test_what_it_cannot_work_with_ends_it_with_status_two(
+    arguments: list[str], complaint: str
+) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "pinfold.cmd.pinfoldd", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert run.returncode == 2, run.stderr
+    assert complaint in run.stderr
+    assert len(run.stderr.splitlines()) == 1, "one line says what is wrong"
+
+
+def test_daemon_does_not_load_grpc() -> None:
+    program = (
+        "import sys, pinfold.cmd.pinfoldd; print([m for m in ('grpc', 'rich') if m in sys.modules])"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert run.stdout == "[]\n"

@@ -1,0 +1,178 @@
+import logging
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from pinfold.cmd.decisionlog import DecisionLog, fields
+from pinfold.cmd.logsetup import JournalFormatter
+from pinfold.cmd.notify import Notifier
+from pinfold.cmd.runtimes import RuntimeOptionError, find_runtime
+from pinfold.nri.happening import (
+    Answered,
+    Crashed,
+    Decided,
+    Disconnected,
+    Happening,
+    Outcome,
+    Released,
+    Synchronized,
+    Updated,
+)
+from pinfold.policy.container import Container, ContainerId, Pod, PodId
+from pinfold.policy.decision import Change, Decision, Grant, Pinning, Refusal
+from pinfold.policy.errors import Problem
+from pinfold.policy.pool import PoolId
+from pinfold.topology.cpuset import CpuSet, NodeSet
+
+ID = ContainerId("c1")
+CONTAINER = Container(id=ID, name="nginx", pod=Pod(id=PodId("p1"), name="web"))
+PINNING = Pinning(cpus=CpuSet.of(0, 1), mems=NodeSet.of(0))
+DECISION = Decision(
+    container_id=ID,
+    result=Grant(container_id=ID, pool_id=PoolId(0)),
+    pool="NUMA node #0",
+    pinning=PINNING,
+    decided_by="affinity",
+)
+
+
+@pytest.mark.parametrize(
+    ("happening", "lines"),
+    [
+        pytest.param(
+            Decided(event="create", container=CONTAINER, decision=DECISION),
+            [
+                'INFO event=create pod=default/web container=nginx pool="NUMA node #0" cpus=0-1'
+                " mems=0 decided_by=affinity updates=0"
+            ],
+            id="a decision is one line",
+        ),
+        pytest.param(
+            Decided(
+                event="create",
+                container=CONTAINER,
+                decision=Decision(container_id=ID, result=Refusal(reason="no room")),
+                problems=(Problem(where="web", what="bad", fix="mend it"),),
+            ),
+            [
+                "WARNING web: bad — mend it",
+                'ERROR event=create pod=default/web container=nginx refused="no room" id=c1',
+            ],
+            id="problems and refusals stand out",
+        ),
+        pytest.param(
+            Released(CONTAINER, (Change(container_id=ID, before=Pinning(), after=PINNING),)),
+            ["INFO event=release pod=default/web container=nginx updates=1"],
+            id="a release",
+        ),
+        pytest.param(
+            Synchronized(3, 1), ["INFO event=synchronized containers=3 updates=1"], id="the start"
+        ),
+        pytest.param(
+            Answered("CreateContainer", 0.15, Outcome.LATE),
+            ["WARNING event=late method=CreateContainer milliseconds=150"],
+            id="a late answer",
+        ),
+        pytest.param(
+            Answered("StopContainer", 0.0015, Outcome.DONE),
+            ["DEBUG method=StopContainer outcome=done microseconds=1500"],
+            id="an answer in time is for debugging",
+        ),
+        pytest.param(
+            Updated((ID,), "no answer"),
+            ['ERROR event=update-failed id=c1 error="no answer"'],
+            id="a failed update",
+        ),
+    ],
+)
+def test_what_happens_is_a_line_of_keys_and_values(
+    happening: Happening, lines: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    log = logging.getLogger("test_daemon_log")
+    with caplog.at_level(logging.DEBUG, log.name):
+        DecisionLog(log, "nri.sock")(happening)
+    assert [f"{one.levelname} {one.getMessage()}" for one in caplog.records] == lines
+
+
+def test_a_lost_runtime_is_told_once_with_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
+    log = logging.getLogger("test_daemon_log")
+    report = DecisionLog(log, "/run/nri.sock")
+    with caplog.at_level(logging.INFO, log.name):
+        for _ in range(3):
+            report(Disconnected("cannot connect: Permission denied", 0.1))
+    assert caplog.messages == [
+        "/run/nri.sock: cannot connect: Permission denied — run pinfoldd as root"
+    ]
+
+
+def test_faults_come_with_their_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    log = logging.getLogger("test_daemon_log")
+    try:
+        raise ZeroDivisionError("ours")
+    except ZeroDivisionError as error:
+        DecisionLog(log, "nri.sock")(Crashed("CreateContainer", error))
+    [record] = caplog.records
+    assert "during=CreateContainer" in record.getMessage()
+    assert record.exc_info is not None
+    assert record.exc_info[0] is ZeroDivisionError
+
+
+def test_values_are_quoted_where_they_would_split() -> None:
+    assert fields(a="x y", b='"', c="", d="1-2,4", e="a=b") == (
+        'a="x y" b="\\"" c="" d=1-2,4 e="a=b"'
+    )
+
+
+def test_every_line_of_a_record_carries_its_level_for_the_journal() -> None:
+    try:
+        raise ValueError("first\nsecond")
+    except ValueError:
+        record = logging.LogRecord("n", logging.ERROR, "f", 1, "text", (), sys.exc_info())
+    text = JournalFormatter("%(message)s").format(record)
+    assert text.splitlines()[0] == "<3>text"
+    assert all(line.startswith("<3>") for line in text.splitlines())
+
+
+def test_readiness_is_told_with_the_first_synchronize_only(tmp_path: Path) -> None:
+    address = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.bind(address)
+        sock.setblocking(False)
+        notifier = Notifier({"NOTIFY_SOCKET": address})
+        notifier(Disconnected("refused", 1.0))
+        notifier(Synchronized(2, 0))
+        notifier(Synchronized(3, 0))
+        notifier.stopping()
+        assert [sock.recv(999).decode() for _ in range(4)] == [
+            "STATUS=waiting for the runtime: refused",
+            "READY=1\nSTATUS=connected, 2 containers at start",
+            "STATUS=connected, 3 containers at start",
+            "STOPPING=1",
+        ]
+
+
+def test_nobody_to_notify_is_no_trouble() -> None:
+    Notifier({}).stopping()
+    Notifier({"NOTIFY_SOCKET": "/nonexistent/notify"}).stopping()
+
+
+@pytest.mark.parametrize(
+    ("environment", "seconds"),
+    [
+        pytest.param({}, None, id="no watchdog"),
+        pytest.param({"WATCHDOG_USEC": "20000000"}, 10.0, id="half of what systemd waits"),
+        pytest.param(
+            {"WATCHDOG_USEC": "20000000", "WATCHDOG_PID": "1"}, None, id="another process's"
+        ),
+        pytest.param({"WATCHDOG_USEC": "often"}, None, id="nonsense"),
+    ],
+)
+def test_watchdog_is_the_environments(environment: dict[str, str], seconds: float | None) -> None:
+    assert Notifier(environment).watchdog_seconds == seconds
+
+
+def test_runtime_that_hands_over_a_closed_file_is_an_error() -> None:
+    with pytest.raises(RuntimeOptionError, match="NRI_PLUGIN_SOCKET: '987' is no open file"):
+        find_runtime("auto", "", "pinfold", "90", {"NRI_PLUGIN_SOCKET": "987"})
