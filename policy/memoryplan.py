@@ -184,15 +184,4 @@ def choose(
                 )
             chosen.append(user)
             left -= user.size
-    return _without_spare(chosen, -left, moved)
-
-
-def _without_spare(
-    chosen: list[Holding], spare: int, moved: Mapping[ContainerId, object]
-) -> list[Holding]:
-    # Small containers of a low priority are spared where a more important one has to move anyway.
-    for user in sorted(chosen, key=lambda h: (h.id in moved, -h.request.priority, -h.size)):
-        if user.size <= spare:
-            chosen.remove(user)
-            spare -= user.size
     return chosen

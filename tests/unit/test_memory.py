@@ -10,8 +10,8 @@ from pinfold.policy.decision import Refusal
 from pinfold.policy.memory import MemoryPriority, MemoryRequest, Offer, StaleOfferError
 from pinfold.policy.memoryledger import MemoryLedger
 from pinfold.policy.memorynodes import MemoryNodes
-from pinfold.topology.cpuset import NO_NODES, NodeSet
-from pinfold.topology.machine import MemoryKind, NumaNode, NumaNodeId
+from pinfold.topology.cpuset import NO_NODES, CpuSet, NodeSet
+from pinfold.topology.machine import Machine, MemoryKind, NumaNode, NumaNodeId
 
 DRAM, PMEM = frozenset({MemoryKind.DRAM}), frozenset({MemoryKind.PMEM})
 HBM, CXL = frozenset({MemoryKind.HBM}), frozenset({MemoryKind.CXL})
@@ -209,6 +209,24 @@ def test_memory_set_aside_for_huge_pages_is_not_ordinary_memory() -> None:
     assert memory.capacity(NodeSet.of(0)) == 2 * HUGE
 
 
+def test_nodes_are_read_from_a_machine_with_sparse_ids() -> None:
+    machine = Machine(
+        online=CpuSet.of(0),
+        present=CpuSet.of(0),
+        possible=CpuSet.of(0),
+        cpus={},
+        sockets=(),
+        dies=(),
+        cores=(),
+        numa_nodes=(node(1), node(4, 20, MemoryKind.HBM), node(8)),
+        distances=((10, 12, 11), (12, 10, 20), (11, 20, 10)),
+    )
+    memory = MemoryLedger(MemoryNodes.of(machine))
+    assert memory.capacity(NodeSet.of(1, 4)) == 30
+    assert zone(memory.offer(request("c", "1", 1, HBM))) == "4"
+    assert zone(memory.offer(request("c", "1", 11, DRAM))) == "1,8"
+
+
 # Who moves
 
 
@@ -370,6 +388,14 @@ def test_a_container_that_asks_for_more_stays_where_it_is_if_it_fits() -> None:
     assert zone(offer) == "0-1"
     offer = memory.offer(replace(asked, size_bytes=21), replaces=asked.container_id)
     assert zone(offer) == "0-3"
+
+
+def test_a_container_that_asks_for_another_place_leaves_its_zone() -> None:
+    memory = ledger()
+    asked = request("c", "0", 4)
+    taken(memory, asked)
+    offer = memory.offer(replace(asked, affinity=NodeSet.of(2)), replaces=asked.container_id)
+    assert zone(offer) == "2"
 
 
 # Adoption
