@@ -48,7 +48,7 @@ class Daemon:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "NOTIFY_SOCKET": str(notify.path)},
+                env={**_environment(), "NOTIFY_SOCKET": str(notify.path)},
             )
             until = time.monotonic() + ready_within_seconds
             while not notify.is_ready():
@@ -61,7 +61,6 @@ class Daemon:
             *("--config", str(self._folder / "pinfold.yaml")),
             *("--runtime", "nri"),
             *("--nri-socket", str(self._nri_socket)),
-            *("--state", str(self._folder / "state.json")),
         ]
 
     def kill(self) -> None:
@@ -81,6 +80,11 @@ class Daemon:
     def log_tail(self, lines: int = 40) -> str:
         """The last lines of the log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+
+def _environment() -> dict[str, str]:
+    """This process's environment without what the daemon would take for its configuration."""
+    return {name: one for name, one in os.environ.items() if not name.startswith("PINFOLD_")}
 
 
 class _NotifySocket:

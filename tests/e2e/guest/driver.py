@@ -20,6 +20,8 @@ from tests.e2e.pods import PodSpec, best_effort, burstable, guaranteed
 NODE_FOLDER: Final = Path("/run/node")
 # Emulated, a pod takes seconds where it takes milliseconds elsewhere.
 CALL_TIMEOUT_SECONDS: Final = 120
+REST_SECONDS: Final = 1.5
+REST_WITHIN_SECONDS: Final = 30
 
 FLOCK: Final = PodSpec(
     name="flock",
@@ -55,14 +57,31 @@ class Notebook:
         self._node.end_pod(pod)
 
     def note(self, step: str) -> None:
-        """Writes down the pins of every running container."""
-        self._steps[step] = {
+        """Writes down the pins of every running container, when they have come to rest.
+
+        The runtime applies some updates after it has answered.
+        """
+        until = time.monotonic() + REST_WITHIN_SECONDS
+        before, now = None, self._pins()
+        while before != now and time.monotonic() < until:
+            time.sleep(REST_SECONDS)
+            before, now = now, self._pins()
+        self._steps[step] = now
+        print(f"{time.monotonic() - self._began:6.1f} s  {step}", flush=True)
+        self.write(failure=None)
+
+    def wait_for_change(self, step: str) -> None:
+        """Returns when the pins are not those of this step any more, or after a long while."""
+        until = time.monotonic() + REST_WITHIN_SECONDS
+        while self._pins() == self._steps[step] and time.monotonic() < until:
+            time.sleep(0.2)
+
+    def _pins(self) -> dict[str, dict[str, str]]:
+        return {
             name: dataclasses.asdict(self._node.pins(pod, name))
             for pod in self._pods
             for name in pod.containers
         }
-        print(f"{time.monotonic() - self._began:6.1f} s  {step}", flush=True)
-        self.write(failure=None)
 
     def write(self, failure: str | None) -> None:
         """Writes all steps to the file."""
@@ -87,6 +106,7 @@ def observe(notebook: Notebook, daemon: Daemon) -> None:
     late = notebook.add(LATE)
     notebook.note("stray came while the daemon was down")
     daemon.start()
+    notebook.wait_for_change("stray came while the daemon was down")
     notebook.note("daemon back")
     notebook.end(late)
     notebook.end(flock)
