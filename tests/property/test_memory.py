@@ -14,8 +14,6 @@ from pinfold.policy.decision import Refusal
 from pinfold.policy.memory import MemoryPriority, MemoryRequest, Offer
 from pinfold.policy.memoryledger import MemoryLedger
 from pinfold.policy.memorynodes import ALL_KINDS, MemoryNodes
-from pinfold.policy.memoryplan import choose
-from pinfold.policy.memoryzone import Holding
 from pinfold.topology.cpuset import NodeSet, iter_bits
 from pinfold.topology.machine import MemoryKind, NumaNode, NumaNodeId
 
@@ -376,33 +374,3 @@ def test_who_asks_for_what_it_has_keeps_it(nodes: MemoryNodes, events: list[Even
             node.take(offer)
             node.ledger.check()
             assert not excesses(node, {})
-
-
-SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=7)
-
-
-@LAWS
-@given(SIZES, st.integers(1, 30))
-def test_as_few_containers_as_possible_are_chosen(sizes: list[int], need: int) -> None:
-    users = [
-        Holding(
-            request=MemoryRequest(
-                container_id=ContainerId(f"c{position}"), affinity=NodeSet.of(0), size_bytes=size
-            ),
-            kinds=1,
-            initial=1,
-            sequence=position,
-        )
-        for position, size in enumerate(sizes)
-    ]
-    chosen = choose(users, need, {})
-    if sum(sizes) < need:
-        assert len(chosen) == len(users)
-        return
-    assert sum(one.size for one in chosen) >= need
-    fewest = min(
-        count
-        for count in range(1, len(sizes) + 1)
-        if any(sum(some) >= need for some in combinations(sizes, count))
-    )
-    assert len(chosen) == fewest
