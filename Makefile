@@ -34,7 +34,7 @@ run: .venv/installed
 	.venv/bin/pinfold demo
 
 test: .venv/dev-installed
-	$(PYTEST) --ignore=tests/e2e --ignore=tests/bench
+	$(PYTEST) -ra --ignore=tests/e2e --ignore=tests/bench
 
 e2e: e2e-host e2e-vm
 

@@ -1,4 +1,5 @@
 import ast
+import os
 import subprocess
 import sys
 import tomllib
@@ -152,3 +153,9 @@ def test_showing_a_topology_does_not_load_grpc() -> None:
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout.splitlines()[-1] == "heavy: []"
+
+
+def test_continuous_integration_can_start() -> None:
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    assert subprocess.run(["bash", "-n", script], check=False).returncode == 0
