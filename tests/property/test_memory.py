@@ -18,7 +18,7 @@ from pinfold.topology.cpuset import NodeSet, iter_bits
 from pinfold.topology.machine import MemoryKind, NumaNode, NumaNodeId
 
 PAGE = 4
-LAWS = settings(max_examples=120, deadline=None)
+LAWS = settings(max_examples=80, deadline=None)
 
 
 def random_machine(seed: int) -> MemoryNodes:

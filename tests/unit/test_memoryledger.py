@@ -14,9 +14,8 @@ from pinfold.topology.cpuset import NO_NODES, NodeSet
 from pinfold.topology.machine import MemoryKind, NumaNode, NumaNodeId
 
 DRAM, PMEM = frozenset({MemoryKind.DRAM}), frozenset({MemoryKind.PMEM})
-HBM, CXL = frozenset({MemoryKind.HBM}), frozenset({MemoryKind.CXL})
 BEST_EFFORT, BURSTABLE = MemoryPriority.BEST_EFFORT, MemoryPriority.BURSTABLE
-GUARANTEED, RESERVATION = MemoryPriority.GUARANTEED, MemoryPriority.RESERVATION
+GUARANTEED = MemoryPriority.GUARANTEED
 HUGE = 2 << 20
 
 # Two sockets of two nodes each; 0 and 1 are near each other, 2 and 3 too.
