@@ -1,0 +1,110 @@
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pinfold.cmd.demo import TWO_SOCKETS, command, play
+from pinfold.cmd.demopods import DEMO_PODS
+from pinfold.cmd.reason import CRITERIA, reason_of
+from pinfold.policy.config import Config
+from pinfold.policy.container import ContainerId
+from pinfold.policy.decision import Decision, Grant, Refusal
+from pinfold.policy.engine import Engine
+from pinfold.policy.manifest import parse_manifests
+from pinfold.policy.pool import PoolId
+from pinfold.policy.rank import Rank
+from pinfold.topology.spec import machine_from_spec
+
+PODS = Path(__file__).parents[2] / "configs" / "pods"
+ID = ContainerId("c1")
+
+
+def places(text: str) -> dict[str, tuple[str, str, str]]:
+    """For each container its NUMA node, cpus and memory, read off a drawn tree."""
+    found: dict[str, tuple[str, str, str]] = {}
+    pool = ""
+    for line in text.splitlines():
+        heading = re.search(r"(root|socket #\d|NUMA node #\d):", line)
+        leaf = re.search(r"\[[\w-]+/(\w+)\] cpus ([\d,-]+); memory ([\d,-]+); .+", line)
+        if heading:
+            pool = heading[1]
+        elif leaf:
+            found[leaf[1]] = (pool, leaf[2], leaf[3])
+    return found
+
+
+def played(spec: str, *names: str) -> str:
+    pods = [pod for name, text in DEMO_PODS if name in names for pod in parse_manifests(text, name)]
+    return play(machine_from_spec(spec), Config(), pods)
+
+
+def test_peter_is_with_the_sheep_and_far_from_the_wolf() -> None:
+    where = places(played(TWO_SOCKETS, "peter-sheep-wolf.yaml"))
+    assert where["peter"] == where["sheep"] == ("NUMA node #1", "4-7", "1")
+    assert where["wolf"] == ("NUMA node #2", "8-11", "2")
+
+
+def test_shorthand_pulls_together_and_pushes_apart() -> None:
+    where = places(played(TWO_SOCKETS, "shorthand.yaml"))
+    assert where["container3"] == where["container1"]
+    sockets = {name: int(place[2]) // 2 for name, place in where.items()}
+    assert sockets["container2"] != sockets["container3"]
+    assert where["container4"][0] not in (where["container2"][0], where["container3"][0])
+
+
+def test_every_container_has_its_reason() -> None:
+    text = played(TWO_SOCKETS, "peter-sheep-wolf.yaml")
+    assert (
+        "[peter-sheep-wolf/peter] cpus 4-7; memory 1; nearest to the containers it wants near,"
+        " farthest from those it avoids (next best: NUMA node #0)" in text
+    )
+
+
+def test_container_that_does_not_fit_is_shown_with_the_reason() -> None:
+    pod = """
+apiVersion: v1
+kind: Pod
+metadata: {name: large}
+spec:
+  containers: [{name: one, resources: {limits: {cpu: 9, memory: 1M}}}]
+"""
+    machine = machine_from_spec("socket:1 numa:1 core:2 thread:1 mem:1G")
+    text = play(machine, Config(), parse_manifests(pod, "pod"))
+    assert "default/large: CreateContainer: rpc error: code = 9 desc = " in text
+
+
+@pytest.mark.parametrize(("name", "text"), DEMO_PODS, ids=[name for name, _ in DEMO_PODS])
+def test_manifests_are_the_ones_among_the_examples(name: str, text: str) -> None:
+    assert (PODS / name).read_text(encoding="utf-8") == text
+
+
+def test_command_shows_this_machine_and_one_with_two_sockets() -> None:
+    run = CliRunner().invoke(command, [])
+    assert run.exit_code == 0, run.output
+    assert run.output.startswith("On this machine:\n")
+    assert f"\n\nOn {TWO_SOCKETS}:\nroot: " in run.output
+
+
+def test_command_shows_other_pods_on_another_machine() -> None:
+    run = CliRunner().invoke(
+        command, [f"--machine={TWO_SOCKETS}", str(PODS / "peter-sheep-wolf.yaml")]
+    )
+    assert run.exit_code == 0, run.output
+    assert set(places(run.output)) == {"peter", "sheep", "wolf"}
+    assert run.output.count("On ") == 1
+
+
+def test_every_criterion_has_its_words() -> None:
+    assert set(CRITERIA) == set(Rank._fields)
+
+
+def test_reason_names_the_refusal_and_passes_on_what_it_does_not_know() -> None:
+    tree = Engine(machine_from_spec(TWO_SOCKETS), Config()).tree
+    refused = Decision(container_id=ID, result=Refusal(reason="no room"))
+    assert reason_of(refused, tree) == "refused: no room"
+    grant = Grant(container_id=ID, pool_id=PoolId(0))
+    kept = Decision(container_id=ID, result=grant, decided_by="kept")
+    assert reason_of(kept, tree) == "it ran there already"
+    odd = Decision(container_id=ID, result=grant, decided_by="some_thing")
+    assert reason_of(odd, tree) == "some thing"
