@@ -105,12 +105,12 @@ def adopted_grant(
     if not request.exclusive:
         if not (cpus <= CpuSet(ledger.free_sharable[root.id]) or cpus <= root.reserved):
             return None
-    elif not cpus <= free:
+    elif not cpus <= free or (advice is not None and not advice.exclusive):
         return None
     elif advice is not None and advice.explains(cpus, request):
         exclusive = advice.exclusive
     else:
-        exclusive = _exclusive_part(cpus, request, picker, others, free)
+        exclusive = _exclusive_part(cpus, request, picker, others, free, root.isolated)
     if exclusive is None:
         return None
     pool = ledger.tree.smallest_holding(cpus)
@@ -127,14 +127,17 @@ def _exclusive_part(
     picker: CpuPicker,
     others: int,
     free: CpuSet,
+    isolated: CpuSet,
 ) -> CpuSet | None:
     """Which of a container's cpus are its own; None where that explains nothing."""
     own = cpus.mask & ~others
     if request.shared_milli:
         # The kernel shows the exclusive and the shared cpus as one set: any cpus that nobody else
-        # runs on can be the exclusive ones without moving anybody.
-        picked = picker.pick(own, request.exclusive)
-        return None if picked is None else CpuSet(picked)
+        # runs on can be the exclusive ones without moving anybody. Isolated ones always are.
+        certain = cpus.mask & isolated.mask
+        more = request.exclusive - certain.bit_count()
+        rest = picker.pick(own & ~certain, more) if more >= 0 else None
+        return None if rest is None else CpuSet(certain | rest)
     missing = request.exclusive - len(cpus)
     if missing > 0 and request.hide_hyperthreads:
         hidden = CpuSet(picker.cores.covering(cpus.mask) & free.mask) - cpus

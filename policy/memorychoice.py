@@ -109,7 +109,8 @@ class MemoryChoice:
 
     def resize(self, held: Grant) -> Offer | Refusal:
         """Another amount of memory for a container that has some, in the same place if it fits."""
-        affinity = held.memory.mask or self._affinity(held.pool_id)
+        known = self._ledger.request_of(held.container_id)
+        affinity = known.affinity.mask if known else self._affinity(held.pool_id)
         return self._ledger.offer(self._memory_request(affinity), replaces=held.container_id)
 
     def request_at(self, pool_id: PoolId) -> MemoryRequest:

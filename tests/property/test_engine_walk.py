@@ -104,15 +104,30 @@ class Walk:
 
     def restart(self) -> None:
         """The daemon dies and comes back: nothing that runs may move."""
+        is_remembered = self.random.random() < 0.5
+        advice = self.engine.advice() if is_remembered else {}
+        is_degraded = any(
+            not grant.exclusive and len(cpus) <= 5 and self.wants_exclusive(key)
+            for key, grant in self.engine.grants.items()
+            if (cpus := self.kernel[key].cpus)
+        )
+        if is_degraded and not is_remembered:
+            # Its cpus look like a grant of its own to who remembers nothing.
+            return
         self.engine = Engine(self.machine, self.config)
         listed = [
             dataclasses.replace(one, cpus=self.kernel[key].cpus, mems=self.kernel[key].mems)
             for key, one in self.running.items()
         ]
         self.random.shuffle(listed)
-        synchronized = self.engine.synchronize(listed)
+        synchronized = self.engine.synchronize(listed, advice)
         assert synchronized.changes == (), "a restart moves nobody"
         assert len(synchronized.decisions) == len(listed)
+
+    def wants_exclusive(self, container_id: ContainerId) -> bool:
+        container = self.running[container_id]
+        milli = container.resources.cpu_request_milli
+        return container.pod.qos is QosClass.GUARANTEED and milli >= 1000
 
     def reconfigure(self) -> None:
         """Other reserved and available cpus; a legal container keeps what it has."""

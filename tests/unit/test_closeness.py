@@ -28,7 +28,9 @@ TREES = {
 }
 
 
-def closeness(tree: PoolTree, one: int, other: int) -> Fraction:
+def closeness(tree: PoolTree, one: int, other: int, weight: int) -> Fraction:
+    if weight < 0 and other in tree.subtree(PoolId(one)):
+        return Fraction(9, 16) ** tree.pools[other].height
     above = [one, *tree.ancestors[one]]
     common = next(pool for pool in above if pool == other or pool in tree.ancestors[other])
     return Fraction(9, 16) ** tree.pools[common].height
@@ -44,7 +46,7 @@ def test_affinity_is_the_sum_of_weight_times_closeness(tree: PoolTree, data: st.
     near = Closeness(tree)
     found = near.affinities({PoolId(pool): weight for pool, weight in weights.items()})
     for pool in range(len(tree.pools)):
-        wanted = sum(weight * closeness(tree, pool, q) for q, weight in weights.items())
+        wanted = sum(weight * closeness(tree, pool, q, weight) for q, weight in weights.items())
         assert Fraction(found[pool], near.scale) == wanted
 
 
@@ -53,3 +55,10 @@ def test_a_pool_is_never_nearer_than_its_child_with_every_friend() -> None:
     found = Closeness(tree).affinities({PoolId(0): 1, PoolId(1): 1})
     names = {pool.name: found[pool.id] for pool in tree.pools}
     assert names["NUMA node #0"] == names["NUMA node #1"] > names["socket #0"] > names["root"]
+
+
+def test_a_wide_pool_is_no_refuge_from_enemies_on_every_side() -> None:
+    tree = TREES["three levels"]
+    found = Closeness(tree).affinities({PoolId(1): -1, PoolId(3): -1, PoolId(4): -1})
+    names = {pool.name: found[pool.id] for pool in tree.pools}
+    assert max(names, key=lambda name: names[name]) == "NUMA node #0"
