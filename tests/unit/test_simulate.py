@@ -1,0 +1,220 @@
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pinfold.cmd.pinfold import main
+
+SPEC = "socket:2 numa:2 core:2 thread:2 mem:2G"
+
+MANIFESTS = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  template:
+    spec:
+      containers: [{name: main, resources: {limits: {cpu: 2, memory: 100Mi}}}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: big}
+spec:
+  containers: [{name: huge, resources: {limits: {cpu: 90, memory: 100Mi}}}]
+"""
+
+SCENARIOS = """
+topologies:
+  tiny: {machine: "socket:1 core:2 thread:2 mem:1G"}
+scenarios:
+- id: good
+  topology: tiny
+  steps:
+  - {do: start, config: {reservedResources: {cpu: "cpuset:0"}}}
+  - do: create_pod
+    pod: p
+    containers: [{name: c, cpu_req: 100m}]
+  - {do: expect, that: ['cpus["c"] == {"cpu1", "cpu2", "cpu3"}']}
+- id: bad
+  topology: tiny
+  steps:
+  - {do: start, config: {}}
+  - {do: expect, that: ["1 == 2", "len(2)", "3", "sched['c']", "True"]}
+  - {do: fly_to_the_moon}
+  - {do: container_exit, container: nobody}
+- {id: table, kind: hint_score, cases: [1, 2]}
+"""
+
+
+def run(*arguments: str, text: str | None = None) -> Result:
+    return CliRunner().invoke(main, ["simulate", *arguments], input=text)
+
+
+@pytest.fixture
+def manifests(tmp_path: Path) -> str:
+    path = tmp_path / "pods.yaml"
+    path.write_text(MANIFESTS)
+    return str(path)
+
+
+@pytest.fixture
+def scenarios(tmp_path: Path) -> str:
+    path = tmp_path / "scenarios.yaml"
+    path.write_text(SCENARIOS)
+    return str(path)
+
+
+def test_manifests_are_one_scenario(manifests: str) -> None:
+    result = run(manifests, "--machine", SPEC, "-o", "json")
+    assert result.exit_code == 0
+    (scenario,) = json.loads(result.stdout)["scenarios"]
+    assert scenario["id"] == "manifests"
+    assert scenario["topology"] == SPEC
+    containers = scenario["containers"]
+    assert list(containers) == ["default/web-0/main", "default/web-1/main", "huge"]
+    first = containers["default/web-0/main"]
+    assert first["refused"] is None
+    assert first["cpus"] == first["exclusive"] == "4-5"
+    assert (first["pool"], first["shared"], first["mems"]) == ("NUMA node #1", "", "1")
+    assert (first["pod"], first["namespace"]) == ("web-0", "default")
+    assert "90 exclusive cpus" in containers["huge"]["refused"]
+    assert (scenario["expectations"], scenario["skipped"], scenario["problems"]) == ([], [], [])
+
+
+def test_json_has_exactly_the_keys_of_the_contract(manifests: str) -> None:
+    document = json.loads(run(manifests, "--machine", SPEC, "-o", "json").stdout)
+    assert list(document) == ["scenarios"]
+    (scenario,) = document["scenarios"]
+    assert set(scenario) == {
+        "id", "topology", "containers", "expectations", "skipped", "updates", "problems",
+    }  # fmt: skip
+    for container in scenario["containers"].values():
+        assert set(container) == {
+            "pod", "namespace", "pool", "cpus", "exclusive", "shared", "mems", "decided_by",
+            "refused",
+        }  # fmt: skip
+
+
+def test_json_is_the_same_every_time(manifests: str) -> None:
+    one, other = (run(manifests, "--machine", SPEC, "-o", "json").stdout for _ in range(2))
+    assert one == other
+
+
+def test_standard_input_is_read(manifests: str) -> None:
+    from_file = run(manifests, "--machine", SPEC, "-o", "json").stdout
+    assert run("-", "--machine", SPEC, "-o", "json", text=MANIFESTS).stdout == from_file
+
+
+def test_the_configuration_counts(manifests: str, tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("preferSharedCPUs: true\n")
+    result = run(manifests, "--machine", SPEC, "--config", str(config), "-o", "json")
+    first = json.loads(result.stdout)["scenarios"][0]["containers"]["default/web-0/main"]
+    assert (first["exclusive"], first["shared"]) == ("", "4-7")
+
+
+def test_the_table_says_why(manifests: str) -> None:
+    result = run(manifests, "--machine", SPEC)
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0] == f"manifests on {SPEC}:"
+    assert lines[1].split() == ["container", "pool", "cpus", "memory", "why"]
+    assert "4-5 exclusive" in lines[2]
+    assert "refused: " in lines[4]
+
+
+def test_the_tree_shows_containers_in_their_pools(manifests: str) -> None:
+    lines = run(manifests, "--machine", SPEC, "-o", "tree").stdout.splitlines()
+    below = [one for one in lines if "[default/web-0/main]" in one]
+    assert len(below) == 1
+    assert "NUMA node #1" in lines[lines.index(below[0]) - 1]
+    assert lines[-1].startswith("[huge] refused: ")
+
+
+def test_expectations_that_hold_are_status_0(scenarios: str) -> None:
+    result = run(scenarios, "--only", "go*", "-o", "json")
+    assert result.exit_code == 0
+    (scenario,) = json.loads(result.stdout)["scenarios"]
+    assert scenario["topology"] == "tiny"
+    assert scenario["expectations"] == [
+        {"step": 2, "expression": 'cpus["c"] == {"cpu1", "cpu2", "cpu3"}', "holds": True,
+         "error": None}
+    ]  # fmt: skip
+
+
+def test_expectations_that_do_not_hold_are_status_1(scenarios: str) -> None:
+    result = run(scenarios, "-o", "json")
+    assert result.exit_code == 1
+    good, bad = json.loads(result.stdout)["scenarios"]
+    assert (good["id"], bad["id"]) == ("good", "bad")
+    assert [(one["holds"], one["error"]) for one in bad["expectations"]] == [
+        (False, None),
+        (False, "line 1, column 1: 2 is not a collection"),
+        (False, "is 3, neither true nor false"),
+        (True, None),
+    ]
+    assert [one["step"] for one in bad["skipped"]] == [1, 2]
+    assert bad["problems"] == ["step 3: no container 'nobody' runs"]
+    text = run(scenarios).stdout
+    assert "1 of 4 expectations hold" in text
+    assert "step 1: 1 == 2 — does not hold" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "message"),
+    [
+        pytest.param("a: [", [], "standard input:2:1: ", id="no YAML"),
+        pytest.param("", [], "is empty", id="nothing"),
+        pytest.param("a: 1", [], "neither a scenario file nor a manifest", id="something else"),
+        pytest.param("scenarios: [{id: a, topology: b}]", [], "no topology 'b'", id="no topology"),
+        pytest.param(
+            "topologies: {b: {machine: 'sock:1'}}\nscenarios: [{id: a, topology: b}]",
+            [],
+            "topologies.b: ",
+            id="a bad topology",
+        ),
+        pytest.param(
+            "scenarios: [{id: a, steps: [{do: start}]}]",
+            ["--only", "z", "--machine", SPEC],
+            "fits no scenario; known: a",
+            id="nothing to run",
+        ),
+        pytest.param("{apiVersion: v1, kind: Pod}", [], "metadata.name: is missing", id="no name"),
+        pytest.param(MANIFESTS, ["--machine", "core:0"], "core:0", id="a bad machine"),
+    ],
+)
+def test_what_cannot_be_read_is_status_2(text: str, arguments: list[str], message: str) -> None:
+    result = run("-", *arguments, text=text)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_file_that_is_not_there_is_status_2() -> None:
+    result = run("/nowhere/at-all.yaml")
+    assert result.exit_code == 2
+    assert "/nowhere/at-all.yaml" in result.stderr
+
+
+def test_a_topology_may_be_a_copy_of_sysfs_beside_the_file(tmp_path: Path) -> None:
+    cpu = tmp_path / "copy" / "sys" / "devices" / "system" / "cpu"
+    for number in range(2):
+        topology = cpu / f"cpu{number}" / "topology"
+        topology.mkdir(parents=True)
+        (topology / "physical_package_id").write_text("0\n")
+        (topology / "core_id").write_text(f"{number}\n")
+        (topology / "thread_siblings_list").write_text(f"{number}\n")
+    for name in ("online", "present", "possible"):
+        (cpu / name).write_text("0-1\n")
+    path = tmp_path / "scenarios.yaml"
+    path.write_text(
+        "topologies: {copy: {sysfs: copy}}\n"
+        "scenarios: [{id: a, topology: copy, steps: ["
+        "{do: start, config: {reservedResources: {cpu: 'cpuset:0'}}},"
+        "{do: create_pod, pod: p, containers: [{name: c}]},"
+        '{do: expect, that: [\'cpus["c"] == {"cpu1"}\']}]}]\n'
+    )
+    result = run(str(path))
+    assert result.exit_code == 0, result.output
