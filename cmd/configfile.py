@@ -9,6 +9,7 @@ from ..policy.config import Config
 from ..policy.configtext import (
     build_config,
     environment_document,
+    environment_warnings,
     parse_config_document,
     setting_document,
 )
@@ -49,6 +50,7 @@ def load_config(
     )
     documents = [parse_config_document(read_file(source), str(source)) for source in sources]
     documents.append(environment_document(environment or {}))
+    warnings.extend(environment_warnings(environment or {}))
     documents.extend(setting_document(setting) for setting in settings)
     checked = build_config(documents)
     return LoadedConfig(

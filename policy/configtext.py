@@ -12,6 +12,7 @@ from .configcheck import find_faults, find_idle_fields
 from .configshape import name_advice, shape_values
 from .document import Document, Path, Place, mapping_of, merge, parse_document, parse_value
 from .errors import ConfigError
+from .suggestion import nearest
 
 API_VERSION: Final = "config.nri/v1alpha1"
 KIND: Final = "TopologyAwarePolicy"
@@ -90,6 +91,21 @@ def environment_document(environment: Mapping[str, str]) -> Document:
         if (text := environment.get(variable)) is not None:
             document = merge(document, _single(path, text, variable))
     return document
+
+
+def environment_warnings(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Variables that set no field but look as if they were meant to."""
+    known = list(_variables(Config, "", ()))
+    warnings: list[str] = []
+    for variable in sorted(environment):
+        name = variable.removeprefix(ENVIRONMENT_PREFIX)
+        if name == variable or name in known:
+            continue
+        if near := nearest(name, known, cutoff=0.8):
+            warnings.append(
+                f"{variable}: sets no field — did you mean {ENVIRONMENT_PREFIX + near!r}?"
+            )
+    return tuple(warnings)
 
 
 def format_config(config: Config) -> str:

@@ -60,6 +60,21 @@ def test_a_drop_in_with_another_ending_is_told(tmp_path: Path) -> None:
     assert loaded.warnings == (f"{tmp_path}/conf.d/a.yml: passed over — rename it to a.yaml",)
 
 
+def test_a_variable_that_misses_its_field_is_told(tmp_path: Path) -> None:
+    loaded = load(
+        tmp_path,
+        PINFOLD_RESERVED_RESOURCES_CPU="2",
+        PINFOLD_SERVICE_HOST="10.0.0.1",
+        PINFOLD_PORT_8891_TCP="tcp://10.0.0.1:8891",
+        PINFOLD_PIN_CPU="true",
+    )
+    assert loaded.config == Config()
+    assert loaded.warnings == (
+        "PINFOLD_RESERVED_RESOURCES_CPU: sets no field"
+        " — did you mean 'PINFOLD_RESERVED_RESOURCES__CPU'?",
+    )
+
+
 def test_a_fault_names_the_file_it_is_in(tmp_path: Path) -> None:
     (tmp_path / "conf.d").mkdir()
     (tmp_path / "conf.d" / "a.yaml").write_text("\npinCPU: perhaps\n")
