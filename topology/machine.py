@@ -50,8 +50,11 @@ class Cpu:
 
     id: int
     socket: SocketId
+    """Tells sockets apart: the kernel's id, or a position where its ids repeat or are unknown."""
     die: int = 0
+    """Tells the dies of a socket apart."""
     cluster: int = -1
+    """Tells the clusters of a die apart; -1 where the kernel knows none."""
     core: int = 0
     """The kernel's core_id: a label that repeats between sockets and dies, never a key."""
     kind: CoreKind = CoreKind.PERFORMANCE
@@ -76,7 +79,10 @@ class Cache:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Domain:
-    """A group of online cpus at a level; `label` is the kernel's name for it ("1", "0/1")."""
+    """A group of online cpus at a level; `label` is unique in it: "1", "0/1", "0/1/12".
+
+    It is made of the ids in `Cpu`: socket, socket/die, socket/die/cluster.
+    """
 
     label: str
     cpus: CpuSet
