@@ -153,6 +153,36 @@ def test_differences_name_given_scenarios() -> None:
     assert set(rows) <= known
 
 
+def known_differences() -> set[tuple[str, str | int]]:
+    """The keys of every table of differences in the tests: scenario, and row or step."""
+    return {
+        ast.literal_eval(key)
+        for path in (ROOT / "tests" / "unit").glob("test_given_*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        and isinstance(node.value, ast.Dict)
+        and "DIFFERENCES" in ast.unparse(node).split("=")[0]
+        for key in node.value.keys
+        if key is not None
+    }
+
+
+def test_every_difference_is_listed() -> None:
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in (ROOT / "docs" / "differences.md").read_text().splitlines()
+        if line.startswith("| `")
+    ]
+    known = known_differences()
+    assert known
+    for scenario, which in known:
+        assert any(
+            row[0] == f"`{scenario}`"
+            and re.search(rf"(?<!\w){re.escape(str(which))}(?!\w)", row[1])
+            for row in rows
+        ), f"docs/differences.md does not list {scenario}: {which}"
+
+
 def test_every_made_target_that_documents_name_exists() -> None:
     targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {
