@@ -1,6 +1,6 @@
 """The sysfs tree that shows a given machine: discovery's inverse, for tests and made-up nodes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from .cpus import CPU
@@ -131,7 +131,7 @@ def _node_set_files(machine: Machine) -> Iterator[tuple[str, str]]:
         yield f"{_TIERS}/memory_tier{_DRAM_TIER}/nodelist", usual
 
 
-def _ids(nodes: "Iterator[NumaNode] | tuple[NumaNode, ...] | list[NumaNode]") -> str:
+def _ids(nodes: Iterable[NumaNode]) -> str:
     return str(NodeSet.collect(node.id for node in nodes))
 
 

@@ -5,7 +5,7 @@ and may overlap. Source: Documentation/ABI/stable/sysfs-devices-node.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -155,7 +155,6 @@ def _read_hugepages(attributes: Attributes, node: int) -> Mapping[int, int]:
 
 def _read_distances(attributes: Attributes, ids: list[int]) -> tuple[tuple[int, ...], ...]:
     """Rows and columns in ascending node id; none where the kernel shows none."""
-    columns = _distance_columns(attributes, ids)
     rows: dict[int, dict[int, int]] = {}
     for node in ids:
         path = f"{NODE}/node{node}/distance"
@@ -165,10 +164,7 @@ def _read_distances(attributes: Attributes, ids: list[int]) -> tuple[tuple[int, 
         if not all(word.isascii() and word.isdigit() and len(word) < 5 for word in words):
             attributes.warn(path, f"{' '.join(words)[:60]!r} are not distances")
             continue
-        # Columns follow the online nodes; a dump may have lost some of their folders.
-        order = columns if len(columns) == len(words) else ids
-        if len(order) != len(words):
-            attributes.warn(path, f"{len(words)} distances for {len(order)} NUMA nodes")
+        order = _distance_columns(attributes, node, ids, len(words))
         rows[node] = dict(zip(order, map(int, words), strict=False))
     if not rows:
         attributes.warn(f"{NODE}/node*/distance", "missing: distances are not known")
@@ -187,6 +183,14 @@ def _read_distances(attributes: Attributes, ids: list[int]) -> tuple[tuple[int, 
     return matrix
 
 
-def _distance_columns(attributes: Attributes, ids: list[int]) -> list[int]:
-    online = _nodes(attributes, f"{NODE}/online")
-    return ids if online is None else list(online)
+def _distance_columns(
+    attributes: Attributes, node: int, ids: list[int], count: int
+) -> Sequence[int]:
+    """The nodes the columns of a row stand for: those online, in ascending order."""
+    online = _nodes(attributes, f"{NODE}/online") or ()
+    # Dumps have lost folders or hold an edited list, so that columns and nodes do not match.
+    for order in (list(online), ids, range(count)):
+        if len(order) == count and node in order:
+            return order
+    attributes.warn(f"{NODE}/node{node}/distance", f"{count} columns for {len(ids)} NUMA nodes")
+    return ids

@@ -67,7 +67,8 @@ def test_ids_are_capped_before_they_are_shifted(one: int) -> None:
 
 
 def test_the_two_kinds_of_set_never_mix() -> None:
-    assert CpuSet.of(1) != NodeSet.of(1)
+    cpus: object = CpuSet.of(1)
+    assert cpus != NodeSet.of(1)
     assert repr(NodeSet.of(0, 1)) == "NodeSet.parse('0-1')"
 
 

@@ -214,7 +214,8 @@ def test_levels_are_read_and_never_taken_from_the_index() -> None:
 
 def test_a_machine_without_cache_files_has_no_cache_groups() -> None:
     machine = read(without(files_of(), "cache"))
-    assert machine.caches == machine.l2_groups == machine.l3_groups == ()
+    assert machine.caches == ()
+    assert machine.l2_groups == machine.l3_groups == ()
     assert any("no caches shown" in text for text in machine.warnings)
 
 
@@ -265,6 +266,14 @@ def test_a_node_folder_that_a_dump_lost_takes_its_column_along() -> None:
     assert [node.id for node in machine.numa_nodes] == [0, 2]
     assert machine.distances == ((10, 11), (11, 10))
     assert any("cpus 1 are in no NUMA node" in text for text in machine.warnings)
+
+
+@pytest.mark.parametrize("online", ["1", "0-1", None])
+def test_more_columns_than_nodes_are_told_by_the_nodes_own_place(online: str | None) -> None:
+    files = without(files_of("socket:2 core:1"), "node/node0", "node/online")
+    if online is not None:
+        files[f"{NODE}/online"] = online
+    assert read(files).distances == ((10,),)
 
 
 def test_nodes_may_overlap_name_absent_cpus_or_have_nothing() -> None:
