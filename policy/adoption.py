@@ -135,8 +135,8 @@ def _exclusive_part(
         # The kernel shows the exclusive and the shared cpus as one set: any cpus that nobody else
         # runs on can be the exclusive ones without moving anybody. Isolated ones always are.
         certain = cpus.mask & isolated.mask
-        more = request.exclusive - certain.bit_count()
-        rest = picker.pick(own & ~certain, more) if more >= 0 else None
+        uncertain = request.exclusive - certain.bit_count()
+        rest = picker.pick(own & ~certain, uncertain) if uncertain >= 0 else None
         return None if rest is None else CpuSet(certain | rest)
     missing = request.exclusive - len(cpus)
     if missing > 0 and request.hide_hyperthreads:
