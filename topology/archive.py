@@ -10,10 +10,10 @@ import zlib
 from typing import IO, Final, TypeAlias
 
 from .errors import TopologyError
+from .sysfs import MAX_FILE_BYTES
 
 MAX_ARCHIVE_BYTES: Final = 2**29
 """Of the unpacked tar; that of a 4096-cpu machine has less than half of it."""
-MAX_FILE_BYTES: Final = 2**24
 _MAX_LINKS: Final = 40
 """Links followed for one path before it counts as a loop; Linux gives up at the same number."""
 
