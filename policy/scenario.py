@@ -6,16 +6,17 @@ from typing import assert_never
 
 from ..topology.errors import PinfoldError
 from ..topology.overrides import override_machine, parse_overrides
-from .config import Config
+from .config import Config, SchedulingClass
 from .configtext import config_from_values
 from .container import Container, ContainerId, ContainerState, Pod, PodId
 from .decision import Decision, Grant, Refusal
 from .engine import Engine
 from .evaluator import evaluate
 from .evaluatortables import Function, Value
+from .interrupts import Interrupt, objection
 from .manifest import ContainerSpec, PodSpec
 from .request import CpuType
-from .scenariofacts import FACT_FUNCTIONS, MachineNames, fact_names, zones
+from .scenariofacts import FACT_FUNCTIONS, MachineNames, fact_names, served_by, zones
 from .scenariofile import Scenario, Topology
 from .scenarioresult import ContainerResult, ScenarioResult
 from .scenarioruntime import Running, Runtime, keys_of, violations
@@ -35,6 +36,7 @@ from .scenariostep import (
     UpdateContainer,
 )
 from .scenarioverdict import Verdicts
+from .scheduling import scheduling_class, scheduling_values
 
 
 def pods_scenario(pods: tuple[PodSpec, ...]) -> Scenario:
@@ -76,6 +78,7 @@ class ScenarioRun:
         self._refused: dict[str, tuple[Container, str]] = {}
         self._serial = 0
         self._is_start_spoilt = False
+        self._interrupts: tuple[Interrupt, ...] = ()
 
     def take(self, step: Step) -> None:
         """Do what a step says; what goes wrong is noted, not raised."""
@@ -103,7 +106,10 @@ class ScenarioRun:
             case Synchronize():
                 self._synchronize(step)
             case SetInterrupts():
-                self.verdicts.skip("interrupts are moved by the daemon")
+                self._interrupts = tuple(
+                    Interrupt(number=number, description=text, affinity=step.affinity)
+                    for number, text in step.descriptions.items()
+                )
             case Unsupported():
                 self.verdicts.skip(step.reason)
                 self._is_start_spoilt |= step.spoils_start
@@ -252,13 +258,21 @@ class ScenarioRun:
         """Why the container was refused; empty where it runs."""
         one = Running(container)
         if self.engine is not None and self.is_started:
-            one.decision = self.engine.create(container)
-            self.runtime.apply(one.decision.changes)
-            if isinstance(one.decision.result, Refusal):
-                self.engine.remove(container.id)
-                self._refused[container.path] = (container, one.decision.result.reason)
-                return one.decision.result.reason
+            refusal = objection(container, self.engine.config, self._interrupts)
+            if not refusal:
+                one.decision = self.engine.create(container)
+                self.runtime.apply(one.decision.changes)
+                if isinstance(one.decision.result, Refusal):
+                    self.engine.remove(container.id)
+                    refusal = one.decision.result.reason
+            if refusal:
+                self._refused[container.path] = (container, refusal)
+                return refusal
+            assert one.decision is not None
             one.tell(one.decision.pinning)
+            chosen = scheduling_class(container, self.engine.config)
+            if isinstance(chosen, SchedulingClass):
+                one.scheduling = scheduling_values(chosen)
             self.engine.start(container.id)
         self._refused.pop(container.path, None)
         self.runtime.running[container.id] = one
@@ -342,6 +356,8 @@ class ScenarioRun:
             {key: self.runtime.effective_cpus(one) for key, one in running.items()},
             {key: self.runtime.effective_mems(one) for key, one in running.items()},
         )
+        names["sched"] = {key: one.scheduling for key, one in running.items()}
+        names["irq"] = served_by(self.engine, self._interrupts, self._names)
         names["zones"] = zones(self.engine) if self.engine else {}
         return evaluate(expression, {**names, **self._remembered}, self._functions())
 

@@ -4,7 +4,7 @@ Ids are zero padded to the width of the machine's largest id of that kind ("cpu0
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from ..topology.cpuset import CpuSet, NodeSet
 from ..topology.machine import Machine
 from .engine import Engine
 from .evaluatortables import Function, Value, brief, elements
+from .interrupts import Interrupt, targets, wishes_of
 from .pool import Pool
 
 _NAME_PARTS: Final = re.compile(r"[^0-9]*")
@@ -113,6 +114,30 @@ def fact_names(
     }
 
 
+def served_by(
+    engine: Engine | None, interrupts: Sequence[Interrupt], names: MachineNames
+) -> Mapping[str, Value]:
+    """The cpus that serve an interrupt by now, by any part of its description."""
+    affinities = {one.number: one.affinity for one in interrupts}
+    if engine is not None:
+        wishes = wishes_of(engine.grants.values(), engine.containers, engine.config)
+        affinities.update(targets(interrupts, wishes, engine.config))
+    return _ByPart({one.description: names.cpus(affinities[one.number]) for one in interrupts})
+
+
+class _ByPart(dict[str, Value]):
+    """Values by any part of their key; the first that fits."""
+
+    def __missing__(self, part: str) -> Value:
+        for description, value in self.items():
+            if part in description:
+                return value
+        raise KeyError(part)
+
+    def __contains__(self, part: object) -> bool:
+        return isinstance(part, str) and any(part in description for description in self)
+
+
 def zones(engine: Engine) -> Value:
     """What each pool has by now, by name, as the zones of a NodeResourceTopology show it."""
     taken = CpuSet()
@@ -174,8 +199,6 @@ NOT_SIMULATED: Final[Mapping[str, str]] = {
     "clos": "Speed Select is not simulated",
     "clos_freq": "Speed Select is not simulated",
     "extended_resources": "extended resources are published by the daemon",
-    "irq": "interrupts are moved by the daemon",
-    "sched": "scheduling classes are applied by the daemon",
 }
 
 

@@ -1,7 +1,7 @@
 """A container runtime as scenarios need it: what runs, and what the kernel was told of each."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ..topology.cpuset import CpuSet, NodeSet
 from ..topology.machine import Machine
@@ -20,6 +20,8 @@ class Running:
     mems: NodeSet | None = None
     decision: Decision | None = None
     grant: Grant | None = None
+    scheduling: Mapping[str, str | int] = field(default_factory=dict[str, str | int])
+    """What its processes were created with."""
 
     def tell(self, pinning: Pinning) -> None:
         """Restrict it; what the pinning leaves alone stays as it is."""

@@ -223,7 +223,6 @@ def test_steps_that_cannot_be_simulated_are_skipped_with_a_reason() -> None:
         - {do: dance}
         - {do: replace_state_file_by_symlink}
         - {do: start, expect_start_error: symbolic}
-        - {do: set_interrupts, affinity: 0-3, interrupts: [{num: 1, description: x}]}
         """
     )
     assert [(one.step, one.reason.split(",")[0]) for one in result.skipped] == [
@@ -231,9 +230,53 @@ def test_steps_that_cannot_be_simulated_are_skipped_with_a_reason() -> None:
         (1, "'dance' is not simulated"),
         (2, "the state file is the daemon's"),
         (3, "this start depends on a step that is not simulated"),
-        (4, "interrupts are moved by the daemon"),
     ]
     assert result.expectations == ()
+
+
+def test_interrupts_follow_the_containers_that_claim_them() -> None:
+    result = run(
+        """
+        - do: set_interrupts
+          affinity: 0-7
+          interrupts:
+          - {num: 4, description: PCI-MSI eth0-rx}
+          - {num: 5, description: PCI-MSI eth1-rx}
+        - {do: expect, that: ['irq["eth0"] == irq["eth1"]', 'len(irq["rx"]) == 8']}
+        - do: create_pod
+          pod: p
+          qos: guaranteed
+          annotations: {irq-affinity.resource-policy.nri.io/pod: "claim: ['*eth0*']"}
+          containers: [{name: a, cpu_lim: 2, mem_lim: 1M}, {name: b, cpu_lim: 100m, mem_lim: 1M}]
+        - {do: expect, that: ['irq["eth0"] == cpus["a"]', 'len(irq["eth1"]) == 8']}
+        - do: create_pod
+          pod: q
+          qos: guaranteed
+          annotations: {irq-affinity.resource-policy.nri.io/container.c: "claim: ['*eth0*']"}
+          expect_create_error: without exclusive CPUs
+          containers: [{name: c, cpu_lim: 100m, mem_lim: 1M}]
+        - {do: expect, that: ['"eth9" in irq']}
+        """
+    )
+    assert [one.holds for one in result.expectations] == [True] * 5 + [False]
+    assert result.problems == ()
+
+
+def test_scheduling_classes_are_seen() -> None:
+    result = run(
+        """
+        - do: start
+          config:
+            schedulingClasses: [{name: low, policy: other, nice: 5}]
+            podQoSSchedulingClasses: {Burstable: low}
+        - do: create_pod
+          pod: p
+          qos: burstable
+          containers: [{name: a, cpu_req: 100m}]
+        - {do: expect, that: ['sched["a"] == {"policy": "other", "nice": 5}']}
+        """
+    )
+    assert [one.holds for one in result.expectations] == [True]
 
 
 def test_overrides_of_a_start_change_the_machine() -> None:

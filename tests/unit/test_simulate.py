@@ -41,7 +41,7 @@ scenarios:
   topology: tiny
   steps:
   - {do: start, config: {}}
-  - {do: expect, that: ["1 == 2", "len(2)", "3", "sched['c']", "True"]}
+  - {do: expect, that: ["1 == 2", "len(2)", "3", "clos_freq(1) == 2", "True"]}
   - {do: fly_to_the_moon}
   - {do: container_exit, container: nobody}
 - {id: table, kind: hint_score, cases: [1, 2]}
