@@ -50,8 +50,12 @@ class ContainerSpec:
         )
 
 
-def guaranteed(name: str, cpus: int, memory_bytes: int = 16 << 20) -> ContainerSpec:
-    """A container with equal requests and limits of whole cpus."""
+def guaranteed(name: str, cpus: int, memory_bytes: int = 64 << 20) -> ContainerSpec:
+    """A container with equal requests and limits of whole cpus.
+
+    runc itself runs within the limit for a moment, with a copy of its program in memory: it was
+    seen to need more than 16 MiB.
+    """
     return ContainerSpec(
         name=name,
         request_milli=cpus * 1000,

@@ -92,7 +92,7 @@ def test_a_container_that_dies_gives_its_cpu_back(node: Node) -> None:
 def test_an_update_of_other_resources_keeps_the_cpus(node: Node) -> None:
     exclusive = node.start_pod(EXCLUSIVE)
     own = cpus(node, exclusive, "owner")
-    resources = api.LinuxContainerResources(memory_limit_in_bytes=32 << 20)
+    resources = api.LinuxContainerResources(memory_limit_in_bytes=128 << 20)
     node.cri.update_resources(exclusive.containers["owner"], resources)
     assert cpus(node, exclusive, "owner") == own
 
