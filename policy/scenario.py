@@ -86,6 +86,7 @@ class ScenarioRun:
             case Start():
                 self._start(step)
             case Stop():
+                self._refresh()
                 self.is_started = False
             case Reconfigure():
                 self._reconfigure(step)
@@ -120,12 +121,12 @@ class ScenarioRun:
         """Note every law that is broken; the same sentence once."""
         if self.engine is None or not self.is_started:
             return
-        self.runtime.refresh(self.engine)
         for sentence in violations(self.engine, self.runtime):
             self.verdicts.note(sentence)
 
     def result(self, scenario_id: str, topology: str) -> ScenarioResult:
         """The state by now and the verdicts so far."""
+        self._refresh()
         running = list(self.runtime.by_key().values())
         keys = keys_of(
             [*(one.container for one in running), *(one for one, _ in self._refused.values())]
@@ -149,6 +150,10 @@ class ScenarioRun:
             machine=self._machine,
             tree=self.engine.tree if self.engine else None,
         )
+
+    def _refresh(self) -> None:
+        if self.engine is not None and self.is_started:
+            self.runtime.refresh(self.engine)
 
     def _described(self, one: Running) -> ContainerResult:
         cpus, grant, decision = self.runtime.effective_cpus(one), one.grant, one.decision

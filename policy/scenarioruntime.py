@@ -1,5 +1,6 @@
 """A container runtime as scenarios need it: what runs, and what the kernel was told of each."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -40,6 +41,7 @@ class Runtime:
         self.pods: dict[tuple[str, str], Pod] = {}
         self.running: dict[ContainerId, Running] = {}
         self.updates = 0
+        self.numa_nodes = NodeSet.collect(node.id for node in machine.numa_nodes)
         self._all_memory = NodeSet.collect(
             node.id for node in machine.numa_nodes if node.memory_bytes != 0
         )
@@ -86,22 +88,24 @@ class Runtime:
 
     def refresh(self, engine: Engine) -> None:
         """Note what each container holds by now."""
+        grants, decisions = engine.grants, engine.decisions
         for container_id, one in self.running.items():
-            one.grant = engine.grants.get(container_id)
-            one.decision = engine.decisions.get(container_id, one.decision)
+            one.grant = grants.get(container_id)
+            one.decision = decisions.get(container_id, one.decision)
 
 
 def keys_of(containers: Iterable[Container]) -> Mapping[str, str]:
     """The key of each container by path: its name, or the path where the name is not unique."""
     paths = {one.path: one.name for one in containers}
-    names = list(paths.values())
-    return {path: name if names.count(name) == 1 else path for path, name in paths.items()}
+    counts = Counter(paths.values())
+    return {path: name if counts[name] == 1 else path for path, name in paths.items()}
 
 
 def violations(engine: Engine, runtime: Runtime) -> Iterator[str]:
     """Every law the present state breaks, one sentence each."""
     owners: dict[int, str] = {}
-    for container_id, grant in sorted(engine.grants.items()):
+    grants = engine.grants
+    for container_id, grant in sorted(grants.items()):
         one = runtime.running.get(container_id)
         path = one.container.path if one else container_id
         if one is None:
@@ -112,28 +116,27 @@ def violations(engine: Engine, runtime: Runtime) -> Iterator[str]:
             owners[cpu] = path
     exclusive = CpuSet.collect(owners)
     for container_id, one in runtime.running.items():
-        yield from _violations_of(engine, runtime, container_id, one, exclusive)
+        grant = grants.get(container_id)
+        yield from _violations_of(engine, runtime, one, grant, exclusive)
 
 
 def _violations_of(
-    engine: Engine, runtime: Runtime, container_id: ContainerId, one: Running, exclusive: CpuSet
+    engine: Engine, runtime: Runtime, one: Running, grant: Grant | None, exclusive: CpuSet
 ) -> Iterator[str]:
     path = one.container.path
     cpus, mems = runtime.effective_cpus(one), runtime.effective_mems(one)
-    grant = engine.grants.get(container_id)
     if not cpus:
         yield f"{path} has no cpus"
     if offline := cpus - runtime.machine.online:
         yield f"{path} is told to use cpus {offline}, which are not online"
-    known = NodeSet.collect(node.id for node in runtime.machine.numa_nodes)
-    if absent := mems - known:
+    if absent := mems - runtime.numa_nodes:
         yield f"{path} is told to use memory nodes {absent}, which do not exist"
     if one.mems is not None and not one.mems:
         yield f"{path} has no memory nodes"
     if grant is None:
         yield f"{path} runs and holds nothing"
         return
-    told = engine.pinning(container_id)
+    told = engine.pinning(one.container.id)
     if told is not None and (told.cpus not in (None, cpus) or told.mems not in (None, mems)):
         yield f"{path} runs on {cpus} and memory {mems}, the policy believes otherwise: {told}"
     if not engine.config.pin_cpu or grant.cpu_type is CpuType.PRESERVE:
