@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..topology.machine import CoreKind, Machine
+from ..topology.machine import Machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +15,6 @@ class CacheGroup:
     """Position in the machine's sockets."""
     die: int
     """Position in the machine's dies; -1 where the group spans several."""
-    kind: CoreKind
 
 
 def cache_groups(machine: Machine) -> tuple[CacheGroup, ...]:
@@ -52,7 +51,6 @@ def _groups_of_level(machine: Machine, level: int) -> tuple[CacheGroup, ...]:
             cpus=mask,
             socket=_home(mask, sockets),
             die=_home(mask, dies),
-            kind=machine.cpus[(mask & -mask).bit_length() - 1].kind,
         )
         for mask in masks
     ]

@@ -43,12 +43,21 @@ class CacheStage:
         self.is_empty = not self._groups
 
     def divide(
-        self, free: int, count: int, *, scope: int, whole: int, threads: int, counted: int
+        self,
+        free: int,
+        count: int,
+        *,
+        scope: int,
+        whole: int,
+        threads: int,
+        counted: int,
+        is_loose: bool,
     ) -> Sequence[tuple[int, int]]:
         """(free cpus of a group, how many of them to take), together `count`; empty if none fit.
 
         `scope`: the cpus that make a group complete. `whole`: the free cpus in cores with no other
-        user; multiples of `threads` come from those as long as there are enough of them anywhere.
+        user; multiples of `threads` come from those, or from any cpus if `is_loose` and there are
+        too few of them everywhere.
         `counted`: the free cpus that may be taken, which are fewer where each core gives only one.
         """
         lone = self._group_of.get((free & -free).bit_length() - 1)
@@ -60,7 +69,7 @@ class CacheStage:
                 return ((self._groups[position].cpus & free, count),)
         shares = self._shares(free, scope, whole, counted)
         pieces = self._plan(shares, count, threads)
-        if not pieces and threads > 1 and whole.bit_count() < count - count % threads:
+        if not pieces and is_loose and whole.bit_count() < count - count % threads:
             loose = [Share(one.free, one.free, one.is_used, one.position) for one in shares]
             pieces = self._plan(loose, count, 1)
         return [(self._groups[piece.position].cpus & free, piece.cpus) for piece in pieces]

@@ -62,6 +62,7 @@ class CoreStage:
         idle = self.blocks.members(self.blocks.idle(free))
         while count:
             layer = self.blocks.lowest_members(free & ~picked)
+            assert layer, "fewer cpus are free than were asked for"
             if (size := layer.bit_count()) <= count:
                 picked |= layer
                 count -= size

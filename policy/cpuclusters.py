@@ -64,9 +64,7 @@ class ClusterStage:
         self.size_min = self._blocks.size_min
         """The fewest cpus of a cluster; 0 where there are no clusters."""
 
-    def take(
-        self, free: int, count: int, priority: CpuPriority, classes: PriorityClasses, online: int
-    ) -> int:
+    def take(self, free: int, count: int, priority: CpuPriority, classes: PriorityClasses) -> int:
         """Whole idle clusters of together at most `count` cpus; 0 where none fits well.
 
         A cluster that could serve `count` alone and is larger is left to finer stages, which take
@@ -74,7 +72,7 @@ class ClusterStage:
         """
         if not self.size_min or count < self.size_min:
             return 0
-        idle = self._blocks.idle(self._of_kind(free, priority, classes, online))
+        idle = self._blocks.idle(self._of_kind(free, priority, classes))
         if not idle:
             return 0
         for size, firsts in self._blocks.firsts_by_size:
@@ -83,12 +81,10 @@ class ClusterStage:
                 return self._blocks.members(best & -best) if size == count else 0
         return self._take_near(idle, count)
 
-    def _of_kind(
-        self, free: int, priority: CpuPriority, classes: PriorityClasses, online: int
-    ) -> int:
+    def _of_kind(self, free: int, priority: CpuPriority, classes: PriorityClasses) -> int:
         if self._is_hybrid:
             efficient = free & self._efficient
-            performance = free & online & ~self._efficient
+            performance = free & ~self._efficient
             wanted, other = (
                 (efficient, performance)
                 if priority is CpuPriority.LOW

@@ -156,30 +156,34 @@ class CpuPicker:
         missing = count - taken.bit_count()
         if not is_spread and (size := self._clusters.size_min) and missing >= size:
             rest = free & ~taken
-            taken |= self._clusters.take(rest, missing, priority, self.classes, self._online)
+            taken |= self._clusters.take(rest, missing, priority, self.classes)
             missing = count - taken.bit_count()
         if missing > 1 and not self._caches.is_empty:
-            pieces = self._divide(free & ~taken, missing, priority, scope, is_spread)
+            pieces = self._divide(free & ~taken, missing, priority, smt, scope)
             for cpus, share in pieces:
                 taken |= take(cpus, share, priority, taken)
             missing = count - taken.bit_count()
         return taken | take(free & ~taken, missing, priority, taken) if missing else taken
 
     def _divide(
-        self, free: int, count: int, priority: CpuPriority, scope: int, is_spread: bool
+        self, free: int, count: int, priority: CpuPriority, smt: SmtPreference, scope: int
     ) -> Sequence[tuple[int, int]]:
         """The cache groups that serve `count` cpus, and how much each gives."""
         usable, cores = self._of_kind(free, priority), self._cores.blocks
-        if not is_spread:
-            whole, threads = cores.members(cores.idle(free)), cores.size_max
-            return self._caches.divide(
-                usable, count, scope=scope, whole=whole, threads=threads, counted=usable
-            )
-        layer = cores.lowest_members(usable)
-        if count > layer.bit_count():
-            return ()
+        if smt is SmtPreference.SPREAD:
+            counted = whole = cores.lowest_members(usable)
+            threads = 1
+        else:
+            counted, whole = usable, cores.members(cores.idle(free))
+            threads = cores.size_max
         return self._caches.divide(
-            usable, count, scope=scope, whole=layer, threads=1, counted=layer
+            usable,
+            count,
+            scope=scope,
+            whole=whole,
+            threads=threads,
+            counted=counted,
+            is_loose=threads > 1 and smt is not SmtPreference.PACK,
         )
 
     def _served_by(self, free: int, priority: CpuPriority) -> CpuPriority:
