@@ -1,0 +1,221 @@
+"""The runtime's messages as values, and pinnings as messages."""
+
+import pytest
+
+from pinfold.nri.api import nri_pb2
+from pinfold.nri.convert import (
+    adjustment_message,
+    container_linux_value,
+    container_value,
+    pod_value,
+    update_messages,
+)
+from pinfold.nri.embedded import EmbeddedRuntime
+from pinfold.nri.kubelet import container_message, sandbox_message, start_pod
+from pinfold.policy.container import (
+    Container,
+    ContainerId,
+    ContainerState,
+    Device,
+    Mount,
+    Pod,
+    PodId,
+    QosClass,
+    Resources,
+)
+from pinfold.policy.decision import Pinning
+from pinfold.policy.errors import Problem
+from pinfold.policy.manifest import ContainerSpec, PodSpec
+from pinfold.policy.resources import LinuxResources
+from pinfold.topology.cpuset import CpuSet, NodeSet
+
+POD = Pod(id=PodId("p"), name="web", annotations={})
+
+
+def converted(message: nri_pb2.Container, pod: Pod = POD) -> tuple[Container, tuple[Problem, ...]]:
+    return container_value(message, pod, container_linux_value(message), 8 << 30)
+
+
+def test_pod_is_read_with_its_qos_class() -> None:
+    message = nri_pb2.PodSandbox(
+        id="p",
+        name="web",
+        uid="u",
+        namespace="shop",
+        labels={"app": "web"},
+        annotations={"a": "b"},
+        linux=nri_pb2.LinuxPodSandbox(cgroup_parent="/kubepods/burstable/podu"),
+    )
+    assert pod_value(message) == Pod(
+        id=PodId("p"),
+        name="web",
+        uid="u",
+        namespace="shop",
+        labels={"app": "web"},
+        annotations={"a": "b"},
+        qos=QosClass.BURSTABLE,
+    )
+
+
+def test_container_is_read_with_all_that_matters() -> None:
+    message = nri_pb2.Container(
+        id="c",
+        name="nginx",
+        state=nri_pb2.CONTAINER_RUNNING,
+        labels={"k": "v"},
+        created_at=7,
+        mounts=[
+            nri_pb2.Mount(source="/data", destination="/d", options=["rbind", "ro"]),
+            nri_pb2.Mount(source="/log", destination="/l", options=["rw"]),
+        ],
+    )
+    message.linux.devices.add(path="/dev/gpu0", type="c", major=195, minor=3)
+    cpu = message.linux.resources.cpu
+    cpu.shares.value, cpu.quota.value, cpu.period.value = 1024, 200_000, 100_000
+    cpu.cpus, cpu.mems = "0-3", "1"
+    message.linux.resources.memory.limit.value = 1 << 20
+    message.linux.resources.hugepage_limits.add(page_size="2MB", limit=4 << 20)
+    message.linux.resources.hugepage_limits.add(page_size="1GB", limit=0)
+    value, problems = converted(message)
+    assert problems == ()
+    assert value == Container(
+        id=ContainerId("c"),
+        name="nginx",
+        pod=POD,
+        labels={"k": "v"},
+        resources=Resources(
+            cpu_request_milli=1000,
+            cpu_limit_milli=2000,
+            memory_limit_bytes=1 << 20,
+            hugepage_bytes={2 << 20: 4 << 20},
+        ),
+        state=ContainerState.RUNNING,
+        created_at=7,
+        cpus=CpuSet.parse("0-3"),
+        mems=NodeSet.of(1),
+        devices=(Device(path="/dev/gpu0", major=195, minor=3),),
+        mounts=(
+            Mount(source="/data", destination="/d", is_read_only=True),
+            Mount(source="/log", destination="/l"),
+        ),
+    )
+
+
+def test_empty_message_is_a_container_that_asks_for_nothing() -> None:
+    value, problems = converted(nri_pb2.Container(id="c"))
+    assert problems == ()
+    assert (value.resources, value.cpus, value.state) == (Resources(), None, ContainerState.CREATED)
+
+
+def test_name_is_read_from_the_label_where_the_field_is_empty() -> None:
+    labels = {"io.kubernetes.container.name": "nginx"}
+    assert converted(nri_pb2.Container(id="c", labels=labels))[0].name == "nginx"
+
+
+def test_exact_amounts_of_the_annotation_win_over_the_estimate() -> None:
+    text = '{"containers": {"nginx": {"requests": {"cpu": "1m"}}}}'
+    pod = Pod(id=PodId("p"), name="web", annotations={"noderesource.dev/resources": text})
+    message = nri_pb2.Container(id="c", name="nginx")
+    message.linux.resources.cpu.shares.value = 2
+    assert converted(message, pod)[0].resources.cpu_request_milli == 1
+    message.name = "other"
+    assert converted(message, pod)[0].resources.cpu_request_milli == 0
+
+
+def test_cpuset_that_cannot_be_read_is_a_problem_and_not_the_end() -> None:
+    message = nri_pb2.Container(id="c", name="nginx")
+    message.linux.resources.cpu.cpus = "0-x"
+    value, [problem] = converted(message)
+    assert value.cpus is None
+    assert str(problem).startswith("default/web/nginx: the runtime's cpuset: '0-x' is not")
+
+
+@pytest.mark.parametrize(
+    ("number", "state"),
+    [
+        pytest.param(0, ContainerState.CREATED, id="unknown may run"),
+        pytest.param(1, ContainerState.CREATED, id="created"),
+        pytest.param(2, ContainerState.RUNNING, id="paused goes on later"),
+        pytest.param(3, ContainerState.RUNNING, id="running"),
+        pytest.param(4, ContainerState.EXITED, id="stopped"),
+        pytest.param(9, ContainerState.CREATED, id="a state of newer runtimes"),
+    ],
+)
+def test_states(number: int, state: ContainerState) -> None:
+    message = nri_pb2.Container.FromString(bytes([0x20, number]))
+    assert converted(message)[0].state is state
+
+
+def test_pinning_becomes_an_adjustment_with_what_is_set_alone() -> None:
+    message = adjustment_message(Pinning(cpus=CpuSet.parse("0,2"), cpu_shares=512))
+    assert message is not None
+    cpu = message.linux.resources.cpu
+    assert (cpu.cpus, cpu.mems, cpu.shares.value, cpu.HasField("quota")) == ("0,2", "", 512, False)
+
+
+def test_nothing_to_pin_is_no_message_at_all() -> None:
+    assert adjustment_message(Pinning()) is None
+    assert update_messages({ContainerId("c"): Pinning()}) == []
+
+
+def test_empty_set_cannot_be_written_and_is_left_out() -> None:
+    assert adjustment_message(Pinning(cpus=CpuSet(), mems=NodeSet())) is None
+
+
+@pytest.mark.parametrize(
+    ("qos", "resources"),
+    [
+        pytest.param(
+            QosClass.GUARANTEED,
+            Resources(
+                cpu_request_milli=1500,
+                cpu_limit_milli=1500,
+                memory_request_bytes=1 << 30,
+                memory_limit_bytes=1 << 30,
+                hugepage_bytes={2 << 20: 6 << 20, 1 << 30: 2 << 30},
+            ),
+            id="guaranteed",
+        ),
+        pytest.param(
+            QosClass.BURSTABLE,
+            Resources(cpu_request_milli=999, cpu_limit_milli=1001, memory_limit_bytes=1 << 30),
+            id="burstable",
+        ),
+        pytest.param(QosClass.BEST_EFFORT, Resources(), id="best effort"),
+    ],
+)
+def test_what_the_kubelet_asks_for_arrives_as_it_was_written(
+    qos: QosClass, resources: Resources
+) -> None:
+    spec = PodSpec(name="web", qos=qos)
+    pod = pod_value(sandbox_message(spec))
+    assert pod.qos is qos
+    message = container_message(ContainerSpec(name="c", resources=resources), spec, 8 << 30)
+    assert converted(message, pod)[0].resources == resources
+
+
+def test_wrapper_of_zero_is_unset() -> None:
+    message = nri_pb2.Container(id="c")
+    message.linux.resources.cpu.shares.value = 0
+    message.linux.resources.memory.limit.value = 0
+    assert container_linux_value(message) == LinuxResources()
+
+
+def test_init_containers_end_before_the_others_start_and_sidecars_stay() -> None:
+    runtime = EmbeddedRuntime()
+    pod = PodSpec(
+        name="web",
+        init_containers=(
+            ContainerSpec(name="once", keeps_running=False),
+            ContainerSpec(name="sidecar"),
+        ),
+        containers=(ContainerSpec(name="nginx"),),
+    )
+    started = start_pod(runtime, pod, None)
+    assert [runtime.containers[one].name for one in started] == ["sidecar", "nginx"]
+    states = {one.name: one.state for one in runtime.containers.values()}
+    assert states == {
+        "once": nri_pb2.CONTAINER_STOPPED,
+        "sidecar": nri_pb2.CONTAINER_RUNNING,
+        "nginx": nri_pb2.CONTAINER_RUNNING,
+    }
