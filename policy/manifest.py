@@ -77,7 +77,7 @@ def pods_of(documents: Iterable[Field]) -> tuple[PodSpec, ...]:
 
 def is_manifest(document: Field) -> bool:
     """Whether a document looks like a Kubernetes object, of whatever kind."""
-    return isinstance(document.value, dict) and {"apiVersion", "kind"} <= document.entries().keys()
+    return document.is_mapping and {"apiVersion", "kind"} <= document.entries().keys()
 
 
 def qos_class(containers: tuple[ContainerSpec, ...]) -> QosClass:

@@ -67,7 +67,7 @@ class ScenarioFile:
 
 def is_scenario_file(document: Field) -> bool:
     """Whether a document is a scenario file rather than a Kubernetes manifest."""
-    return isinstance(document.value, dict) and not is_manifest(document)
+    return document.is_mapping and not is_manifest(document)
 
 
 def parse_scenarios(document: Field) -> ScenarioFile:
@@ -167,7 +167,7 @@ def _qos(qos: Field, containers: tuple[ContainerSpec, ...]) -> QosClass:
         if known.value.lower() == qos.text().lower():
             return known
     known_names = ", ".join(known.value.lower() for known in QosClass)
-    raise qos.error(f"unknown class {qos.value!r}", f"one of: {known_names}")
+    raise qos.error(f"unknown class {qos.text()!r}", f"one of: {known_names}")
 
 
 def _container(one: Field, *, is_init: bool) -> ContainerSpec:
@@ -201,7 +201,7 @@ def _amount(amount: Field, parse: Callable[[str], int]) -> int | None:
 def _delete_pods(step: Field) -> Step:
     pods = step["pods"]
     names = None
-    if pods.value != "ALL":
+    if pods.is_list or pods.is_missing or pods.text() != "ALL":
         names = tuple(one.text() for one in pods.elements())
     return DeletePods(namespace=step["namespace"].text("default"), names=names)
 

@@ -116,8 +116,8 @@ def violations(engine: Engine, runtime: Runtime) -> Iterator[str]:
             owners[cpu] = path
     exclusive = CpuSet.collect(owners)
     for container_id, one in runtime.running.items():
-        grant = grants.get(container_id)
-        yield from _violations_of(engine, runtime, one, grant, exclusive)
+        held = grants.get(container_id)
+        yield from _violations_of(engine, runtime, one, held, exclusive)
 
 
 def _violations_of(

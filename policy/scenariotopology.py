@@ -160,7 +160,7 @@ class _Table:
 
     def _l3_groups(self) -> tuple[CpuSet, ...]:
         field = self.table["l3"]
-        if isinstance(field.value, list):
+        if field.is_list:
             return _ordered(_cpu_list(one) for one in field.elements())
         # Sentences there ("one per socket", "single 0-19") all say the default.
         return _ordered(self.sockets.values())
@@ -272,7 +272,7 @@ def _memory_bytes(field: Field) -> int | None:
         return None
     size = parse_size(field["mem"].scalar())
     if size is None:
-        raise field["mem"].error(f"{field['mem'].value!r} is not a size", "as in '2G', '512M'")
+        raise field["mem"].error(f"{field['mem'].scalar()!r} is not a size", "as in '2G', '512M'")
     return size
 
 

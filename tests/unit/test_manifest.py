@@ -182,13 +182,11 @@ def test_documents_lists_and_other_kinds_keep_their_order() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param("a: [", "pods.yaml:2:1: ", id="no YAML"),
-        pytest.param(
-            "kind: Pod\nkind: Job", "pods.yaml:2:1: key 'kind' is written twice", id="twice"
-        ),
-        pytest.param("[]", "pods.yaml: is not a mapping", id="a list at the top"),
-        pytest.param("a: 1", "pods.yaml: no 'kind'", id="no manifest"),
-        pytest.param("kind: Pod", "pods.yaml: metadata.name: is missing", id="no name"),
+        pytest.param("a: [", "pods.yaml:2:1: not valid YAML", id="no YAML"),
+        pytest.param("kind: Pod\nkind: Job", "pods.yaml:2:1: 'kind' is given twice", id="twice"),
+        pytest.param("[]", "pods.yaml:1: is not a mapping", id="a list at the top"),
+        pytest.param("a: 1", "pods.yaml:1: no 'kind'", id="no manifest"),
+        pytest.param("kind: Pod", "pods.yaml:1: metadata.name: is missing", id="no name"),
         pytest.param(
             "{kind: Pod, metadata: {name: a}, spec: {containers: []}}",
             "spec.containers: is empty",
@@ -202,7 +200,7 @@ def test_documents_lists_and_other_kinds_keep_their_order() -> None:
         pytest.param(
             "{kind: Pod, metadata: {name: a, annotations: {k: true}},"
             " spec: {containers: [{name: x}]}}",
-            "metadata.annotations.k: True is not a text — put it in quotes",
+            "metadata.annotations.k: 'true' is not a text — put it in quotes",
             id="an annotation that is no text",
         ),
         pytest.param(
@@ -226,7 +224,7 @@ def test_documents_lists_and_other_kinds_keep_their_order() -> None:
         pytest.param(
             "{kind: Pod, metadata: {name: a}, spec: {containers: [{name: x}]}}\n---\n"
             "{kind: Pod, metadata: {name: a}, spec: {containers: [{name: x}]}}",
-            "pods.yaml: document 2: pod 'default/a' is defined twice",
+            "pods.yaml:3: pod 'default/a' is defined twice",
             id="one name for two pods",
         ),
         pytest.param(

@@ -308,7 +308,7 @@ def test_overrides_of_a_start_change_the_machine() -> None:
             id="no quantity",
         ),
         pytest.param(
-            "{id: a, steps: [{do: expect, that: [1]}]}", "that[0]: 1 is not", id="no text"
+            "{id: a, steps: [{do: expect, that: [1]}]}", "that[0]: '1' is not", id="no text"
         ),
         pytest.param("{id: a}, {id: a}", "two scenarios have the id 'a'", id="one id twice"),
     ],

@@ -165,7 +165,7 @@ def test_expectations_that_do_not_hold_are_status_1(scenarios: str) -> None:
 @pytest.mark.parametrize(
     ("text", "arguments", "message"),
     [
-        pytest.param("a: [", [], "standard input:2:1: ", id="no YAML"),
+        pytest.param("a: [", [], "standard input:2:1: not valid YAML", id="no YAML"),
         pytest.param("", [], "is empty", id="nothing"),
         pytest.param("a: 1", [], "neither a scenario file nor a manifest", id="something else"),
         pytest.param("scenarios: [{id: a, topology: b}]", [], "no topology 'b'", id="no topology"),
