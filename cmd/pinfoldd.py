@@ -21,6 +21,7 @@ from .logsetup import LEVELS, set_up_logging
 from .machinesource import machine_of, machine_options
 from .notify import Notifier
 from .runtimes import DEFAULT_SOCKET, find_runtime, is_preinstalled
+from .statefile import StateKeeper, read_state
 
 _FAULT: Final = 1
 _BAD_USAGE: Final = 2
@@ -56,6 +57,12 @@ _EMBEDDED_SECONDS: Final = 10.0
     type=click.Path(path_type=Path),
     help="Run the pods of FILE (with --runtime embedded; repeatable).",
 )
+@click.option(
+    "--state-dir",
+    type=click.Path(path_type=Path),
+    envvar="STATE_DIRECTORY",
+    help="Remember in DIR over restarts; systemd's STATE_DIRECTORY by default.",
+)
 @machine_options
 @click.option(
     "--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What to log."
@@ -69,6 +76,7 @@ def command(
     nri_plugin_name: str,
     nri_plugin_index: str,
     manifests: tuple[Path, ...],
+    state_dir: Path | None,
     sysfs_root: str | None,
     machine: str | None,
     log_level: str,
@@ -88,13 +96,12 @@ def command(
     for warning in (*loaded.warnings, *found.warnings):
         log.warning("%s", warning)
     notifier = Notifier(environment)
-    daemon = Daemon(
-        found,
-        loaded.config,
-        access.connect,
-        reports=(DecisionLog(log, access.where), notifier),
-        identity=access.identity,
-    )
+    keeper = None if state_dir is None else StateKeeper(state_dir, log)
+    reports = (DecisionLog(log, access.where), notifier, *filter(None, [keeper]))
+    daemon = Daemon(found, loaded.config, access.connect, reports=reports, identity=access.identity)
+    if state_dir is not None and keeper is not None:
+        daemon.plugin.events.advice = read_state(state_dir, log).advice()
+        keeper.start(daemon.plugin)
 
     def load() -> Config:
         again = load_config(config_path, environment=environment, settings=settings)
@@ -115,6 +122,8 @@ def command(
         ended = daemon.run(notifier, partial(reload_configuration, daemon, load, notifier, log))
     finally:
         notifier.stopping()
+        if keeper is not None:
+            keeper.stop()
         daemon.stop()
     if ended is Command.ENDED and not access.identity.is_preinstalled:
         raise click.exceptions.Exit(_FAULT)

@@ -67,7 +67,7 @@ class EmbeddedRuntime:
     def serve(self, sock: socket.socket) -> None:
         """Let the plugin at the other end of a connected socket register."""
         self._is_synchronized.clear()
-        trunk = Trunk(sock, self._answer)
+        trunk = Trunk(sock, self._answer, self._forget)
         self._trunk = trunk
         trunk.start()
 
@@ -181,6 +181,11 @@ class EmbeddedRuntime:
     def _tick(self) -> int:
         self._ticks += 1
         return self._ticks
+
+    def _forget(self, trunk: Trunk) -> None:
+        """The plugin is gone, if this was its connection."""
+        if trunk is self._trunk:
+            self._is_synchronized.clear()
 
     def _answer(self, trunk: Trunk, call: Call) -> None:
         """Serve one call of the plugin, in a thread of its own as the answer may take long."""

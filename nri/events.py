@@ -42,8 +42,8 @@ class Events:
     """Carries events to the policy; each method is safe to call twice, or never.
 
     `asked` is what the kubelet wanted for each container: the runtime's own numbers change with our
-    adjustments, so it is kept over reconnections. It and `advice` may be filled with what an
-    earlier process remembered before the first connection; the runtime's word goes before both.
+    adjustments, so it is kept over reconnections. `advice` is what an earlier process remembered,
+    to be set before the first connection.
     """
 
     def __init__(

@@ -29,12 +29,19 @@ class CallError(Exception):
 class Trunk:
     """Calls the plugin and takes its calls, each in a thread of its own.
 
-    `answer` gets the trunk itself: a call must be answered on the connection it came from.
+    `answer` and `ended` get the trunk itself: a call must be answered on the connection it came
+    from.
     """
 
-    def __init__(self, sock: socket.socket, answer: Callable[["Trunk", Call], None]) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        answer: Callable[["Trunk", Call], None],
+        ended: Callable[["Trunk"], None] = lambda _: None,
+    ) -> None:
         self._socket = sock
         self._answer = answer
+        self._ended = ended
         self._connection = Connection(Role.RUNTIME)
         self._lock = threading.Lock()
         self._replies: dict[int, Future[Reply]] = {}
@@ -100,6 +107,7 @@ class Trunk:
                 waiting, self._replies = self._replies, {}
             for future in waiting.values():
                 future.set_exception(ConnectionError("ttrpc: closed"))
+            self._ended(self)
 
     def _handle(self, event: Event) -> None:
         match event:
