@@ -1,16 +1,21 @@
 """From what a container is and says to what it asks for: its `Request` and its affinity rules."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from ..topology.machine import MemoryKind
 from .affinity import AffinityRule, affinity_rules
-from .config import Config, CpuPriority
+from .config import Config, CpuPriority, SchedulingClass
 from .container import Container, QosClass
+from .cpuclass import cpu_class_wish
 from .errors import Problem
 from .glob import compile_glob
+from .interrupts import Interrupt, InterruptTable, irq_wish
 from .preferences import Preferences, parse_preferences
 from .request import CpuType, Isolation, Request
+from .scheduling import scheduling_class
+from .settings import IrqAffinity
 from .smt import SmtPreference
 
 SYSTEM_NAMESPACE = "kube-system"
@@ -26,6 +31,9 @@ class Classified:
     request: Request
     rules: tuple[AffinityRule, ...]
     problems: tuple[Problem, ...]
+    scheduling: SchedulingClass | None = None
+    irq: IrqAffinity | None = None
+    cpu_class: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +51,9 @@ class _Cpu:
 class Classifier:
     """Classifies containers under one configuration."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, interrupts: Sequence[Interrupt] = ()) -> None:
         self._config = config
+        self._interrupts = InterruptTable(interrupts, config.controllable_interrupts)
 
     def classify(self, container: Container) -> Classified:
         """What a container asks for. Bad annotations become problems, never errors."""
@@ -78,7 +87,20 @@ class Classifier:
             preserve_memory=preferences.preserve_memory,
             hugepage_bytes=resources.hugepage_bytes,
         )
-        return Classified(request=request, rules=rules, problems=(*preferences.problems, *problems))
+        scheduling = scheduling_class(container, config)
+        irq, irq_problems = irq_wish(container, preferences, cpu.exclusive, self._interrupts)
+        cpu_class, class_problems = cpu_class_wish(container, preferences, cpu.exclusive, config)
+        problems = (*preferences.problems, *problems, *irq_problems, *class_problems)
+        if isinstance(scheduling, Problem):
+            problems, scheduling = (*problems, scheduling), None
+        return Classified(
+            request=request,
+            rules=rules,
+            problems=problems,
+            scheduling=scheduling,
+            irq=irq,
+            cpu_class=cpu_class,
+        )
 
     def _priority(self, container: Container, preferences: Preferences) -> CpuPriority:
         """Priorities are for Guaranteed containers; the others take what there is."""

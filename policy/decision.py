@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from ..topology.cpuset import NO_CPUS, NO_NODES, CpuSet, NodeSet
+from .config import SchedulingClass
 from .container import ContainerId
 from .errors import Problem
 from .pool import PoolId
@@ -83,6 +84,8 @@ class Decision:
     result: Grant | Refusal
     pool: str = ""
     pinning: Pinning = field(default_factory=Pinning)
+    scheduling: SchedulingClass | None = None
+    """How the processes of a new container are scheduled; None leaves that to the runtime."""
     candidates: tuple[Rank | Dropped, ...] = ()
     decided_by: str = ""
     changes: tuple[Change, ...] = ()

@@ -19,6 +19,8 @@ from .classify import Classified, Classifier
 from .config import Config, OnBadAnnotation
 from .container import Container, ContainerId, ContainerState, Resources
 from .decision import Change, Decision, Grant, Pinning, Refusal
+from .effects import Holding, Occupancy
+from .interrupts import Interrupt
 from .placement import Chooser
 from .placer import Failure, Placer, Plan
 from .request import Request
@@ -39,16 +41,19 @@ class Engine:
     containers whose cpus, mems or shares really differ from what they were told last.
     """
 
-    def __init__(self, machine: Machine, config: Config) -> None:
+    def __init__(
+        self, machine: Machine, config: Config, *, interrupts: tuple[Interrupt, ...] = ()
+    ) -> None:
         """Raises `ConfigError` where the configuration does not fit the machine."""
         self.machine = machine
         self.config = config
+        self._interrupts = interrupts
         self._books = Books(machine, config)
         self.tree = self._books.tree
         self.supply = self._books.supply
         self.ledger = self._books.ledger
         self.memory = self._books.memory
-        self._classifier = Classifier(config)
+        self._classifier = Classifier(config, interrupts)
         self._placer = Placer(self._books, Chooser(self.tree, self._books.picker.classes))
         self._containers: dict[ContainerId, Container] = {}
         self._instances: dict[tuple[str, str], ContainerId] = {}
@@ -69,6 +74,36 @@ class Engine:
     def decisions(self) -> Mapping[ContainerId, Decision]:
         """The last decision about each known container."""
         return self._decisions
+
+    @property
+    def interrupts(self) -> tuple[Interrupt, ...]:
+        """The machine's interrupts, for containers that ask for some of them."""
+        return self._interrupts
+
+    @interrupts.setter
+    def interrupts(self, interrupts: tuple[Interrupt, ...]) -> None:
+        if interrupts != self._interrupts:
+            self._interrupts = interrupts
+            self._classifier = Classifier(self.config, interrupts)
+
+    @property
+    def occupancy(self) -> Occupancy:
+        """Who has cpus for itself, and what it asks of them beside. O(grants)."""
+        classified = self._classified
+        return Occupancy(
+            machine=self.machine,
+            config=self.config,
+            supply=self.supply,
+            holdings=tuple(
+                Holding(
+                    cpus=grant.exclusive,
+                    irq=classified[container_id].irq,
+                    cpu_class=classified[container_id].cpu_class,
+                )
+                for container_id, grant in self.ledger.grants.items()
+                if grant.exclusive
+            ),
+        )
 
     def pinning(self, container_id: ContainerId) -> Pinning | None:
         """What the kernel was told about a container last; None for an unknown id."""
@@ -179,7 +214,7 @@ class Engine:
         (and on the new machine, after a cpu went offline or came back). So the plan and the change
         itself are the same call: take the new engine or leave it. Raises `ConfigError`.
         """
-        engine = Engine(machine or self.machine, config)
+        engine = Engine(machine or self.machine, config, interrupts=self._interrupts)
         listed = [self._as_running(grant) for grant in self.ledger.grants.values()]
         synchronized = engine.synchronize(listed, self.advice())
         changes: list[Change] = []
@@ -248,6 +283,7 @@ class Engine:
             candidates=plan.candidates,
             decided_by=plan.decided_by,
             problems=classified.problems,
+            scheduling=classified.scheduling,
         )
 
     def _conclude(self, decision: Decision) -> Decision:

@@ -1,104 +1,157 @@
 import pytest
 
-from pinfold.policy.config import Config
+from pinfold.policy.classify import Classified, Classifier
 from pinfold.policy.configtext import config_from_values
 from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass, Resources
-from pinfold.policy.interrupts import Interrupt, objection, targets, wish
+from pinfold.policy.interrupts import Interrupt, InterruptTable, Routing, route
 from pinfold.policy.settings import IrqAffinity, IrqMode
 from pinfold.topology.cpuset import CpuSet
 
 ETH0 = Interrupt(number=4, description="PCI-MSI eth0-rx", affinity=CpuSet.parse("0-7"))
 ETH1 = Interrupt(number=14, description="PCI-MSI eth1-rx", affinity=CpuSet.parse("0-7"))
 DISK = Interrupt(number=5, description="PCI-MSI nvme0q1", affinity=CpuSet.parse("2"))
+ALL = (ETH0, ETH1, DISK)
+ALLOWED = CpuSet.parse("0-6")
 KEY = "irq-affinity.resource-policy.nri.io"
 
 
-def container(annotations: dict[str, str], milli: int = 1000, qos: str = "Guaranteed") -> Container:
-    return Container(
+def classify(annotations: dict[str, str], milli: int = 1000, qos: str = "Guaranteed") -> Classified:
+    container = Container(
         id=ContainerId("c"),
         name="c",
         pod=Pod(id=PodId("p"), name="p", annotations=annotations, qos=QosClass(qos)),
         resources=Resources(cpu_request_milli=milli, cpu_limit_milli=milli),
     )
+    config = config_from_values({"controllableInterrupts": ["*eth*"]})
+    return Classifier(config, ALL).classify(container)
+
+
+def routed(wishes: list[tuple[IrqAffinity, str]], table: InterruptTable | None = None) -> Routing:
+    asked = [(wish, CpuSet.parse(cpus)) for wish, cpus in wishes]
+    return route(table or InterruptTable(ALL), asked, ALLOWED)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "milli", "qos", "is_granted"),
+    [
+        pytest.param({}, 1000, "Guaranteed", False, id="nothing is asked"),
+        pytest.param({f"{KEY}/container.c": "claim: ['*eth0*']"}, 1000, "Guaranteed", True, id="a"),
+        pytest.param({f"{KEY}/pod": "mask: [4]"}, 2000, "Guaranteed", True, id="by number"),
+        pytest.param(
+            {f"{KEY}/pod": "claim: ['*eth0*']"},
+            1000,
+            "Burstable",
+            False,
+            id="a pod's wish is passed over where the pod is not guaranteed",
+        ),
+        pytest.param(
+            {KEY: "claim: ['*eth0*']"},
+            500,
+            "Guaranteed",
+            False,
+            id="a pod's wish is passed over for containers without a cpu for themselves",
+        ),
+    ],
+)
+def test_wishes_that_can_be_had(
+    annotations: dict[str, str], milli: int, qos: str, is_granted: bool
+) -> None:
+    classified = classify(annotations, milli, qos)
+    assert (classified.irq is not None) == is_granted
+    assert classified.problems == ()
 
 
 @pytest.mark.parametrize(
     ("annotations", "milli", "qos", "expected"),
     [
-        pytest.param({}, 1000, "Guaranteed", "", id="nothing asked"),
-        pytest.param(
-            {f"{KEY}/container.c": "claim: ['*eth0*']"}, 1000, "Guaranteed", "", id="a fair claim"
-        ),
         pytest.param(
             {f"{KEY}/container.c": "claim: ['*eth0*']"},
             1000,
             "Burstable",
-            "default/p/c: invalid IRQ affinity, QoS class Burstable is not Guaranteed",
+            "irq-affinity.resource-policy.nri.io/container.c of default/p/c: invalid IRQ affinity,"
+            " QoS class Burstable is not Guaranteed — set limits equal to requests",
             id="not guaranteed",
-        ),
-        pytest.param(
-            {f"{KEY}/pod": "claim: ['*eth0*']"}, 1000, "Burstable", "", id="asked for the whole pod"
         ),
         pytest.param(
             {f"{KEY}/container.c": "mask: ['*']"},
             500,
             "Guaranteed",
-            "default/p/c: IRQ affinity is invalid without exclusive CPUs — ask for whole cpus",
+            "irq-affinity.resource-policy.nri.io/container.c of default/p/c: IRQ affinity is"
+            " invalid without exclusive CPUs — ask for whole cpus",
             id="no cpu for itself",
         ),
         pytest.param(
             {f"{KEY}/pod": "mask: ['*nvme*']"},
             1000,
             "Guaranteed",
-            "default/p/c: denied interrupt: 5 (PCI-MSI nvme0q1) is denied but matched by user"
-            " pattern '*nvme*' — add it to controllableInterrupts or name another",
+            "irq-affinity.resource-policy.nri.io/pod of default/p/c: denied interrupt: 5 (PCI-MSI"
+            " nvme0q1) is denied but matched by user pattern '*nvme*' — add it to"
+            " controllableInterrupts or name another",
             id="an interrupt that is not controllable",
         ),
     ],
 )
-def test_objections_say_why(
+def test_wishes_that_refuse_the_container(
     annotations: dict[str, str], milli: int, qos: str, expected: str
 ) -> None:
-    config = config_from_values({"controllableInterrupts": ["*eth*"]})
-    one = container(annotations, milli, qos)
-    assert objection(one, config, [ETH0, ETH1, DISK]) == expected
-    assert (wish(one, config) is None) is (not annotations or milli < 1000 or qos != "Guaranteed")
+    classified = classify(annotations, milli, qos)
+    (problem,) = classified.problems
+    assert problem.is_fatal
+    assert str(problem) == expected
+    assert classified.irq is None
 
 
 @pytest.mark.parametrize(
     ("wishes", "expected"),
     [
-        pytest.param([], ("0-7", "0-7", "2"), id="nobody asks: as found"),
-        pytest.param([(("*eth0*",), (), "3")], ("3", "0-7", "2"), id="a claim"),
+        pytest.param([], {}, id="nobody asks, nothing moves"),
+        pytest.param([(("*eth0*",), (), "3")], {4: "3"}, id="a claim"),
         pytest.param(
-            [(("4",), (), "3"), (("*eth0*",), (), "6")], ("3,6", "0-7", "2"), id="by its number"
+            [(("4",), (), "3"), (("*eth0*",), (), "6")], {4: "3,6"}, id="two claims, one by number"
         ),
-        pytest.param([((), ("*eth*",), "1-2")], ("0,3-7", "0,3-7", "2"), id="a mask"),
-        pytest.param([((), ("*",), "2")], ("0-1,3-7", "0-1,3-7", "2"), id="nothing would be left"),
-        pytest.param([(("*eth0*",), ("*",), "3")], ("3", "0-2,4-7", "2"), id="both of one"),
+        pytest.param([((), ("*eth*",), "1-2")], {4: "0,3-7", 14: "0,3-7"}, id="a mask"),
+        pytest.param(
+            [((), ("*nvme*",), "2")], {5: "0-1,3-6"}, id="off its only cpu: all that are usable"
+        ),
+        pytest.param(
+            [(("*eth0*",), ("*",), "3")],
+            {4: "3", 14: "0-2,4-7", 5: "2"},
+            id="some claimed, all others masked",
+        ),
         pytest.param(
             [(("*eth0*",), (), "3-4"), ((), ("*eth0*",), "4-5")],
-            ("3-4", "0-7", "2"),
+            {4: "3-4"},
             id="a claim beats another's mask",
         ),
     ],
 )
 def test_interrupts_go_where_they_are_wanted(
-    wishes: list[tuple[tuple[str, ...], tuple[str, ...], str]], expected: tuple[str, ...]
+    wishes: list[tuple[tuple[str, ...], tuple[str, ...], str]], expected: dict[int, str]
 ) -> None:
-    asked = [
-        (IrqAffinity(claim=claim, mask=mask), CpuSet.parse(cpus)) for claim, mask, cpus in wishes
-    ]
-    found = targets([ETH0, ETH1, DISK], asked, Config())
-    assert (str(found[4]), str(found[14]), str(found[5])) == expected
+    asked = [(IrqAffinity(claim=claim, mask=mask), cpus) for claim, mask, cpus in wishes]
+    routing = routed(asked)
+    assert {number: str(cpus) for number, cpus in routing.targets.items()} == expected
+    assert routing.warnings == ()
 
 
 def test_masks_come_before_claims_where_the_mode_says_so() -> None:
-    claim = (IrqAffinity(claim=("*eth0*",)), CpuSet.parse("3-4"))
-    mask = (IrqAffinity(mask=("*eth0*",), mode=IrqMode.CLAIM_FIRST), CpuSet.parse("4-5"))
-    assert str(targets([ETH0], [claim, mask], Config())[4]) == "3"
+    claim = IrqAffinity(claim=("*eth0*",))
+    mask = IrqAffinity(mask=("*eth0*",), mode=IrqMode.CLAIM_FIRST)
+    assert str(routed([(claim, "3-4"), (mask, "4-5")]).targets[4]) == "3"
 
 
-def test_what_is_not_controllable_has_no_target() -> None:
-    config = config_from_values({"controllableInterrupts": ["*eth1*"]})
-    assert targets([ETH0, ETH1], [], config).keys() == {14}
+def test_an_interrupt_that_is_masked_everywhere_stays_and_says_so() -> None:
+    routing = routed([(IrqAffinity(mask=("*nvme*",)), "0-6")])
+    assert routing.targets == {5: DISK.affinity}
+    assert routing.warnings == (
+        "interrupt 5 (PCI-MSI nvme0q1): masked on every cpu it could go to, so it stays on 2"
+        " — mask it in fewer containers",
+    )
+
+
+def test_what_is_not_controllable_never_moves() -> None:
+    table = InterruptTable(ALL, ["*eth1*"])
+    assert routed([(IrqAffinity(mask=("*",)), "3")], table).targets.keys() == {14}
+    assert table.denied("*eth*") == ETH0
+    assert table.denied("14") is None
+    assert InterruptTable(ALL, []).denied("*") is None
