@@ -82,6 +82,13 @@ class EmbeddedRuntime:
         """Whether a plugin is registered and synchronized within this time."""
         return self._is_synchronized.wait(seconds)
 
+    def ping(self) -> None:
+        """Call the plugin with nothing to do. Raises `OSError` where no plugin answers."""
+        trunk = self._trunk
+        if trunk is None:
+            raise ConnectionError("no plugin is connected")
+        trunk.call("Shutdown", nri_pb2.Empty(), nri_pb2.Empty, self._request_timeout_seconds)
+
     def run_pod(self, pod: nri_pb2.PodSandbox) -> None:
         """Run a pod's sandbox."""
         with self._lock:

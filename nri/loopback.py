@@ -1,0 +1,60 @@
+"""A plugin and an embedded runtime in one process, joined by a socketpair."""
+
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from ..policy.engine import Engine
+from ..topology.errors import PinfoldError
+from .dialect import NEWEST, Dialect
+from .embedded import EmbeddedRuntime
+from .happening import Happening, Report
+from .plugin import Plugin, Timing
+
+_SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Loopback:
+    """Both ends of one connection."""
+
+    runtime: EmbeddedRuntime
+    plugin: Plugin
+
+    def round_trip(self) -> None:
+        """One call through the whole wire and back that the policy has nothing to do with."""
+        self.runtime.ping()
+
+
+def _ignore(_happening: Happening) -> None:
+    pass
+
+
+@contextmanager
+def loopback(
+    policy: Engine,
+    report: Report = _ignore,
+    *,
+    dialect: Dialect = NEWEST,
+    timing: Timing | None = None,
+    machine_memory_bytes: int | None = None,
+) -> Generator[Loopback]:
+    """A plugin around `policy` that is synchronized with an empty runtime.
+
+    Raises `PinfoldError` where it does not get that far.
+    """
+    runtime = EmbeddedRuntime(dialect)
+    plugin = Plugin(
+        policy, runtime.connect, report, timing=timing, machine_memory_bytes=machine_memory_bytes
+    )
+    thread = threading.Thread(target=plugin.run, name="plugin", daemon=True)
+    thread.start()
+    try:
+        if not (runtime.wait_until_synchronized(_SECONDS) and plugin.wait_until_ready(_SECONDS)):
+            raise PinfoldError("loopback: the plugin did not connect to the embedded runtime")
+        yield Loopback(runtime, plugin)
+    finally:
+        plugin.stop()
+        thread.join()
