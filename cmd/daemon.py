@@ -49,7 +49,7 @@ class Daemon:
         """Raises `ConfigError` where the configuration does not fit the machine."""
         self.machine = machine
         self.tally = Tally()
-        self._reports = (self.tally, *reports)
+        self._reports: tuple[Report, ...] = (self.tally, *reports)
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self.plugin = Plugin(
             Engine(machine, config),

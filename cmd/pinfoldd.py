@@ -10,6 +10,7 @@ from typing import Final
 import click
 
 from ..nri.embedded import EmbeddedRuntime
+from ..nri.happening import Report
 from ..nri.kubelet import start_pod
 from ..policy.config import Config
 from ..policy.manifest import PodSpec, parse_manifests
@@ -97,7 +98,9 @@ def command(
         log.warning("%s", warning)
     notifier = Notifier(environment)
     keeper = None if state_dir is None else StateKeeper(state_dir, log)
-    reports = (DecisionLog(log, access.where), notifier, *filter(None, [keeper]))
+    reports: list[Report] = [DecisionLog(log, access.where), notifier]
+    if keeper is not None:
+        reports.append(keeper)
     daemon = Daemon(found, loaded.config, access.connect, reports=reports, identity=access.identity)
     if state_dir is not None and keeper is not None:
         daemon.plugin.events.advice = read_state(state_dir, log).advice()
@@ -114,7 +117,7 @@ def command(
         (signal.SIGINT, Command.STOP),
         (signal.SIGHUP, Command.RELOAD),
     ):
-        signal.signal(number, lambda _number, _frame, order=order: daemon.tell(order))
+        signal.signal(number, partial(_obey, daemon, order))
     daemon.start()
     try:
         if access.embedded is not None:
@@ -127,6 +130,10 @@ def command(
         daemon.stop()
     if ended is Command.ENDED and not access.identity.is_preinstalled:
         raise click.exceptions.Exit(_FAULT)
+
+
+def _obey(daemon: Daemon, order: Command, _number: int, _frame: object) -> None:
+    daemon.tell(order)
 
 
 def _run_pods(runtime: EmbeddedRuntime, pods: list[PodSpec], machine_memory: int | None) -> None:

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from google.protobuf.message import Message
+
 from .api import nri_pb2
 
 SPLIT_BYTES: Final = 4 << 20
@@ -35,6 +37,9 @@ NEWEST: Final = Dialect(
 
 DIALECTS: Final = (CONTAINERD_1_7, CONTAINERD_2_1, NEWEST)
 
+_FIELD_BYTES: Final = 16
+"""More than the key and the length of a field take."""
+
 OWN_CALLS: Final[Mapping[int, str]] = {
     nri_pb2.RUN_POD_SANDBOX: "RunPodSandbox",
     nri_pb2.STOP_POD_SANDBOX: "StopPodSandbox",
@@ -52,18 +57,20 @@ def split_synchronize(
     pods: Iterable[nri_pb2.PodSandbox], containers: Iterable[nri_pb2.Container]
 ) -> list[nri_pb2.SynchronizeRequest]:
     """The pieces of a Synchronize, all but the last marked as such. Pods come first."""
-    piece = nri_pb2.SynchronizeRequest()
-    pieces = [piece]
+    pieces = [nri_pb2.SynchronizeRequest()]
     size = 0
-    for one in (*pods, *containers):
-        size += one.ByteSize() + 16
+
+    def piece_for(one: Message) -> nri_pb2.SynchronizeRequest:
+        nonlocal size
+        size += one.ByteSize() + _FIELD_BYTES
         if size > SPLIT_BYTES:
-            piece.more = True
-            piece = nri_pb2.SynchronizeRequest()
-            pieces.append(piece)
-            size = one.ByteSize() + 16
-        if isinstance(one, nri_pb2.PodSandbox):
-            piece.pods.append(one)
-        else:
-            piece.containers.append(one)
+            pieces[-1].more = True
+            pieces.append(nri_pb2.SynchronizeRequest())
+            size = one.ByteSize() + _FIELD_BYTES
+        return pieces[-1]
+
+    for pod in pods:
+        piece_for(pod).pods.append(pod)
+    for container in containers:
+        piece_for(container).containers.append(container)
     return pieces

@@ -82,12 +82,15 @@ class EmbeddedRuntime:
         """Whether a plugin is registered and synchronized within this time."""
         return self._is_synchronized.wait(seconds)
 
-    def ping(self) -> None:
-        """Call the plugin with nothing to do. Raises `OSError` where no plugin answers."""
+    def exchange(self, method: str, payload: bytes, seconds: float) -> int:
+        """Call the plugin with any bytes, sensible or not; returns the code of its answer.
+
+        Raises `OSError` where no plugin answers.
+        """
         trunk = self._trunk
         if trunk is None:
             raise ConnectionError("no plugin is connected")
-        trunk.call("Shutdown", nri_pb2.Empty(), nri_pb2.Empty, self._request_timeout_seconds)
+        return trunk.exchange(method, payload, seconds).code
 
     def run_pod(self, pod: nri_pb2.PodSandbox) -> None:
         """Run a pod's sandbox."""

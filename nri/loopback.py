@@ -25,7 +25,7 @@ class Loopback:
 
     def round_trip(self) -> None:
         """One call through the whole wire and back that the policy has nothing to do with."""
-        self.runtime.ping()
+        self.runtime.exchange("Shutdown", b"", _SECONDS)
 
 
 def _ignore(_happening: Happening) -> None:

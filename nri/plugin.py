@@ -168,5 +168,5 @@ def retry_seconds(timing: Timing, attempt: int, draw: float) -> float:
     Plugins of many nodes, or of one, do not come back at the same moment, and a runtime that is
     stopping is not bothered: it would hold up all its containers for the registration.
     """
-    longest = min(timing.first_retry_seconds * 2 ** min(attempt, 30), timing.last_retry_seconds)
+    longest = min(timing.first_retry_seconds * (1 << min(attempt, 30)), timing.last_retry_seconds)
     return longest * (0.5 + 0.5 * draw)
