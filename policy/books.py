@@ -1,9 +1,10 @@
 """All that is held on one machine: cpus, memory, affinities, and what the kernel was told."""
 
 from dataclasses import replace
+from typing import Final
 
 from ..topology.cpuset import NO_CPUS, NodeSet
-from ..topology.machine import Machine
+from ..topology.machine import Machine, MemoryKind
 from .affinityindex import AffinityIndex
 from .config import Config
 from .container import Container, ContainerId
@@ -19,6 +20,9 @@ from .placer import Plan
 from .pool import build_tree
 from .request import Request
 from .supply import read_supply
+
+_SHRINKS_AT_ONCE: Final = 8
+"""Moving memory costs the machine: no event moves more containers back than these."""
 
 
 class Books:
@@ -42,10 +46,35 @@ class Books:
         self.ledger.drop(grant.container_id)
         self.ledger.add(grant)
         if plan.offer is not None:
-            self.memory.commit(plan.offer)
-            for container_id, zone in plan.offer.moves.items():
-                self.ledger.move_memory(container_id, zone)
+            self._commit(plan.offer)
+
+    def relax(self) -> None:
+        """Let containers that had to widen their memory go back, now that there is room."""
+        offer = self.memory.shrink(_SHRINKS_AT_ONCE)
+        if offer is not None:
+            self._commit(offer)
+
+    def widen(self, container_id: ContainerId, kinds: frozenset[MemoryKind] | None = None) -> None:
+        """More memory nodes for a container: of these kinds, or whatever is next and has room.
+
+        Where there are none, it keeps what it has.
+        """
+        memory = self.memory
+        if kinds is None:
+            offer = memory.widen(container_id)
+        else:
+            offer = memory.realloc(container_id, types=kinds)
+        if isinstance(offer, Offer):
+            self._commit(offer)
+            if container_id in self.ledger.grants:
+                self.ledger.move_memory(container_id, memory.zone_of(container_id))
                 self.pinner.mark(container_id)
+
+    def _commit(self, offer: Offer) -> None:
+        self.memory.commit(offer)
+        for container_id, zone in offer.moves.items():
+            self.ledger.move_memory(container_id, zone)
+            self.pinner.mark(container_id)
 
     def release(self, container_id: ContainerId) -> None:
         """Give back all that a container holds. Unknown ids change nothing."""

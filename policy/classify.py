@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ..topology.machine import MemoryKind
+from ..topology.machine import MemoryKind, NumaNode
 from .affinity import AffinityRule, affinity_rules
 from .config import Config, CpuPriority, SchedulingClass
 from .container import Container, QosClass
@@ -51,8 +51,15 @@ class _Cpu:
 class Classifier:
     """Classifies containers under one configuration."""
 
-    def __init__(self, config: Config, interrupts: Sequence[Interrupt] = ()) -> None:
+    def __init__(
+        self,
+        config: Config,
+        interrupts: Sequence[Interrupt] = (),
+        memory: Sequence[NumaNode] = (),
+    ) -> None:
+        """`memory`: the machine's memory nodes, for containers that start without DRAM."""
         self._config = config
+        self._cold_kinds = _cold_kinds(memory)
         self._interrupts = InterruptTable(interrupts, config.controllable_interrupts)
 
     def classify(self, container: Container) -> Classified:
@@ -67,6 +74,7 @@ class Classifier:
         )
         cpu = classify_cpu(container, preferences, config)
         resources = container.resources
+        kinds, cold_start_ns = self._memory_kinds(preferences)
         request = Request(
             container_id=container.id,
             qos=container.pod.qos,
@@ -83,7 +91,8 @@ class Classifier:
             or preferences.smt is SmtPreference.HIDE,
             memory_bytes=resources.memory_request_bytes or resources.memory_limit_bytes or 0,
             memory_limit_bytes=resources.memory_limit_bytes,
-            memory_kinds=preferences.memory_types or _DEFAULT_MEMORY,
+            memory_kinds=kinds,
+            cold_start_ns=cold_start_ns,
             preserve_memory=preferences.preserve_memory,
             hugepage_bytes=resources.hugepage_bytes,
         )
@@ -102,11 +111,37 @@ class Classifier:
             cpu_class=cpu_class,
         )
 
+    def _memory_kinds(self, preferences: Preferences) -> tuple[frozenset[MemoryKind], int]:
+        """The kinds of memory to start with, and for how long without DRAM.
+
+        A cold start needs slower memory in which the kernel can put all that a container needs:
+        where a machine has none, or only movable memory of it, a container starts with DRAM.
+        """
+        kinds = preferences.memory_types or _DEFAULT_MEMORY
+        slow = kinds - {MemoryKind.DRAM}
+        if not preferences.cold_start_ns or MemoryKind.DRAM not in kinds:
+            return kinds, 0
+        if not slow & self._cold_kinds:
+            return kinds, 0
+        return slow, preferences.cold_start_ns
+
     def _priority(self, container: Container, preferences: Preferences) -> CpuPriority:
         """Priorities are for Guaranteed containers; the others take what there is."""
         if container.pod.qos is not QosClass.GUARANTEED:
             return CpuPriority.NONE
         return preferences.cpu_priority or self._config.default_cpu_priority
+
+
+def _cold_kinds(nodes: Sequence[NumaNode]) -> frozenset[MemoryKind]:
+    """The kinds of memory a container can run on without DRAM."""
+    if any(node.kind is MemoryKind.PMEM and not node.is_normal for node in nodes):
+        return frozenset()
+    kinds = {node.kind for node in nodes if node.memory_bytes != 0}
+    kinds -= {MemoryKind.DRAM, MemoryKind.HBM}
+    if MemoryKind.CXL in kinds:
+        # Who asks for PMEM gets CXL memory where there is no other.
+        kinds.add(MemoryKind.PMEM)
+    return frozenset(kinds)
 
 
 def classify_cpu(container: Container, preferences: Preferences, config: Config) -> _Cpu:

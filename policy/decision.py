@@ -86,6 +86,8 @@ class Decision:
     pinning: Pinning = field(default_factory=Pinning)
     scheduling: SchedulingClass | None = None
     """How the processes of a new container are scheduled; None leaves that to the runtime."""
+    cold_start_ns: int = 0
+    """How long after its start its memory is to be widened (`Engine.end_cold_start`); 0: never."""
     candidates: tuple[Rank | Dropped, ...] = ()
     decided_by: str = ""
     changes: tuple[Change, ...] = ()

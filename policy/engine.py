@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Final
 
-from ..topology.machine import Machine
+from ..topology.machine import Machine, MemoryKind
 from .adoption import (
     Advice,
     adopted_grant,
@@ -24,6 +25,9 @@ from .interrupts import Interrupt
 from .placement import Chooser
 from .placer import Failure, Placer, Plan
 from .request import Request
+
+_WIDENED_AT_ONCE: Final = 4
+"""Memory sets widened per look at the free memory: the next look sees what that helped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +57,7 @@ class Engine:
         self.supply = self._books.supply
         self.ledger = self._books.ledger
         self.memory = self._books.memory
-        self._classifier = Classifier(config, interrupts)
+        self._classifier = Classifier(config, interrupts, machine.numa_nodes)
         self._placer = Placer(self._books, Chooser(self.tree, self._books.picker.classes))
         self._containers: dict[ContainerId, Container] = {}
         self._instances: dict[tuple[str, str], ContainerId] = {}
@@ -84,7 +88,8 @@ class Engine:
     def interrupts(self, interrupts: tuple[Interrupt, ...]) -> None:
         if interrupts != self._interrupts:
             self._interrupts = interrupts
-            self._classifier = Classifier(self.config, interrupts)
+            nodes = self.machine.numa_nodes
+            self._classifier = Classifier(self.config, interrupts, nodes)
 
     @property
     def occupancy(self) -> Occupancy:
@@ -134,11 +139,30 @@ class Engine:
         if container is not None:
             self._containers[container_id] = replace(container, state=ContainerState.EXITED)
             self._books.release(container_id)
+            self._books.relax()
+        return self._books.pinner.changes()
+
+    def end_cold_start(self, container_id: ContainerId) -> tuple[Change, ...]:
+        """A container has run long enough without DRAM: it gets some now. Unknown ids: nothing."""
+        if container_id in self.ledger.grants:
+            self._books.widen(container_id, frozenset({MemoryKind.DRAM}))
+        return self._books.pinner.changes()
+
+    def observe_memory(self, free_bytes: Mapping[int, int]) -> tuple[Change, ...]:
+        """What memory can be had from each node without killing anybody, by node id.
+
+        Containers whose nodes run short get wider sets, a few at a time; see
+        `MemoryLedger.observe`.
+        """
+        self.memory.observe(free_bytes)
+        for container_id in self.memory.pressed()[:_WIDENED_AT_ONCE]:
+            self._books.widen(container_id)
         return self._books.pinner.changes()
 
     def remove(self, container_id: ContainerId) -> tuple[Change, ...]:
         """Forget a container, releasing it first where it was never stopped."""
         self._forget(container_id)
+        self._books.relax()
         return self._books.pinner.changes()
 
     def update(self, container_id: ContainerId, resources: Resources) -> Decision:
@@ -284,6 +308,7 @@ class Engine:
             decided_by=plan.decided_by,
             problems=classified.problems,
             scheduling=classified.scheduling,
+            cold_start_ns=classified.request.cold_start_ns,
         )
 
     def _conclude(self, decision: Decision) -> Decision:
@@ -297,7 +322,7 @@ class Engine:
         self, running: Sequence[Container], advice: Mapping[ContainerId, Advice]
     ) -> list[Container]:
         """Book what every container has; returns those that have nothing legal."""
-        others = overlaps(running)
+        others = overlaps([(one, self._classified[one.id].request) for one in running])
         homeless: list[Container] = []
         left: list[tuple[Container, Request]] = []
         # What an exclusive grant holds is legal for nobody else, so those come first.

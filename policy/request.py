@@ -51,6 +51,8 @@ class Request:
     memory_bytes: int = 0
     memory_limit_bytes: int | None = None
     memory_kinds: frozenset[MemoryKind] = frozenset()
+    cold_start_ns: int = 0
+    """How long after its start it gets DRAM too; 0 for those that start warm."""
     preserve_memory: bool = False
     hugepage_bytes: Mapping[int, int] = field(default_factory=dict[int, int])
     hints: tuple[Hint, ...] = ()

@@ -1,0 +1,130 @@
+"""Memory of running containers over time: cold starts, going back, pressure."""
+
+import dataclasses
+
+from pinfold.policy.config import Config
+from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass, Resources
+from pinfold.policy.decision import Decision
+from pinfold.policy.engine import Engine
+from pinfold.topology.machine import Machine, MemoryKind, NumaNode, NumaNodeId
+from pinfold.topology.spec import machine_from_spec
+
+GIB = 2**30
+COLD = {"cold-start.resource-policy.nri.io/pod": "duration: 10s"}
+
+
+def machine(*, is_normal: bool = True, kind: MemoryKind = MemoryKind.PMEM) -> Machine:
+    """Two sockets with 4 GiB of DRAM each, and as much slower memory near each."""
+    plain = machine_from_spec("socket:2 core:4 mem:4G")
+    slow = tuple(
+        NumaNode(id=NumaNodeId(2 + socket), memory_bytes=4 * GIB, kind=kind, is_normal=is_normal)
+        for socket in range(2)
+    )
+    return dataclasses.replace(
+        plain,
+        numa_nodes=(*plain.numa_nodes, *slow),
+        distances=((10, 21, 17, 28), (21, 10, 28, 17), (17, 28, 10, 28), (28, 17, 28, 10)),
+    )
+
+
+def container(
+    name: str, memory: int, annotations: dict[str, str], qos: QosClass = QosClass.GUARANTEED
+) -> Container:
+    pod = Pod(id=PodId(name), name=name, uid=name, qos=qos, annotations=annotations)
+    milli = 0 if qos is QosClass.BEST_EFFORT else 1000
+    return Container(
+        id=ContainerId(name),
+        name=name,
+        pod=pod,
+        resources=Resources(
+            cpu_request_milli=milli,
+            cpu_limit_milli=milli or None,
+            memory_request_bytes=memory,
+            memory_limit_bytes=memory or None,
+        ),
+    )
+
+
+def mems(decision: Decision) -> str:
+    return str(decision.pinning.mems)
+
+
+def test_a_cold_start_begins_without_dram_and_ends_with_it() -> None:
+    engine = Engine(machine(), Config())
+    decision = engine.create(container("cold", GIB, COLD))
+    assert mems(decision) == "3"
+    assert decision.cold_start_ns == 10 * 10**9
+    (change,) = engine.end_cold_start(ContainerId("cold"))
+    assert str(change.after.mems) == "1,3"
+    engine.check()
+
+
+def test_a_second_end_and_an_unknown_container_change_nothing() -> None:
+    engine = Engine(machine(), Config())
+    engine.create(container("cold", GIB, COLD))
+    engine.end_cold_start(ContainerId("cold"))
+    assert engine.end_cold_start(ContainerId("cold")) == ()
+    assert engine.end_cold_start(ContainerId("nobody")) == ()
+
+
+def test_without_slower_memory_a_container_starts_warm() -> None:
+    engine = Engine(machine_from_spec("socket:2 core:4 mem:4G"), Config())
+    decision = engine.create(container("cold", GIB, COLD))
+    assert decision.cold_start_ns == 0
+    assert mems(decision) in ("0", "1")
+
+
+def test_movable_memory_alone_cannot_start_anybody() -> None:
+    engine = Engine(machine(is_normal=False), Config())
+    decision = engine.create(container("cold", GIB, COLD))
+    assert decision.cold_start_ns == 0
+    assert "1" in mems(decision)
+
+
+def test_cxl_memory_serves_who_asks_for_pmem() -> None:
+    engine = Engine(machine(kind=MemoryKind.CXL), Config())
+    wanted = COLD | {"memory-type.resource-policy.nri.io/pod": "dram,pmem"}
+    assert mems(engine.create(container("cold", GIB, wanted))) == "3"
+
+
+def test_who_had_to_widen_goes_back_when_there_is_room() -> None:
+    engine = Engine(machine_from_spec("socket:2 core:4 mem:4G"), Config())
+    dram = {"memory-type.resource-policy.nri.io/pod": "dram"}
+    small = engine.create(container("small", 3 * GIB, dram, QosClass.BURSTABLE))
+    home = small.pinning.mems
+    assert home is not None
+    assert len(home) == 1
+    others = [engine.create(container(f"big{i}", 2 * GIB, dram)) for i in range(2)]
+    widened = [change for one in others for change in one.changes]
+    assert [change.container_id for change in widened] == ["small"]
+    assert engine.pinning(ContainerId("small")) == widened[-1].after
+    back = [change for i in range(2) for change in engine.stop(ContainerId(f"big{i}"))]
+    assert back[-1].container_id == "small"
+    assert back[-1].after.mems == home
+    engine.check()
+
+
+def test_a_node_that_runs_full_gives_its_containers_more_nodes() -> None:
+    engine = Engine(machine_from_spec("socket:2 core:4 mem:4G"), Config())
+    decision = engine.create(container("hungry", GIB, {}))
+    (full,) = decision.pinning.mems or ()
+    assert engine.observe_memory({0: 3 * GIB, 1: 3 * GIB}) == ()
+    changes = engine.observe_memory({full: 0, 1 - full: 3 * GIB})
+    assert [(one.container_id, str(one.after.mems)) for one in changes] == [("hungry", "0-1")]
+
+
+def test_memory_that_is_not_pinned_is_accounted_and_told_to_nobody() -> None:
+    engine = Engine(machine(), Config(pin_memory=False))
+    decision = engine.create(container("free", GIB, {}))
+    assert decision.pinning.mems is None
+    assert engine.grants[ContainerId("free")].memory_bytes == GIB
+    assert engine.memory.usage(engine.grants[ContainerId("free")].memory) == GIB
+
+
+def test_preserved_memory_is_accounted_and_told_to_nobody() -> None:
+    engine = Engine(machine(), Config())
+    keep = {"memory.preserve.resource-policy.nri.io/pod": "true"}
+    decision = engine.create(container("kept", GIB, keep))
+    assert decision.pinning.mems is None
+    assert decision.pinning.cpus
+    assert engine.grants[ContainerId("kept")].memory_bytes == GIB
