@@ -6,17 +6,17 @@ from typing import assert_never
 
 from ..topology.errors import PinfoldError
 from ..topology.overrides import override_machine, parse_overrides
-from .config import Config, SchedulingClass
+from .config import Config
 from .configtext import config_from_values
 from .container import Container, ContainerId, ContainerState, Pod, PodId
 from .decision import Decision, Grant, Refusal
 from .engine import Engine
 from .evaluator import evaluate
 from .evaluatortables import Function, Value
-from .interrupts import Interrupt, objection
+from .interrupts import Interrupt
 from .manifest import ContainerSpec, PodSpec
 from .request import CpuType
-from .scenariofacts import FACT_FUNCTIONS, MachineNames, fact_names, served_by, zones
+from .scenariofacts import FACT_FUNCTIONS, MachineNames, classes_of, fact_names, served_by, zones
 from .scenariofile import Scenario, Topology
 from .scenarioresult import ContainerResult, ScenarioResult
 from .scenarioruntime import Running, Runtime, keys_of, violations
@@ -36,7 +36,7 @@ from .scenariostep import (
     UpdateContainer,
 )
 from .scenarioverdict import Verdicts
-from .scheduling import scheduling_class, scheduling_values
+from .scheduling import scheduling_values
 
 
 def pods_scenario(pods: tuple[PodSpec, ...]) -> Scenario:
@@ -111,6 +111,8 @@ class ScenarioRun:
                     Interrupt(number=number, description=text, affinity=step.affinity)
                     for number, text in step.descriptions.items()
                 )
+                if self.engine is not None:
+                    self.engine.interrupts = self._interrupts
             case Unsupported():
                 self.verdicts.skip(step.reason)
                 self._is_start_spoilt |= step.spoils_start
@@ -188,7 +190,7 @@ class ScenarioRun:
             config = self._config if step.config is None else config_from_values(step.config)
             if step.environment:
                 self._machine = override_machine(self._machine, parse_overrides(step.environment))
-            engine = Engine(self._machine, config)
+            engine = Engine(self._machine, config, interrupts=self._interrupts)
         except PinfoldError as caught:
             error = str(caught)
         else:
@@ -263,21 +265,15 @@ class ScenarioRun:
         """Why the container was refused; empty where it runs."""
         one = Running(container)
         if self.engine is not None and self.is_started:
-            refusal = objection(container, self.engine.config, self._interrupts)
-            if not refusal:
-                one.decision = self.engine.create(container)
-                self.runtime.apply(one.decision.changes)
-                if isinstance(one.decision.result, Refusal):
-                    self.engine.remove(container.id)
-                    refusal = one.decision.result.reason
-            if refusal:
-                self._refused[container.path] = (container, refusal)
-                return refusal
-            assert one.decision is not None
-            one.tell(one.decision.pinning)
-            chosen = scheduling_class(container, self.engine.config)
-            if isinstance(chosen, SchedulingClass):
-                one.scheduling = scheduling_values(chosen)
+            decision = one.decision = self.engine.create(container)
+            self.runtime.apply(decision.changes)
+            if isinstance(decision.result, Refusal):
+                self.engine.remove(container.id)
+                self._refused[container.path] = (container, decision.result.reason)
+                return decision.result.reason
+            one.tell(decision.pinning)
+            if decision.scheduling is not None:
+                one.scheduling = scheduling_values(decision.scheduling)
             self.engine.start(container.id)
         self._refused.pop(container.path, None)
         self.runtime.running[container.id] = one
@@ -375,11 +371,15 @@ class ScenarioRun:
                 one for one in self.engine.grants if name in (known[one].name, known[one].path)
             )
 
+        def cpu_class(cpus: Value) -> Value:
+            return classes_of(self.engine, cpus)
+
         def has_allocation(name: Value) -> Value:
             return bool(allocation_ids(name))
 
         return {
             **FACT_FUNCTIONS,
             "allocation_ids": allocation_ids,
+            "cpu_class": cpu_class,
             "has_allocation": has_allocation,
         }

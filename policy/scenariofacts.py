@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from ..topology.cpuset import CpuSet, NodeSet
 from ..topology.machine import Machine
+from .effects import Hardware, KnobKind, effects
 from .engine import Engine
 from .evaluatortables import Function, Value, brief, elements
-from .interrupts import Interrupt, targets, wishes_of
+from .interrupts import Interrupt
 from .pool import Pool
 
 _NAME_PARTS: Final = re.compile(r"[^0-9]*")
@@ -118,11 +119,13 @@ def served_by(
     engine: Engine | None, interrupts: Sequence[Interrupt], names: MachineNames
 ) -> Mapping[str, Value]:
     """The cpus that serve an interrupt by now, by any part of its description."""
-    affinities = {one.number: one.affinity for one in interrupts}
+    served = {one.number: one.affinity for one in interrupts}
     if engine is not None:
-        wishes = wishes_of(engine.grants.values(), engine.containers, engine.config)
-        affinities.update(targets(interrupts, wishes, engine.config))
-    return _ByPart({one.description: names.cpus(affinities[one.number]) for one in interrupts})
+        found = effects(engine.occupancy, Hardware(interrupts=tuple(interrupts)))
+        for knob, text in found.values.items():
+            if knob.kind is KnobKind.IRQ_AFFINITY:
+                served[knob.number] = CpuSet.parse(text)
+    return _ByPart({one.description: names.cpus(served[one.number]) for one in interrupts})
 
 
 class _ByPart(dict[str, Value]):
@@ -136,6 +139,15 @@ class _ByPart(dict[str, Value]):
 
     def __contains__(self, part: object) -> bool:
         return isinstance(part, str) and any(part in description for description in self)
+
+
+def classes_of(engine: Engine | None, names: Value) -> Value:
+    """The classes of cpus that some cpus (`cpu08`) are in."""
+    if engine is None:
+        return frozenset[Value]()
+    wanted = {one for one in set_ids(names) if isinstance(one, int)}
+    classes = engine.occupancy.classes
+    return frozenset[Value](name for name, cpus in classes.items() if wanted & {*cpus})
 
 
 def zones(engine: Engine) -> Value:
@@ -195,7 +207,6 @@ FACT_FUNCTIONS: Final[Mapping[str, Function]] = {
 }
 
 NOT_SIMULATED: Final[Mapping[str, str]] = {
-    "cpu_class": "frequencies of cpus are set by the daemon",
     "clos": "Speed Select is not simulated",
     "clos_freq": "Speed Select is not simulated",
     "extended_resources": "extended resources are published by the daemon",

@@ -279,6 +279,27 @@ def test_scheduling_classes_are_seen() -> None:
     assert [one.holds for one in result.expectations] == [True]
 
 
+def test_classes_of_cpus_are_seen() -> None:
+    result = run(
+        """
+        - do: start
+          config:
+            cpuClasses: [{name: calm, maxFreq: base}, {name: quick, maxFreq: turbo}]
+            sharedPoolCPUClass: calm
+            defaultExclusiveCPUClass: quick
+        - do: create_pod
+          pod: p
+          qos: guaranteed
+          containers: [{name: a, cpu_lim: 2, mem_lim: 1M}]
+        - do: expect
+          that:
+          - cpu_class(cpus["a"]) == {"quick"}
+          - cpu_class(all_cpus - cpus["a"]) == {"calm"}
+        """
+    )
+    assert [one.holds for one in result.expectations] == [True, True]
+
+
 def test_overrides_of_a_start_change_the_machine() -> None:
     result = run(
         """

@@ -55,9 +55,9 @@ def test_ids_need_digits() -> None:
     ("expression", "is_simulated"),
     [
         pytest.param('extended_resources["x"] == 1', False, id="what the cluster is told"),
-        pytest.param('cpu_class(cpus["c"]) == {"turbo"}', False, id="classes of cpus"),
+        pytest.param('clos(cpus["c"]) == {1}', False, id="speed select"),
         pytest.param("clos_freq(1) == (1, 2)", False, id="a function"),
-        pytest.param('cpus["clos"] == cpus["cpu_class"]', True, id="a container of that name"),
+        pytest.param('cpus["clos"] == cpus["clos_freq"]', True, id="a container of that name"),
     ],
 )
 def test_what_is_not_simulated_is_known(expression: str, is_simulated: bool) -> None:
