@@ -42,12 +42,12 @@ def adoption_order(container: Container) -> tuple[int, int, str, str]:
 
 
 def newest_of_each_name(containers: Iterable[Container]) -> tuple[Container, ...]:
-    """One container for each name in a pod: the newest, where the runtime lists several.
+    """One live container for each name in a pod: the newest, where the runtime lists several.
 
     A runtime that crashed may still list the old instance of a restarted container as running.
     """
     newest: dict[tuple[str, str], Container] = {}
-    for container in containers:
+    for container in filter(is_alive, containers):
         key = instance_key(container)
         known = newest.get(key)
         if known is None or _age(known) < _age(container):
@@ -65,10 +65,16 @@ def _age(container: Container) -> tuple[int, str]:
     return (container.created_at, container.id)
 
 
-def overlaps(running: Sequence[Container]) -> Mapping[ContainerId, int]:
-    """For each container the mask of the cpus that any other one runs on. O(containers)."""
+def overlaps(running: Sequence[tuple[Container, Request]]) -> Mapping[ContainerId, int]:
+    """For each container the mask of the cpus that any other one runs on. O(containers).
+
+    Preserved containers count for nothing: they may run on anybody's cpus.
+    """
     once = twice = 0
-    masks = {one.id: one.cpus.mask if one.cpus else 0 for one in running}
+    masks = {
+        one.id: one.cpus.mask if one.cpus and request.cpu_type is not CpuType.PRESERVE else 0
+        for one, request in running
+    }
     for mask in masks.values():
         twice |= once & mask
         once |= mask
@@ -100,25 +106,32 @@ def adopted_grant(
             return _grant(container, request, NO_CPUS, root)
         # The reserved cpus were full when it came.
         request = replace(request, cpu_type=CpuType.NORMAL)
-    free = CpuSet(ledger.free_sharable[root.id] | ledger.free_isolated[root.id])
+    sharable = CpuSet(ledger.free_sharable[root.id])
+    free = sharable | CpuSet(ledger.free_isolated[root.id])
     exclusive: CpuSet | None = NO_CPUS
     if not request.exclusive:
-        if not (cpus <= CpuSet(ledger.free_sharable[root.id]) or cpus <= root.reserved):
+        if not (cpus <= sharable or cpus <= root.reserved):
             return None
     elif not cpus <= free or (advice is not None and not advice.exclusive):
         return None
-    elif advice is not None and advice.explains(cpus, request):
+    elif advice is not None and advice.exclusive <= free and advice.explains(cpus, request):
         exclusive = advice.exclusive
     else:
         exclusive = _exclusive_part(cpus, request, picker, others, free, root.isolated)
-    if exclusive is None:
+    if exclusive is None or (request.exclusive and not cpus - exclusive <= sharable):
         return None
     pool = ledger.tree.smallest_holding(cpus)
+    grant = _grant(container, request, exclusive, pool)
+    # A hidden thread may be outside the pool of the others.
+    grant = replace(grant, isolated=exclusive & root.isolated)
     if advice is None:
-        return _grant(container, request, exclusive, pool)
+        return grant
     named = next((one for one in ledger.tree.pools if one.name == advice.pool), pool)
-    grown = advice.grown if exclusive == advice.exclusive else ()
-    return _grant(container, request, exclusive, named if cpus <= named.cpus else pool, grown=grown)
+    return replace(
+        grant,
+        pool_id=named.id if cpus <= named.cpus else pool.id,
+        grown=advice.grown if exclusive == advice.exclusive else (),
+    )
 
 
 def _exclusive_part(
@@ -139,30 +152,21 @@ def _exclusive_part(
         rest = picker.pick(own & ~certain, uncertain) if uncertain >= 0 else None
         return None if rest is None else CpuSet(certain | rest)
     missing = request.exclusive - len(cpus)
-    if missing > 0 and request.hide_hyperthreads:
-        hidden = CpuSet(picker.cores.covering(cpus.mask) & free.mask) - cpus
-        more = picker.pick(hidden.mask, missing)
-        return None if more is None else cpus | CpuSet(more)
-    if missing and own != cpus.mask:
+    if missing < 0 or (missing and own != cpus.mask):
         return None
     # Fewer than it asks for, but nobody else's: its request grew while nobody looked.
-    return cpus if missing >= 0 else None
+    if missing and request.hide_hyperthreads:
+        hidden = CpuSet(picker.cores.covering(cpus.mask) & free.mask) - cpus
+        cpus |= CpuSet(picker.pick(hidden.mask, min(missing, len(hidden))) or 0)
+    return cpus
 
 
-def _grant(
-    container: Container,
-    request: Request,
-    exclusive: CpuSet,
-    pool: Pool,
-    grown: tuple[CpuSet, ...] = (),
-) -> Grant:
+def _grant(container: Container, request: Request, exclusive: CpuSet, pool: Pool) -> Grant:
     return Grant(
         container_id=container.id,
         pool_id=pool.id,
         cpu_type=request.cpu_type,
         exclusive=exclusive,
-        isolated=exclusive & pool.isolated,
-        grown=grown,
         shared_milli=request.shared_milli,
         preserve_memory=request.preserve_memory,
         hide_hyperthreads=request.hide_hyperthreads,

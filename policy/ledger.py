@@ -4,6 +4,7 @@ Cpu sets are plain int masks here and milli-cpus plain ints: this is the hot pat
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 
 from ..topology.cpuset import NodeSet
@@ -134,6 +135,16 @@ class Ledger:
         found = self.slice(pool_id)
         return found if found.bit_count() <= spare else self._picker.pick(found, spare) or 0
 
+    def without_share(self, grant: Grant) -> "Ledger":
+        """A ledger to ask, never to change, where a grant has given back its shared part."""
+        ledger = copy(self)
+        ledger._room = None
+        if grant.has_shared_part:
+            ledger._shared_milli = list(self._shared_milli)
+            ledger._zero_requests = list(self._zero_requests)
+            ledger._promise(grant, -1)
+        return ledger
+
     def add(self, grant: Grant) -> None:
         """Book a grant. O(pools of its subtree and above)."""
         assert grant.container_id not in self._grants, grant.container_id
@@ -180,6 +191,9 @@ class Ledger:
             self._sharing[grant.pool_id][grant.container_id] = grant
         else:
             del self._sharing[grant.pool_id][grant.container_id]
+        self._promise(grant, sign)
+
+    def _promise(self, grant: Grant, sign: int) -> None:
         zero = 0 if grant.shared_milli else sign
         milli = sign * grant.shared_milli
         for pool_id in (grant.pool_id, *self.tree.ancestors[grant.pool_id]):

@@ -1,6 +1,7 @@
 """What the kernel is told: from grants to cpusets, memory sets and cpu shares."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ..topology.cpuset import CpuSet, NodeSet
 from .config import Config
@@ -75,10 +76,21 @@ class Pinner:
         return tuple(found)
 
     def drain(self) -> None:
-        """Take the present state as told: nobody is updated for what changed until here."""
+        """Take the present state as told: nobody is updated for what changed until here.
+
+        But for those who were told cpus that belong to another container: they have to leave them.
+        """
         self._marked = {}
         for _ in self._refresh():
             pass
+        grants = self._ledger.grants
+        taken = 0
+        for grant in grants.values():
+            taken |= grant.exclusive.mask
+        for container_id, grant in grants.items():
+            told = self._told[container_id]
+            if told.cpus is not None and told.cpus.mask & taken & ~grant.exclusive.mask:
+                self._told[container_id] = replace(told, cpus=self.cpus(grant))
 
     def _refresh(self) -> Iterator[PoolId]:
         """The pools whose shared cpus are others than at the last call. O(pools)."""
