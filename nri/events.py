@@ -69,10 +69,13 @@ class Events:
         return self._place("create", pod, container, ContainerState.CREATED)
 
     def start(self, pod: nri_pb2.PodSandbox, container: nri_pb2.Container) -> None:
-        """The container runs; one that was never announced is placed where it runs."""
+        """The container runs; one that holds nothing is placed where it runs.
+
+        It was never announced, or was created without us: we were late, or not there.
+        """
         container_id = ContainerId(container.id)
         if self._is_news(container):
-            self.post(self._place("adopt", pod, container, ContainerState.RUNNING))
+            self.post(self._adopt(pod, container))
         self.policy.start(container_id)
         if container_id in self._unconfirmed:
             # An update sent while the runtime was still creating the container may have been lost.
@@ -93,7 +96,7 @@ class Events:
         """
         container_id = ContainerId(container.id)
         if self._is_news(container):
-            self._place("adopt", pod, container, ContainerState.RUNNING)
+            self.post(self._adopt(pod, container))
         known = self.policy.containers.get(container_id)
         if known is None or container_id not in self.policy.grants:
             return Answer(container_id=container_id)
@@ -215,6 +218,20 @@ class Events:
         self.asked[container.id] = linux
         return Answer(container_id=container.id, own=decision.pinning, others=others)
 
+    def _adopt(self, pod: nri_pb2.PodSandbox, message: nri_pb2.Container) -> Answer:
+        """Place a container that runs already: it cannot be refused any more."""
+        answer = self._place("adopt", pod, message, ContainerState.RUNNING)
+        if not answer.refusal:
+            return answer
+        refused = self.policy.containers[ContainerId(message.id)]
+        placed = [
+            _as_running(one, self.policy.pinning(one.id))
+            for one in self.policy.containers.values()
+            if one.id in self.policy.grants
+        ]
+        adopted = self.policy.synchronize([*placed, refused], self.policy.advice())
+        return Answer(others={**answer.others, **_pinnings(adopted.changes)})
+
     def _release(
         self, container_id: ContainerId, release: Callable[[ContainerId], tuple[Change, ...]]
     ) -> Answer:
@@ -235,11 +252,14 @@ class Events:
         return linux
 
     def _is_news(self, container: nri_pb2.Container) -> bool:
+        """Whether a container that runs holds nothing."""
         container_id = ContainerId(container.id)
+        known = self.policy.containers.get(container_id)
         return (
-            container_id not in self.policy.containers
+            container_id not in self.policy.grants
             and container_id not in self._gone
             and container.state != nri_pb2.CONTAINER_STOPPED
+            and (known is None or known.state is not ContainerState.EXITED)
         )
 
     def _of_pod(self, pod_id: PodId) -> list[ContainerId]:
@@ -250,6 +270,17 @@ class Events:
     ) -> None:
         container = self.policy.containers.get(container_id, known)
         self._report(Decided(event=event, container=container, decision=decision))
+
+
+def _as_running(container: Container, told: Pinning | None) -> Container:
+    """A placed container as the runtime would list it."""
+    told = told or Pinning()
+    return replace(
+        container,
+        state=ContainerState.RUNNING,
+        cpus=told.cpus or container.cpus,
+        mems=told.mems or container.mems,
+    )
 
 
 def _pinnings(changes: Iterable[Change]) -> dict[ContainerId, Pinning]:

@@ -297,6 +297,23 @@ def test_update_lost_during_a_slow_creation_is_repeated_at_its_start() -> None:
         assert node.cpus(container) == "1-2"
 
 
+def test_container_refused_too_late_is_placed_when_it_runs() -> None:
+    policy = GatedEngine(MACHINE)
+    with running(policy=policy, timing=FAST) as node:
+        policy.gate.set()
+        alone = node.add("alone", exclusive(2))
+        policy.gate.clear()
+        huge = node.create("huge", exclusive(64))
+        policy.gate.set()
+        node.settled()
+        assert (node.cpus(huge), ContainerId(huge) in policy.grants) == ("", False)
+        node.runtime.start(huge)
+        node.settled()
+        # It cannot have what it asks for, but must leave others' cpus alone.
+        assert (node.cpus(alone), node.cpus(huge)) == ("1-2", "3-7")
+        assert node.runtime.update_counts == {huge: 1}
+
+
 class CrashingEngine(Engine):
     """Falls over containers of a certain name."""
 
