@@ -15,6 +15,7 @@ from ..nri.happening import (
     Outcome,
     Released,
     Synchronized,
+    Unsupported,
     Updated,
 )
 from ..policy.decision import Grant, Pinning, Refusal
@@ -73,6 +74,8 @@ class DecisionLog:
                         )
                     else:
                         self._log.debug("%s", fields(event="updated", id=container_id))
+            case Unsupported(what=what):
+                self._log.warning("%s", what)
             case Crashed(what=what, error=error):
                 self._log.error(
                     "%s", fields(event="fault", during=what, error=repr(error)), exc_info=error

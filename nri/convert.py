@@ -1,8 +1,9 @@
-"""The runtime's messages as values of the policy, and pinnings as messages for the runtime."""
+"""The runtime's messages as values of the policy, and what it decided as messages for it."""
 
 from collections.abc import Mapping
 from typing import Final, TypeVar
 
+from ..policy.config import SchedulingClass
 from ..policy.container import Container, ContainerId, ContainerState, Device, Mount, Pod, PodId
 from ..policy.decision import Pinning
 from ..policy.errors import ConfigError, Problem
@@ -16,6 +17,7 @@ from ..policy.resources import (
 )
 from ..topology.cpuset import CpuSet, IdListError, NodeSet
 from .api import nri_pb2
+from .schedule import add_scheduling
 
 Ids = TypeVar("Ids", CpuSet, NodeSet)
 
@@ -118,13 +120,17 @@ def container_linux_value(container: nri_pb2.Container) -> LinuxResources:
     return linux_value(linux.resources, adjustment)
 
 
-def adjustment_message(pinning: Pinning) -> nri_pb2.ContainerAdjustment | None:
+def adjustment_message(
+    pinning: Pinning, scheduling: SchedulingClass | None = None
+) -> nri_pb2.ContainerAdjustment | None:
     """What a container being created gets; None where nothing is asked for."""
+    linux = nri_pb2.LinuxContainerAdjustment()
     cpu = _cpu_message(pinning)
-    if cpu is None:
-        return None
-    resources = nri_pb2.LinuxResources(cpu=cpu)
-    return nri_pb2.ContainerAdjustment(linux=nri_pb2.LinuxContainerAdjustment(resources=resources))
+    if cpu is not None:
+        linux.resources.cpu.CopyFrom(cpu)
+    if scheduling is not None:
+        add_scheduling(linux, scheduling)
+    return nri_pb2.ContainerAdjustment(linux=linux) if linux.ListFields() else None
 
 
 def update_message(container_id: ContainerId, pinning: Pinning) -> nri_pb2.ContainerUpdate | None:

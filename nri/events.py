@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ..policy.adoption import Advice
-from ..policy.config import Config
+from ..policy.config import Config, SchedulingClass
 from ..policy.container import Container, ContainerId, ContainerState, PodId
 from ..policy.decision import Change, Decision, Pinning, Refusal
 from ..policy.engine import Engine
@@ -27,6 +27,8 @@ class Answer:
 
     container_id: ContainerId | None = None
     own: Pinning | None = None
+    scheduling: SchedulingClass | None = None
+    """How the processes of the container of the call are to be scheduled, while it is created."""
     others: Mapping[ContainerId, Pinning] = field(default_factory=dict[ContainerId, Pinning])
     refusal: str = ""
 
@@ -216,7 +218,12 @@ class Events:
         if isinstance(decision.result, Refusal):
             return Answer(container_id=container.id, others=others, refusal=decision.result.reason)
         self.asked[container.id] = linux
-        return Answer(container_id=container.id, own=decision.pinning, others=others)
+        return Answer(
+            container_id=container.id,
+            own=decision.pinning,
+            scheduling=decision.scheduling,
+            others=others,
+        )
 
     def _adopt(self, pod: nri_pb2.PodSandbox, message: nri_pb2.Container) -> Answer:
         """Place a container that runs already: it cannot be refused any more."""

@@ -85,6 +85,13 @@ class Updated:
 
 
 @dataclass(frozen=True, slots=True)
+class Unsupported:
+    """The runtime cannot do a thing that was asked for; said once for each thing."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
 class Crashed:
     """A fault of ours; it was contained."""
 
@@ -93,7 +100,15 @@ class Crashed:
 
 
 Happening = (
-    Decided | Released | Synchronized | Connected | Disconnected | Answered | Updated | Crashed
+    Decided
+    | Released
+    | Synchronized
+    | Connected
+    | Disconnected
+    | Answered
+    | Updated
+    | Unsupported
+    | Crashed
 )
 
 Report = Callable[[Happening], None]
@@ -128,5 +143,5 @@ class Tally:
                     self.updates += len(containers)
             case Crashed():
                 self.crashes += 1
-            case Decided() | Released() | Disconnected():
+            case Decided() | Released() | Disconnected() | Unsupported():
                 pass

@@ -10,13 +10,15 @@ from typing import Final
 
 from google.protobuf.message import DecodeError, Message
 
+from ..policy.config import SchedulingClass
 from ..policy.container import ContainerId, PodId
 from .api import nri_pb2
 from .convert import adjustment_message, update_messages
 from .events import Answer, Events
-from .happening import Answered, Connected, Outcome, Report
+from .happening import Answered, Connected, Outcome, Report, Unsupported
 from .outbox import Outbox
 from .owner import Done, Failed, Owner
+from .schedule import can_schedule
 from .wire.connection import Call
 from .wire.ttrpc import Code
 
@@ -125,6 +127,9 @@ class Service:
         self._pods: list[nri_pb2.PodSandbox] = []
         self._containers: list[nri_pb2.Container] = []
         self._synchronize_started: float | None = None
+        self._runtime = ""
+        self._can_schedule = False
+        self._unscheduled: set[str] = set()
         self.is_configured = False
         self.is_synchronized = False
         self.is_forgotten = False
@@ -177,7 +182,11 @@ class Service:
         if request.request_timeout > 0:
             self._request_timeout_seconds = request.request_timeout / 1000
         self.is_configured = True
-        self._report(Connected(f"{request.runtime_name} {request.runtime_version}".strip()))
+        self._runtime = f"{request.runtime_name} {request.runtime_version}".strip()
+        self._can_schedule = can_schedule(
+            request.runtime_name, request.runtime_version, request.NRI_version
+        )
+        self._report(Connected(self._runtime))
         return nri_pb2.ConfigureResponse(events=EVENT_MASK), Outcome.DONE
 
     def _synchronize(self, call: Call, started: float) -> tuple[Message, Outcome]:
@@ -210,10 +219,26 @@ class Service:
             return Rejection(Code.FAILED_PRECONDITION, answer.refusal), outcome
         response = nri_pb2.CreateContainerResponse(update=update_messages(answer.others))
         if answer.own is not None:
-            adjustment = adjustment_message(answer.own)
+            adjustment = adjustment_message(answer.own, self._scheduling(answer))
             if adjustment is not None:
                 response.adjust.CopyFrom(adjustment)
         return response, outcome
+
+    def _scheduling(self, answer: Answer) -> SchedulingClass | None:
+        """How a new container is to be scheduled, where the runtime can do that."""
+        chosen = answer.scheduling
+        if chosen is None or self._can_schedule:
+            return chosen
+        if chosen.name not in self._unscheduled:
+            self._unscheduled.add(chosen.name)
+            self._report(
+                Unsupported(
+                    f"scheduling class {chosen.name!r}: {self._runtime or 'the runtime'} cannot set"
+                    " how processes are scheduled, so its containers run without — use a runtime"
+                    " with NRI 0.10 or newer"
+                )
+            )
+        return None
 
     def _update(self, call: Call) -> tuple[Message | Rejection, Outcome]:
         request = nri_pb2.UpdateContainerRequest.FromString(call.payload)

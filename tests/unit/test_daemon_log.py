@@ -18,6 +18,7 @@ from pinfold.nri.happening import (
     Outcome,
     Released,
     Synchronized,
+    Unsupported,
     Updated,
 )
 from pinfold.policy.container import Container, ContainerId, Pod, PodId
@@ -61,6 +62,11 @@ DECISION = Decision(
                 'ERROR event=create pod=default/web container=nginx refused="no room" id=c1',
             ],
             id="problems and refusals stand out",
+        ),
+        pytest.param(
+            Unsupported("scheduling class 'fast': not here"),
+            ["WARNING scheduling class 'fast': not here"],
+            id="what the runtime cannot do",
         ),
         pytest.param(
             Released(CONTAINER, (Change(container_id=ID, before=Pinning(), after=PINNING),)),
