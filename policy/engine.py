@@ -25,6 +25,7 @@ from .interrupts import Interrupt
 from .placement import Chooser
 from .placer import Failure, Placer, Plan
 from .request import Request
+from .resizer import Resizer
 
 _WIDENED_AT_ONCE: Final = 4
 """Memory sets widened per look at the free memory: the next look sees what that helped."""
@@ -59,6 +60,7 @@ class Engine:
         self.memory = self._books.memory
         self._classifier = Classifier(config, interrupts, machine.numa_nodes)
         self._placer = Placer(self._books, Chooser(self.tree, self._books.picker.classes))
+        self._resizer = Resizer(self._books)
         self._containers: dict[ContainerId, Container] = {}
         self._instances: dict[tuple[str, str], ContainerId] = {}
         self._classified: dict[ContainerId, Classified] = {}
@@ -177,7 +179,7 @@ class Engine:
             return replace(self._decisions[container_id], pinning=pinning, changes=())
         container = replace(known, resources=resources)
         classified = self._classifier.classify(container)
-        plan = self._placer.plan_resize(grant, classified.request)
+        plan = self._resizer.plan(grant, classified.request)
         if isinstance(plan, Failure):
             return Decision(
                 container_id=container_id,
