@@ -200,11 +200,13 @@ class Service:
             return nri_pb2.SynchronizeResponse(more=True), Outcome.DONE
         pods, containers = self._pods, self._containers
         self._pods, self._containers, self._synchronize_started = [], [], None
-        patience = _PATIENCE * self._request_timeout_seconds - (started - first)
+        left = call.timeout_nano / 1e9 or self._request_timeout_seconds - (started - first)
         answer, outcome = self._ask(
-            "Synchronize", lambda: self._events.synchronize(pods, containers), max(0.0, patience)
+            "Synchronize",
+            lambda: self._events.synchronize(pods, containers),
+            max(0.0, _PATIENCE * left),
         )
-        self.is_forgotten = self._clock() - first > self._request_timeout_seconds
+        self.is_forgotten = self._clock() - started > left
         self.is_synchronized = True
         return nri_pb2.SynchronizeResponse(update=update_messages(answer.all)), outcome
 

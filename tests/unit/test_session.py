@@ -1,8 +1,9 @@
 """The plugin's session against the embedded runtime, over a socketpair, with the real policy."""
 
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 
 import pytest
 
@@ -22,10 +23,12 @@ from pinfold.nri.happening import (
 )
 from pinfold.nri.kubelet import container_message, resources_message, sandbox_message
 from pinfold.nri.plugin import Plugin, Timing, retry_seconds
+from pinfold.policy.adoption import Advice
 from pinfold.policy.config import Config
 from pinfold.policy.container import Container, ContainerId, QosClass, Resources
 from pinfold.policy.decision import Change, Decision, Refusal
 from pinfold.policy.engine import Engine
+from pinfold.policy.engine import Synchronized as Adopted
 from pinfold.policy.manifest import ContainerSpec, PodSpec
 from pinfold.policy.resources import linux_resources
 from pinfold.topology.machine import Machine
@@ -312,6 +315,39 @@ def test_container_refused_too_late_is_placed_when_it_runs() -> None:
         # It cannot have what it asks for, but must leave others' cpus alone.
         assert (node.cpus(alone), node.cpus(huge)) == ("1-2", "3-7")
         assert node.runtime.update_counts == {huge: 1}
+
+
+class SlowStarter(Engine):
+    """Thinks about what runs until the gate is open."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine, Config())
+        self.gate = threading.Event()
+
+    def synchronize(
+        self,
+        containers: Sequence[Container],
+        advice: Mapping[ContainerId, Advice] = MappingProxyType({}),
+    ) -> Adopted:
+        if not self.gate.wait(10):
+            raise AssertionError("the test forgot the gate")
+        return super().synchronize(containers, advice)
+
+
+@dialects
+def test_slow_synchronize_is_answered_safely_and_follows_as_updates(dialect: Dialect) -> None:
+    policy = SlowStarter(MACHINE)
+    node = Node(dialect, policy, PATIENT, timeout=0.2)
+    container = node.create("early", exclusive(2))
+    node.thread.start()
+    assert node.plugin.wait_until_ready(5)
+    assert (node.cpus(container), node.tally.outcomes[Outcome.LATE]) == ("", 1)
+    policy.gate.set()
+    node.settled()
+    assert node.cpus(container) == "1-2"
+    assert node.tally.connections == 1
+    node.plugin.stop()
+    node.thread.join(10)
 
 
 class CrashingEngine(Engine):

@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import pytest
@@ -30,7 +30,6 @@ TIMING = Timing(
     deadline_seconds=1.0,
     first_retry_seconds=0.002,
     last_retry_seconds=0.004,
-    handshake_seconds=0.2,
 )
 LONG = 5.0
 
@@ -43,6 +42,7 @@ class Peer:
         identity: Identity | None = None,
         policy: Engine | None = None,
         clock: Callable[[], float] = time.monotonic,
+        timing: Timing = TIMING,
     ) -> None:
         self.sockets: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
         self.calls: queue.SimpleQueue[tuple[Trunk, Call]] = queue.SimpleQueue()
@@ -54,7 +54,7 @@ class Peer:
             self._connect,
             self._report,
             identity=identity,
-            timing=TIMING,
+            timing=timing,
             clock=clock,
         )
         self.thread = threading.Thread(target=self.plugin.run, name="plugin")
@@ -136,10 +136,14 @@ def test_refused_registration_is_reported_and_tried_again(peer: Peer) -> None:
     peer.synchronize()
 
 
-def test_silent_runtime_is_left_after_the_handshakes_time(peer: Peer) -> None:
-    peer.register()
-    assert peer.reason() == "the runtime did not finish the handshake"
-    peer.synchronize()
+def test_silent_runtime_is_left_after_the_handshakes_time() -> None:
+    peer = Peer(timing=replace(TIMING, handshake_seconds=0.1))
+    try:
+        peer.accept()
+        assert peer.reason() == "the runtime did not finish the handshake"
+        peer.accept()
+    finally:
+        peer.end()
 
 
 def test_garbage_on_the_wire_ends_the_connection_and_the_next_one_works(peer: Peer) -> None:
@@ -290,7 +294,7 @@ class Clock:
 
 
 class SuspendedEngine(Engine):
-    """The process sleeps for three seconds in its first Synchronize."""
+    """The process is asleep for longer than the runtime waits in its first Synchronize."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(MACHINE, Config())
@@ -302,7 +306,7 @@ class SuspendedEngine(Engine):
         advice: Mapping[ContainerId, Advice] = MappingProxyType({}),
     ) -> Synchronized:
         if not self.clock.now:
-            self.clock.now += 3
+            self.clock.now += LONG + 1
         return super().synchronize(containers, advice)
 
 
