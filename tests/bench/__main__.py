@@ -1,0 +1,27 @@
+"""`python -m tests.bench`: everything that can be measured anywhere, in about a minute.
+
+A process of its own: the garbage collector has the daemon's objects to look at, and no test
+runner's.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from tests.bench.benchmarks import benchmarks
+from tests.bench.figure import HEADER, Figure, write_json
+
+OUTPUT: Final = Path("bench.json")
+
+
+def main() -> None:
+    """Print a table line by line, and write it to `bench.json`."""
+    print(HEADER)
+    figures: list[Figure] = []
+    for benchmark in benchmarks():
+        figures.append(benchmark.measure())
+        print(figures[-1].row(), flush=True)
+    write_json(OUTPUT, figures)
+
+
+if __name__ == "__main__":
+    main()

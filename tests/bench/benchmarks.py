@@ -1,0 +1,67 @@
+"""What is measured, on which machine and how often."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.bench.discovery import time_discovery
+from tests.bench.figure import Figure
+from tests.bench.session import time_round_trips, time_synchronize
+from tests.bench.sizes import LARGE, MEDIUM, SMALL, Size
+from tests.bench.timings import Timings
+from tests.bench.turnover import time_decisions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """One figure to be."""
+
+    name: str
+    size: Size
+    text: str = ""
+    """What was measured, where that is not the whole size."""
+    samples: int
+    take: Callable[[Size, int], Timings]
+
+    def measure(self, samples: int | None = None) -> Figure:
+        """Measure it, by default as often as its percentiles need."""
+        timings = self.take(self.size, samples or self.samples)
+        return Figure(self.name, self.text or self.size.text, timings)
+
+
+def benchmarks(
+    small: Size = SMALL, medium: Size = MEDIUM, large: Size = LARGE
+) -> tuple[Benchmark, ...]:
+    """All that need no container runtime, in the order of their names in the table."""
+    return (
+        Benchmark(name="decision-small", size=small, samples=3000, take=time_decisions),
+        Benchmark(name="decision-medium", size=medium, samples=2000, take=time_decisions),
+        Benchmark(name="decision-large", size=large, samples=1000, take=time_decisions),
+        Benchmark(
+            name="discovery-256",
+            size=medium,
+            text="256 cpus, files in the page cache",
+            samples=50,
+            take=time_discovery,
+        ),
+        Benchmark(
+            name="discovery-4096",
+            size=large,
+            text="4096 cpus, files in the page cache",
+            samples=10,
+            take=time_discovery,
+        ),
+        Benchmark(
+            name="ttrpc-round-trip",
+            size=small,
+            text="a call the policy has no part in",
+            samples=2000,
+            take=time_round_trips,
+        ),
+        Benchmark(
+            name="synchronize-1000",
+            size=large,
+            text="1000 running containers, 4096 cpus, new policy",
+            samples=20,
+            take=time_synchronize,
+        ),
+    )

@@ -1,0 +1,90 @@
+"""What was measured, as rows for people and for programs."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tests.bench.timings import Timings, percentile_ms
+
+NAMES: Final = (
+    "decision-small",
+    "decision-medium",
+    "decision-large",
+    "discovery-256",
+    "discovery-4096",
+    "ttrpc-round-trip",
+    "synchronize-1000",
+    "create-container-added",
+)
+"""Every figure there is, in the order they are written."""
+
+_BUDGETS: Final = {
+    "decision-small": "p99 0.3",
+    "decision-medium": "p99 1",
+    "decision-large": "p99 5",
+    "discovery-256": "150",
+    "discovery-4096": "1500",
+    "synchronize-1000": "300",
+    "create-container-added": "p50 1.5",
+}
+"""In ms; docs/design.md."""
+
+_ROW: Final = "{:<23}{:>10}{:>10}{:>10}{:>10}{:>9}{:>7}  {}"
+
+HEADER: Final = _ROW.format("ms", "p50", "p99", "cpu p50", "cpu p99", "budget", "n", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """The times of one thing."""
+
+    name: str
+    size: str
+    timings: Timings
+
+    def row(self) -> str:
+        """A line below `HEADER`, in ms."""
+        wall, cpu = self.timings.wall, self.timings.cpu
+        times = [
+            f"{percentile_ms(one, percent):.3f}" for one in (wall, cpu) for percent in (50, 99)
+        ]
+        return _ROW.format(
+            self.name, *times, _BUDGETS.get(self.name, ""), len(wall), self.size
+        ).rstrip()
+
+    def record(self) -> "Record":
+        """The figure as `bench.json` has it."""
+        wall = self.timings.wall
+        return Record(
+            name=self.name,
+            size=self.size,
+            unit="ms",
+            p50=percentile_ms(wall, 50),
+            p99=percentile_ms(wall, 99),
+            n=len(wall),
+        )
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """One element of the list in `bench.json`."""
+
+    name: str
+    size: str
+    unit: str
+    p50: float
+    p99: float
+    n: int
+
+
+def write_json(path: Path, figures: Iterable[Figure]) -> None:
+    """Write the figures, in place of those of the same names; others in the file stay.
+
+    Not everything can be measured everywhere, so a file may come from several runs.
+    """
+    known = msgspec.json.decode(path.read_bytes(), type=list[Record]) if path.exists() else []
+    records = {one.name: one for one in (*known, *(one.record() for one in figures))}
+    rows = [records[name] for name in NAMES if name in records]
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(rows)) + b"\n")

@@ -1,0 +1,129 @@
+"""Pods without end, by chance but the same in every run."""
+
+import random
+from collections.abc import Iterator
+from typing import Final
+
+from pinfold.nri.kubelet import stable_id
+from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass, Resources
+from pinfold.policy.manifest import ContainerSpec, PodSpec, qos_class
+from tests.bench.sizes import Size
+
+_NAMES: Final = ("main", "sidecar", "log")
+_POD_SIZES: Final = (1, 1, 1, 2, 2, 3)
+_APPS: Final = 40
+_TEAMS: Final = 8
+_SIDECAR_MILLI: Final = 50
+
+# One rule in shorthand (for pods of several containers), one that pulls towards other pods and
+# one that pushes away from them and counts in both directions.
+_AFFINITY: Final = """\
+main:
+{friend}- scope: {{key: pod/namespace, operator: Equals, values: [{namespace}]}}
+  match: {{key: pod/labels/app, operator: In, values: [{near}, {nearer}]}}
+  weight: 5
+"""
+_ANTI_AFFINITY: Final = """\
+main:
+- scope: {{key: qosclass, operator: NotIn, values: [BestEffort]}}
+  match: {{key: pod/labels/app, operator: Equals, values: [{far}]}}
+  weight: 3
+  symmetric: true
+"""
+
+
+def pods(size: Size, seed: int = 1) -> Iterator[PodSpec]:
+    """Pods of one to three containers that suit a machine. Half of them have affinity rules."""
+    chance = random.Random(seed)
+    number = 0
+    while True:
+        yield _pod(size, chance, number)
+        number += 1
+
+
+def containers(size: Size, seed: int = 1) -> Iterator[Container]:
+    """The containers of `pods`, as the policy gets them."""
+    for spec in pods(size, seed):
+        pod = Pod(
+            id=PodId(stable_id(f"sandbox/{spec.name}")),
+            name=spec.name,
+            namespace=spec.namespace,
+            uid=stable_id(f"pod/{spec.name}")[:32],
+            labels=spec.labels,
+            annotations=spec.annotations,
+            qos=spec.qos,
+        )
+        for one in spec.containers:
+            yield Container(
+                id=ContainerId(stable_id(f"container/{spec.name}/{one.name}")),
+                name=one.name,
+                pod=pod,
+                labels={
+                    "io.kubernetes.container.name": one.name,
+                    "io.kubernetes.pod.name": spec.name,
+                    "io.kubernetes.pod.namespace": spec.namespace,
+                },
+                resources=one.resources,
+            )
+
+
+def _pod(size: Size, chance: random.Random, number: int) -> PodSpec:
+    names = _NAMES[: chance.choice(_POD_SIZES)]
+    namespace = f"team-{chance.randrange(_TEAMS)}"
+    app = _app(chance)
+    main, *others = _resources(size, chance, len(names))
+    specs = tuple(
+        ContainerSpec(name=name, resources=one)
+        for name, one in zip(names, (main, *others), strict=True)
+    )
+    return PodSpec(
+        name=f"{app}-{number}",
+        namespace=namespace,
+        labels={"app": app, "release": f"r{chance.randrange(5)}", "team": namespace},
+        annotations=_rules(chance, namespace, names) if chance.randrange(2) else {},
+        qos=qos_class(specs),
+        containers=specs,
+    )
+
+
+def _app(chance: random.Random) -> str:
+    return f"app-{chance.randrange(_APPS)}"
+
+
+def _rules(chance: random.Random, namespace: str, names: tuple[str, ...]) -> dict[str, str]:
+    friend = f"- {names[-1]}\n" if len(names) > 1 else ""
+    near, nearer, far = _app(chance), _app(chance), _app(chance)
+    return {
+        "resource-policy.nri.io/affinity": _AFFINITY.format(
+            friend=friend, namespace=namespace, near=near, nearer=nearer
+        ),
+        "resource-policy.nri.io/anti-affinity": _ANTI_AFFINITY.format(far=far),
+    }
+
+
+def _resources(size: Size, chance: random.Random, count: int) -> list[Resources]:
+    """What the containers of one pod ask for: whole cpus, equal limits, requests, or nothing."""
+    share_bytes = size.memory_bytes // size.containers
+    draw = chance.randrange(100)
+    if draw < size.exclusive_percent:
+        qos, milli = QosClass.GUARANTEED, 1000 * chance.randint(1, size.exclusive_max)
+    elif draw < size.exclusive_percent + 15:
+        qos, milli = QosClass.GUARANTEED, chance.randint(1, size.shared_max_milli // 10) * 10 + 1
+    elif draw < 90:
+        qos, milli = QosClass.BURSTABLE, chance.randint(1, size.shared_max_milli)
+    else:
+        return [Resources()] * count
+    found: list[Resources] = []
+    for index in range(count):
+        wanted = _SIDECAR_MILLI if index else milli
+        memory_bytes = share_bytes * chance.randint(10, 80) // 100
+        is_limited = qos is QosClass.GUARANTEED
+        found.append(
+            Resources(
+                cpu_request_milli=wanted,
+                cpu_limit_milli=wanted if is_limited else None,
+                memory_request_bytes=memory_bytes,
+                memory_limit_bytes=memory_bytes if is_limited else None,
+            )
+        )
+    return found
