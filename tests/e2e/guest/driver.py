@@ -20,7 +20,7 @@ from tests.e2e.pods import PodSpec, best_effort, burstable, guaranteed
 NODE_FOLDER: Final = Path("/run/node")
 # Emulated, a pod takes seconds where it takes milliseconds elsewhere.
 CALL_TIMEOUT_SECONDS: Final = 120
-REST_SECONDS: Final = 1.5
+REST_SECONDS: Final = 1
 REST_WITHIN_SECONDS: Final = 30
 
 FLOCK: Final = PodSpec(

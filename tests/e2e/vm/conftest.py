@@ -47,8 +47,8 @@ def observations(
     payload.write_payload(files, folder / "payload.tar")
     try:
         results = _run(files, frozen, folder)
-    except machine.BootError as error:
-        say(f"the frozen machine did not come up, one is booted instead: {error}")
+    except machine.MachineError as error:
+        say(f"the frozen machine did not serve, one is booted instead: {error}")
         shutil.rmtree(frozen.folder, ignore_errors=True)
         results = _run(files, None, folder)
     written = json.loads(results["observations.json"])
@@ -69,7 +69,7 @@ def _run(
 ) -> dict[str, bytes]:
     """The files the guest left, from a thawed machine or from a booted one.
 
-    Raises `BootError` when the guest does not begin, which says nothing about pinning.
+    Raises `MachineError` when the guest does not begin or its kernel gets stuck.
     """
     run = machine.Machine(files, folder, folder / "payload.tar")
     try:
