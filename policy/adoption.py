@@ -28,11 +28,14 @@ class Advice:
 
     def explains(self, cpus: CpuSet, request: Request) -> bool:
         """Whether a container with these exclusive cpus may have this cpuset."""
+        if self.exclusive == cpus:
+            # However many it asks for by now: it has them for itself, and a resize will tell.
+            return True
         if len(self.exclusive) != request.exclusive:
             return False
         if request.hide_hyperthreads:
             return bool(cpus & self.exclusive)
-        return self.exclusive <= cpus if request.shared_milli else self.exclusive == cpus
+        return request.shared_milli > 0 and self.exclusive <= cpus
 
 
 def adoption_order(container: Container) -> tuple[int, int, str, str]:
@@ -110,7 +113,8 @@ def adopted_grant(
     free = sharable | CpuSet(ledger.free_isolated[root.id])
     exclusive: CpuSet | None = NO_CPUS
     if not request.exclusive:
-        if not (cpus <= sharable or cpus <= root.reserved):
+        # Who asks for nothing may have been left with the reserved cpus only.
+        if not (cpus <= sharable or (not request.shared_milli and cpus <= root.reserved)):
             return None
     elif not cpus <= free or (advice is not None and not advice.exclusive):
         return None

@@ -140,6 +140,7 @@ class Engine:
         container = self._containers.get(container_id)
         if container is not None:
             self._containers[container_id] = replace(container, state=ContainerState.EXITED)
+        if container_id in self.ledger.grants:
             self._books.release(container_id)
             self._books.relax()
         return self._books.pinner.changes()
@@ -163,9 +164,9 @@ class Engine:
 
     def remove(self, container_id: ContainerId) -> tuple[Change, ...]:
         """Forget a container, releasing it first where it was never stopped."""
+        changes = self.stop(container_id)
         self._forget(container_id)
-        self._books.relax()
-        return self._books.pinner.changes()
+        return changes
 
     def update(self, container_id: ContainerId, resources: Resources) -> Decision:
         """Change what a container asks for; a refusal leaves it what it had."""
