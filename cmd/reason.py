@@ -40,6 +40,7 @@ CRITERIA: Final[Mapping[str, str]] = {
 _OTHERS: Final[Mapping[str, str]] = {
     "only_candidate": "no other pool holds it",
     "current pool": "it stays where it is",
+    "room_made": "it has room once shared containers were moved to wider pools",
     "resize": "it grows or shrinks in place",
     "kept": "it ran there already",
     "runs already": "it runs already and cannot be refused",

@@ -43,6 +43,9 @@ class Books:
     def take(self, plan: Plan) -> None:
         """Book what was planned, in place of what the container held."""
         grant = plan.grant
+        for lifted in plan.lifted:
+            self.ledger.repool(lifted)
+            self.pinner.mark(lifted.container_id)
         self.ledger.drop(grant.container_id)
         self.ledger.add(grant)
         if plan.offer is not None:

@@ -145,6 +145,29 @@ class Ledger:
             ledger._promise(grant, -1)
         return ledger
 
+    def copy(self) -> "Ledger":
+        """Another ledger with the same grants. O(pools + grants)."""
+        ledger = copy(self)
+        ledger.free_sharable = list(self.free_sharable)
+        ledger.free_isolated = list(self.free_isolated)
+        ledger._free_count = list(self._free_count)
+        ledger._shared_milli = list(self._shared_milli)
+        ledger._zero_requests = list(self._zero_requests)
+        ledger._neighbours = {kind: list(counts) for kind, counts in self._neighbours.items()}
+        ledger._grants = dict(self._grants)
+        ledger._sharing = [dict(one) for one in self._sharing]
+        return ledger
+
+    def spare_nobody(self) -> None:
+        """Keep no cpu for those who asked for none; only for a copy that is asked and dropped."""
+        self._zero_requests = [0] * len(self._zero_requests)
+        self._room = None
+
+    def repool(self, grant: Grant) -> None:
+        """Another pool for the shared part of a grant; its own cpus and memory stay."""
+        self.drop(grant.container_id)
+        self.add(grant)
+
     def add(self, grant: Grant) -> None:
         """Book a grant. O(pools of its subtree and above)."""
         assert grant.container_id not in self._grants, grant.container_id

@@ -2,20 +2,24 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from ..topology.cpuset import NO_NODES, CpuSet
 from .closeness import Closeness
 from .container import ContainerId
 from .decision import Grant, Refusal
 from .ledger import Ledger
+from .lifting import Lift, make_room
 from .memory import Offer
 from .memorychoice import MemoryChoice, PoolMemory
 from .picker import CpuPicker
 from .placement import Chooser, Facts
 from .pool import PoolId, PoolTree
-from .rank import Dropped, Rank
+from .rank import Dropped, Rank, Zone
 from .request import CpuType, Request
+
+ROOM_MADE: Final = "room_made"
+"""What decides where shared containers had to be lifted into a wider pool first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +29,8 @@ class Plan:
     grant: Grant
     offer: Offer | None = None
     """The memory it needs; None where its memory is not accounted."""
+    lifted: tuple[Grant, ...] = ()
+    """Shared containers that move to a wider pool to make room."""
     candidates: tuple[Rank | Dropped, ...] = ()
     decided_by: str = ""
 
@@ -58,35 +64,40 @@ class Placer:
         self._chooser = chooser
         self._closeness = Closeness(books.tree)
 
-    def plan(
-        self, request: Request, weights: Mapping[ContainerId, int], at: PoolId | None = None
-    ) -> Plan | Failure:
-        """The best grant for a request; `at` names a pool that wins if it is feasible.
+    def plan(self, request: Request, weights: Mapping[ContainerId, int]) -> Plan | Failure:
+        """The best grant for a request.
 
         `weights` is the affinity of the container to those present.
         """
         memory = self._memory.choice(request)
         if request.cpu_type is not CpuType.NORMAL:
             return self._at_root(request, memory)
-        ranking = self._chooser.rank(
-            request,
-            self._ledger,
-            Facts(memory=memory, affinities=self._affinities(weights)),
-        )
+        facts = Facts(memory=memory, affinities=self._affinities(weights))
+        ranking = self._chooser.rank(request, self._ledger, facts)
         winner, decided_by = ranking.winner, ranking.decided_by
-        if at is not None and isinstance(ranking.candidates[at], Rank):
-            winner, decided_by = at, "current pool"
+        ledger = self._ledger
+        lifted: tuple[Grant, ...] = ()
         if winner is None:
-            refusal = Refusal(reason=self._reason(request, ranking.candidates))
-            return Failure(refusal=refusal, candidates=ranking.candidates)
-        exclusive, isolated = self._take(request, winner)
+            lift = self._make_room(request, memory)
+            if lift is None:
+                refusal = Refusal(reason=self._reason(request, ranking.candidates))
+                return Failure(refusal=refusal, candidates=ranking.candidates)
+            winner, decided_by = lift.pool_id, ROOM_MADE
+            ledger, lifted = lift.ledger, lift.lifted
+        exclusive, isolated = self._take(request, winner, ledger)
         offer = memory.offer(winner)
         return Plan(
             grant=self._grant(request, winner, exclusive, isolated, offer),
             offer=offer,
+            lifted=lifted,
             candidates=ranking.candidates,
             decided_by=decided_by,
         )
+
+    def _make_room(self, request: Request, memory: MemoryChoice) -> Lift | None:
+        zones = memory.zones()
+        pools = [pool.id for pool in self._tree.pools if isinstance(zones[pool.id], Zone)]
+        return make_room(request, self._ledger, tuple(pools))
 
     def plan_anyway(self, request: Request) -> Plan:
         """A grant for a container that runs and fits nowhere: a share of all sharable cpus.
@@ -134,14 +145,14 @@ class Placer:
                 by_pool[friend.pool_id] = by_pool.get(friend.pool_id, 0) + weight
         return self._closeness.affinities(by_pool)
 
-    def _take(self, request: Request, pool_id: PoolId) -> tuple[CpuSet, CpuSet]:
+    def _take(self, request: Request, pool_id: PoolId, ledger: Ledger) -> tuple[CpuSet, CpuSet]:
         """The exclusive cpus of a feasible pool, and which of them are isolated."""
         count = request.exclusive
         if not count:
             return CpuSet(), CpuSet()
-        isolated = self._ledger.free_isolated[pool_id]
+        isolated = ledger.free_isolated[pool_id]
         is_isolated = request.wants_isolated and isolated.bit_count() >= count
-        free = isolated if is_isolated else self._ledger.slice(pool_id)
+        free = isolated if is_isolated else ledger.slice(pool_id)
         picked = self._picker.pick(free, count, request.priority, request.smt)
         # The pool was found feasible with these numbers: fewer cpus would be our own fault.
         assert picked is not None, (request.container_id, pool_id)
