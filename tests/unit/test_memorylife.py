@@ -107,7 +107,8 @@ def test_who_had_to_widen_goes_back_when_there_is_room() -> None:
 def test_a_node_that_runs_full_gives_its_containers_more_nodes() -> None:
     engine = Engine(machine_from_spec("socket:2 core:4 mem:4G"), Config())
     decision = engine.create(container("hungry", GIB, {}))
-    (full,) = decision.pinning.mems or ()
+    assert decision.pinning.mems is not None
+    (full,) = decision.pinning.mems
     assert engine.observe_memory({0: 3 * GIB, 1: 3 * GIB}) == ()
     changes = engine.observe_memory({full: 0, 1 - full: 3 * GIB})
     assert [(one.container_id, str(one.after.mems)) for one in changes] == [("hungry", "0-1")]
