@@ -45,10 +45,10 @@ e2e-vm: .venv/dev-installed
 	$(PYTEST) -ra tests/e2e/vm
 
 bench: .venv/dev-installed
-	$(PYTEST) -s -m "not e2e" tests/bench
+	$(VENV_PYTHON) -m tests.bench
 
 bench-runtime: .venv/dev-installed
-	$(PYTEST) -s -m e2e tests/bench
+	$(PYTEST) -s -ra tests/bench/create_container.py
 
 # The symlink is the root of the generated imports too: they read `from pinfold.nri.api import …`.
 proto: .venv/dev-installed

@@ -4,13 +4,8 @@ A process of its own: the garbage collector has the daemon's objects to look at,
 runner's.
 """
 
-from pathlib import Path
-from typing import Final
-
 from tests.bench.benchmarks import benchmarks
-from tests.bench.figure import HEADER, Figure, write_json
-
-OUTPUT: Final = Path("bench.json")
+from tests.bench.figure import HEADER, OUTPUT, Figure, write_json
 
 
 def main() -> None:

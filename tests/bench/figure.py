@@ -21,6 +21,9 @@ NAMES: Final = (
 )
 """Every figure there is, in the order they are written."""
 
+OUTPUT: Final = Path("bench.json")
+"""Below the folder that make runs in."""
+
 _BUDGETS: Final = {
     "decision-small": "p99 0.3",
     "decision-medium": "p99 1",
@@ -49,7 +52,9 @@ class Figure:
         """A line below `HEADER`, in ms."""
         wall, cpu = self.timings.wall, self.timings.cpu
         times = [
-            f"{percentile_ms(one, percent):.3f}" for one in (wall, cpu) for percent in (50, 99)
+            f"{percentile_ms(one, percent):.3f}" if one else "-"
+            for one in (wall, cpu)
+            for percent in (50, 99)
         ]
         return _ROW.format(
             self.name, *times, _BUDGETS.get(self.name, ""), len(wall), self.size

@@ -19,7 +19,7 @@ class Timings:
 
     cpu_clock: Callable[[], int] = time.thread_time_ns
     wall: list[int] = field(default_factory=list[int])
-    """Nanoseconds, as `cpu`."""
+    """Nanoseconds, as `cpu`, which is empty where other processes do the work."""
     cpu: list[int] = field(default_factory=list[int])
 
     def time(self, work: Callable[[], T]) -> T:
