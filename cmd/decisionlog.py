@@ -13,6 +13,7 @@ from ..nri.happening import (
     Disconnected,
     Happening,
     Outcome,
+    Reconfigured,
     Released,
     Synchronized,
     Unsupported,
@@ -50,6 +51,8 @@ class DecisionLog:
                 self._log.info(
                     "%s", fields(event="synchronized", containers=containers, updates=updates)
                 )
+            case Reconfigured(updates=updates):
+                self._log.debug("%s", fields(event="readopted", updates=updates))
             case Connected(runtime=runtime):
                 self._log.info("%s", fields(event="connected", runtime=runtime))
             case Disconnected(reason=reason):

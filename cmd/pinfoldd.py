@@ -23,6 +23,7 @@ from .machinesource import machine_of, machine_options
 from .notify import Notifier
 from .runtimes import DEFAULT_SOCKET, find_runtime, is_preinstalled
 from .statefile import StateKeeper, read_state
+from .tuning import tuner_below
 
 _FAULT: Final = 1
 _BAD_USAGE: Final = 2
@@ -64,6 +65,11 @@ _EMBEDDED_SECONDS: Final = 10.0
     envvar="STATE_DIRECTORY",
     help="Remember in DIR over restarts; systemd's STATE_DIRECTORY by default.",
 )
+@click.option(
+    "--kernel-root",
+    type=click.Path(path_type=Path),
+    help="Set interrupts and clocks of cpus below DIR; '/' by default on this machine itself.",
+)
 @machine_options
 @click.option(
     "--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What to log."
@@ -78,6 +84,7 @@ def command(
     nri_plugin_index: str,
     manifests: tuple[Path, ...],
     state_dir: Path | None,
+    kernel_root: Path | None,
     sysfs_root: str | None,
     machine: str | None,
     log_level: str,
@@ -101,10 +108,18 @@ def command(
     reports: list[Report] = [DecisionLog(log, access.where), notifier]
     if keeper is not None:
         reports.append(keeper)
+    is_here = sysfs_root is None and machine is None and access.embedded is None
+    if kernel_root is None and is_here:
+        kernel_root = Path("/")
+    tuner = None if kernel_root is None else tuner_below(kernel_root, state_dir, log)
+    if tuner is not None:
+        reports.append(tuner)
     daemon = Daemon(found, loaded.config, access.connect, reports=reports, identity=access.identity)
     if state_dir is not None and keeper is not None:
         daemon.plugin.events.advice = read_state(state_dir, log).advice()
         keeper.start(daemon.plugin)
+    if tuner is not None:
+        tuner.start(daemon.plugin)
 
     def load() -> Config:
         again = load_config(config_path, environment=environment, settings=settings)
@@ -127,6 +142,8 @@ def command(
         notifier.stopping()
         if keeper is not None:
             keeper.stop()
+        if tuner is not None:
+            tuner.stop()
         daemon.stop()
     if ended is Command.ENDED and not access.identity.is_preinstalled:
         raise click.exceptions.Exit(_FAULT)

@@ -14,7 +14,7 @@ from ..policy.errors import Problem
 from ..policy.resources import LinuxResources, estimate, merge
 from .api import nri_pb2
 from .convert import container_linux_value, container_value, linux_value, pod_value
-from .happening import Decided, Released, Report, Synchronized
+from .happening import Decided, Reconfigured, Released, Report, Synchronized
 from .outbox import Outbox
 from .owner import Owner
 
@@ -189,6 +189,7 @@ class Events:
         """
         self.policy, adopted = self.policy.reconfigured(config)
         self._outbox.post(_pinnings(adopted.changes))
+        self._owner.afterwards(lambda: self._report(Reconfigured(len(adopted.changes))))
 
     def post(self, answer: Answer) -> None:
         """Send an answer's updates by themselves, as the call they belong to is over."""

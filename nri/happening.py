@@ -52,6 +52,13 @@ class Synchronized:
 
 
 @dataclass(frozen=True, slots=True)
+class Reconfigured:
+    """Another configuration is in force; so many containers are told other cpus or memory."""
+
+    updates: int
+
+
+@dataclass(frozen=True, slots=True)
 class Connected:
     """The runtime configured us."""
 
@@ -103,6 +110,7 @@ Happening = (
     Decided
     | Released
     | Synchronized
+    | Reconfigured
     | Connected
     | Disconnected
     | Answered
@@ -143,5 +151,5 @@ class Tally:
                     self.updates += len(containers)
             case Crashed():
                 self.crashes += 1
-            case Decided() | Released() | Disconnected() | Unsupported():
+            case Decided() | Released() | Reconfigured() | Disconnected() | Unsupported():
                 pass

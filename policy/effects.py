@@ -95,14 +95,6 @@ class Effects:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Turns:
-    """The way from some effects to others."""
-
-    to_set: Mapping[Knob, str]
-    to_restore: tuple[Knob, ...]
-
-
 def effects(occupancy: Occupancy, hardware: Hardware) -> Effects:
     """What follows from who has which cpus. O(interrupts * distinct patterns + cpus)."""
     machine, config, holdings = occupancy.machine, occupancy.config, occupancy.holdings
@@ -121,14 +113,6 @@ def effects(occupancy: Occupancy, hardware: Hardware) -> Effects:
     values.update(_cpu_values(settings))
     values.update(_uncore_values(clocks))
     return Effects(values, (*routing.warnings, *unknown, *useless))
-
-
-def difference(before: Effects, after: Effects) -> Turns:
-    """What must be set, and what left as it was found, where `before` is in force."""
-    return Turns(
-        {knob: text for knob, text in after.values.items() if before.values.get(knob) != text},
-        tuple(knob for knob in before.values if knob not in after.values),
-    )
 
 
 def _cpu_values(settings: Mapping[int, CpuSettings]) -> Iterator[tuple[Knob, str]]:

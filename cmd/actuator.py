@@ -1,0 +1,214 @@
+"""Turns knobs of the kernel, and turns them back: what is wanted no more gets its original text."""
+
+import errno
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ..policy.effects import Effects, Hardware, Knob, KnobKind
+from ..topology.cpuset import CpuSet, IdListError
+from .knobs import Knobs
+from .originals import Original, Originals
+
+_FREQUENCIES: Final = frozenset(
+    {
+        KnobKind.MIN_FREQUENCY,
+        KnobKind.MAX_FREQUENCY,
+        KnobKind.UNCORE_MIN,
+        KnobKind.UNCORE_MAX,
+    }
+)
+
+_REMEDIES: Final[Mapping[int | None, str]] = {
+    errno.ENOENT: "this machine has no such thing; leave it out of the configuration",
+    errno.EROFS: "set ProtectKernelTunables=no for the service",
+    errno.EACCES: "run pinfoldd as root",
+    errno.EPERM: "run pinfoldd as root; some interrupts the kernel lets nobody move",
+    errno.EIO: "some interrupts the kernel lets nobody move; leave them out",
+    errno.EINVAL: "the kernel does not take this value here",
+    errno.EBUSY: "the driver does not take it with this governor",
+}
+_NAMED_MAX: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    kind: KnobKind
+    name: str
+    text: str
+
+
+class Actuator:
+    """Brings the files behind knobs to what is wanted. Never raises for a file that refuses."""
+
+    def __init__(self, knobs: Knobs, originals: Originals, log: logging.Logger) -> None:
+        self._knobs = knobs
+        self._originals = originals
+        self._log = log
+        self._in_force = Effects()
+        self._applied: dict[str, str] = {}
+        self._said: set[str] = set()
+        self._owners: dict[str, str] = {}
+
+    @property
+    def moves_interrupts(self) -> bool:
+        """Whether some interrupt is not where it was found."""
+        return any(path.startswith("proc/irq/") for path in self._originals.by_path)
+
+    def hardware(self) -> Hardware:
+        """What there is to set; interrupts with the cpus that served them before we moved them."""
+        found = self._knobs.hardware()
+        interrupts = list(found.interrupts)
+        for position, one in enumerate(interrupts):
+            path = self._knobs.path(Knob(KnobKind.IRQ_AFFINITY, one.number))
+            original = self._originals.by_path.get(path)
+            if original is not None and original.owner == one.description:
+                interrupts[position] = replace(one, affinity=CpuSet.parse(original.text))
+            elif original is not None or self._owners.get(path, one.description) != (
+                one.description
+            ):
+                # The number belongs to another device by now.
+                self._originals.drop(path)
+                self._applied.pop(path, None)
+            self._owners[path] = one.description
+        return replace(found, interrupts=tuple(interrupts))
+
+    def apply(self, wanted: Effects) -> int:
+        """Set what differs and put back what is wanted no more; returns how many files changed."""
+        for warning in wanted.warnings:
+            if warning not in self._in_force.warnings:
+                self._log.warning("%s", warning)
+        self._in_force = wanted
+        failures = _Failures()
+        settings = self._settings(wanted, failures)
+        todo = {path: one for path, one in settings.items() if self._applied.get(path) != one.text}
+        undo = {
+            path: original.text
+            for path, original in self._originals.by_path.items()
+            if path not in settings
+        }
+        for path in self._applied.keys() - settings.keys():
+            del self._applied[path]
+        changed = self._restore(undo, failures) + self._set(todo, failures)
+        self._originals.save()
+        self._tell(failures)
+        return changed
+
+    def rest(self) -> int:
+        """Put back clocks and idle states; interrupts stay with the containers that asked."""
+        kept = {
+            knob: text
+            for knob, text in self._in_force.values.items()
+            if knob.kind is KnobKind.IRQ_AFFINITY
+        }
+        return self.apply(Effects(kept, self._in_force.warnings))
+
+    def _settings(self, wanted: Effects, failures: "_Failures") -> dict[str, _Setting]:
+        found: dict[str, _Setting] = {}
+        for knob, text in wanted.values.items():
+            try:
+                path = self._knobs.path(knob)
+            except OSError as error:
+                failures.add(knob.kind.value, str(knob), error)
+                continue
+            known = found.get(path)
+            if known is not None and not _is_faster(knob, text, known.text):
+                # Cpus that share a clock cannot differ: the fastest of them decides.
+                continue
+            found[path] = _Setting(knob.kind, str(knob), text)
+        return found
+
+    def _set(self, todo: Mapping[str, _Setting], failures: "_Failures") -> int:
+        differing: dict[str, _Setting] = {}
+        for path, one in todo.items():
+            self._applied[path] = one.text
+            try:
+                now = self._knobs.read(path)
+            except OSError as error:
+                failures.add(one.kind.value, one.name, error)
+                continue
+            if not _is_same(one.kind, now, one.text):
+                self._originals.keep(path, Original(text=now, owner=self._owners.get(path, "")))
+                differing[path] = one
+        self._originals.save()
+        refused = self._write({path: one.text for path, one in differing.items()})
+        for path, refusal in refused.items():
+            one = differing[path]
+            failures.add(one.kind.value, one.name, refusal)
+            original = self._originals.by_path.get(path)
+            if original is not None and self._holds(path, one.kind, original.text):
+                self._originals.drop(path)
+        return len(differing) - len(refused)
+
+    def _restore(self, undo: Mapping[str, str], failures: "_Failures") -> int:
+        refused = self._write(undo)
+        for path in undo:
+            error = refused.get(path)
+            if error is None or error.errno == errno.ENOENT:
+                self._originals.drop(path)
+            else:
+                failures.add("original value", path, error)
+        return len(undo) - len(refused)
+
+    def _write(self, texts: Mapping[str, str]) -> dict[str, OSError]:
+        """Write files; returns those that refuse."""
+        left = dict(texts)
+        refused: dict[str, OSError] = {}
+        # A limit may be refused only because the other end of its range is still to be moved.
+        for _ in range(2):
+            refused = {}
+            for path, text in left.items():
+                try:
+                    self._knobs.write(path, text)
+                except OSError as error:
+                    refused[path] = error
+            left = {path: texts[path] for path in refused}
+        return refused
+
+    def _holds(self, path: str, kind: KnobKind, text: str) -> bool:
+        try:
+            return _is_same(kind, self._knobs.read(path), text)
+        except OSError:
+            return False
+
+    def _tell(self, failures: "_Failures") -> None:
+        texts = failures.texts()
+        for text in texts:
+            if text not in self._said:
+                self._log.warning("%s", text)
+        self._said = set(texts)
+
+
+class _Failures:
+    """Files that refuse, those of one kind and error together: there may be thousands."""
+
+    def __init__(self) -> None:
+        self._names: dict[tuple[str, int | None, str], list[str]] = {}
+
+    def add(self, kind: str, name: str, error: OSError) -> None:
+        text = error.strerror or str(error)
+        text = text[:1].lower() + text[1:]
+        self._names.setdefault((kind, error.errno, text), []).append(name)
+
+    def texts(self) -> list[str]:
+        found: list[str] = []
+        for (kind, number, text), names in self._names.items():
+            shown = ", ".join(names[:_NAMED_MAX])
+            more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
+            remedy = _REMEDIES.get(number, "it stays as it is")
+            found.append(f"{kind} of {shown}{more}: {text} — {remedy}")
+        return found
+
+
+def _is_faster(knob: Knob, text: str, than: str) -> bool:
+    return knob.kind in _FREQUENCIES and int(text) > int(than)
+
+
+def _is_same(kind: KnobKind, one: str, other: str) -> bool:
+    if kind is not KnobKind.IRQ_AFFINITY:
+        return one == other
+    try:
+        return CpuSet.parse(one) == CpuSet.parse(other)
+    except IdListError:
+        return False

@@ -1,0 +1,98 @@
+"""Interrupts and clocks follow the containers: in a thread of its own, after every answer."""
+
+import logging
+import threading
+from pathlib import Path
+from typing import Final
+
+from ..nri.happening import Decided, Happening, Reconfigured, Released, Synchronized
+from ..nri.plugin import Plugin
+from ..policy.effects import Hardware, Occupancy, effects
+from ..policy.interrupts import Interrupt
+from .actuator import Actuator
+from .knobs import Knobs
+from .originals import Originals
+
+_PAUSE_SECONDS: Final = 0.1
+"""Between two looks, so that a burst of events is one change."""
+_BUSY_SECONDS: Final = 10.0
+
+
+class Tuner:
+    """A report: whatever changes who has which cpus makes it look. Nobody waits for it.
+
+    The runtime has no patience for hundreds of interrupts: the policy is only asked who has what,
+    and everything else is worked out and written here.
+    """
+
+    def __init__(self, actuator: Actuator, log: logging.Logger) -> None:
+        self._actuator = actuator
+        self._log = log
+        self._is_due = threading.Event()
+        self._is_stopping = threading.Event()
+        self._uncore = Hardware()
+        self._thread: threading.Thread | None = None
+
+    def __call__(self, happening: Happening) -> None:
+        """Look soon where cpus may have changed hands."""
+        if isinstance(happening, Decided | Released | Synchronized | Reconfigured):
+            self._is_due.set()
+
+    def start(self, plugin: Plugin) -> None:
+        """Begin, before the plugin itself does; nothing is set before the first change."""
+        self._uncore = self._actuator.hardware()
+        plugin.events.policy.interrupts = self._uncore.interrupts
+        self._thread = threading.Thread(
+            target=self._run, args=(plugin,), name="tuning", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End. Clocks and idle states are as they were found then; interrupts stay."""
+        self._is_stopping.set()
+        self._is_due.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+            self._actuator.rest()
+
+    def _run(self, plugin: Plugin) -> None:
+        while True:
+            self._is_due.wait()
+            if self._is_stopping.is_set():
+                return
+            self._is_due.clear()
+            try:
+                occupancy = plugin.owner.ask(
+                    "tuning", lambda: plugin.events.policy.occupancy, _BUSY_SECONDS
+                )
+            except TimeoutError:
+                self._is_due.set()
+            else:
+                changed = self._actuator.apply(effects(occupancy, self._look(occupancy, plugin)))
+                if changed:
+                    self._log.debug("event=tuned files=%d", changed)
+            self._is_stopping.wait(_PAUSE_SECONDS)
+
+    def _look(self, occupancy: Occupancy, plugin: Plugin) -> Hardware:
+        """What there is to set by now: devices come and go, and their interrupts with them."""
+        is_asked = any(one.irq is not None for one in occupancy.holdings)
+        if not (is_asked or self._actuator.moves_interrupts):
+            return self._uncore
+        hardware = self._actuator.hardware()
+        found = hardware.interrupts
+
+        def learn(interrupts: tuple[Interrupt, ...] = found) -> None:
+            plugin.events.policy.interrupts = interrupts
+
+        plugin.owner.submit("interrupts", learn)
+        return hardware
+
+
+def tuner_below(root: Path, folder: Path | None, log: logging.Logger) -> Tuner:
+    """A tuner of the kernel whose sys/ and proc/ are below `root`.
+
+    `folder`: where it remembers over restarts what it changed, if anywhere.
+    """
+    knobs = Knobs(root)
+    return Tuner(Actuator(knobs, Originals(folder, knobs.boot_id(), log), log), log)
