@@ -94,6 +94,7 @@ def parse_value(text: str, source: str) -> tuple[object, dict[Path, Place]]:
     if len(text) > _TEXT_MAX:
         raise ConfigError(f"{source}: {len(text)} characters are too many — at most {_TEXT_MAX}")
     try:
+        _check_depth(text, source)
         node = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -102,12 +103,27 @@ def parse_value(text: str, source: str) -> tuple[object, dict[Path, Place]]:
         raise ConfigError(f"{where}: not YAML: {what}") from error
     except (yaml.YAMLError, UnicodeError) as error:
         raise ConfigError(f"{source}: not YAML: {' '.join(str(error).split())}") from error
-    except RecursionError:
-        raise ConfigError(f"{source}: nested too deep — at most {_DEPTH_MAX} levels") from None
     if node is None:
         return None, {}
     reader = _Reader(source)
     return reader.value(node, ()), reader.places
+
+
+def _check_depth(text: str, source: str) -> None:
+    """Raises `ConfigError` where a text is nested too deep to be composed.
+
+    The composer in C calls itself once for each level, until its process has no stack left.
+    """
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _DEPTH_MAX:
+                line = event.start_mark.line + 1 if event.start_mark else 0
+                place = Place(source=source, line=line)
+                raise ConfigError(f"{place}: nested too deep — at most {_DEPTH_MAX} levels")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
 
 
 def merge(under: Document, over: Document) -> Document:
