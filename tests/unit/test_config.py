@@ -373,6 +373,15 @@ def test_fields_without_effect_are_accepted_with_a_word() -> None:
     ]
 
 
+def test_speed_select_is_accepted_with_one_word_for_all_classes() -> None:
+    text = CLASSES.replace("{name: a}", "{name: a, pctPriority: high, pctMaxFreq: 3GHz}")
+    checked = read_config(text.replace("{name: b}", "{name: b, pctPriority: low}"), "p.yaml")
+    assert checked.warnings == (
+        "p.yaml:1: cpuClasses: pctPriority, pctMaxFreq: accepted, but has no effect"
+        " — Speed Select is left as it is",
+    )
+
+
 def test_every_configuration_of_the_given_scenarios_is_read() -> None:
     if not GIVEN.exists():
         pytest.skip(f"{GIVEN} is not here")
