@@ -53,7 +53,7 @@ bench-runtime: .venv/dev-installed
 # The symlink is the root of the generated imports too: they read `from pinfold.nri.api import …`.
 proto: .venv/dev-installed
 	$(VENV_PYTHON) -m grpc_tools.protoc -I .typing --python_out=.typing --pyi_out=.typing \
-		--grpc_python_out=.typing .typing/pinfold/nri/api/*.proto
+		.typing/pinfold/nri/api/*.proto
 
 # No venv below DESTDIR: its scripts would name the staging folder. The two commands find the
 # packages by the path they will have on the machine.

@@ -1,12 +1,16 @@
 import importlib.util
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PROTOS = ("ttrpc", "nri")
+API = ROOT / "nri" / "api"
+PROTOS = sorted(path.stem for path in API.glob("*.proto"))
+GENERATED_WITH = re.compile(r"_runtime_version\.Domain\.PUBLIC,\s*(\d+),\s*(\d+),\s*(\d+),")
 
 
 @pytest.mark.skipif(
@@ -27,7 +31,19 @@ def test_generated_modules_are_those_of_the_proto_files(tmp_path: Path, name: st
     for suffix in ("_pb2.py", "_pb2.pyi"):
         fresh = (tmp_path / "pinfold" / "nri" / "api" / f"{name}{suffix}").read_text()
         committed = (ROOT / "nri" / "api" / f"{name}{suffix}").read_text()
-        assert fresh == committed, f"regenerate nri/api/{name}{suffix}: see ttrpc.proto"
+        assert fresh == committed, f"regenerate nri/api/{name}{suffix}: make proto"
+
+
+def test_no_older_protobuf_than_the_modules_need_can_be_installed() -> None:
+    needed: set[tuple[str, ...]] = set()
+    for name in PROTOS:
+        found = GENERATED_WITH.search((API / f"{name}_pb2.py").read_text())
+        assert found, name
+        needed.add(found.groups())
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert [".".join(one) for one in sorted(needed)] == [
+        one.removeprefix("protobuf>=") for one in wanted if one.startswith("protobuf>=")
+    ]
 
 
 def test_generated_modules_load_without_grpc_and_without_warnings() -> None:
