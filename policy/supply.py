@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from ..topology.cpuset import NO_CPUS, CpuSet, IdListError
+from ..topology.cpuset import CpuSet
 from ..topology.machine import Machine
-from .config import Config, CpuPriority
+from .config import Amounts, Config, CpuPriority
 from .errors import ConfigError
 from .picker import CpuPicker
-from .quantity import QuantityError, parse_milli
+from .quantity import AllCpusBut, CpuAmount, CpuQuantity, OnlyCpus, QuantityError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,21 +46,19 @@ def read_supply(machine: Machine, config: Config, picker: CpuPicker) -> Supply:
 
 def _allowed(machine: Machine, config: Config, warnings: list[str]) -> CpuSet:
     where = "availableResources.cpu"
-    text = config.available_resources.cpu if config.available_resources else None
-    if text is None:
-        return machine.online
-    kind, colon, value = text.partition(":")
-    if kind == "cpuset" and colon:
-        wanted = _cpus(where, text, value)
-        if absent := wanted - machine.online:
-            warnings.append(f"{where}: cpus {absent} of {text!r} are not online")
-        allowed = wanted & machine.online
-    elif kind == "exclude-cpuset" and colon:
-        allowed = machine.online - _cpus(where, text, value)
-    else:
-        raise ConfigError(
-            f"{where}: {text!r} does not say which cpus — write 'cpuset:0-3' or 'exclude-cpuset:0'"
-        )
+    text = config.available_resources.cpu
+    match _parse(where, config.available_resources):
+        case None:
+            return machine.online
+        case OnlyCpus(wanted):
+            allowed = _online(where, text, wanted, machine, warnings)
+        case AllCpusBut(unwanted):
+            allowed = machine.online - unwanted
+        case CpuQuantity():
+            raise ConfigError(
+                f"{where}: {text!r} does not say which cpus"
+                " — write 'cpuset:0-3' or 'exclude-cpuset:0'"
+            )
     if not allowed:
         raise ConfigError(
             f"{where}: {text!r} leaves no cpu — online are {machine.online}, name some of them"
@@ -77,22 +75,21 @@ def _reserved(
     warnings: list[str],
 ) -> CpuSet:
     where = "reservedResources.cpu"
-    text = config.reserved_resources.cpu or "1"
-    kind, colon, value = text.partition(":")
-    if kind == "cpuset" and colon:
-        wanted = _cpus(where, text, value)
-        if absent := wanted - machine.online:
-            warnings.append(f"{where}: cpus {absent} of {text!r} are not online")
-        reserved = wanted & machine.online
-        if outside := reserved - allowed:
-            raise ConfigError(
-                f"{where}: cpus {outside} of {text!r} are not among the available cpus {allowed}"
-                " — take them out here or add them to availableResources.cpu"
-            )
-    elif kind == "exclude-cpuset" and colon:
-        reserved = allowed - _cpus(where, text, value)
-    else:
-        reserved = _pick_reserved(where, text, allowed - isolated, picker)
+    text = config.reserved_resources.cpu
+    match _parse(where, config.reserved_resources):
+        case OnlyCpus(wanted):
+            reserved = _online(where, text, wanted, machine, warnings)
+            if outside := reserved - allowed:
+                raise ConfigError(
+                    f"{where}: cpus {outside} of {text!r} are not among the available cpus"
+                    f" {allowed} — take them out here or add them to availableResources.cpu"
+                )
+        case AllCpusBut(unwanted):
+            reserved = allowed - unwanted
+        case CpuQuantity(milli):
+            reserved = _pick(where, text, -(-milli // 1000), allowed - isolated, picker)
+        case None:
+            reserved = _pick(where, "one cpu", 1, allowed - isolated, picker)
     if not reserved:
         raise ConfigError(f"{where}: {text!r} reserves no cpu — reserve at least one")
     if reserved & isolated and len(reserved) > 1:
@@ -103,17 +100,22 @@ def _reserved(
     return reserved
 
 
-def _pick_reserved(where: str, text: str, usable: CpuSet, picker: CpuPicker) -> CpuSet:
+def _parse(where: str, amounts: Amounts) -> CpuAmount | None:
     try:
-        milli = parse_milli(text)
+        return amounts.cpu_amount
     except QuantityError as error:
-        raise ConfigError(
-            f"{where}: failed to parse {text!r}: {error}"
-            " — write '750m', '2', 'cpuset:0-3' or 'exclude-cpuset:4-7'"
-        ) from error
-    count = -(-milli // 1000)
-    if count == 0:
-        return NO_CPUS
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def _online(
+    where: str, text: str | None, wanted: CpuSet, machine: Machine, warnings: list[str]
+) -> CpuSet:
+    if absent := wanted - machine.online:
+        warnings.append(f"{where}: cpus {absent} of {text!r} are not online")
+    return wanted & machine.online
+
+
+def _pick(where: str, text: str | None, count: int, usable: CpuSet, picker: CpuPicker) -> CpuSet:
     picked = picker.pick(usable.mask, count, CpuPriority.NORMAL)
     if picked is None:
         raise ConfigError(
@@ -121,10 +123,3 @@ def _pick_reserved(where: str, text: str, usable: CpuSet, picker: CpuPicker) -> 
             " — reserve fewer"
         )
     return CpuSet(picked)
-
-
-def _cpus(where: str, text: str, value: str) -> CpuSet:
-    try:
-        return CpuSet.parse(value)
-    except IdListError as error:
-        raise ConfigError(f"{where}: failed to parse {text!r}: {error}") from error

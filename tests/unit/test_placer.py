@@ -96,13 +96,15 @@ def test_exclusive_cpus_of_a_wide_pool_spare_what_a_pool_below_owes() -> None:
     assert "exclusive cpus: wanted 1, available 0" in refused(one.create(container("more", 1000)))
 
 
-def test_a_container_that_asks_for_nothing_keeps_the_last_cpu_of_its_pool() -> None:
-    one = engine("socket:1 core:3")
-    one.create(container("idle"))
-    one.create(container("a", 1000))
-    assert "wanted 1, available 0" in refused(one.create(container("b", 1000)))
-    one.stop(ContainerId("idle"))
-    assert granted(one.create(container("c", 1000))).exclusive
+def test_a_container_that_asks_for_nothing_keeps_the_last_cpu_of_its_pool_while_others_do() -> None:
+    one = engine("socket:2 core:2")
+    idle = one.create(container("idle"))
+    assert str(idle.pinning.cpus) == "2-3"
+    cpus = [str(granted(one.create(container(name, 1000))).exclusive) for name in "abc"]
+    assert cpus == ["2", "1", "3"]
+    left = one.pinning(ContainerId("idle"))
+    assert left is not None
+    assert str(left.cpus) == "0", "at last it runs on the reserved cpus"
 
 
 def test_whole_cpus_come_from_isolated_ones_only_where_all_of_them_do() -> None:
