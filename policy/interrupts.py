@@ -3,8 +3,9 @@
 Nothing here touches an interrupt: the daemon writes /proc/irq/N/smp_affinity_list.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from ..topology.cpuset import CpuSet
 from .annotations import Scope
@@ -13,6 +14,8 @@ from .errors import Problem
 from .glob import compile_glob
 from .preferences import Preferences
 from .settings import IrqAffinity, IrqMode
+
+_SPECIAL: Final = frozenset("*?[\\")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +64,8 @@ class InterruptTable:
         if pattern.isascii() and pattern.isdigit():
             number = int(pattern)
             return tuple(one for one in self.interrupts if one.number == number)
-        glob = compile_glob(pattern, separator="")
-        return tuple(one for one in self.interrupts if glob.matches(one.description))
+        matches = _test_of(pattern)
+        return tuple(one for one in self.interrupts if matches(one.description))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,43 +117,69 @@ def route(
     all `allowed` ones that nobody masks. One of which nothing at all would be left stays where it
     was, with a warning.
     """
-    asked: dict[int, _Asked] = {}
-    for wish, cpus in wishes:
-        for pattern in wish.claim:
-            for one in table.matching(pattern):
-                asked.setdefault(one.number, _Asked(one)).claimed |= cpus
-        for pattern in wish.mask:
-            for one in table.matching(pattern):
-                entry = asked.setdefault(one.number, _Asked(one))
-                if wish.mode is IrqMode.CLAIM_FIRST:
-                    entry.masked_first |= cpus
-                else:
-                    entry.masked_last |= cpus
     targets: dict[int, CpuSet] = {}
     warnings: list[str] = []
-    for number, entry in sorted(asked.items()):
-        target = entry.target(allowed)
-        targets[number] = target or entry.interrupt.affinity
+    for one, asked in sorted(_asked(table, wishes), key=lambda pair: pair[0].number):
+        target = asked.target(one.affinity, allowed)
+        targets[one.number] = target or one.affinity
         if not target:
             warnings.append(
-                f"interrupt {entry.interrupt}: masked on every cpu it could go to, so it stays on"
-                f" {entry.interrupt.affinity} — mask it in fewer containers"
+                f"interrupt {one}: masked on every cpu it could go to, so it stays on"
+                f" {one.affinity} — mask it in fewer containers"
             )
     return Routing(targets, tuple(warnings))
 
 
 @dataclass(slots=True)
 class _Asked:
-    """What all containers together ask of one interrupt."""
+    """What containers together ask of an interrupt, or of all of a pattern; masks of cpus."""
 
-    interrupt: Interrupt
-    claimed: CpuSet = field(default_factory=CpuSet)
-    masked_first: CpuSet = field(default_factory=CpuSet)
-    masked_last: CpuSet = field(default_factory=CpuSet)
+    claimed: int = 0
+    masked_first: int = 0
+    masked_last: int = 0
 
-    def target(self, allowed: CpuSet) -> CpuSet:
+    def add(self, other: "_Asked") -> None:
+        self.claimed |= other.claimed
+        self.masked_first |= other.masked_first
+        self.masked_last |= other.masked_last
+
+    def target(self, affinity: CpuSet, allowed: CpuSet) -> CpuSet:
         # A container that claims some interrupts and masks "*" keeps those it claims.
-        kept_away = self.masked_first | (self.masked_last - self.claimed)
+        kept_away = CpuSet(self.masked_first | (self.masked_last & ~self.claimed))
         if self.claimed:
-            return self.claimed - kept_away
-        return self.interrupt.affinity - kept_away or allowed - kept_away
+            return CpuSet(self.claimed) - kept_away
+        return affinity - kept_away or allowed - kept_away
+
+
+def _asked(
+    table: InterruptTable, wishes: Iterable[tuple[IrqAffinity, CpuSet]]
+) -> Iterable[tuple[Interrupt, _Asked]]:
+    """Every interrupt that somebody asks something of. A pattern is looked at once."""
+    by_pattern: dict[str, _Asked] = {}
+    for wish, cpus in wishes:
+        for pattern in wish.claim:
+            by_pattern.setdefault(pattern, _Asked()).claimed |= cpus.mask
+        for pattern in wish.mask:
+            asked = by_pattern.setdefault(pattern, _Asked())
+            if wish.mode is IrqMode.CLAIM_FIRST:
+                asked.masked_first |= cpus.mask
+            else:
+                asked.masked_last |= cpus.mask
+    by_number: dict[int, tuple[Interrupt, _Asked]] = {}
+    for pattern, asked in by_pattern.items():
+        for one in table.matching(pattern):
+            if one.number not in by_number:
+                by_number[one.number] = one, _Asked()
+            by_number[one.number][1].add(asked)
+    return by_number.values()
+
+
+def _test_of(pattern: str) -> Callable[[str], bool]:
+    """What tells whether a description matches; most patterns are one word beside stars."""
+    word = pattern.strip("*")
+    if _SPECIAL.isdisjoint(word):
+        if pattern == f"*{word}*":
+            return lambda text: word in text
+        if pattern == f"*{word}":
+            return lambda text: text.endswith(word)
+    return compile_glob(pattern, separator="").matches

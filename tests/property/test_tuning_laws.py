@@ -14,6 +14,7 @@ from pinfold.cmd.originals import Originals
 from pinfold.policy.config import Config
 from pinfold.policy.configtext import config_from_values
 from pinfold.policy.effects import Effects, Hardware, Holding, Knob, KnobKind, Occupancy, effects
+from pinfold.policy.glob import compile_glob
 from pinfold.policy.interrupts import Interrupt, InterruptTable, route
 from pinfold.policy.settings import IrqAffinity, IrqMode
 from pinfold.policy.supply import Supply
@@ -111,6 +112,17 @@ def test_no_interrupt_is_left_without_cpus_and_order_does_not_matter(
     }
     masked = {one.number for wish, _ in asked for text in wish.mask for one in table.matching(text)}
     assert routing.targets.keys() == claimed | masked
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.sampled_from(["*", "a", "b/", "?", "[ab]", "\\*"]), max_size=4).map("".join),
+    st.lists(st.sampled_from("ab/*"), max_size=4).map("".join),
+)
+def test_a_pattern_that_is_no_number_is_a_glob_without_separator(pattern: str, text: str) -> None:
+    one = Interrupt(number=1, description=text, affinity=CpuSet.of(0))
+    expected = compile_glob(pattern, separator="").matches(text)
+    assert (InterruptTable([one]).matching(pattern) == [one]) is expected
 
 
 MACHINE = machine_from_spec("socket:2 numa:1 core:4 thread:1 mem:4G")
