@@ -1,11 +1,13 @@
 """`pinfold config`: check configuration files and show what is in effect."""
 
+import json
 import os
 from pathlib import Path
 
 import click
 import msgspec
 
+from ..policy.configschema import config_schema
 from ..policy.configtext import format_config, read_config
 from ..policy.errors import ConfigError
 from .configfile import ConfigFileError, LoadedConfig, load_config, read_file
@@ -62,6 +64,12 @@ def effective(path: Path | None, settings: tuple[str, ...], output: str) -> None
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
     click.echo(_as_json(loaded) if output == "json" else _as_yaml(loaded), nl=False)
+
+
+@command.command()
+def schema() -> None:
+    """Print the JSON schema of configuration files, for editors and for tools."""
+    click.echo(json.dumps(config_schema(), indent=2, sort_keys=True, ensure_ascii=False))
 
 
 def _as_yaml(loaded: LoadedConfig) -> str:
