@@ -3,9 +3,11 @@
 import dataclasses
 import os
 import random
+from collections.abc import Callable, Mapping
 
 import pytest
 
+from pinfold.policy.adoption import Advice
 from pinfold.policy.config import Amounts, Config
 from pinfold.policy.container import (
     Container,
@@ -79,12 +81,12 @@ class Walk:
         if self.running:
             self.end(self.engine.remove)
 
-    def end(self, event: object) -> None:
+    def end(self, event: Callable[[ContainerId], tuple[Change, ...]]) -> None:
         container_id = self.random.choice(sorted(self.running))
         del self.running[container_id]
         del self.kernel[container_id]
-        assert callable(event)
         self.apply(event(container_id))
+        assert event(container_id) == (), "a repeated event changes nothing"
 
     def resize(self) -> None:
         if not self.running:
@@ -105,7 +107,7 @@ class Walk:
     def restart(self) -> None:
         """The daemon dies and comes back: nothing that runs may move."""
         is_remembered = self.random.random() < 0.5
-        advice = self.engine.advice() if is_remembered else {}
+        advice: Mapping[ContainerId, Advice] = self.engine.advice() if is_remembered else {}
         is_degraded = any(
             not grant.exclusive and len(cpus) <= 5 and self.wants_exclusive(key)
             for key, grant in self.engine.grants.items()
