@@ -18,7 +18,7 @@ from .quantity import NamedFrequency, parse_khz
 from .suggestion import suggestion
 from .supply import Supply
 
-_RESTS: Final[Mapping[NamedFrequency, str]] = {
+_SPOKEN: Final[Mapping[NamedFrequency, str]] = {
     NamedFrequency.MIN: "lowest",
     NamedFrequency.BASE: "base",
     NamedFrequency.TURBO: "highest",
@@ -122,7 +122,7 @@ def cpu_settings(
                     known = unknown.get((name, frequency), CpuSet())
                     unknown[name, frequency] = known | CpuSet.of(cpu)
     warnings = [
-        f"cpu class {name!r}: the {_RESTS[frequency]} frequency of cpus {cpus} is not known, so it"
+        f"cpu class {name!r}: the {_SPOKEN[frequency]} frequency of cpus {cpus} is not known, so it"
         f" is not set — write a number instead of {frequency.value!r}"
         for (name, frequency), cpus in unknown.items()
     ]

@@ -50,6 +50,10 @@ IRQ_4 = Knob(KnobKind.IRQ_AFFINITY, 4)
 IRQ_27 = Knob(KnobKind.IRQ_AFFINITY, 27)
 
 
+class CrashError(Exception):
+    pass
+
+
 class Kernel(Knobs):
     """A tree that refuses what a kernel may refuse."""
 
@@ -57,8 +61,11 @@ class Kernel(Knobs):
         super().__init__(root)
         self.refusals: dict[str, int] = {}
         self.written: list[str] = []
+        self.crashes_after: int | None = None
 
     def write(self, path: str, text: str) -> None:
+        if len(self.written) == self.crashes_after:
+            raise CrashError
         if (number := self.refusals.get(path)) is not None:
             raise OSError(number, os.strerror(number))
         folder, name = os.path.split(path)
@@ -258,6 +265,19 @@ def test_the_next_process_knows_what_the_last_one_changed(node: Node) -> None:
     actuator.apply(Effects())
     assert node.all() == ORIGINAL
     assert not node.restart().moves_interrupts
+
+
+@pytest.mark.parametrize("writes", range(6))
+def test_a_crash_between_two_writes_loses_no_original(node: Node, writes: int) -> None:
+    wanted = Effects({**fast(2), IRQ_4: "3"})
+    node.kernel.crashes_after = writes
+    with pytest.raises(CrashError):
+        node.actuator.apply(wanted)
+    node.kernel.crashes_after = None
+    node.restart().apply(wanted)
+    assert sum(node.all()[path] != ORIGINAL[path] for path in FILES) == len(wanted.values)
+    node.actuator.apply(Effects())
+    assert node.all() == ORIGINAL
 
 
 def test_originals_of_another_boot_are_void(node: Node) -> None:
