@@ -28,12 +28,18 @@ SMALL = "socket:1 core:4"
 NODES = "socket:2 numa:2 core:2 thread:2 mem:2G"
 
 
-def config_of(reserved: str = "cpuset:0", **fields: bool) -> Config:
+def config_of(
+    reserved: str = "cpuset:0",
+    *,
+    pin_cpu: bool = True,
+    pin_memory: bool = True,
+    on_bad_annotation: OnBadAnnotation = OnBadAnnotation.IGNORE,
+) -> Config:
     return Config(
         reserved_resources=Amounts(cpu=reserved),
-        pin_cpu=fields.get("pin_cpu", True),
-        pin_memory=fields.get("pin_memory", True),
-        on_bad_annotation=OnBadAnnotation.FAIL if fields.get("strict") else OnBadAnnotation.IGNORE,
+        pin_cpu=pin_cpu,
+        pin_memory=pin_memory,
+        on_bad_annotation=on_bad_annotation,
     )
 
 
@@ -221,7 +227,7 @@ def test_a_memory_zone_that_has_to_widen_for_a_newcomer_is_an_update() -> None:
         assert zones[name] <= zone
 
 
-STRICT = config_of(strict=True)
+STRICT = config_of(on_bad_annotation=OnBadAnnotation.FAIL)
 BAD = {f"prefer-isolated-cpus.{DOMAIN}/pod": "perhaps"}
 
 
@@ -240,17 +246,17 @@ def test_a_bad_annotation_refuses_where_the_operator_says_so() -> None:
 
 
 NOTHING_PINNED = [
-    pytest.param({"pin_cpu": False}, (None, "0", None), id="cpus"),
-    pytest.param({"pin_memory": False}, ("1", None, 1024), id="memory"),
-    pytest.param({"pin_cpu": False, "pin_memory": False}, (None, None, None), id="both"),
+    pytest.param(False, True, (None, "0", None), id="cpus"),
+    pytest.param(True, False, ("1", None, 1024), id="memory"),
+    pytest.param(False, False, (None, None, None), id="both"),
 ]
 
 
-@pytest.mark.parametrize(("fields", "expected"), NOTHING_PINNED)
+@pytest.mark.parametrize(("pin_cpu", "pin_memory", "expected"), NOTHING_PINNED)
 def test_accounting_goes_on_where_pinning_is_off(
-    fields: dict[str, bool], expected: tuple[str | None, str | None, int | None]
+    pin_cpu: bool, pin_memory: bool, expected: tuple[str | None, str | None, int | None]
 ) -> None:
-    one = engine(config=config_of(**fields))
+    one = engine(config=config_of(pin_cpu=pin_cpu, pin_memory=pin_memory))
     one.create(container("shared", 500))
     pinning = one.create(container("a", 1000)).pinning
     found = (pinning.cpus and str(pinning.cpus), pinning.mems and str(pinning.mems))
