@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from ..topology.cpuset import NO_CPUS, NodeSet
+from ..topology.cpuset import NO_CPUS, NO_NODES, NodeSet
 from ..topology.machine import Machine, MemoryKind
 from .affinityindex import AffinityIndex
 from .config import Config
@@ -111,6 +111,9 @@ class Books:
     def adopt_memory(self, request: Request, grant: Grant, mems: NodeSet | None) -> NodeSet:
         """Account the memory of a running container: the nodes it has, where they have memory."""
         wanted = self.pool_memory.choice(request).request_at(grant.pool_id)
+        if request.cold_start_ns and self.has_dram(mems or NO_NODES):
+            # Its cold start is over: DRAM is part of what it asks for.
+            wanted = replace(wanted, types=wanted.types | {MemoryKind.DRAM})
         if not mems or mems.mask & ~self.memory.nodes.with_memory:
             offer = self.memory.offer(wanted)
             if isinstance(offer, Offer) and not offer.moves:
@@ -118,6 +121,11 @@ class Books:
                 return offer.zone
             mems = self.tree.root.memory_nodes
         return self.memory.adopt(wanted, mems)
+
+    def has_dram(self, nodes: NodeSet) -> bool:
+        """Whether some of these nodes are DRAM."""
+        known = self.memory.nodes
+        return bool(nodes.mask & known.of_kinds(known.kinds_mask(frozenset({MemoryKind.DRAM}))))
 
     def check(self) -> None:
         """Assert every invariant. O(everything); for tests."""

@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ..topology.machine import MemoryKind, NumaNode
+from ..topology.machine import Machine, MemoryKind, NumaNode
 from .affinity import AffinityRule, affinity_rules
 from .config import Config, CpuPriority, SchedulingClass
 from .container import Container, QosClass
 from .cpuclass import cpu_class_wish
 from .errors import Problem
 from .glob import compile_glob
+from .hint import Hint
+from .hintfilter import hints_of
 from .interrupts import Interrupt, InterruptTable, irq_wish
 from .preferences import Preferences, parse_preferences
 from .request import CpuType, Isolation, Request
@@ -55,11 +57,12 @@ class Classifier:
         self,
         config: Config,
         interrupts: Sequence[Interrupt] = (),
-        memory: Sequence[NumaNode] = (),
+        machine: Machine | None = None,
     ) -> None:
-        """`memory`: the machine's memory nodes, for containers that start without DRAM."""
+        """Without a machine no container has topology hints or starts without DRAM."""
         self._config = config
-        self._cold_kinds = _cold_kinds(memory)
+        self._cold_kinds = _cold_kinds(machine.numa_nodes if machine else ())
+        self._machine = machine
         self._interrupts = InterruptTable(interrupts, config.controllable_interrupts)
 
     def classify(self, container: Container) -> Classified:
@@ -75,6 +78,10 @@ class Classifier:
         cpu = classify_cpu(container, preferences, config)
         resources = container.resources
         kinds, cold_start_ns = self._memory_kinds(preferences)
+        hints: tuple[Hint, ...] = ()
+        if container.hints and self._machine is not None:
+            hints, odd = hints_of(container, preferences, self._machine)
+            problems = (*problems, *odd)
         request = Request(
             container_id=container.id,
             qos=container.pod.qos,
@@ -95,6 +102,9 @@ class Classifier:
             cold_start_ns=cold_start_ns,
             preserve_memory=preferences.preserve_memory,
             hugepage_bytes=resources.hugepage_bytes,
+            hints=hints,
+            strict_hints=preferences.strict_hints,
+            pick_by_hints=preferences.pick_by_hints,
         )
         scheduling = scheduling_class(container, config)
         irq, irq_problems = irq_wish(container, preferences, cpu.exclusive, self._interrupts)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NewType
 
 from ..topology.cpuset import CpuSet, NodeSet
+from .hint import Hint
 
 ContainerId = NewType("ContainerId", str)
 PodId = NewType("PodId", str)
@@ -89,6 +90,8 @@ class Container:
     mems: NodeSet | None = None
     devices: tuple[Device, ...] = ()
     mounts: tuple[Mount, ...] = ()
+    hints: tuple[Hint, ...] = ()
+    """All that were found, counted or not, unresolved."""
 
     @property
     def path(self) -> str:

@@ -88,6 +88,8 @@ class Decision:
     """How the processes of a new container are scheduled; None leaves that to the runtime."""
     cold_start_ns: int = 0
     """How long after its start its memory is to be widened (`Engine.end_cold_start`); 0: never."""
+    degraded: str = ""
+    """What a container that runs already should have and could not get; empty where it has all."""
     candidates: tuple[Rank | Dropped, ...] = ()
     decided_by: str = ""
     changes: tuple[Change, ...] = ()

@@ -58,7 +58,7 @@ class Engine:
         self.supply = self._books.supply
         self.ledger = self._books.ledger
         self.memory = self._books.memory
-        self._classifier = Classifier(config, interrupts, machine.numa_nodes)
+        self._classifier = Classifier(config, interrupts, machine)
         self._placer = Placer(self._books, Chooser(self.tree, self._books.picker.classes))
         self._resizer = Resizer(self._books)
         self._containers: dict[ContainerId, Container] = {}
@@ -90,8 +90,7 @@ class Engine:
     def interrupts(self, interrupts: tuple[Interrupt, ...]) -> None:
         if interrupts != self._interrupts:
             self._interrupts = interrupts
-            nodes = self.machine.numa_nodes
-            self._classifier = Classifier(self.config, interrupts, nodes)
+            self._classifier = Classifier(self.config, interrupts, self.machine)
 
     @property
     def occupancy(self) -> Occupancy:
@@ -242,7 +241,7 @@ class Engine:
         itself are the same call: take the new engine or leave it. Raises `ConfigError`.
         """
         engine = Engine(machine or self.machine, config, interrupts=self._interrupts)
-        listed = [self._as_running(grant) for grant in self.ledger.grants.values()]
+        listed = self.running()
         synchronized = engine.synchronize(listed, self.advice())
         changes: list[Change] = []
         for container in listed:
@@ -250,6 +249,10 @@ class Engine:
             if before is not None and after is not None and after.differs_from(before):
                 changes.append(Change(container_id=container.id, before=before, after=after))
         return engine, replace(synchronized, changes=tuple(changes))
+
+    def running(self) -> tuple[Container, ...]:
+        """Every placed container with the cpus and memory it has, as a runtime would list it."""
+        return tuple(self._as_running(grant) for grant in self.ledger.grants.values())
 
     def _as_running(self, grant: Grant) -> Container:
         container = self._containers[grant.container_id]
@@ -350,12 +353,17 @@ class Engine:
         if grant is None:
             return False
         grant, pinning = self._books.adopt(container, request, grant)
+        asked = self._classified[container.id].request.exclusive
+        missing = asked - len(grant.exclusive)
+        is_cold = not self._books.has_dram(grant.memory)
         self._decisions[container.id] = Decision(
             container_id=container.id,
             result=grant,
             pool=self.tree.pools[grant.pool_id].name,
             pinning=pinning,
             decided_by="kept",
+            cold_start_ns=request.cold_start_ns if is_cold else 0,
+            degraded=f"{missing} of {asked} exclusive cpus are missing" if missing > 0 else "",
             problems=self._classified[container.id].problems,
         )
         return True
@@ -371,7 +379,12 @@ class Engine:
         self._books.affinity.add(container, classified.rules)
         forced = self._apply(plan, classified)
         reason = f"it runs already: {decision.result.reason}"
-        return replace(forced, decided_by=reason, candidates=decision.candidates)
+        return replace(
+            forced,
+            decided_by=reason,
+            degraded=decision.result.reason,
+            candidates=decision.candidates,
+        )
 
     def _difference(self, container: Container) -> Change | None:
         """What a container must be told, given what the runtime says it has."""

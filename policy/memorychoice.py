@@ -1,12 +1,14 @@
 """The memory a request would get from each pool, one look per distinct set of nodes."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from ..topology.cpuset import NodeSet
 from ..topology.machine import MemoryKind
 from .container import QosClass
 from .decision import Grant, Refusal
+from .hinted import hinted_memory
 from .memory import MemoryPriority, MemoryRequest, Offer
 from .memoryledger import MemoryLedger
 from .pool import PoolId, PoolTree
@@ -48,24 +50,31 @@ class PoolMemory:
         """Reads the ledger, never changes it."""
         self._pools = tree.pools
         self._ledger = ledger
-        self._starts: dict[frozenset[MemoryKind] | None, _Start] = {}
+        self._starts: dict[tuple[frozenset[MemoryKind] | None, int], _Start] = {}
 
     def choice(self, request: Request) -> "MemoryChoice":
         """The choice of memory for one request."""
-        key = None if request.preserve_memory else request.memory_kinds
-        start = self._starts.get(key)
+        types = None if request.preserve_memory else request.memory_kinds
+        hinted = hinted_memory(request) if request.hints else 0
+        start = self._starts.get((types, hinted))
         if start is None:
-            start = self._starts[key] = self._start(key)
+            start = self._starts[types, hinted] = self._start(types, hinted)
         return MemoryChoice(request, start, self._ledger)
 
-    def _start(self, types: frozenset[MemoryKind] | None) -> _Start:
-        """Preserved memory (None) may be anywhere; else the pool's nodes of the types wanted."""
+    def _start(self, types: frozenset[MemoryKind] | None, hinted: int) -> _Start:
+        """Preserved memory (None) may be anywhere; else the pool's nodes of the types wanted.
+
+        The `hinted` nodes alone, where a pool has all of them and they are of exactly these types.
+        """
         nodes = self._ledger.nodes
         kinds = 0 if types is None else nodes.kinds_mask(types)
         wanted = nodes.of_kinds(kinds) or nodes.with_memory
         root = self._pools[-1].memory_nodes.mask
         masks = [root if types is None else pool.memory_nodes.mask for pool in self._pools]
         affinities = [mask & wanted or mask for mask in masks]
+        if hinted and nodes.kinds(hinted) == kinds & nodes.kinds_present:
+            pairs = zip(masks, affinities, strict=True)
+            affinities = [one if hinted & ~mask else hinted for mask, one in pairs]
         distinct = list(dict.fromkeys(affinities))
         targets = [kinds & nodes.kinds_present or nodes.kinds(one) for one in distinct]
         return _Start(
@@ -110,8 +119,13 @@ class MemoryChoice:
     def resize(self, held: Grant) -> Offer | Refusal:
         """Another amount of memory for a container that has some, in the same place if it fits."""
         known = self._ledger.request_of(held.container_id)
-        affinity = known.affinity.mask if known else self._affinity(held.pool_id)
-        return self._ledger.offer(self._memory_request(affinity), replaces=held.container_id)
+        if known is None:
+            request = self._memory_request(self._affinity(held.pool_id))
+        else:
+            # The kinds too: a cold start that is over does not begin again.
+            request = self._memory_request(known.affinity.mask)
+            request = replace(request, types=known.types)
+        return self._ledger.offer(request, replaces=held.container_id)
 
     def request_at(self, pool_id: PoolId) -> MemoryRequest:
         """What is asked of the ledger for a pool."""

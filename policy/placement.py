@@ -6,6 +6,7 @@ from typing import Final
 
 from .config import BurstLevel, CpuPriority
 from .cpupriority import PriorityClasses
+from .hinted import objection
 from .ledger import Ledger
 from .memorychoice import MemoryChoice
 from .pool import PoolId, PoolTree
@@ -67,7 +68,12 @@ class Chooser:
         feasible: list[Rank] = []
         for rank in ranks(self._contest(request, ledger, facts, zones)):
             zone = zones[rank.pool_id]
-            reason = dropped[rank.pool_id] or (zone if isinstance(zone, Dropped) else None)
+            reason = dropped[rank.pool_id]
+            if reason is None:
+                if isinstance(zone, Dropped):
+                    reason = zone
+                else:
+                    reason = objection(request, ledger, rank.pool_id, zone)
             candidates.append(reason or rank)
             if reason is None:
                 feasible.append(rank)

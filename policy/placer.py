@@ -8,6 +8,8 @@ from ..topology.cpuset import NO_NODES, CpuSet
 from .closeness import Closeness
 from .container import ContainerId
 from .decision import Grant, Refusal
+from .hinted import pick_by_hints, reserved_objection, strict_cpus
+from .hintscore import scores
 from .ledger import Ledger
 from .lifting import Lift, make_room
 from .memory import Offer
@@ -72,7 +74,11 @@ class Placer:
         memory = self._memory.choice(request)
         if request.cpu_type is not CpuType.NORMAL:
             return self._at_root(request, memory)
-        facts = Facts(memory=memory, affinities=self._affinities(weights))
+        facts = Facts(
+            memory=memory,
+            affinities=self._affinities(weights),
+            hints=scores(self._tree, request.hints) if request.hints else (),
+        )
         ranking = self._chooser.rank(request, self._ledger, facts)
         winner, decided_by = ranking.winner, ranking.decided_by
         ledger = self._ledger
@@ -95,6 +101,8 @@ class Placer:
         )
 
     def _make_room(self, request: Request, memory: MemoryChoice) -> Lift | None:
+        if request.strict_hints and request.hints:
+            return None
         zones = memory.zones()
         pools = [pool.id for pool in self._tree.pools if isinstance(zones[pool.id], Zone)]
         return make_room(request, self._ledger, tuple(pools))
@@ -131,8 +139,11 @@ class Placer:
         ):
             request = replace(request, cpu_type=CpuType.NORMAL)
         zone = memory.zone(root)
-        if isinstance(zone, Dropped):
-            return Failure(refusal=Refusal(reason=f"{self._tree.root.name}: {zone}"))
+        objection: Dropped | None = zone if isinstance(zone, Dropped) else None
+        if objection is None and request.cpu_type is CpuType.RESERVED:
+            objection = reserved_objection(request, self._tree.root.reserved)
+        if objection is not None:
+            return Failure(refusal=Refusal(reason=f"{self._tree.root.name}: {objection}"))
         offer = memory.offer(root)
         grant = self._grant(request, root, CpuSet(), CpuSet(), offer)
         return Plan(grant=grant, offer=offer, decided_by=f"{request.cpu_type.value} cpus")
@@ -153,7 +164,10 @@ class Placer:
         isolated = ledger.free_isolated[pool_id]
         is_isolated = request.wants_isolated and isolated.bit_count() >= count
         free = isolated if is_isolated else ledger.slice(pool_id)
-        picked = self._picker.pick(free, count, request.priority, request.smt)
+        free = strict_cpus(request, free)
+        picked = pick_by_hints(request, free, self._picker)
+        if picked is None:
+            picked = self._picker.pick(free, count, request.priority, request.smt)
         # The pool was found feasible with these numbers: fewer cpus would be our own fault.
         assert picked is not None, (request.container_id, pool_id)
         return CpuSet(picked), CpuSet(picked) if is_isolated else CpuSet()

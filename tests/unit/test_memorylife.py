@@ -129,3 +129,43 @@ def test_preserved_memory_is_accounted_and_told_to_nobody() -> None:
     assert decision.pinning.mems is None
     assert decision.pinning.cpus
     assert engine.grants[ContainerId("kept")].memory_bytes == GIB
+
+
+def readopted(engine: Engine) -> tuple[Engine, Decision]:
+    """A new engine that found the one container of another running."""
+    again = Engine(engine.machine, engine.config)
+    (decision,) = again.synchronize(engine.running()).decisions
+    return again, decision
+
+
+def test_a_cold_start_that_is_not_over_is_told_again_at_re_adoption() -> None:
+    engine = Engine(machine(), Config())
+    engine.create(container("cold", GIB, COLD))
+    again, decision = readopted(engine)
+    assert (decision.decided_by, decision.cold_start_ns) == ("kept", 10 * 10**9)
+    (change,) = again.end_cold_start(ContainerId("cold"))
+    assert str(change.after.mems) == "1,3"
+
+
+def test_a_cold_start_that_is_over_does_not_begin_again() -> None:
+    engine = Engine(machine(), Config())
+    engine.create(container("cold", GIB, COLD))
+    engine.end_cold_start(ContainerId("cold"))
+    again, decision = readopted(engine)
+    assert decision.cold_start_ns == 0
+    again.create(container("other", GIB, {}))
+    again.stop(ContainerId("other"))
+    assert str(again.grants[ContainerId("cold")].memory) == "1,3"
+    again.check()
+
+
+def test_a_resize_does_not_begin_a_cold_start_again() -> None:
+    engine = Engine(machine(), Config())
+    engine.create(container("cold", GIB, COLD))
+    engine.end_cold_start(ContainerId("cold"))
+    bigger = container("cold", GIB + 2**20, COLD).resources
+    assert mems(engine.update(ContainerId("cold"), bigger)) == "1,3"
+    engine.create(container("other", GIB, {}))
+    engine.stop(ContainerId("other"))
+    assert str(engine.grants[ContainerId("cold")].memory) == "1,3"
+    engine.check()
