@@ -73,6 +73,8 @@ class Kernel(Knobs):
             raise OSError(errno.EINVAL, "Invalid argument")
         if name == "scaling_max_freq" and int(text) < int(self.read(f"{folder}/scaling_min_freq")):
             raise OSError(errno.EINVAL, "Invalid argument")
+        if name == "scaling_max_freq":
+            text = f"{int(text) // 100_000}00000"
         super().write(path, text)
         self.written.append(path)
 
@@ -166,6 +168,13 @@ def test_what_did_not_change_is_not_written_again(node: Node) -> None:
     assert node.kernel.written == ["proc/irq/4/smp_affinity_list"]
 
 
+def test_a_value_the_kernel_rounds_is_not_written_again(node: Node) -> None:
+    wanted = Effects({Knob(KnobKind.MAX_FREQUENCY, 0): "2345678"})
+    assert node.actuator.apply(wanted) == 1
+    assert node.read(f"{CPU}/cpu0/cpufreq/scaling_max_freq") == "2300000"
+    assert node.actuator.apply(wanted) == 0
+
+
 @pytest.mark.parametrize(
     ("low", "high"),
     [
@@ -194,6 +203,7 @@ def test_files_that_refuse_are_one_warning_for_all_of_a_kind(
         " — some interrupts the kernel lets nobody move; leave them out"
     ]
     node.actuator.apply(Effects())
+    assert len(caplog.records) == 1, "what never changed is not put back"
     assert node.all() == ORIGINAL
 
 

@@ -225,6 +225,15 @@ UNCORE = {
 }
 
 
+def test_an_uncore_clock_is_never_told_less_than_its_own_minimum() -> None:
+    low = {"name": "low", "uncoreMaxFreq": "1.2GHz"}
+    high = {"name": "high", "uncoreMinFreq": "1.6GHz"}
+    configured = config(cpuClasses=[low, high])
+    found = effects(occupancy(configured, ("1", "high")), Hardware(uncore=UNCORE)).values
+    assert found[Knob(KnobKind.UNCORE_MAX, name="0/0")] == "1600000"
+    assert found[Knob(KnobKind.UNCORE_MAX, name="1/0")] == "1200000"
+
+
 def uncore_config() -> Config:
     low = {"name": "low", "uncoreMinFreq": "min", "uncoreMaxFreq": "1.2GHz"}
     high = {"name": "high", "uncoreMinFreq": "1.6GHz", "uncoreMaxFreq": "turbo"}

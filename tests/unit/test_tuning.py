@@ -124,6 +124,17 @@ def test_interrupts_of_devices_that_come_later_are_found(node: Node) -> None:
     eventually(lambda: len(node.plugin.events.policy.interrupts) == 3)
 
 
+def test_an_interrupt_that_belongs_to_another_device_by_now_is_left_alone(node: Node) -> None:
+    node.create("c", {f"{KEY}.c": "claim: ['*ttyS0*']"})
+    eventually(lambda: node.irq(4) == "1")
+    eventually(lambda: node.clocks("scaling_max_freq")[1] == "3000000")
+    node.write_interrupts({**LINES, 4: "PCI-MSIX nvme0q1"})
+    (node.root / "proc/irq/4/smp_affinity_list").write_text("2")
+    node.runtime.remove_pod("c")
+    eventually(lambda: node.clocks("scaling_max_freq") == ["3500000"] * 4)
+    assert node.irq(4) == "2"
+
+
 def test_another_configuration_takes_effect_at_once(node: Node) -> None:
     node.create("c", {f"{KEY}.c": "mask: ['*ttyS0*']"})
     eventually(lambda: node.irq(4) == "0,2-3")
