@@ -11,13 +11,14 @@ import pytest
 from pinfold.cmd.tuning import Tuner, tuner_below
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.embedded import EmbeddedRuntime, RequestError
-from pinfold.nri.plugin import Plugin
+from pinfold.nri.plugin import Plugin, Timing
 from pinfold.policy.config import Config
 from pinfold.policy.configtext import config_from_values
 from pinfold.policy.engine import Engine
 from pinfold.topology.spec import machine_from_spec
 
 SECONDS = 10.0
+PATIENT = Timing(deadline_seconds=1.4)
 MACHINE = machine_from_spec("socket:1 numa:1 core:4 thread:1 mem:8G")
 LINES = {4: "IO-APIC 4-edge ttyS0", 8: "IO-APIC 8-edge rtc0"}
 KEY = "irq-affinity.resource-policy.nri.io/container"
@@ -49,7 +50,8 @@ class Node:
             (clock / "scaling_max_freq").write_text("3500000")
         self.runtime = EmbeddedRuntime()
         self.tuner: Tuner = tuner_below(folder, None, logging.getLogger("tuning"))
-        self.plugin = Plugin(Engine(MACHINE, config()), self.runtime.connect, self.tuner)
+        policy = Engine(MACHINE, config())
+        self.plugin = Plugin(policy, self.runtime.connect, self.tuner, timing=PATIENT)
         self.tuner.start(self.plugin)
         self.thread = threading.Thread(target=self.plugin.run, daemon=True)
         self.thread.start()
