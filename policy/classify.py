@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ..topology.cpuset import CpuSet
 from ..topology.machine import Machine, MemoryKind, NumaNode
 from .affinity import AffinityRule, affinity_rules
 from .config import Config, CpuPriority, SchedulingClass
 from .container import Container, QosClass
-from .cpuclass import cpu_class_wish
+from .cpuclass import cpu_class_wish, suitable_cpus
 from .errors import Problem
 from .glob import compile_glob
 from .hint import Hint
@@ -63,6 +64,7 @@ class Classifier:
         self._config = config
         self._cold_kinds = _cold_kinds(machine.numa_nodes if machine else ())
         self._machine = machine
+        self._class_cpus_by_name: dict[str, CpuSet] = {}
         self._interrupts = InterruptTable(interrupts, config.controllable_interrupts)
 
     def classify(self, container: Container) -> Classified:
@@ -77,6 +79,7 @@ class Classifier:
         )
         cpu = classify_cpu(container, preferences, config)
         resources = container.resources
+        cpu_class, class_problems = cpu_class_wish(container, preferences, cpu.exclusive, config)
         kinds, cold_start_ns = self._memory_kinds(preferences)
         hints: tuple[Hint, ...] = ()
         if container.hints and self._machine is not None:
@@ -102,13 +105,13 @@ class Classifier:
             cold_start_ns=cold_start_ns,
             preserve_memory=preferences.preserve_memory,
             hugepage_bytes=resources.hugepage_bytes,
+            class_cpus=self._class_cpus(cpu_class),
             hints=hints,
             strict_hints=preferences.strict_hints,
             pick_by_hints=preferences.pick_by_hints,
         )
         scheduling = scheduling_class(container, config)
         irq, irq_problems = irq_wish(container, preferences, cpu.exclusive, self._interrupts)
-        cpu_class, class_problems = cpu_class_wish(container, preferences, cpu.exclusive, config)
         problems = (*preferences.problems, *problems, *irq_problems, *class_problems)
         if isinstance(scheduling, Problem):
             problems, scheduling = (*problems, scheduling), None
@@ -120,6 +123,15 @@ class Classifier:
             irq=irq,
             cpu_class=cpu_class,
         )
+
+    def _class_cpus(self, name: str | None) -> CpuSet | None:
+        if name is None or self._machine is None:
+            return None
+        known = self._class_cpus_by_name.get(name)
+        if known is None:
+            known = suitable_cpus(name, self._config, self._machine)
+            self._class_cpus_by_name[name] = known
+        return known
 
     def _memory_kinds(self, preferences: Preferences) -> tuple[frozenset[MemoryKind], int]:
         """The kinds of memory to start with, and for how long without DRAM.

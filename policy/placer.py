@@ -1,12 +1,13 @@
 """From a request to a grant that fits: pool, cpus and memory; plans change nothing."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from ..topology.cpuset import NO_NODES, CpuSet
 from .closeness import Closeness
 from .container import ContainerId
+from .cpuclass import misfits
 from .decision import Grant, Refusal
 from .hinted import pick_by_hints, reserved_objection, strict_cpus
 from .hintscore import scores
@@ -78,6 +79,7 @@ class Placer:
             memory=memory,
             affinities=self._affinities(weights),
             hints=scores(self._tree, request.hints) if request.hints else (),
+            misfits_class=self._misfits(request),
         )
         ranking = self._chooser.rank(request, self._ledger, facts)
         winner, decided_by = ranking.winner, ranking.decided_by
@@ -148,6 +150,11 @@ class Placer:
         grant = self._grant(request, root, CpuSet(), CpuSet(), offer)
         return Plan(grant=grant, offer=offer, decided_by=f"{request.cpu_type.value} cpus")
 
+    def _misfits(self, request: Request) -> Sequence[int]:
+        if request.class_cpus is None or not request.exclusive:
+            return ()
+        return misfits(self._ledger.free_sharable, request.exclusive, request.class_cpus)
+
     def _affinities(self, weights: Mapping[ContainerId, int]) -> list[int]:
         by_pool: dict[PoolId, int] = {}
         for container_id, weight in weights.items():
@@ -165,6 +172,9 @@ class Placer:
         is_isolated = request.wants_isolated and isolated.bit_count() >= count
         free = isolated if is_isolated else ledger.slice(pool_id)
         free = strict_cpus(request, free)
+        if request.class_cpus is not None:
+            near = free & request.class_cpus.mask
+            free = near if near.bit_count() >= count else free
         picked = pick_by_hints(request, free, self._picker)
         if picked is None:
             picked = self._picker.pick(free, count, request.priority, request.smt)

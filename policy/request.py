@@ -4,6 +4,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from ..topology.cpuset import CpuSet
 from ..topology.machine import MemoryKind
 from .config import BurstLevel, CpuPriority
 from .container import ContainerId, QosClass
@@ -47,7 +48,8 @@ class Request:
     smt: SmtPreference = SmtPreference.ANY
     hide_hyperthreads: bool = False
     """Only the lowest thread of each core goes into the cpuset; the others stay unused."""
-    cpu_class: str | None = None
+    class_cpus: CpuSet | None = None
+    """The cpus that can run at the clocks of the class its exclusive cpus get; None without one."""
     memory_bytes: int = 0
     memory_limit_bytes: int | None = None
     memory_kinds: frozenset[MemoryKind] = frozenset()
