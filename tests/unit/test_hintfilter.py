@@ -18,7 +18,8 @@ VOLUMES = "/var/lib/kubelet/pods/0c4f-1/volumes"
 
 
 def hint(origin: HintOrigin = HintOrigin.DEVICE, provider: str = DISK, **fields: Any) -> Hint:
-    return Hint(provider=provider, origin=origin, **{"cpus": CpuSet.of(0, 1), **fields})
+    fields.setdefault("cpus", CpuSet.of(0, 1))
+    return Hint(provider=provider, origin=origin, **fields)
 
 
 def container(*hints: Hint, **annotations: str) -> Container:
@@ -171,8 +172,12 @@ def test_a_denied_hint_does_not_stand_for_another_of_the_same_folder() -> None:
 
 
 def test_hints_are_resolved_and_what_is_odd_is_told_once() -> None:
-    gone = hint(HintOrigin.POD_RESOURCES, "podresourceapi:r", cpus=CpuSet(), numa_nodes=NodeSet.of(9))
-    near = hint(HintOrigin.POD_RESOURCES, "podresourceapi:r", cpus=CpuSet(), numa_nodes=NodeSet.of(3))
+    gone = hint(
+        HintOrigin.POD_RESOURCES, "podresourceapi:r", cpus=CpuSet(), numa_nodes=NodeSet.of(9)
+    )
+    near = hint(
+        HintOrigin.POD_RESOURCES, "podresourceapi:r", cpus=CpuSet(), numa_nodes=NodeSet.of(3)
+    )
     hints, problems = hints_of(container(gone, gone, near), Preferences(), MACHINE)
     assert [str(one.cpus) for one in hints] == ["6-7"]
     assert [str(problem) for problem in problems] == [
