@@ -1,0 +1,175 @@
+"""The kubelet's pod-resources service: near which NUMA nodes the devices of containers are.
+
+The kubelet knows no container ids there: its answers are joined by the names of namespace, pod and
+container. Source: KEP-606, KEP-2043.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
+
+from google.protobuf.message import Message
+
+from ..policy.hint import Hint, HintOrigin
+from ..topology.cpuset import MAX_IDS, NodeSet
+from ..topology.errors import PinfoldError
+from .api import podresources_pb2 as api
+
+if TYPE_CHECKING:
+    import grpc
+
+Answer = TypeVar("Answer", bound=Message)
+
+KUBELET_SOCKET: Final = "/var/lib/kubelet/pod-resources/kubelet.sock"
+
+_SERVICE: Final = "/v1.PodResourcesLister"
+_LIST_SECONDS: Final = 2.0
+_GET_SECONDS: Final = 1.0
+_QUIET_SECONDS: Final = 10.0
+"""How long a kubelet that did not answer is left alone: no container start waits for it again."""
+_RECEIVE_MAX_BYTES: Final = 16 * 2**20
+"""The kubelet's own limit for its answers."""
+
+
+class ContainerName(NamedTuple):
+    """How the kubelet names a container."""
+
+    namespace: str
+    pod: str
+    container: str
+
+
+class PodResourcesError(PinfoldError):
+    """The kubelet does not tell the devices of containers."""
+
+
+class PodResources:
+    """Asks one kubelet; connects at the first question, and again by itself when it is back.
+
+    `clock` counts seconds. Not for several threads at once.
+    """
+
+    def __init__(self, clock: Callable[[], float], path: str = KUBELET_SOCKET) -> None:
+        self._clock = clock
+        self._path = path
+        self._channel: grpc.Channel | None = None
+        self._has_get = True
+        self._quiet_until: float | None = None
+
+    def close(self) -> None:
+        """Close the connection; a later question opens another."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def all_hints(self) -> Mapping[ContainerName, tuple[Hint, ...]]:
+        """The hints of all containers that have any, with one question; at most 2 s.
+
+        Raises `PodResourcesError`; asked again too early after that, says there are none.
+        """
+        return {} if self._is_quiet() else self._listed()
+
+    def hints(self, name: ContainerName) -> tuple[Hint, ...]:
+        """The hints of one container; at most 1 s, or 3 s where the kubelet can only list.
+
+        Raises `PodResourcesError`; asked again too early after that, says there are none.
+        """
+        if self._is_quiet():
+            return ()
+        if self._has_get:
+            pod = self._get(name)
+            if pod is not None:
+                return _hints_of_pod(pod).get(name, ())
+        return self._listed().get(name, ())
+
+    def _is_quiet(self) -> bool:
+        return self._quiet_until is not None and self._clock() < self._quiet_until
+
+    def _listed(self) -> Mapping[ContainerName, tuple[Hint, ...]]:
+        import grpc
+
+        try:
+            answer = self._call(
+                "List", api.ListPodResourcesRequest(), api.ListPodResourcesResponse, _LIST_SECONDS
+            )
+        except grpc.RpcError as error:
+            raise self._failure("List", error) from error
+        found: dict[ContainerName, tuple[Hint, ...]] = {}
+        for pod in answer.pod_resources:
+            found.update(_hints_of_pod(pod))
+        return found
+
+    def _get(self, name: ContainerName) -> api.PodResources | None:
+        """The pod of a container, empty where there is none; None where pods must be listed."""
+        import grpc
+
+        request = api.GetPodResourcesRequest(pod_name=name.pod, pod_namespace=name.namespace)
+        try:
+            answer = self._call("Get", request, api.GetPodResourcesResponse, _GET_SECONDS)
+        except grpc.RpcError as error:
+            code, text = error.code(), error.details() or ""
+            # Behind a closed feature gate the kubelet knows the method and answers "disabled".
+            if code is grpc.StatusCode.UNIMPLEMENTED or "disabled" in text:
+                self._has_get = False
+                return None
+            if code is grpc.StatusCode.NOT_FOUND or "not found" in text:
+                return api.PodResources()
+            raise self._failure("Get", error) from error
+        return answer.pod_resources
+
+    def _call(self, method: str, request: Message, answer: type[Answer], seconds: float) -> Answer:
+        call = cast(
+            "grpc.UnaryUnaryMultiCallable[Message, Answer]",
+            # The stubs leave the serializers' types open.
+            self._connected().unary_unary(  # pyright: ignore[reportUnknownMemberType]
+                f"{_SERVICE}/{method}",
+                request_serializer=type(request).SerializeToString,
+                response_deserializer=answer.FromString,
+            ),
+        )
+        return call(request, timeout=seconds)
+
+    def _connected(self) -> grpc.Channel:
+        if self._channel is None:
+            # Heavy, and most nodes' daemons never ask.
+            import grpc
+
+            options = [
+                ("grpc.max_receive_message_length", _RECEIVE_MAX_BYTES),
+                ("grpc.max_reconnect_backoff_ms", 1000),
+                # A socket has no proxy, whatever the environment says.
+                ("grpc.enable_http_proxy", 0),
+            ]
+            self._channel = grpc.insecure_channel(f"unix:{self._path}", options)
+        return self._channel
+
+    def _failure(self, method: str, error: grpc.RpcError) -> PodResourcesError:
+        self._quiet_until = self._clock() + _QUIET_SECONDS
+        code = error.code().name.lower().replace("_", " ")
+        text = (error.details() or "").replace("\n", " ")[:200]
+        return PodResourcesError(
+            f"{self._path}: {method}: {code}: {text} — "
+            "see whether the kubelet runs and its socket can be opened"
+        )
+
+
+def _hints_of_pod(pod: api.PodResources) -> dict[ContainerName, tuple[Hint, ...]]:
+    found: dict[ContainerName, tuple[Hint, ...]] = {}
+    for container in pod.containers:
+        hints = tuple(_hints_of_container(container))
+        if hints:
+            found[ContainerName(pod.namespace, pod.name, container.name)] = hints
+    return found
+
+
+def _hints_of_container(container: api.ContainerResources) -> Iterator[Hint]:
+    for device in container.devices:
+        # A device plugin that knows no place may still send a node, -1.
+        nodes = [node.ID for node in device.topology.nodes if 0 <= node.ID < MAX_IDS]
+        if nodes:
+            yield Hint(
+                provider=f"podresourceapi:{device.resource_name}",
+                origin=HintOrigin.POD_RESOURCES,
+                numa_nodes=NodeSet.collect(nodes),
+            )
