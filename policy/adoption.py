@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from ..topology.cpuset import NO_CPUS, CpuSet
 from .container import Container, ContainerId, ContainerState, QosClass
-from .decision import Grant
+from .decision import Change, Grant, Pinning
 from .ledger import Ledger
 from .picker import CpuPicker
 from .pool import Pool
@@ -175,6 +175,19 @@ def _grant(container: Container, request: Request, exclusive: CpuSet, pool: Pool
         preserve_memory=request.preserve_memory,
         hide_hyperthreads=request.hide_hyperthreads,
     )
+
+
+def difference(container: Container, after: Pinning | None) -> Change | None:
+    """What a container must be told (`after`), given what the runtime says it has; None: nothing.
+
+    What it has of cpu shares the runtime does not say.
+    """
+    if after is None:
+        return None
+    before = Pinning(cpus=container.cpus, mems=container.mems, cpu_shares=after.cpu_shares)
+    if not after.differs_from(before):
+        return None
+    return Change(container_id=container.id, before=before, after=after)
 
 
 def is_alive(container: Container) -> bool:

@@ -10,6 +10,7 @@ from .adoption import (
     Advice,
     adopted_grant,
     adoption_order,
+    difference,
     instance_key,
     is_alive,
     newest_of_each_name,
@@ -186,7 +187,7 @@ class Engine:
                 result=plan.refusal,
                 pool=self.tree.pools[grant.pool_id].name,
                 pinning=self._books.pinner.told(container_id) or Pinning(),
-                candidates=plan.candidates,
+                lineup=plan.lineup,
                 problems=classified.problems,
             )
         self._containers[container_id] = container
@@ -216,9 +217,12 @@ class Engine:
         self._books.pinner.drain()
         for container in homeless:
             self._conclude(self._place_running(container))
+        for container in running:
+            self._mend(container)
+        changes = (difference(one, self.pinning(one.id)) for one in running)
         return Synchronized(
             decisions=tuple(self._decisions[one.id] for one in running),
-            changes=tuple(filter(None, map(self._difference, running))),
+            changes=tuple(filter(None, changes)),
         )
 
     def advice(self) -> Mapping[ContainerId, Advice]:
@@ -252,13 +256,12 @@ class Engine:
 
     def running(self) -> tuple[Container, ...]:
         """Every placed container with the cpus and memory it has, as a runtime would list it."""
-        return tuple(self._as_running(grant) for grant in self.ledger.grants.values())
-
-    def _as_running(self, grant: Grant) -> Container:
-        container = self._containers[grant.container_id]
-        told = self._books.pinner.told(grant.container_id) or Pinning()
-        cpus = told.cpus or self._books.pinner.cpus(grant)
-        return replace(container, cpus=cpus or container.cpus, mems=told.mems or grant.memory)
+        pinner, found = self._books.pinner, list[Container]()
+        for container_id, grant in self.ledger.grants.items():
+            container, told = self._containers[container_id], pinner.told(container_id) or Pinning()
+            cpus = told.cpus or pinner.cpus(grant) or container.cpus
+            found.append(replace(container, cpus=cpus, mems=told.mems or grant.memory))
+        return tuple(found)
 
     def check(self) -> None:
         """Assert every invariant. O(everything); for tests."""
@@ -299,7 +302,7 @@ class Engine:
             return Decision(
                 container_id=container.id,
                 result=plan.refusal,
-                candidates=plan.candidates,
+                lineup=plan.lineup,
                 problems=problems,
             )
         return self._apply(plan, classified)
@@ -310,7 +313,7 @@ class Engine:
             container_id=plan.grant.container_id,
             result=plan.grant,
             pool=self.tree.pools[plan.grant.pool_id].name,
-            candidates=plan.candidates,
+            lineup=plan.lineup,
             decided_by=plan.decided_by,
             problems=classified.problems,
             scheduling=classified.scheduling,
@@ -383,15 +386,15 @@ class Engine:
             forced,
             decided_by=reason,
             degraded=decision.result.reason,
-            candidates=decision.candidates,
+            lineup=decision.lineup,
         )
 
-    def _difference(self, container: Container) -> Change | None:
-        """What a container must be told, given what the runtime says it has."""
-        after = self.pinning(container.id)
-        if after is None:
-            return None
-        before = Pinning(cpus=container.cpus, mems=container.mems, cpu_shares=after.cpu_shares)
-        if not after.differs_from(before):
-            return None
-        return Change(container_id=container.id, before=before, after=after)
+    def _mend(self, container: Container) -> None:
+        """Give a container that was kept others in place of exclusive cpus that went offline."""
+        is_whole = not container.cpus or container.cpus <= self.machine.online
+        if is_whole or not self._decisions[container.id].degraded:
+            return
+        classified = self._classified[container.id]
+        plan = self._resizer.plan(self.ledger.grants[container.id], classified.request)
+        if isinstance(plan, Plan):
+            self._conclude(self._apply(plan, classified))

@@ -19,6 +19,7 @@ from pinfold.policy.container import (
 )
 from pinfold.policy.decision import Change, Decision, Grant, Pinning, Refusal
 from pinfold.policy.engine import Engine
+from pinfold.topology.cpuset import CpuSet
 from pinfold.topology.machine import Machine
 from pinfold.topology.spec import machine_from_spec
 
@@ -417,7 +418,7 @@ def test_the_plan_of_a_new_configuration_leaves_the_old_engine_alone() -> None:
         assert now.cpus <= other.supply.allowed
 
 
-def test_a_cpu_that_went_offline_is_replaced() -> None:
+def test_of_its_own_cpus_those_stay_that_are_online() -> None:
     one = engine()
     one.create(container("a", 2000))
     assert cpus(one, "a") == "1-2"
@@ -434,6 +435,6 @@ def test_a_cpu_that_went_offline_is_replaced() -> None:
         numa_nodes=(dataclasses.replace(full.numa_nodes[0], cpus=online),),
     )
     other, _ = one.reconfigured(one.config, machine)
-    assert str(other.grants[ContainerId("a")].exclusive) == "1"
-    assert cpus(other, "a") == "1"
+    assert str(other.grants[ContainerId("a")].exclusive) == "1,3"
+    assert cpus(other, "a") == "1,3"
     other.check()
