@@ -4,18 +4,21 @@ import logging
 import queue
 import socket
 import threading
+import time
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
 
-from ..nri.happening import Happening, Report, Tally
+from ..nri.happening import Crashed, Happening, Report, Tally
 from ..nri.plugin import Plugin, Timing
 from ..nri.session import Identity
 from ..policy.config import Config
 from ..policy.engine import Engine
 from ..topology.errors import PinfoldError
 from ..topology.machine import Machine
+from .coldstarts import ColdStarts
 from .notify import Notifier
+from .timetable import Timetable
 
 _BUSY_SECONDS: Final = 10.0
 
@@ -45,11 +48,13 @@ class Daemon:
         reports: Sequence[Report] = (),
         identity: Identity | None = None,
         timing: Timing | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Raises `ConfigError` where the configuration does not fit the machine."""
-        self.machine = machine
+        self.timetable = Timetable(lambda what, error: self._report(Crashed(what, error)), clock)
         self.tally = Tally()
-        self._reports: tuple[Report, ...] = (self.tally, *reports)
+        cold_starts = ColdStarts(self.timetable)
+        self._reports: tuple[Report, ...] = (self.tally, cold_starts, *reports)
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self.plugin = Plugin(
             Engine(machine, config),
@@ -59,6 +64,7 @@ class Daemon:
             timing=timing,
             machine_memory_bytes=memory_bytes(machine),
         )
+        cold_starts.start(self.plugin)
         self._thread = threading.Thread(target=self._serve, name="plugin", daemon=True)
 
     @property
@@ -66,8 +72,14 @@ class Daemon:
         """The policy; ask it through `plugin.owner` while the daemon runs."""
         return self.plugin.events.policy
 
+    @property
+    def machine(self) -> Machine:
+        """The machine as it was when it was looked at last."""
+        return self.engine.machine
+
     def start(self) -> None:
-        """Begin to connect to the runtime."""
+        """Begin to connect to the runtime, and with what is in the timetable."""
+        self.timetable.start()
         self._thread.start()
 
     def tell(self, command: Command) -> None:
@@ -86,17 +98,19 @@ class Daemon:
                 return command
             reload()
 
-    def reconfigure(self, config: Config) -> None:
-        """Put another configuration in force; containers keep their cpus where those stay legal.
+    def reconfigure(self, config: Config | None = None, machine: Machine | None = None) -> bool:
+        """Put another configuration or machine in force, and return whether anything differs.
 
-        Raises `ConfigError`, and the old one stays in force.
+        Containers keep their cpus where those stay legal. Raises `ConfigError`, or `TimeoutError`
+        where the policy is busy, and the old one stays in force.
         """
-        self.plugin.owner.ask(
-            "reconfigure", lambda: self.plugin.events.reconfigure(config), _BUSY_SECONDS
+        return self.plugin.owner.ask(
+            "reconfigure", lambda: self.plugin.events.reconfigure(config, machine), _BUSY_SECONDS
         )
 
     def stop(self) -> None:
         """Leave the runtime. Containers keep what they have."""
+        self.timetable.stop()
         self.plugin.stop()
         self._thread.join()
 
@@ -130,10 +144,11 @@ def reload_configuration(
     """Read the configuration again; with a fault in it the old one stays in force."""
     notifier.reloading()
     try:
-        daemon.reconfigure(load())
+        is_changed = daemon.reconfigure(load())
     except (PinfoldError, TimeoutError) as error:
-        log.error("%s; the old configuration stays in force", error)
+        for line in str(error).splitlines():
+            log.error("%s; the old configuration stays in force", line)
         notifier.reloaded("running with the old configuration: the changed one has a fault")
     else:
-        log.info("event=reconfigured")
+        log.info("event=%s", "reconfigured" if is_changed else "reconfigured changed=nothing")
         notifier.reloaded("configuration reloaded")

@@ -6,7 +6,9 @@ import re
 from typing import Final
 
 from ..nri.happening import (
+    Adjusted,
     Answered,
+    ColdStarted,
     Connected,
     Crashed,
     Decided,
@@ -20,6 +22,7 @@ from ..nri.happening import (
     Updated,
 )
 from ..policy.decision import Grant, Pinning, Refusal
+from ..policy.move import Fate, Move
 
 _PLAIN: Final = re.compile(r"[\w./:#,+@%*-]+", re.ASCII)
 
@@ -51,8 +54,22 @@ class DecisionLog:
                 self._log.info(
                     "%s", fields(event="synchronized", containers=containers, updates=updates)
                 )
-            case Reconfigured(updates=updates):
+            case Reconfigured(updates=updates, moves=moves):
                 self._log.debug("%s", fields(event="readopted", updates=updates))
+                for move in moves:
+                    self._moved(move)
+            case ColdStarted():
+                pass
+            case Adjusted(cause=cause, container=container, change=change):
+                self._log.info(
+                    "%s",
+                    fields(
+                        event="adjusted",
+                        **_name(container.path),
+                        cause=cause,
+                        **_pinned(change.after),
+                    ),
+                )
             case Connected(runtime=runtime):
                 self._log.info("%s", fields(event="connected", runtime=runtime))
             case Disconnected(reason=reason):
@@ -83,6 +100,22 @@ class DecisionLog:
                 self._log.error(
                     "%s", fields(event="fault", during=what, error=repr(error)), exc_info=error
                 )
+
+    def _moved(self, move: Move) -> None:
+        if move.fate is Fate.STAYS:
+            return
+        self._log.log(
+            logging.WARNING if move.fate is Fate.DEGRADED else logging.INFO,
+            "%s",
+            fields(
+                event="degraded" if move.fate is Fate.DEGRADED else "moved",
+                **_name(move.container.path),
+                pool=move.pool_after,
+                **_pinned(move.after),
+                before=_pinned(move.before)["cpus"],
+                reason=move.reason,
+            ),
+        )
 
     def _decided(self, happening: Decided) -> None:
         decision, container = happening.decision, happening.container

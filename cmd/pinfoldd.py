@@ -15,7 +15,9 @@ from ..nri.kubelet import start_pod
 from ..policy.config import Config
 from ..policy.manifest import PodSpec, parse_manifests
 from ..topology.errors import PinfoldError
+from .chores import live_root, plan_chores
 from .configfile import load_config, read_file
+from .configwatch import ConfigWatch
 from .daemon import Command, Daemon, memory_bytes, reload_configuration
 from .decisionlog import DecisionLog
 from .logsetup import LEVELS, set_up_logging
@@ -91,13 +93,15 @@ def command(
 ) -> None:
     """Place this node's containers on cpus and memory nodes, as a plugin of its runtime.
 
-    SIGHUP reads the configuration again. SIGTERM ends the daemon; containers keep their cpus.
+    A change of its files, or SIGHUP, has the configuration read again. SIGTERM ends the daemon;
+    containers keep their cpus.
     """
     environment = os.environ
     if manifests and runtime != "embedded":
         raise click.UsageError("--manifest needs --runtime embedded")
     pods = [pod for path in manifests for pod in parse_manifests(read_file(path), str(path))]
     found = machine_of(sysfs_root, machine)
+    watch = ConfigWatch(config_path)
     loaded = load_config(config_path, environment=environment, settings=settings)
     access = find_runtime(runtime, nri_socket, nri_plugin_name, nri_plugin_index, environment)
     log = set_up_logging(log_level, environment, is_preinstalled=is_preinstalled(environment))
@@ -121,7 +125,10 @@ def command(
     if tuner is not None:
         tuner.start(daemon.plugin)
 
+    plan_chores(daemon, watch, live_root(sysfs_root, machine), log)
+
     def load() -> Config:
+        watch.take()
         again = load_config(config_path, environment=environment, settings=settings)
         for warning in again.warnings:
             log.warning("%s", warning)

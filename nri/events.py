@@ -11,10 +11,20 @@ from ..policy.container import Container, ContainerId, ContainerState, PodId
 from ..policy.decision import Change, Decision, Pinning, Refusal
 from ..policy.engine import Engine
 from ..policy.errors import Problem
+from ..policy.move import find_moves
 from ..policy.resources import LinuxResources, estimate, merge
+from ..topology.machine import Machine
 from .api import nri_pb2
 from .convert import container_linux_value, container_value, linux_value, pod_value
-from .happening import Decided, Reconfigured, Released, Report, Synchronized
+from .happening import (
+    Adjusted,
+    ColdStarted,
+    Decided,
+    Reconfigured,
+    Released,
+    Report,
+    Synchronized,
+)
 from .outbox import Outbox
 from .owner import Owner
 
@@ -79,6 +89,7 @@ class Events:
         if self._is_news(container):
             self.post(self._adopt(pod, container))
         self.policy.start(container_id)
+        self._owner.afterwards(lambda: self._tell_cold_start(container_id))
         if container_id in self._unconfirmed:
             # An update sent while the runtime was still creating the container may have been lost.
             self._unconfirmed.discard(container_id)
@@ -177,25 +188,67 @@ class Events:
                         problems=problems[known.id],
                     )
                 )
+                self._tell_cold_start(known.id)
             self._report(Synchronized(len(listed), len(adopted.changes)))
 
         self._owner.afterwards(tell)
         return Answer(others=_pinnings(adopted.changes))
 
-    def reconfigure(self, config: Config) -> None:
-        """Let the same policy under another configuration take over everything that runs.
+    def reconfigure(self, config: Config | None = None, machine: Machine | None = None) -> bool:
+        """Let the same policy with another configuration or machine take over everything that runs.
 
-        Raises `ConfigError`, and everything stays as it is.
+        Returns whether anything differs. Raises `ConfigError`, and everything stays as it is.
         """
-        self.policy, adopted = self.policy.reconfigured(config)
+        old = self.policy
+        config, machine = config or old.config, machine or old.machine
+        if (config, machine) == (old.config, old.machine):
+            return False
+        self.policy, adopted = old.reconfigured(config, machine)
         self._outbox.post(_pinnings(adopted.changes))
-        self._owner.afterwards(lambda: self._report(Reconfigured(len(adopted.changes))))
+        moves = find_moves(old, self.policy)
+
+        def tell() -> None:
+            self._report(Reconfigured(len(adopted.changes), moves))
+            for move in moves:
+                self._tell_cold_start(move.container.id)
+
+        self._owner.afterwards(tell)
+        return True
+
+    def end_cold_start(self, container_id: ContainerId) -> None:
+        """A container has run long enough without DRAM."""
+        self._adjust("end of cold start", self.policy.end_cold_start(container_id))
+
+    def observe_memory(self, free_bytes: Mapping[int, int]) -> None:
+        """What memory can be had from each node by now, by node id."""
+        self._adjust("memory pressure", self.policy.observe_memory(free_bytes))
 
     def post(self, answer: Answer) -> None:
         """Send an answer's updates by themselves, as the call they belong to is over."""
         if answer.own is not None and answer.container_id is not None:
             self._unconfirmed.add(answer.container_id)
         self._outbox.post(answer.all)
+
+    def _adjust(self, cause: str, changes: tuple[Change, ...]) -> None:
+        self._outbox.post(_pinnings(changes))
+        known = self.policy.containers
+        found = [
+            Adjusted(cause=cause, container=known[one.container_id], change=one) for one in changes
+        ]
+
+        def tell() -> None:
+            for one in found:
+                self._report(one)
+
+        self._owner.afterwards(tell)
+
+    def _tell_cold_start(self, container_id: ContainerId) -> None:
+        container = self.policy.containers.get(container_id)
+        decision = self.policy.decisions.get(container_id)
+        if container is None or decision is None or not decision.cold_start_ns:
+            return
+        if container.state is ContainerState.RUNNING:
+            self._report(ColdStarted(container_id, decision.cold_start_ns))
 
     def _place(
         self,

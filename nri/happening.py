@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..policy.container import Container, ContainerId
 from ..policy.decision import Change, Decision
 from ..policy.errors import Problem
+from ..policy.move import Move
 
 
 class Outcome(enum.Enum):
@@ -53,9 +54,28 @@ class Synchronized:
 
 @dataclass(frozen=True, slots=True)
 class Reconfigured:
-    """Another configuration is in force; so many containers are told other cpus or memory."""
+    """Another configuration or machine is in force; so many containers are told to change."""
 
     updates: int
+    moves: tuple[Move, ...] = ()
+    """Every container that was placed; most of them stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColdStarted:
+    """A container runs that is to get DRAM too, so long from now."""
+
+    container_id: ContainerId
+    nanoseconds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adjusted:
+    """A running container is told other memory or cpus although nothing happened to it."""
+
+    cause: str
+    container: Container
+    change: Change
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +131,8 @@ Happening = (
     | Released
     | Synchronized
     | Reconfigured
+    | ColdStarted
+    | Adjusted
     | Connected
     | Disconnected
     | Answered
@@ -152,4 +174,6 @@ class Tally:
             case Crashed():
                 self.crashes += 1
             case Decided() | Released() | Reconfigured() | Disconnected() | Unsupported():
+                pass
+            case ColdStarted() | Adjusted():
                 pass
