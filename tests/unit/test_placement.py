@@ -237,6 +237,33 @@ def test_an_isolated_container_with_a_share_needs_room_for_the_share_only() -> N
     assert isinstance(create(one, "more", 100).result, Refusal)
 
 
+def test_a_mixed_container_needs_room_for_both_parts() -> None:
+    one = engine("socket:1 core:3")
+    create(one, "a", 800)
+    decision = create(one, "mixed", 1500)
+    assert dropped(decision) == {0: "shared cpu: wanted 500m, available 200m"}
+    assert isinstance(create(one, "fits", 1200).result, Grant)
+
+
+def test_a_container_that_wants_fast_cpus_goes_where_enough_of_them_are() -> None:
+    machine = machine_from_spec(NODES)
+    fast = CpuSet.parse("3,14-15")
+    cpus = {
+        number: dataclasses.replace(cpu, base_khz=3_000_000 if number in fast else 2_000_000)
+        for number, cpu in machine.cpus.items()
+    }
+    one = engine(dataclasses.replace(machine, cpus=cpus))
+    high = {"prefer-cpu-priority": "high"}
+    decision = create(one, "a", 2000, high)
+    assert isinstance(decision.result, Grant)
+    assert (decision.pool, str(decision.result.exclusive)) == ("NUMA node #3", "14-15")
+    assert decision.decided_by == "memory_nodes"
+    again = create(one, "b", 1000, high)
+    assert (again.pool, again.decided_by) == ("NUMA node #0", "cpu_priority")
+    slow = create(one, "c", 1000, {"prefer-cpu-priority": "low"})
+    assert (slow.pool, slow.decided_by) == ("NUMA node #1", "exclusive_pool")
+
+
 def test_a_pool_without_usable_cpus_is_no_place_to_go() -> None:
     one = engine(
         NODES,

@@ -1,5 +1,7 @@
 """Plans: cpus taken from a pool, resizes, reserved cpus, and why nothing fits."""
 
+from dataclasses import replace
+
 import pytest
 
 from pinfold.policy.config import Amounts, Config
@@ -11,6 +13,7 @@ from pinfold.topology.cpuset import CpuSet
 from pinfold.topology.spec import machine_from_spec
 
 TWO_NODES = "socket:1 numa:2 core:4 mem:4G"
+SHARED = {"prefer-shared-cpus": "true"}
 DOMAIN = "resource-policy.nri.io"
 GIB = 2**30
 
@@ -89,7 +92,7 @@ def test_a_refusal_for_want_of_memory_says_so() -> None:
 
 def test_exclusive_cpus_of_a_wide_pool_spare_what_a_pool_below_owes() -> None:
     one = engine("socket:1 numa:2 core:4 mem:4G")
-    near = granted(one.create(container("near", 3500, {"prefer-shared-cpus": "true"})))
+    near = granted(one.create(container("near", 3500, SHARED)))
     assert one.tree.pools[near.pool_id].name == "NUMA node #1"
     wide = granted(one.create(container("wide", 3000)))
     assert str(wide.exclusive) == "1-3", "cpus 4-7 are all owed"
@@ -152,7 +155,7 @@ def test_a_resize_goes_to_the_pool_above_where_its_own_is_full() -> None:
     one = engine("socket:2 numa:2 core:2 mem:1G")
     first = granted(one.create(container("a", 2000)))
     assert one.tree.pools[first.pool_id].name == "NUMA node #1"
-    one.create(container("b", 500, {"prefer-shared-cpus": "true"}))
+    one.create(container("b", 500, SHARED))
     after = granted(resize(one, "a", 3000))
     assert one.tree.pools[after.pool_id].name == "socket #0"
     assert first.exclusive <= after.exclusive
@@ -181,9 +184,19 @@ def test_shared_cpus_do_not_grow_beyond_what_the_pools_have() -> None:
     one.create(container("a", 900))
     one.create(container("b", 900))
     assert "900m of shared cpu: 100m free" in refused(resize(one, "a", 1900))
-    one.create(container("c", 100, {"prefer-shared-cpus": "true"}))
+    one.create(container("c", 100, SHARED))
     assert "1200m of shared cpu: 200m free" in refused(resize(one, "c", 1200))
     assert granted(resize(one, "c", 200)).shared_milli == 200
+
+
+def test_who_is_promised_more_than_there_is_may_shrink() -> None:
+    one = engine("socket:1 core:3")
+    listed = [container("a", 3900, SHARED), container("b", 900)]
+    one.synchronize([replace(found, cpus=CpuSet.parse("1-2")) for found in listed])
+    assert one.ledger.room.grantable_milli == (-2800,)
+    assert granted(resize(one, "a", 3000)).shared_milli == 3000
+    assert granted(resize(one, "b", 900, GIB // 4)).memory_bytes == GIB // 4
+    assert "950m of shared cpu: 0m free" in refused(resize(one, "b", 950))
 
 
 def test_cpus_given_back_serve_the_share_that_replaces_them() -> None:
@@ -219,6 +232,7 @@ def test_cpus_added_are_next_to_those_it_has() -> None:
 
 RESERVED = [
     pytest.param([700], CpuType.RESERVED, id="it fits the reserved cpus"),
+    pytest.param([1000], CpuType.RESERVED, id="it fits them exactly"),
     pytest.param([1200], CpuType.NORMAL, id="larger than the reserved cpus it runs shared"),
     pytest.param([9000], CpuType.RESERVED, id="larger than everything it runs reserved"),
     pytest.param([700, 1200], CpuType.NORMAL, id="outgrowing the reserved cpus it runs shared"),
