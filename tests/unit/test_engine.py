@@ -19,7 +19,6 @@ from pinfold.policy.container import (
 )
 from pinfold.policy.decision import Change, Decision, Grant, Pinning, Refusal
 from pinfold.policy.engine import Engine
-from pinfold.topology.cpuset import CpuSet
 from pinfold.topology.machine import Machine
 from pinfold.topology.spec import machine_from_spec
 

@@ -257,7 +257,7 @@ def test_a_container_that_wants_fast_cpus_goes_where_enough_of_them_are() -> Non
     decision = create(one, "a", 2000, high)
     assert isinstance(decision.result, Grant)
     assert (decision.pool, str(decision.result.exclusive)) == ("NUMA node #3", "14-15")
-    assert decision.decided_by == "memory_nodes"
+    assert decision.decided_by == "cpu_priority"
     again = create(one, "b", 1000, high)
     assert (again.pool, again.decided_by) == ("NUMA node #0", "cpu_priority")
     slow = create(one, "c", 1000, {"prefer-cpu-priority": "low"})
