@@ -6,6 +6,7 @@ from ..topology.cpuset import NO_CPUS, NO_NODES, CpuSet, NodeSet
 from .config import SchedulingClass
 from .container import ContainerId
 from .errors import Problem
+from .lineup import Lineup
 from .pool import PoolId
 from .rank import Dropped, Rank
 from .request import CpuType
@@ -75,9 +76,9 @@ class Change:
 class Decision:
     """The answer for one container and its whole reason.
 
-    `candidates[i]` is the rank of pool i, or why it was dropped; empty where no choice was made
-    (reserved and preserved containers, re-adoption, refusal before any pool was looked at).
-    `decided_by` is the first criterion in which the winner differs from the runner-up.
+    `lineup` is None where no choice was made (reserved and preserved containers, re-adoption,
+    refusal before any pool was looked at). `decided_by` is the first criterion in which the winner
+    differs from the runner-up.
     """
 
     container_id: ContainerId
@@ -90,7 +91,12 @@ class Decision:
     """How long after its start its memory is to be widened (`Engine.end_cold_start`); 0: never."""
     degraded: str = ""
     """What a container that runs already should have and could not get; empty where it has all."""
-    candidates: tuple[Rank | Dropped, ...] = ()
+    lineup: Lineup | None = None
     decided_by: str = ""
     changes: tuple[Change, ...] = ()
     problems: tuple[Problem, ...] = ()
+
+    @property
+    def candidates(self) -> tuple[Rank | Dropped, ...]:
+        """By pool id the rank of each, or why it was dropped; see `Lineup.candidates`."""
+        return self.lineup.candidates() if self.lineup else ()

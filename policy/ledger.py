@@ -104,11 +104,11 @@ class Ledger:
                 grantable[pool_id] = grantable[parent]
             if sliceable[parent] < sliceable[pool_id]:
                 sliceable[pool_id] = sliceable[parent]
-        shared = tuple(
-            milli - (zero > 0) for milli, zero in zip(grantable, self._zero_requests, strict=True)
-        )
+        pairs = zip(grantable, self._zero_requests, strict=True)
         return Room(
-            shared_milli=shared, grantable_milli=tuple(grantable), sliceable=tuple(sliceable)
+            shared_milli=tuple([milli - (zero > 0) for milli, zero in pairs]),
+            grantable_milli=tuple(grantable),
+            sliceable=tuple(sliceable),
         )
 
     def slice(self, pool_id: PoolId) -> int:

@@ -1,6 +1,6 @@
 """Choosing a pool: which pools are feasible for a request, and the rank of each of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,9 +8,10 @@ from .config import BurstLevel, CpuPriority
 from .cpupriority import PriorityClasses
 from .hinted import objection
 from .ledger import Ledger
+from .lineup import Demand, Lineup
 from .memorychoice import MemoryChoice
 from .pool import PoolId, PoolTree
-from .rank import Contest, Dropped, Rank, Zone, decided_by, ranks
+from .rank import Column, Contest, Dropped, Zone, choose
 from .request import CpuType, Isolation, Request
 
 ONLY_CANDIDATE: Final = "only_candidate"
@@ -35,11 +36,11 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
-    """Every pool's rank or reason, and the winner (None where no pool is feasible)."""
+    """The pool that won (None where none is feasible), why, and against which others."""
 
-    candidates: tuple[Rank | Dropped, ...]
     winner: PoolId | None
     decided_by: str
+    lineup: Lineup
 
 
 class Chooser:
@@ -52,7 +53,7 @@ class Chooser:
         self._ids = tuple(range(size))
         self._none_isolated = (-1,) * size
         self._depth = tuple(-pool.depth for pool in tree.pools)
-        self._level = tuple(pool.kind.level for pool in tree.pools)
+        self._inward = {level: _inward(tree, level) for level in BurstLevel}
         # Where no cpu stands out, every cpu is as good as high priority gets.
         self._classes = {
             CpuPriority.HIGH: classes.high or classes.normal,
@@ -61,31 +62,22 @@ class Chooser:
         }
 
     def rank(self, request: Request, ledger: Ledger, facts: Facts) -> Ranking:
-        """The ranks of all pools for a request. O(pools)."""
+        """The best pool for a request. O(pools)."""
         zones = facts.memory.zones()
-        dropped = _too_small(request, ledger)
-        candidates: list[Rank | Dropped] = []
-        feasible: list[Rank] = []
-        for rank in ranks(self._contest(request, ledger, facts, zones)):
-            zone = zones[rank.pool_id]
-            reason = dropped[rank.pool_id]
-            if reason is None:
-                if isinstance(zone, Dropped):
-                    reason = zone
-                else:
-                    reason = objection(request, ledger, rank.pool_id, zone)
-            candidates.append(reason or rank)
-            if reason is None:
-                feasible.append(rank)
-        feasible.sort()
-        reason_of_choice = ONLY_CANDIDATE
-        if len(feasible) > 1:
-            reason_of_choice = decided_by(feasible[0], feasible[1])
-        return Ranking(
-            candidates=tuple(candidates),
-            winner=PoolId(feasible[0].pool_id) if feasible else None,
-            decided_by=reason_of_choice,
+        contest = self._contest(request, ledger, facts, zones)
+        lineup = Lineup(
+            contest=contest,
+            demands=_demands(request, ledger, contest.isolated),
+            zones=zones,
+            strict=_objections(request, ledger, zones),
         )
+        feasible = lineup.feasible()
+        if not feasible:
+            return Ranking(winner=None, decided_by="", lineup=lineup)
+        winner, decided_by = feasible[0], ONLY_CANDIDATE
+        if len(feasible) > 1:
+            winner, decided_by = choose(contest, feasible)
+        return Ranking(winner=PoolId(winner), decided_by=decided_by, lineup=lineup)
 
     def _contest(
         self, request: Request, ledger: Ledger, facts: Facts, zones: Sequence[Zone | Dropped]
@@ -103,13 +95,12 @@ class Chooser:
             milli - (part if count >= 0 else whole)
             for milli, count in zip(room, isolated, strict=True)
         ]
-        wanted = self._burst_level(request)
         return Contest(
             request=request,
             zeros=self._zeros,
             ids=self._ids,
             depth=self._depth,
-            inward=[level - wanted for level in self._level],
+            inward=self._inward[request.burst_level],
             room=room,
             shared=shared,
             isolated=isolated,
@@ -117,7 +108,7 @@ class Chooser:
             affinities=facts.affinities,
             hints=facts.hints,
             misfits_class=facts.misfits_class,
-            neighbours=ledger.neighbours(CpuType.NORMAL),
+            neighbours=tuple(ledger.neighbours(CpuType.NORMAL)),
             free_of_priority=self._free_of_priority(request, ledger),
         )
 
@@ -127,40 +118,50 @@ class Chooser:
             return ()
         return [(free & cpus).bit_count() for free in ledger.free_sharable]
 
-    def _burst_level(self, request: Request) -> int:
-        """The deepest level that exists and is not inside the one wanted; the widest else."""
-        wanted = _BURST_LEVELS[request.burst_level]
-        return max((level for level in self._level if level <= wanted), default=min(self._level))
+
+def _inward(tree: PoolTree, level: BurstLevel) -> Column:
+    """How many levels each pool is inside the deepest that exists and is not inside this one.
+
+    The widest that exists stands in where there is no such level.
+    """
+    levels = [pool.kind.level for pool in tree.pools]
+    highest = _BURST_LEVELS[level]
+    wanted = max((one for one in levels if one <= highest), default=min(levels))
+    return tuple(one - wanted for one in levels)
 
 
-def _too_small(request: Request, ledger: Ledger) -> list[Dropped | None]:
-    """By pool id, why it has not the cpus for a request; None where it has.
+def _demands(request: Request, ledger: Ledger, isolated: Column) -> tuple[Demand, ...]:
+    """What cpus a pool must have; `isolated` ones after the request, -1 where they do not serve.
 
     A container that asks for no cpu fits everywhere: it never starves for want of a promise.
     """
-    room = ledger.room
-    milli = request.shared_milli
-    if not request.exclusive:
-        return [
-            _no_share(milli, left) if left < milli and milli else None
-            for left in room.grantable_milli
-        ]
-    found: list[Dropped | None] = []
-    for pool_id, left in enumerate(room.grantable_milli):
-        isolated = ledger.free_isolated[pool_id].bit_count()
-        reason: Dropped | None = None
-        if not (request.wants_isolated and isolated >= request.exclusive):
-            left -= 1000 * request.exclusive
-            sliceable = room.sliceable[pool_id]
-            if request.isolation is Isolation.REQUIRED:
-                reason = Dropped("isolated cpus", str(request.exclusive), str(isolated))
-            elif sliceable < request.exclusive:
-                reason = Dropped("exclusive cpus", str(request.exclusive), str(sliceable))
-        if reason is None and milli and left < milli:
-            reason = _no_share(milli, left)
-        found.append(reason)
-    return found
+    left: Column = ledger.room.grantable_milli
+    count, milli = request.exclusive, request.shared_milli
+    demands: list[Demand] = []
+    if count:
+        serving = zip(isolated, ledger.room.sliceable, strict=True)
+        if request.isolation is Isolation.REQUIRED:
+            own = Demand("isolated cpus", count, [one + count for one in isolated])
+        else:
+            whole = [one + count if one >= 0 else other for one, other in serving]
+            own = Demand("exclusive cpus", count, whole)
+        demands.append(own)
+        pairs = zip(isolated, left, strict=True)
+        left = [other if one >= 0 else other - 1000 * count for one, other in pairs]
+    if milli:
+        demands.append(Demand("shared cpu", milli, left, "m"))
+    return tuple(demands)
 
 
-def _no_share(wanted_milli: int, left_milli: int) -> Dropped:
-    return Dropped("shared cpu", f"{wanted_milli}m", f"{max(left_milli, 0)}m")
+def _objections(
+    request: Request, ledger: Ledger, zones: Sequence[Zone | Dropped]
+) -> Mapping[int, Dropped]:
+    """By pool id, why a strict container would not be near all its hints."""
+    if not (request.strict_hints and request.hints):
+        return {}
+    found = {
+        pool_id: objection(request, ledger, pool_id, zone)
+        for pool_id, zone in enumerate(zones)
+        if isinstance(zone, Zone)
+    }
+    return {pool_id: one for pool_id, one in found.items() if one is not None}

@@ -13,12 +13,13 @@ from .hinted import pick_by_hints, reserved_objection, strict_cpus
 from .hintscore import scores
 from .ledger import Ledger
 from .lifting import Lift, make_room
+from .lineup import Lineup
 from .memory import Offer
 from .memorychoice import MemoryChoice, PoolMemory
 from .picker import CpuPicker
 from .placement import Chooser, Facts
 from .pool import PoolId, PoolTree
-from .rank import Dropped, Rank, Zone
+from .rank import Dropped, Zone
 from .request import CpuType, Request
 
 ROOM_MADE: Final = "room_made"
@@ -34,7 +35,7 @@ class Plan:
     """The memory it needs; None where its memory is not accounted."""
     lifted: tuple[Grant, ...] = ()
     """Shared containers that move to a wider pool to make room."""
-    candidates: tuple[Rank | Dropped, ...] = ()
+    lineup: Lineup | None = None
     decided_by: str = ""
 
 
@@ -43,7 +44,7 @@ class Failure:
     """No plan, and what was looked at."""
 
     refusal: Refusal
-    candidates: tuple[Rank | Dropped, ...] = ()
+    lineup: Lineup | None = None
 
 
 class PlacerBooks(Protocol):
@@ -88,8 +89,8 @@ class Placer:
         if winner is None:
             lift = self._make_room(request, memory)
             if lift is None:
-                refusal = Refusal(reason=self._reason(request, ranking.candidates))
-                return Failure(refusal=refusal, candidates=ranking.candidates)
+                refusal = Refusal(reason=self._reason(request, ranking.lineup))
+                return Failure(refusal=refusal, lineup=ranking.lineup)
             winner, decided_by = lift.pool_id, ROOM_MADE
             ledger, lifted = lift.ledger, lift.lifted
         exclusive, isolated = self._take(request, winner, ledger)
@@ -98,7 +99,7 @@ class Placer:
             grant=self._grant(request, winner, exclusive, isolated, offer),
             offer=offer,
             lifted=lifted,
-            candidates=ranking.candidates,
+            lineup=ranking.lineup,
             decided_by=decided_by,
         )
 
@@ -203,10 +204,10 @@ class Placer:
             hide_hyperthreads=request.hide_hyperthreads,
         )
 
-    def _reason(self, request: Request, candidates: tuple[Rank | Dropped, ...]) -> str:
+    def _reason(self, request: Request, lineup: Lineup) -> str:
         """Every pool's reason, pools with the same one together, widest pools first."""
         pools_by_reason: dict[str, list[str]] = {}
-        for pool, found in zip(reversed(self._tree.pools), reversed(candidates), strict=True):
+        for pool, found in zip(self._tree.pools[::-1], lineup.candidates()[::-1], strict=True):
             pools_by_reason.setdefault(str(found), []).append(pool.name)
         reasons = "; ".join(
             f"{', '.join(pools)}: {reason}" for reason, pools in pools_by_reason.items()

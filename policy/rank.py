@@ -302,9 +302,18 @@ def ranks(contest: Contest) -> list[Rank]:
     return list(map(Rank._make, zip(*columns, strict=True)))
 
 
-def decided_by(winner: Rank, loser: Rank) -> str:
-    """The name of the first criterion in which the two differ."""
-    for name, one, other in zip(Rank._fields, winner, loser, strict=True):
-        if one != other:
-            return name
+def choose(contest: Contest, pools: list[int]) -> tuple[int, str]:
+    """The pool of the smallest rank among several, and the first criterion in which no other is it.
+
+    Without making ranks: every criterion leaves those pools that are best in it, and the later ones
+    are not looked at once a single pool is left. O(pools x criteria).
+    """
+    for name, criterion in zip(Rank._fields, CRITERIA, strict=True):
+        column = criterion(contest)
+        if column is contest.zeros:
+            continue
+        least = min([column[pool_id] for pool_id in pools])
+        pools = [pool_id for pool_id in pools if column[pool_id] == least]
+        if len(pools) == 1:
+            return pools[0], name
     raise AssertionError("two pools of one rank: pool ids are unique")

@@ -7,7 +7,7 @@ import pytest
 
 from pinfold.policy.config import CpuPriority
 from pinfold.policy.container import ContainerId, QosClass
-from pinfold.policy.rank import CRITERIA, Contest, Rank, Zone, decided_by, ranks
+from pinfold.policy.rank import CRITERIA, Contest, Rank, Zone, choose, ranks
 from pinfold.policy.request import Isolation, Request
 
 PLAIN = Zone(mask=1, node_count=1, is_exact=True, is_below_limit=False, lacks_kind=False)
@@ -101,16 +101,16 @@ FINAL_ROWS = [
 
 @pytest.mark.parametrize(("criterion", "asks", "columns"), ROWS)
 def test_the_better_pool_wins(criterion: str, asks: dict[str, Any], columns: Any) -> None:
-    winner, loser = sorted(ranks(contest(asks, columns)))
-    assert winner.pool_id == 1
-    assert decided_by(winner, loser) == criterion
+    one = contest(asks, columns)
+    assert min(ranks(one)).pool_id == 1
+    assert choose(one, [0, 1]) == (1, criterion)
 
 
 @pytest.mark.parametrize(("criterion", "asks", "columns"), FINAL_ROWS)
 def test_the_lower_id_wins(criterion: str, asks: dict[str, Any], columns: Any) -> None:
-    winner, loser = sorted(ranks(contest(asks, columns)))
-    assert winner.pool_id == 0
-    assert decided_by(winner, loser) == criterion
+    one = contest(asks, columns)
+    assert min(ranks(one)).pool_id == 0
+    assert choose(one, [0, 1]) == (0, criterion)
 
 
 def test_every_criterion_has_a_row() -> None:
@@ -140,12 +140,11 @@ INDIFFERENT = [
 
 @pytest.mark.parametrize(("asks", "columns"), INDIFFERENT)
 def test_a_criterion_is_indifferent(asks: dict[str, Any], columns: Any) -> None:
-    winner, loser = sorted(ranks(contest(asks, columns)))
-    assert winner.pool_id == 0
-    assert decided_by(winner, loser) in ("pool_id", "exclusive_pool")
+    winner, decided_by = choose(contest(asks, columns), [0, 1])
+    assert winner == 0
+    assert decided_by in ("pool_id", "exclusive_pool")
 
 
 def test_no_two_pools_have_the_same_rank() -> None:
-    (one, _) = ranks(contest({}, {}))
     with pytest.raises(AssertionError, match="unique"):
-        decided_by(one, one)
+        choose(contest({}, {}), [0, 0])

@@ -1,0 +1,102 @@
+"""The choice of a pool agrees with the order of the ranks, of which it makes none."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pinfold.policy.config import CpuPriority
+from pinfold.policy.container import ContainerId, QosClass
+from pinfold.policy.lineup import Demand, Lineup
+from pinfold.policy.rank import Contest, Dropped, Rank, Zone, choose, ranks
+from pinfold.policy.request import Isolation, Request
+
+NUMBERS = st.integers(-2, 2)
+ZONES = st.builds(Zone, st.just(1), st.integers(1, 2), st.booleans(), st.booleans(), st.booleans())
+TOO_FAR = Dropped("memory near all hints", "0", "1")
+NO_MEMORY = Dropped("memory", "5 bytes", "none is left")
+
+requests = st.builds(
+    Request,
+    container_id=st.just(ContainerId("c")),
+    qos=st.just(QosClass.GUARANTEED),
+    exclusive=st.integers(0, 1),
+    shared_milli=st.integers(0, 1),
+    is_unlimited=st.booleans(),
+    cpu_limit_milli=st.none() | st.just(0),
+    memory_limit_bytes=st.none() | st.just(5),
+    isolation=st.sampled_from(Isolation),
+    priority=st.sampled_from(CpuPriority),
+)
+
+
+@st.composite
+def contests(draw: st.DrawFn) -> Contest:
+    size = draw(st.integers(2, 6))
+
+    def column() -> list[int]:
+        return draw(st.lists(NUMBERS, min_size=size, max_size=size))
+
+    return Contest(
+        request=draw(requests),
+        zeros=(0,) * size,
+        ids=tuple(range(size)),
+        depth=column(),
+        inward=column(),
+        room=column(),
+        shared=column(),
+        isolated=column(),
+        zones=draw(st.lists(ZONES, min_size=size, max_size=size)),
+        affinities=column(),
+        hints=list(zip(column(), column(), strict=True)) if draw(st.booleans()) else (),
+        misfits_class=column() if draw(st.booleans()) else (),
+        neighbours=column(),
+        free_of_priority=column() if draw(st.booleans()) else (),
+    )
+
+
+@given(contests(), st.data())
+@settings(deadline=None, max_examples=200)
+def test_the_smallest_rank_wins_by_the_first_difference_to_the_next(
+    contest: Contest, data: st.DataObject
+) -> None:
+    pools = sorted(data.draw(st.sets(st.sampled_from(contest.ids), min_size=2)))
+    winner, runner_up, *_ = sorted(ranks(contest)[pool_id] for pool_id in pools)
+    pairs = zip(Rank._fields, winner, runner_up, strict=True)
+    first = next(name for name, one, other in pairs if one != other)
+    assert choose(contest, pools) == (winner.pool_id, first)
+
+
+@st.composite
+def lineups(draw: st.DrawFn) -> Lineup:
+    contest = draw(contests())
+    size = len(contest.ids)
+    columns = st.lists(NUMBERS, min_size=size, max_size=size)
+    return Lineup(
+        contest=contest,
+        demands=draw(
+            st.lists(st.builds(Demand, st.sampled_from("ab"), NUMBERS, columns), max_size=2).map(
+                tuple
+            )
+        ),
+        zones=[draw(st.sampled_from([zone, zone, NO_MEMORY])) for zone in contest.zones],
+        strict=draw(st.dictionaries(st.sampled_from(contest.ids), st.just(TOO_FAR), max_size=2)),
+    )
+
+
+@given(lineups())
+@settings(deadline=None, max_examples=200)
+def test_a_pool_is_feasible_or_has_a_reason(lineup: Lineup) -> None:
+    found = lineup.candidates()
+    assert lineup.feasible() == [pool for pool, one in enumerate(found) if isinstance(one, Rank)]
+    for pool_id, (one, rank) in enumerate(zip(found, ranks(lineup.contest), strict=True)):
+        short = [demand.criterion for demand in lineup.demands if _is_short(demand, pool_id)]
+        if short:
+            assert isinstance(one, Dropped)
+            assert one.criterion == short[0]
+        elif lineup.zones[pool_id] is NO_MEMORY:
+            assert one is NO_MEMORY
+        else:
+            assert one == lineup.strict.get(pool_id, rank)
+
+
+def _is_short(demand: Demand, pool_id: int) -> bool:
+    return demand.available[pool_id] < demand.wanted
