@@ -10,7 +10,7 @@ from .config import Config
 from .container import Container, ContainerId
 from .decision import Change, Grant, Pinning
 from .ledger import Ledger
-from .memory import Offer
+from .memory import MemoryPriority, MemoryRequest, Offer
 from .memorychoice import PoolMemory
 from .memoryledger import MemoryLedger
 from .memorynodes import MemoryNodes
@@ -19,8 +19,9 @@ from .pinning import Pinner
 from .placer import Plan
 from .pool import build_tree
 from .request import Request
-from .supply import read_supply
+from .supply import read_supply, withheld_bytes
 
+_WITHHELD: Final = ContainerId("(not for containers)")
 _SHRINKS_AT_ONCE: Final = 8
 """Moving memory costs the machine: no event moves more containers back than these."""
 
@@ -39,6 +40,20 @@ class Books:
         self.pinner = Pinner(self.ledger, config, self.picker.cores)
         self.affinity = AffinityIndex()
         self._online = machine.online
+        self._withhold_memory(config)
+
+    def _withhold_memory(self, config: Config) -> None:
+        """Book the memory that is not for containers, wherever on the machine it is."""
+        everything = self.tree.root.memory_nodes
+        size = withheld_bytes(config, self.memory.capacity(everything))
+        if size:
+            request = MemoryRequest(
+                container_id=_WITHHELD,
+                affinity=everything,
+                size_bytes=size,
+                priority=MemoryPriority.RESERVATION,
+            )
+            self.memory.adopt(request, everything)
 
     def take(self, plan: Plan) -> None:
         """Book what was planned, in place of what the container held."""

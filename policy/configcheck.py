@@ -60,8 +60,6 @@ _SPEED_SELECT: Final = frozenset(
 _NOT_HERE: Final = "this version does not implement it; leave it out"
 
 IDLE_FIELDS: Final[Mapping[Path, str]] = {
-    ("availableResources", "memory"): "memory is limited by the pods' own limits alone",
-    ("reservedResources", "memory"): "set the kubelet's systemReserved instead",
     ("onUnsatisfiable",): _NOT_HERE,
     ("poolLabels",): _NOT_HERE,
     ("agent",): _NOT_HERE,

@@ -123,3 +123,24 @@ def _pick(where: str, text: str | None, count: int, usable: CpuSet, picker: CpuP
             " — reserve fewer"
         )
     return CpuSet(picked)
+
+
+def withheld_bytes(config: Config, total: int | None) -> int:
+    """How much of the machine's memory is not for containers.
+
+    What `reservedResources.memory` sets aside, and what `availableResources.memory` leaves out.
+    `total` is None where the machine does not say how much it has: then nothing can be left out.
+    Raises `ConfigError` where containers would be left with no memory.
+    """
+    reserved = config.reserved_resources.memory_bytes or 0
+    available = config.available_resources.memory_bytes
+    if total is None:
+        return reserved
+    left_out = 0 if available is None else max(0, total - available)
+    if reserved + left_out >= total:
+        field = "reservedResources.memory" if reserved else "availableResources.memory"
+        raise ConfigError(
+            f"{field}: leaves no memory for containers — the machine has {total} bytes,"
+            f" {reserved} are reserved and {left_out} left out"
+        )
+    return reserved + left_out

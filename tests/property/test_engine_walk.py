@@ -310,3 +310,14 @@ def test_the_laws_hold_at_every_step(spec: str) -> None:
     assert walk.engine.ledger.free_sharable == fresh.ledger.free_sharable, "nothing was lost"
     assert walk.engine.ledger.free_isolated == fresh.ledger.free_isolated
     walk.engine.check()
+
+
+@pytest.mark.parametrize("spec", MACHINES.values(), ids=MACHINES)
+def test_the_same_events_give_the_same_state(spec: str) -> None:
+    walks = [Walk(machine_from_spec(spec), seed=7) for _ in range(2)]
+    for _ in range(400):
+        for walk in walks:
+            walk.step()
+    one, other = walks
+    assert one.kernel == other.kernel
+    assert dict(one.engine.grants) == dict(other.engine.grants)

@@ -41,10 +41,7 @@ def test_reserving_memory_alone_keeps_the_reserved_cpu() -> None:
     checked = read_config("reservedResources: {memory: 1Gi, cpu: null}", "p.yaml")
     assert checked.config.reserved_resources == Amounts(cpu="1", memory="1Gi")
     assert checked.config.reserved_resources.memory_bytes == 1 << 30
-    assert checked.warnings == (
-        "p.yaml:1: reservedResources.memory: accepted, but has no effect"
-        " — set the kubelet's systemReserved instead",
-    )
+    assert checked.warnings == ()
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,13 @@
 
 import dataclasses
 
-from pinfold.policy.config import Config
+import pytest
+
+from pinfold.policy.config import Amounts, Config
 from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass, Resources
-from pinfold.policy.decision import Decision
+from pinfold.policy.decision import Decision, Grant
 from pinfold.policy.engine import Engine
+from pinfold.policy.errors import ConfigError
 from pinfold.topology.machine import Machine, MemoryKind, NumaNode, NumaNodeId
 from pinfold.topology.spec import machine_from_spec
 
@@ -169,3 +172,26 @@ def test_a_resize_does_not_begin_a_cold_start_again() -> None:
     engine.stop(ContainerId("other"))
     assert str(engine.grants[ContainerId("cold")].memory) == "1,3"
     engine.check()
+
+
+WITHHELD = [
+    pytest.param(Amounts(cpu="1", memory="2Gi"), Amounts(), 6, id="reserved memory is set aside"),
+    pytest.param(Amounts(cpu="1"), Amounts(memory="5Gi"), 5, id="only so much is available"),
+    pytest.param(Amounts(cpu="1", memory="1Gi"), Amounts(memory="5Gi"), 4, id="both count"),
+    pytest.param(Amounts(cpu="1"), Amounts(memory="64Gi"), 8, id="more than there is is all"),
+]
+
+
+@pytest.mark.parametrize(("reserved", "available", "gib"), WITHHELD)
+def test_memory_that_is_not_for_containers(reserved: Amounts, available: Amounts, gib: int) -> None:
+    config = Config(reserved_resources=reserved, available_resources=available)
+    engine = Engine(machine_from_spec("socket:2 core:16 mem:4G"), config)
+    results = [engine.create(container(f"c{i}", GIB, {})).result for i in range(10)]
+    assert sum(isinstance(one, Grant) for one in results) == gib
+    engine.check()
+
+
+def test_no_memory_for_containers_is_a_fault_of_the_configuration() -> None:
+    config = Config(reserved_resources=Amounts(cpu="1", memory="8Gi"))
+    with pytest.raises(ConfigError, match=r"reservedResources\.memory: leaves no memory"):
+        Engine(machine_from_spec("socket:2 core:16 mem:4G"), config)
