@@ -24,7 +24,8 @@ from .logsetup import LEVELS, set_up_logging
 from .machinesource import machine_of, machine_options
 from .notify import Notifier
 from .runtimes import DEFAULT_SOCKET, find_runtime, is_preinstalled
-from .statefile import StateKeeper, read_state
+from .statefile import read_state
+from .statekeeper import StateKeeper
 from .tuning import tuner_below
 
 _FAULT: Final = 1
