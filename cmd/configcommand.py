@@ -1,4 +1,4 @@
-"""`pinfold config`: check configuration files and show what is in effect."""
+"""`pinfold config`: check configuration files, plan a change, show what is in effect."""
 
 import json
 import os
@@ -11,11 +11,12 @@ from ..policy.configschema import config_schema
 from ..policy.configtext import format_config, read_config
 from ..policy.errors import ConfigError
 from .configfile import ConfigFileError, LoadedConfig, load_config, read_file
+from .configplan import command as plan
 
 
 @click.group(name="config")
 def command() -> None:
-    """Check configuration files; show the configuration in effect."""
+    """Check configuration files; plan a change; show the configuration in effect."""
 
 
 @command.command()
@@ -64,6 +65,9 @@ def effective(path: Path | None, settings: tuple[str, ...], output: str) -> None
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
     click.echo(_as_json(loaded) if output == "json" else _as_yaml(loaded), nl=False)
+
+
+command.add_command(plan)
 
 
 @command.command()

@@ -1,0 +1,154 @@
+"""`pinfold config plan` against the state file of a daemon."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pinfold.cmd.pinfold import main
+from pinfold.cmd.statefile import write_state
+from pinfold.cmd.statekeeper import Moment, saved_machine
+from pinfold.policy.config import Amounts, Config
+from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass, Resources
+from pinfold.policy.engine import Engine
+from pinfold.topology.spec import machine_from_spec
+
+SPEC = "socket:2 core:4 thread:1 mem:4G"
+
+
+def container(name: str, milli: int) -> Container:
+    return Container(
+        id=ContainerId(f"id-{name}"),
+        name=name,
+        pod=Pod(id=PodId(name), name=f"{name}-pod", qos=QosClass.GUARANTEED),
+        resources=Resources(
+            cpu_request_milli=milli,
+            cpu_limit_milli=milli,
+            memory_request_bytes=2**20,
+            memory_limit_bytes=2**20,
+        ),
+    )
+
+
+@pytest.fixture(name="folder")
+def fixture_folder(tmp_path: Path) -> Path:
+    """The state of a daemon with two containers, on cpus 4-5 and 1-3."""
+    engine = Engine(machine_from_spec(SPEC), Config(reserved_resources=Amounts(cpu="cpuset:0")))
+    for name, milli in (("web", 2000), ("db", 3000)):
+        engine.create(container(name, milli))
+        engine.start(ContainerId(f"id-{name}"))
+    write_state(tmp_path, Moment.of(engine).state(saved_machine(engine.machine)))
+    return tmp_path
+
+
+def plan(folder: Path, config: str, *arguments: str) -> Result:
+    file = folder / "node.yaml"
+    file.write_text(config)
+    run = ["config", "plan", str(file), f"--state={folder}", f"--machine={SPEC}", *arguments]
+    return CliRunner().invoke(main, run)
+
+
+def document(folder: Path, config: str) -> Any:
+    return json.loads(plan(folder, config, "-o", "json").output)
+
+
+def test_a_change_that_moves_nobody(folder: Path) -> None:
+    run = plan(folder, 'reservedResources: {cpu: "cpuset:0"}\ncolocatePods: true\n')
+    assert run.output == (
+        "default/db-pod/db: stays on cpus 1-3, memory 0\n"
+        "default/web-pod/web: stays on cpus 4-5, memory 1\n"
+        "stays: 2, moves: 0, degraded: 0\n"
+    )
+    assert run.exit_code == 0
+
+
+def test_who_would_have_to_move_where_to_and_why(folder: Path) -> None:
+    run = plan(
+        folder,
+        'availableResources: {cpu: "exclude-cpuset:4"}\nreservedResources: {cpu: "cpuset:0"}\n',
+    )
+    assert run.output == (
+        "default/db-pod/db: stays on cpus 1-3, memory 0\n"
+        "default/web-pod/web: moves from cpus 4-5, memory 1 to cpus 5-6, memory 1"
+        " — cpus 4 are not available\n"
+        "stays: 1, moves: 1, degraded: 0\n"
+    )
+    assert run.exit_code == 1
+
+
+def test_who_could_not_have_what_it_asks_for(folder: Path) -> None:
+    config = 'availableResources: {cpu: "cpuset:0-4"}\nreservedResources: {cpu: "cpuset:0"}\n'
+    run = plan(folder, config)
+    assert run.exit_code == 1
+    assert "default/web-pod/web: degraded, from cpus 4-5, memory 1 to" in run.output
+    found = document(folder, config)
+    assert found["counts"] == {"stays": 1, "moves": 0, "degraded": 1}
+
+
+def test_the_document_is_sorted_and_whole(folder: Path) -> None:
+    run = plan(folder, 'reservedResources: {cpu: "cpuset:4"}\n', "-o", "json")
+    found = json.loads(run.output)
+    assert json.dumps(found, indent=2, sort_keys=True, ensure_ascii=False) + "\n" == run.output
+    db, web = found["containers"]
+    assert db == {
+        "id": "id-db",
+        "container": "db",
+        "pod": "db-pod",
+        "namespace": "default",
+        "fate": "stays",
+        "before": {"cpus": "1-3", "mems": "0", "pool": "socket #0"},
+        "after": {"cpus": "1-3", "mems": "0", "pool": "socket #0"},
+        "reason": None,
+    }
+    assert (web["fate"], web["reason"]) == ("moves", "cpus 4 are reserved")
+
+
+def test_nothing_is_changed_by_a_plan(folder: Path) -> None:
+    before = (folder / "state.json").read_bytes()
+    plan(folder, 'reservedResources: {cpu: "cpuset:4"}\n')
+    assert (folder / "state.json").read_bytes() == before
+    assert sorted(one.name for one in folder.iterdir()) == ["node.yaml", "state.json"]
+
+
+@pytest.mark.parametrize(
+    ("config", "complaint"),
+    [
+        pytest.param("pinCpu: true\n", "node.yaml:1: pinCpu: unknown field", id="a fault"),
+        pytest.param(
+            "reservedResources: {cpu: 100}\n",
+            "'100' reserves 100 cpus of 8 usable ones",
+            id="a configuration for another machine",
+        ),
+    ],
+)
+def test_a_faulty_file_has_no_plan(folder: Path, config: str, complaint: str) -> None:
+    run = plan(folder, config)
+    assert run.exit_code == 2
+    assert complaint in run.stderr
+    assert run.stdout == ""
+
+
+def test_a_state_of_another_machine_has_no_plan(folder: Path) -> None:
+    run = plan(folder, "", "--machine=socket:1 core:4 thread:1 mem:4G")
+    assert run.exit_code == 2
+    assert (
+        "state: of another machine (cpus 0-7, sockets: 2, NUMA nodes: 2; this one has cpus 0-3,"
+        " sockets: 1, NUMA nodes: 1) — name that one" in run.stderr
+    )
+
+
+def test_without_a_state_there_is_no_plan(folder: Path) -> None:
+    (folder / "state.json").unlink()
+    run = plan(folder, "")
+    assert run.exit_code == 2
+    assert "state.json: no such file or directory — name the folder that" in run.stderr
+
+
+def test_a_broken_state_is_left_where_it_is(folder: Path) -> None:
+    (folder / "state.json").write_bytes(b"broken")
+    run = plan(folder, "")
+    assert run.exit_code == 2
+    assert "the daemon puts it aside and writes a good one when it starts" in run.stderr
+    assert (folder / "state.json").read_bytes() == b"broken"
