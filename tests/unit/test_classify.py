@@ -240,6 +240,19 @@ def test_a_request_is_described_as(asked: Request, text: str) -> None:
     assert asked.describe() == text
 
 
+NEEDS = [
+    pytest.param(request(1000), False, id="cpus of its own"),
+    pytest.param(request(1500), True, id="a mixed set"),
+    pytest.param(request(500), True, id="a share"),
+    pytest.param(request(0), True, id="nothing"),
+]
+
+
+@pytest.mark.parametrize(("asked", "needs"), NEEDS)
+def test_shared_cpus_are_used_by(asked: Request, needs: bool) -> None:
+    assert asked.needs_shared_cpu is needs
+
+
 def test_a_request_as_shares_asks_for_as_much() -> None:
     mixed = request(2500, UNSHARED)
     assert mixed.as_shared().shared_milli == mixed.total_milli == 2500

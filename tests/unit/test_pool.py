@@ -6,7 +6,7 @@ import pytest
 
 from pinfold.policy.config import Amounts, Config
 from pinfold.policy.picker import CpuPicker
-from pinfold.policy.pool import PoolTree, build_tree
+from pinfold.policy.pool import PoolKind, PoolTree, build_tree
 from pinfold.policy.supply import read_supply
 from pinfold.topology.cpuset import CpuSet
 from pinfold.topology.machine import Machine, MemoryKind, NumaNode, NumaNodeId
@@ -57,6 +57,81 @@ SHAPES = [
         id="several L3 groups in each NUMA node",
     ),
 ]
+
+
+def with_clusters(spec: str, size: int) -> Machine:
+    """The machine with a cluster for each `size` cpus; 0: as a kernel before 5.16 shows it."""
+    machine = machine_from_spec(spec)
+    cpus = {
+        number: dataclasses.replace(cpu, cluster=number // size if size else -1)
+        for number, cpu in machine.cpus.items()
+    }
+    return dataclasses.replace(machine, cpus=cpus)
+
+
+DIES = [
+    pytest.param("socket:1 die:2 core:4", 2, True, id="dies of several clusters"),
+    pytest.param("socket:1 die:2 core:4", 4, False, id="dies that are one cluster each"),
+    pytest.param("socket:1 die:2 core:4", 0, True, id="a kernel that tells nothing of clusters"),
+    pytest.param("socket:1 die:1 core:4", 2, False, id="the only die"),
+    pytest.param("socket:1 die:3 core:4", 2, True, id="three dies"),
+]
+
+
+@pytest.mark.parametrize(("spec", "size", "has_pools"), DIES)
+def test_dies_are_pools(spec: str, size: int, has_pools: bool) -> None:
+    tree = tree_of(with_clusters(spec, size))
+    dies = [pool for pool in tree.pools if pool.kind is PoolKind.DIE]
+    assert bool(dies) is has_pools
+    for number, pool in enumerate(dies):
+        assert (pool.name, len(pool.cpus)) == (f"die #0/{number}", 4)
+
+
+def test_dies_of_several_nodes_have_numa_pools_and_dies_of_one_have_l3_pools() -> None:
+    assert [pool.name for pool in tree_of(machine_from_spec("socket:1 die:2 numa:2 core:1")).pools][
+        :3
+    ] == ["NUMA node #0", "NUMA node #1", "die #0/0"]
+    assert [pool.name for pool in tree_of(machine_from_spec("socket:1 die:2 l3:2 core:1")).pools][
+        :3
+    ] == ["die #0/0/L3 cache #0", "die #0/0/L3 cache #1", "die #0/0"]
+
+
+def test_a_node_wider_than_a_socket_is_named_after_each_of_them() -> None:
+    machine = machine_from_spec("socket:2 numa:2 core:2")
+    nodes = list(machine.numa_nodes)
+    nodes[1] = dataclasses.replace(nodes[1], cpus=CpuSet.parse("2-5"))
+    nodes[2] = dataclasses.replace(nodes[2], cpus=CpuSet.parse("6-7"))
+    nodes.pop()
+    tree = tree_of(dataclasses.replace(machine, numa_nodes=tuple(nodes), distances=()))
+    assert [(pool.name, str(pool.cpus)) for pool in tree.pools] == [
+        ("NUMA node #0", "0-1"),
+        ("socket #0/NUMA node #1", "2-3"),
+        ("socket #0", "0-3"),
+        ("socket #1/NUMA node #1", "4-5"),
+        ("NUMA node #2", "6-7"),
+        ("socket #1", "4-7"),
+        ("root", "0-7"),
+    ]
+
+
+def test_cpus_whose_nodes_have_no_memory_use_the_nearest() -> None:
+    machine = machine_from_spec("socket:2 numa:2 core:1 distance:10,11,21")
+    nodes = [dataclasses.replace(node, memory_bytes=1) for node in machine.numa_nodes]
+    nodes[2] = dataclasses.replace(nodes[2], memory_bytes=0)
+    nodes[3] = dataclasses.replace(nodes[3], memory_bytes=0)
+    rows = [list(row) for row in machine.distances]
+    rows[2][1] = rows[1][2] = 15
+    machine = dataclasses.replace(
+        machine, numa_nodes=tuple(nodes), distances=tuple(map(tuple, rows))
+    )
+    tree = tree_of(machine)
+    assert [(pool.name, str(pool.memory_nodes)) for pool in tree.pools] == [
+        ("NUMA node #0", "0"),
+        ("NUMA node #1", "1"),
+        ("socket #0", "0-1"),
+        ("socket #1", "1"),
+        ("root", "0-1"),
+    ]
 
 
 @pytest.mark.parametrize(("spec", "names"), SHAPES)
