@@ -6,7 +6,7 @@ is safe because weights are wishes: losing one never makes a placement wrong.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -50,11 +50,16 @@ def parse_affinity(
     `is_symmetric` is for rules in full syntax that do not say. Shorthand expands into a rule for
     each of the two containers, so that the one that is placed later sees the other.
     """
-    texts = tuple((key, pod_annotations[key]) for key in AFFINITY_KEYS if key in pod_annotations)
-    return _parse_texts(texts, pod.id, f"{pod.namespace}/{pod.name}", is_symmetric)
+    by_name, problems = _parse_texts(_texts(pod_annotations), is_symmetric)
+    bound = {name: _bind_rules(rules, pod) for name, rules in by_name.items()}
+    return bound, _bind_problems(problems, pod)
 
 
 AFFINITY_KEYS = tuple(f"{domain}/{suffix}" for domain in DOMAINS for suffix in SIGNS)
+
+# Pods of one workload have the same texts, which are parsed once: these stand in for a pod.
+_POD_PATH = "\0"
+_SAME_POD = condition("pod/id", "Equals", "")
 
 
 def affinity_rules(
@@ -69,12 +74,12 @@ def affinity_rules(
     The co-location rules are for containers without rules of their own.
     """
     pod = container.pod
-    by_name, problems = parse_affinity(pod.annotations, pod, is_symmetric=is_symmetric)
-    rules = by_name.get(container.name, ())
+    by_name, problems = _parse_texts(_texts(pod.annotations), is_symmetric)
+    rules = _bind_rules(by_name.get(container.name, ()), pod)
     if not rules:
         rules = (colocate_pods_rule(pod),) if colocate_pods else ()
         rules += (colocate_namespaces_rule(pod),) if colocate_namespaces else ()
-    return rules, problems
+    return rules, _bind_problems(problems, pod)
 
 
 def colocate_pods_rule(pod: Pod) -> AffinityRule:
@@ -99,25 +104,41 @@ def same_pod(pod: Pod) -> Condition:
     return condition("pod/id", "Equals", pod.id)
 
 
+def _texts(annotations: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple([(key, annotations[key]) for key in AFFINITY_KEYS if key in annotations])
+
+
+def _bind_rules(rules: tuple[AffinityRule, ...], pod: Pod) -> tuple[AffinityRule, ...]:
+    if not any(rule.scope is _SAME_POD for rule in rules):
+        return rules
+    scope = same_pod(pod)
+    return tuple(replace(rule, scope=scope) if rule.scope is _SAME_POD else rule for rule in rules)
+
+
+def _bind_problems(problems: tuple[Problem, ...], pod: Pod) -> tuple[Problem, ...]:
+    path = f"{pod.namespace}/{pod.name}"
+    return tuple(replace(one, where=one.where.replace(_POD_PATH, path, 1)) for one in problems)
+
+
 @lru_cache(maxsize=256)
 def _parse_texts(
-    texts: tuple[tuple[str, str], ...], pod_id: str, pod_path: str, is_symmetric: bool
+    texts: tuple[tuple[str, str], ...], is_symmetric: bool
 ) -> tuple[Rules, tuple[Problem, ...]]:
+    """The same for any pod; `_SAME_POD` and `_POD_PATH` are in place of the pod."""
     if not texts:
         return MappingProxyType({}), ()
     rules: dict[str, tuple[AffinityRule, ...]] = {}
     problems: list[Problem] = []
-    scope = condition("pod/id", "Equals", pod_id)
     used: dict[str, str] = {}
     for key, text in texts:
         suffix = key.partition("/")[2]
         if suffix in used:
             what = f"{used[suffix]!r} is there too and counts alone"
             fix = "merge the two"
-            problems.append(Problem(where=f"{key} of {pod_path}", what=what, fix=fix))
+            problems.append(Problem(where=f"{key} of {_POD_PATH}", what=what, fix=fix))
             continue
         used[suffix] = key
-        reader = _Reader(key, pod_path, SIGNS[suffix], scope, is_symmetric)
+        reader = _Reader(key, SIGNS[suffix], is_symmetric)
         reader.read(text)
         problems += reader.problems
         for name, own in reader.rules().items():
@@ -128,14 +149,10 @@ def _parse_texts(
 class _Reader:
     """Reads one annotation, keeping the good rules and the problems of the others."""
 
-    def __init__(
-        self, key: str, pod_path: str, sign: int, scope: Expression, is_symmetric: bool
-    ) -> None:
+    def __init__(self, key: str, sign: int, is_symmetric: bool) -> None:
         self.problems: list[Problem] = []
         self._key = key
-        self._pod_path = pod_path
         self._sign = sign
-        self._scope = scope
         self._is_symmetric = is_symmetric
         self._full: dict[str, list[AffinityRule]] = {}
         # Each pair once, in the order written, whichever of the two named it.
@@ -143,7 +160,7 @@ class _Reader:
         self._count = 0
 
     def read(self, text: str) -> None:
-        where = f"{self._key} of {self._pod_path}"
+        where = f"{self._key} of {_POD_PATH}"
         try:
             node = parse_text(text)
             if not isinstance(node, TextMap):
@@ -161,7 +178,7 @@ class _Reader:
         found = {name: tuple(rules) for name, rules in self._full.items() if rules}
         for name, friends in self._friends.items():
             rule = AffinityRule(
-                scope=self._scope,
+                scope=_SAME_POD,
                 match=condition("name", "In", *friends),
                 weight=self._sign,
                 source=f"{self._key} (shorthand)",
@@ -170,7 +187,7 @@ class _Reader:
         return found
 
     def _read_container(self, name: str, value: TextNode) -> None:
-        where = f"{self._key} of {self._pod_path}/{name[:80]}"
+        where = f"{self._key} of {_POD_PATH}/{name[:80]}"
         items = value.items if isinstance(value, TextList) else ()
         if not isinstance(value, TextList):
             fix = "write a list of container names or of rules"
@@ -212,7 +229,7 @@ class _Reader:
         scope = node.find("scope")
         is_given = scope is not None and not (isinstance(scope, TextScalar) and scope.is_null)
         return AffinityRule(
-            scope=parse_expression(scope) if is_given and scope else self._scope,
+            scope=parse_expression(scope) if is_given and scope else _SAME_POD,
             match=parse_expression(match),
             weight=self._read_weight(node.find("weight"), where),
             is_symmetric=self._read_symmetric(node.find("symmetric")),

@@ -105,23 +105,25 @@ def parse_preferences(container: Container) -> Preferences:
     ours = own_annotations(container.pod.annotations)
     if not ours:
         return NO_PREFERENCES
-    preferences = _parse(ours, container.name, container.path)
+    preferences = _parse(ours, container.name)
     problems = annotation_problems(container.pod)
-    if not problems:
+    if not problems and not preferences.problems:
         return preferences
-    return replace(preferences, problems=problems + preferences.problems)
+    own = [replace(one, where=f"{one.where} of {container.path}") for one in preferences.problems]
+    return replace(preferences, problems=(*problems, *own))
 
 
 @lru_cache(maxsize=512)
-def _parse(ours: tuple[tuple[str, str], ...], name: str, path: str) -> Preferences:
-    return _Reader(read_annotations(dict(ours)), name, path).read()
+def _parse(ours: tuple[tuple[str, str], ...], name: str) -> Preferences:
+    """The same for the containers of this name of all pods; its problems do not name the pod."""
+    annotations = read_annotations(dict(ours))
+    return _Reader(annotations, name).read() if annotations.settings else NO_PREFERENCES
 
 
 class _Reader:
-    def __init__(self, annotations: Annotations, name: str, path: str) -> None:
+    def __init__(self, annotations: Annotations, name: str) -> None:
         self._annotations = annotations
         self._name = name
-        self._path = path
         self._problems: list[Problem] = []
 
     def read(self) -> Preferences:
@@ -163,7 +165,7 @@ class _Reader:
         try:
             return Chosen(parse(setting.value), setting.scope, setting.key)
         except TextError as error:
-            self._problems.append(error.problem(self._where(setting), is_fatal=is_fatal))
+            self._problems.append(error.problem(setting.key, is_fatal=is_fatal))
             return None
 
     def _value(
@@ -180,8 +182,5 @@ class _Reader:
         for item in unknown:
             what = f"unknown kind of hint {item[:80]!r}"
             fix = suggestion(item, ("all", "none", *(source.value for source in HintSource)))
-            self._problems.append(Problem(where=self._where(setting), what=what, fix=fix))
+            self._problems.append(Problem(where=setting.key, what=what, fix=fix))
         return sources
-
-    def _where(self, setting: Setting) -> str:
-        return f"{setting.key} of {self._path}"

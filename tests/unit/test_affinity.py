@@ -247,3 +247,18 @@ def test_symmetry_of_all_full_rules_can_be_configured() -> None:
     rules, _ = affinity_rules(container({PULL: text}), is_symmetric=True)
     # The shorthand has a rule on both sides already; symmetry would count the pair twice.
     assert [rule.is_symmetric for rule in rules] == [True, False, False]
+
+
+def test_pods_of_one_workload_share_texts_but_neither_rules_nor_problems() -> None:
+    text = 'a:\n- match: {operator: AlwaysTrue}\n- b\nbad: 1\n"\\0": 2\n'
+    found: dict[str, tuple[str, ...]] = {}
+    for name in ("meadow-1", "meadow-2"):
+        owner = Pod(id=PodId(f"id-{name}"), name=name, namespace="north", annotations={PULL: text})
+        rules, problems = affinity_rules(Container(id=ContainerId("c"), name="a", pod=owner))
+        assert [one.scope for one in rules] == [same_pod(owner)] * 2
+        assert rules == parse_affinity(owner.annotations, owner)[0]["a"]
+        found[name] = tuple(one.where for one in problems)
+    assert found == {
+        name: (f"{PULL} of north/{name}/bad", f"{PULL} of north/{name}/\0")
+        for name in ("meadow-1", "meadow-2")
+    }

@@ -260,3 +260,12 @@ def test_the_deprecated_map_style_is_understood() -> None:
 )
 def test_a_path_filter(paths: PathFilter, path: str, expected: bool) -> None:
     assert paths.matches(path) is expected
+
+
+def test_pods_of_one_workload_share_texts_but_not_problems() -> None:
+    annotations = {"hide-hyperthreads.resource-policy.nri.io/pod": "perhaps"}
+    for name in ("web-1", "web-2"):
+        pod = Pod(id=PodId(name), name=name, annotations=annotations)
+        one = Container(id=ContainerId(f"c-{name}"), name="c0", pod=pod)
+        (problem,) = parse_preferences(one).problems
+        assert problem.where == f"hide-hyperthreads.resource-policy.nri.io/pod of default/{name}/c0"
