@@ -12,10 +12,9 @@ from typing import assert_never
 from .affinity import AffinityRule
 from .container import Container, ContainerId
 from .expression import AllOf, AnyOf, Condition, Expression, Not, evaluate
-from .facts import Subkey, facts
+from .facts import Fact, Subkey, facts
 from .operators import ANYTHING, equal, never
 
-Fact = tuple[Subkey, str]
 Ids = Set[ContainerId]
 
 # Up to so many containers, evaluating the expression costs less than set algebra over all.
@@ -41,6 +40,7 @@ class AffinityIndex:
 
     def __init__(self) -> None:
         self._containers: dict[ContainerId, Container] = {}
+        self._facts: dict[ContainerId, tuple[Fact, ...]] = {}
         self._rules: dict[ContainerId, tuple[AffinityRule, ...]] = {}
         self._values: dict[Subkey, dict[str, set[ContainerId]]] = {}
         self._groups: dict[AllOf, _SymmetricGroup] = {}
@@ -53,14 +53,15 @@ class AffinityIndex:
     @property
     def is_empty(self) -> bool:
         """Whether nothing at all is kept, not even of what has been removed."""
-        kept = (self._containers, self._rules, self._values, self._groups)
+        kept = (self._containers, self._facts, self._rules, self._values, self._groups)
         return not any((*kept, self._groups_by_fact, self._groups_of_anyone))
 
     def add(self, container: Container, rules: Iterable[AffinityRule] = ()) -> None:
         """Add a container with its rules, in place of what has the same id."""
         self.remove(container.id)
         self._containers[container.id] = container
-        for subkey, value in facts(container):
+        self._facts[container.id] = tuple(facts(container))
+        for subkey, value in self._facts[container.id]:
             self._values.setdefault(subkey, {}).setdefault(value, set()).add(container.id)
         symmetric = tuple(rule for rule in rules if rule.is_symmetric)
         if symmetric:
@@ -71,10 +72,9 @@ class AffinityIndex:
 
     def remove(self, container_id: ContainerId) -> None:
         """Forget a container and its rules; unknown ids are ignored."""
-        container = self._containers.pop(container_id, None)
-        if container is None:
+        if self._containers.pop(container_id, None) is None:
             return
-        for subkey, value in facts(container):
+        for subkey, value in self._facts.pop(container_id):
             by_value = self._values[subkey]
             by_value[value].discard(container_id)
             if not by_value[value]:
@@ -191,8 +191,10 @@ class AffinityIndex:
         if not self._groups:
             return ()
         near = dict(self._groups_of_anyone)
-        for fact in facts(container):
-            near.update(self._groups_by_fact.get(fact, {}))
+        is_known = self._containers.get(container.id) is container
+        for fact in self._facts[container.id] if is_known else facts(container):
+            if fact in self._groups_by_fact:
+                near.update(self._groups_by_fact[fact])
         return near.values()
 
 

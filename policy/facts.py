@@ -8,7 +8,7 @@ separates.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from .container import Container
 from .suggestion import suggestion
@@ -53,6 +53,9 @@ class Subkey(NamedTuple):
         return FIELDS[self.field](container, self.name)
 
 
+Fact = tuple[Subkey, str]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
     """One subkey, or several joined by a separator."""
@@ -77,11 +80,13 @@ class Key:
         return self.separator.join(value or "" for value in values)
 
 
-def facts(container: Container) -> Iterator[tuple[Subkey, str]]:
+_SINGLE: Final = tuple((Subkey(field), FIELDS[field]) for field in SINGLE_FIELDS)
+
+
+def facts(container: Container) -> Iterator[Fact]:
     """Every subkey that has a value for a container, with the value; each once."""
-    for field in SINGLE_FIELDS:
-        subkey = Subkey(field)
-        value = subkey.value(container)
+    for subkey, read in _SINGLE:
+        value = read(container, "")
         if value is not None:
             yield subkey, value
     for label, value in container.labels.items():
