@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ..topology.cpuset import NodeSet
 from ..topology.machine import MemoryKind
@@ -20,6 +20,8 @@ _PRIORITIES = {
     QosClass.BURSTABLE: MemoryPriority.BURSTABLE,
     QosClass.GUARANTEED: MemoryPriority.GUARANTEED,
 }
+
+_ANY_KIND: Final = frozenset[MemoryKind]()
 
 
 class _Nodes(NamedTuple):
@@ -161,14 +163,15 @@ class MemoryChoice:
 
     def _memory_request(self, affinity: int) -> MemoryRequest:
         request = self._request
-        priority = _PRIORITIES[request.qos]
+        priority, types = _PRIORITIES[request.qos], request.memory_kinds
         if request.preserve_memory:
-            priority = MemoryPriority.PRESERVED
+            # Where its memory is, nobody knows: it counts against all nodes.
+            priority, types = MemoryPriority.PRESERVED, _ANY_KIND
         return MemoryRequest(
             container_id=request.container_id,
             affinity=NodeSet(affinity),
             size_bytes=request.memory_bytes,
-            types=request.memory_kinds,
+            types=types,
             priority=priority,
             hugepage_bytes=request.hugepage_bytes,
         )
