@@ -78,10 +78,7 @@ def container_value(
         created_at=container.created_at,
         cpus=_ids(CpuSet, cpu.cpus, where, problems),
         mems=_ids(NodeSet, cpu.mems, where, problems),
-        devices=tuple(
-            Device(path=one.path, type=one.type, major=one.major, minor=one.minor)
-            for one in container.linux.devices
-        ),
+        devices=_devices(container.linux),
         mounts=tuple(
             Mount(
                 source=one.source,
@@ -148,6 +145,35 @@ def update_messages(pinnings: Mapping[ContainerId, Pinning]) -> list[nri_pb2.Con
     """The updates of several containers, without the empty ones."""
     messages = (update_message(one, pinning) for one, pinning in pinnings.items())
     return [message for message in messages if message is not None]
+
+
+def _devices(linux: nri_pb2.LinuxContainer) -> tuple[Device, ...]:
+    """A container's devices; writable are those that a rule of the device cgroup lets it write."""
+    rules = [one for one in linux.resources.devices if one.allow and "w" in one.access]
+    return tuple(
+        Device(
+            path=one.path,
+            type=one.type,
+            major=one.major,
+            minor=one.minor,
+            is_writable=any(_is_meant(rule, one) for rule in rules),
+        )
+        for one in linux.devices
+    )
+
+
+def _is_meant(rule: nri_pb2.LinuxDeviceCgroup, device: nri_pb2.LinuxDevice) -> bool:
+    """Whether a rule is about a device; type "a" and number -1 stand for all, as nothing does.
+
+    Source: the OCI runtime specification, "Allowed Device list".
+    """
+    # An unbuffered character device ("u") is a character device to the cgroup.
+    kind = "c" if device.type == "u" else device.type
+    return (
+        rule.type in ("", "a", kind)
+        and (not rule.HasField("major") or rule.major.value in (-1, device.major))
+        and (not rule.HasField("minor") or rule.minor.value in (-1, device.minor))
+    )
 
 
 def _cpu_message(pinning: Pinning) -> nri_pb2.LinuxCPU | None:

@@ -18,9 +18,10 @@ _SOURCES: Final[Mapping[HintOrigin, HintSource]] = {
     HintOrigin.POD_RESOURCES: HintSource.POD_RESOURCES,
 }
 
-# Small files and libraries: where their disk is does not matter.
+# Small files and libraries, where their disk does not matter, and memory, which has none.
 _SKIPPED: Final = (
     "/.nri-resource-policy",
+    "/dev/shm",
     "/dev/termination-log",
     "/etc/",
     "/lib/",

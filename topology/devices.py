@@ -44,12 +44,6 @@ def read_devices(attributes: Attributes, online: CpuSet, node_ids: NodeSet) -> t
     return tuple(sorted(found, key=lambda device: (device.kind, device.path)))
 
 
-def locate_number(finder: "LocalityFinder", kind: str, major: int, minor: int) -> Locality:
-    """Where the device with a device number is; kind is "block" or "char"."""
-    path = finder.attributes.tree.resolve(f"sys/dev/{kind}/{major}:{minor}")
-    return finder.locate(path) if path else Locality()
-
-
 class LocalityFinder:
     """Places of devices by path; folders shared by several devices are read once."""
 

@@ -5,9 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from pinfold.topology.attributes import Attributes
-from pinfold.topology.cpuset import CpuSet, NodeSet
-from pinfold.topology.devices import LocalityFinder, locate_number
+from pinfold.topology.cpuset import CpuSet
 from pinfold.topology.discovery import discover
 from pinfold.topology.generate import machine_snapshot
 from pinfold.topology.machine import Device, Machine, NumaNodeId
@@ -89,18 +87,6 @@ def test_a_place_is_what_the_kernel_says_and_no_more(
 def test_pci_devices_that_workloads_use_are_listed(code: str, is_listed: bool) -> None:
     machine = read({f"{PCI}/class": code}, {"sys/bus/pci/devices/0000:00:02.0": PCI})
     assert bool(machine.devices) is is_listed
-
-
-def test_a_device_number_leads_to_its_place() -> None:
-    node = f"{PCI}/misc/accel0"
-    tree = snapshot_of(
-        {f"{PCI}/numa_node": "1", f"{PCI}/local_cpulist": "2-3", f"{node}/dev": "10:99"},
-        {"sys/dev/char/10:99": node},
-    ).tree()
-    finder = LocalityFinder(Attributes(tree), CpuSet.parse("0-3"), NodeSet.of(0, 1))
-    place = locate_number(finder, "char", 10, 99)
-    assert (place.numa_node, str(place.cpus)) == (1, "2-3")
-    assert not locate_number(finder, "char", 1, 3).cpus
 
 
 def test_devices_go_round_through_a_generated_tree() -> None:

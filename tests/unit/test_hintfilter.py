@@ -61,6 +61,7 @@ def providers(one: Container) -> list[str]:
         ),
         pytest.param("/var/lib/kubelet/pods/1/etc-hosts", "/etc/hosts", False, id="the hosts file"),
         pytest.param("/k/t", "/dev/termination-log", False, id="the termination log"),
+        pytest.param("/run/sandbox/shm", "/dev/shm", False, id="shared memory"),
         pytest.param("/usr/lib/libfoo", "/opt/libfoo", False, id="libraries of the host"),
         pytest.param("/opt/foo", "/lib64/foo", False, id="libraries of the container"),
         pytest.param("/library", "/books", True, id="a folder that is only named alike"),

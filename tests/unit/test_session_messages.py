@@ -70,6 +70,7 @@ def test_container_is_read_with_all_that_matters() -> None:
         ],
     )
     message.linux.devices.add(path="/dev/gpu0", type="c", major=195, minor=3)
+    message.linux.resources.devices.add(allow=True, access="rwm")
     cpu = message.linux.resources.cpu
     cpu.shares.value, cpu.quota.value, cpu.period.value = 1024, 200_000, 100_000
     cpu.cpus, cpu.mems = "0-3", "1"
@@ -99,6 +100,53 @@ def test_container_is_read_with_all_that_matters() -> None:
             Mount(source="/log", destination="/l"),
         ),
     )
+
+
+def rule(
+    access: str,
+    kind: str = "",
+    major: int | None = None,
+    minor: int | None = None,
+    *,
+    allow: bool = True,
+) -> nri_pb2.LinuxDeviceCgroup:
+    found = nri_pb2.LinuxDeviceCgroup(allow=allow, type=kind, access=access)
+    if major is not None:
+        found.major.value = major
+    if minor is not None:
+        found.minor.value = minor
+    return found
+
+
+DENY_ALL = rule("rwm", allow=False)
+
+
+@pytest.mark.parametrize(
+    ("rules", "is_writable"),
+    [
+        pytest.param([], False, id="no rule"),
+        pytest.param([DENY_ALL], False, id="a rule that denies"),
+        pytest.param([DENY_ALL, rule("rwm", "c", 195, 3)], True, id="the rule of the device"),
+        pytest.param([DENY_ALL, rule("rm", "c", 195, 3)], False, id="read and make only"),
+        pytest.param([rule("rw", "b", 195, 3)], False, id="a block device of this number"),
+        pytest.param([rule("rw", "c", 195, 4)], False, id="another minor number"),
+        pytest.param([rule("rw", "c", 1, 3)], False, id="another major number"),
+        pytest.param([rule("rw", "c", 0, 0)], False, id="numbers that are 0 and not unset"),
+        pytest.param([rule("rw", "c", 195)], True, id="all of a driver"),
+        pytest.param([rule("rw", "c", 195, -1)], True, id="all of a driver, written as -1"),
+        pytest.param([rule("rw", "a", -1, -1)], True, id="everything"),
+        pytest.param([rule("r", "c", 195, 3), rule("w", "c")], True, id="the second of two rules"),
+    ],
+)
+def test_a_device_is_writable_where_a_rule_of_its_cgroup_says_so(
+    rules: list[nri_pb2.LinuxDeviceCgroup], is_writable: bool
+) -> None:
+    for kind in ("c", "u"):
+        message = nri_pb2.Container(id="c")
+        message.linux.devices.add(path="/dev/gpu0", type=kind, major=195, minor=3)
+        message.linux.resources.devices.extend(rules)
+        (device,) = converted(message)[0].devices
+        assert device.is_writable is is_writable
 
 
 def test_empty_message_is_a_container_that_asks_for_nothing() -> None:
