@@ -59,6 +59,8 @@ def _lift(request: Request, ledger: Ledger, tree: PoolTree, pool_id: PoolId) -> 
         trial.repool(wider)
         lifted.append(wider)
     if not _fits(request, trial, pool_id):
+        if not tree.root.reserved:
+            return None
         # At last no cpu is spared for who asked for none: they run on those of wider pools.
         trial.spare_nobody()
         if not _fits(request, trial, pool_id):

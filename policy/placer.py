@@ -74,6 +74,8 @@ class Placer:
         `weights` is the affinity of the container to those present.
         """
         memory = self._memory.choice(request)
+        if request.cpu_type is CpuType.RESERVED and not self._tree.root.reserved:
+            request = replace(request, cpu_type=CpuType.NORMAL)
         if request.cpu_type is not CpuType.NORMAL:
             return self._at_root(request, memory)
         facts = Facts(

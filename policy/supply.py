@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ..topology.cpuset import CpuSet
+from ..topology.cpuset import NO_CPUS, CpuSet
 from ..topology.machine import Machine
 from .config import Amounts, Config, CpuPriority
 from .errors import ConfigError
@@ -90,6 +90,10 @@ def _reserved(
             reserved = _pick(where, text, -(-milli // 1000), allowed - isolated, picker)
         case None:
             reserved = _pick(where, "one cpu", 1, allowed - isolated, picker)
+    if reserved == allowed and len(allowed) == 1:
+        # The only cpu: kube-system and the others share it, as they would without us.
+        warnings.append(f"{where}: {text or 'one cpu'!r} is the only cpu: nothing is reserved")
+        return NO_CPUS
     if not reserved:
         raise ConfigError(f"{where}: {text!r} reserves no cpu — reserve at least one")
     if reserved & isolated and len(reserved) > 1:

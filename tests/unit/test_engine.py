@@ -433,3 +433,25 @@ def test_of_its_own_cpus_those_stay_that_are_online() -> None:
     assert str(other.grants[ContainerId("a")].exclusive) == "1,3"
     assert cpus(other, "a") == "1,3"
     other.check()
+
+
+def test_one_cpu_serves_everybody() -> None:
+    engine = Engine(machine_from_spec("socket:1 core:1"), Config())
+    for number, (namespace, milli, qos) in enumerate(
+        (
+            ("kube-system", 100, QosClass.BURSTABLE),
+            ("kube-system", 0, QosClass.BEST_EFFORT),
+            ("default", 300, QosClass.BURSTABLE),
+            ("default", 200, QosClass.GUARANTEED),
+            ("default", 0, QosClass.BEST_EFFORT),
+        )
+    ):
+        name = f"one-{number}"
+        pod = Pod(id=PodId(name), name=name, uid=name, namespace=namespace, qos=qos)
+        resources = Resources(cpu_request_milli=milli)
+        decision = engine.create(
+            Container(id=ContainerId(name), name=name, pod=pod, resources=resources)
+        )
+        assert isinstance(decision.result, Grant), decision.result
+        assert str(decision.pinning.cpus) == "0"
+    engine.check()

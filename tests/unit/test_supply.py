@@ -109,3 +109,11 @@ def test_the_highest_ids_there_can_be() -> None:
     )
     config = Config(reserved_resources=Amounts(cpu="cpuset:8191"))
     assert str(read_supply(machine, config, CpuPicker(machine)).sharable) == "8190"
+
+
+def test_the_only_cpu_is_not_reserved() -> None:
+    found = supply("socket:1 core:1")
+    assert not found.reserved
+    assert str(found.sharable) == "0"
+    (warning,) = found.warnings
+    assert warning.endswith("is the only cpu: nothing is reserved")
