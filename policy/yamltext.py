@@ -252,13 +252,7 @@ def _position(event: Event) -> tuple[int, int]:
 def _scalar(event: ScalarEvent) -> TextScalar:
     line, column = _position(event)
     style: object = event.style
-    return TextScalar(
-        value=str(event.value),
-        line=line,
-        column=column,
-        is_plain=not style and event.tag is None,
-        is_literal=style == "|",
-    )
+    return TextScalar(event.value, line, column, not style and event.tag is None, style == "|")
 
 
 def _collection(start: NodeEvent, items: list[TextNode]) -> TextNode:
