@@ -14,6 +14,7 @@ from .ledger import Ledger
 from .picker import CpuPicker
 from .pool import Pool
 from .request import CpuType, Request
+from .supply import Supply
 
 _QOS_ORDER = {QosClass.GUARANTEED: 0, QosClass.BURSTABLE: 1, QosClass.BEST_EFFORT: 2}
 
@@ -185,9 +186,25 @@ def difference(container: Container, after: Pinning | None) -> Change | None:
     if after is None:
         return None
     before = Pinning(cpus=container.cpus, mems=container.mems, cpu_shares=after.cpu_shares)
-    if not after.differs_from(before):
+    return changed(container.id, before, after)
+
+
+def changed(
+    container_id: ContainerId, before: Pinning | None, after: Pinning | None
+) -> Change | None:
+    """The change from one pinning to another; None where nobody has to be told."""
+    if before is None or after is None or not after.differs_from(before):
         return None
-    return Change(container_id=container.id, before=before, after=after)
+    return Change(container_id=container_id, before=before, after=after)
+
+
+def on_usable_cpus(container: Container, supply: Supply) -> Container:
+    """The container on those of its cpus that it may still use; itself where all or none are left.
+
+    Then it is not placed anew, far from its memory, for one cpu that was taken away.
+    """
+    cpus = (container.cpus or NO_CPUS) & (supply.sharable | supply.isolated)
+    return replace(container, cpus=cpus) if cpus and cpus != container.cpus else container
 
 
 def is_alive(container: Container) -> bool:

@@ -10,10 +10,12 @@ from .adoption import (
     Advice,
     adopted_grant,
     adoption_order,
+    changed,
     difference,
     instance_key,
     is_alive,
     newest_of_each_name,
+    on_usable_cpus,
     overlaps,
 )
 from .books import Books
@@ -219,11 +221,9 @@ class Engine:
             self._conclude(self._place_running(container))
         for container in running:
             self._mend(container)
+        decisions = tuple(self._decisions[one.id] for one in running)
         changes = (difference(one, self.pinning(one.id)) for one in running)
-        return Synchronized(
-            decisions=tuple(self._decisions[one.id] for one in running),
-            changes=tuple(filter(None, changes)),
-        )
+        return Synchronized(decisions=decisions, changes=tuple(filter(None, changes)))
 
     def advice(self) -> Mapping[ContainerId, Advice]:
         """What to remember of every grant for the next `synchronize`."""
@@ -245,14 +245,13 @@ class Engine:
         itself are the same call: take the new engine or leave it. Raises `ConfigError`.
         """
         engine = Engine(machine or self.machine, config, interrupts=self._interrupts)
-        listed = self.running()
-        synchronized = engine.synchronize(listed, self.advice())
-        changes: list[Change] = []
-        for container in listed:
-            before, after = self._books.pinner.told(container.id), engine.pinning(container.id)
-            if before is not None and after is not None and after.differs_from(before):
-                changes.append(Change(container_id=container.id, before=before, after=after))
-        return engine, replace(synchronized, changes=tuple(changes))
+        running = self.running()
+        engine.synchronize([on_usable_cpus(one, engine.supply) for one in running], self.advice())
+        for container in running:
+            engine._mend(container)
+        changes = (changed(one.id, self.pinning(one.id), engine.pinning(one.id)) for one in running)
+        decisions = tuple(engine.decisions.values())
+        return engine, Synchronized(decisions=decisions, changes=tuple(filter(None, changes)))
 
     def running(self) -> tuple[Container, ...]:
         """Every placed container with the cpus and memory it has, as a runtime would list it."""
@@ -390,8 +389,8 @@ class Engine:
         )
 
     def _mend(self, container: Container) -> None:
-        """Give a container that was kept others in place of exclusive cpus that went offline."""
-        is_whole = not container.cpus or container.cpus <= self.machine.online
+        """Give a container that was kept other cpus in place of exclusive ones it lost."""
+        is_whole = on_usable_cpus(container, self.supply) is container
         if is_whole or not self._decisions[container.id].degraded:
             return
         classified = self._classified[container.id]

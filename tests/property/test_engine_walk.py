@@ -109,9 +109,8 @@ class Walk:
         is_remembered = self.random.random() < 0.5
         advice: Mapping[ContainerId, Advice] = self.engine.advice() if is_remembered else {}
         is_degraded = any(
-            not grant.exclusive and len(cpus) <= 5 and self.wants_exclusive(key)
-            for key, grant in self.engine.grants.items()
-            if (cpus := self.kernel[key].cpus)
+            self.wants_exclusive(key) and self.engine.decisions[key].degraded
+            for key in self.engine.grants
         )
         if is_degraded and not is_remembered:
             # Its cpus look like a grant of its own to who remembers nothing.

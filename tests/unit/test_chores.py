@@ -2,15 +2,20 @@
 
 import dataclasses
 import logging
+import queue
+import re
+import threading
 from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
 
-from pinfold.cmd.chores import CPUS_SECONDS, MEMORY_SECONDS, live_root, plan_chores
+from pinfold.cmd.chores import CONFIG_SECONDS, CPUS_SECONDS, MEMORY_SECONDS, live_root, plan_chores
+from pinfold.cmd.configfile import load_config
 from pinfold.cmd.configwatch import ConfigWatch
-from pinfold.cmd.daemon import Daemon
+from pinfold.cmd.daemon import Command, Daemon, reload_configuration
 from pinfold.cmd.decisionlog import DecisionLog
+from pinfold.cmd.notify import Notifier
 from pinfold.nri.embedded import EmbeddedRuntime
 from pinfold.nri.kubelet import start_pod
 from pinfold.policy.config import Amounts, Config
@@ -112,11 +117,14 @@ def fixture_run() -> Generator[Run]:
     running: list[Node] = []
 
     def run(
-        machine: Machine, runtime: EmbeddedRuntime | None = None, root: Path | None = None
+        machine: Machine,
+        runtime: EmbeddedRuntime | None = None,
+        root: Path | None = None,
+        config: Path | None = None,
     ) -> Node:
         node = Node(machine, runtime or EmbeddedRuntime())
         running.append(node)
-        watch = ConfigWatch(Path("/nonexistent"))
+        watch = ConfigWatch(config or Path("/nonexistent"))
         plan_chores(node.daemon, watch, None if root is None else str(root), LOG)
         node.start()
         return node
@@ -276,6 +284,79 @@ def test_nothing_that_changes_tells_nobody_anything(run: Run, tree: Path) -> Non
     for _ in range(5):
         node.pass_seconds(CPUS_SECONDS)
     assert not node.runtime.update_counts
+
+
+SETTINGS = 'reservedResources: {cpu: "cpuset:0"}\n'
+ReloadAfter = Callable[[str], tuple[Node, list[str]]]
+
+
+@pytest.fixture(name="reload_after")
+def fixture_reload_after(run: Run, tmp_path: Path) -> Generator[ReloadAfter]:
+    """Has a file change under a daemon with one container; its reload and who was told to move."""
+    config = tmp_path / "pinfold.yaml"
+    config.write_text(SETTINGS)
+    threads: list[tuple[Node, threading.Thread]] = []
+
+    def reload_after(text: str) -> tuple[Node, list[str]]:
+        node = run(machine_from_spec("socket:2 core:4 mem:4G"), config=config)
+        node.run(pod("a", milli=2000))
+        reloads: queue.SimpleQueue[str] = queue.SimpleQueue()
+        notifier = Notifier({})
+
+        def load() -> None:
+            reload_configuration(
+                node.daemon, lambda: load_config(config, environment={}).config, notifier, LOG
+            )
+            reloads.put("reloaded")
+
+        thread = threading.Thread(target=lambda: node.daemon.run(notifier, load))
+        thread.start()
+        threads.append((node, thread))
+        config.write_text(text)
+        for _ in range(3):
+            node.pass_seconds(CONFIG_SECONDS)
+        assert reloads.get(timeout=5) == "reloaded"
+        assert node.daemon.plugin.settle()
+        return node, list(node.runtime.update_counts)
+
+    yield reload_after
+    for node, thread in threads:
+        node.daemon.tell(Command.STOP)
+        thread.join()
+
+
+def test_a_file_that_changes_is_put_in_force(
+    reload_after: ReloadAfter, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    node, told = reload_after(SETTINGS + 'availableResources: {cpu: "exclude-cpuset:4"}\n')
+    assert node.told("a")[0] == "5-6"
+    assert len(told) == 1
+    assert 'event=moved pod=default/a container=a pool="socket #1" cpus=5-6' in caplog.text
+    assert 'before=4-5 reason="cpus 4 are not available"' in caplog.text
+    assert "event=reconfigured" in caplog.text
+
+
+def test_a_file_that_says_the_same_changes_nothing(
+    reload_after: ReloadAfter, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    _, told = reload_after("# a remark\n" + SETTINGS)
+    assert told == []
+    assert "event=reconfigured changed=nothing" in caplog.text
+
+
+def test_a_file_with_faults_leaves_the_old_configuration_in_force(
+    reload_after: ReloadAfter, caplog: pytest.LogCaptureFixture
+) -> None:
+    node, told = reload_after("pinCPUs: true\npinMemory: maybe\n")
+    assert told == []
+    assert node.daemon.engine.config == Config(reserved_resources=Amounts(cpu="cpuset:0"))
+    said = [one.getMessage() for one in caplog.records if "stays in force" in one.getMessage()]
+    assert [re.sub(r"^.*/", "", one)[:22] for one in said] == [
+        "pinfold.yaml:1: pinCPU",
+        "pinfold.yaml:2: pinMem",
+    ]
 
 
 def test_only_a_folder_shows_the_moment(tmp_path: Path) -> None:

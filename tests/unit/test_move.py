@@ -6,6 +6,7 @@ import pytest
 
 from pinfold.policy.config import Amounts, Config
 from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass, Resources
+from pinfold.policy.decision import Pinning
 from pinfold.policy.engine import Engine
 from pinfold.policy.move import Fate, find_moves
 from pinfold.topology.cpuset import CpuSet
@@ -118,3 +119,21 @@ def test_reserved_cpus_that_change_leave_who_runs_on_the_old_ones_there() -> Non
     old = engine_with(container("system", 100))
     found = fates(old, Config(reserved_resources=Amounts(cpu="cpuset:3")))
     assert found == {"system": (Fate.STAYS, "")}
+
+
+def test_who_loses_some_cpus_stays_near_its_memory() -> None:
+    old = engine_with(container("a", 2000), container("b", 1500, QosClass.BURSTABLE))
+    new, _ = old.reconfigured(
+        Config(
+            available_resources=Amounts(cpu="exclude-cpuset:1,4"),
+            reserved_resources=Amounts(cpu="cpuset:0"),
+        )
+    )
+    assert old.grants[ContainerId("a")].exclusive == CpuSet.of(4, 5)
+    assert new.grants[ContainerId("a")].exclusive == CpuSet.of(5, 6)
+    assert str((old.pinning(ContainerId("b")) or Pinning()).cpus) == "1-3"
+    assert str((new.pinning(ContainerId("b")) or Pinning()).cpus) == "2-3"
+    for name in ("a", "b"):
+        before, after = old.grants[ContainerId(name)], new.grants[ContainerId(name)]
+        assert after.memory == before.memory
+    new.check()
