@@ -20,6 +20,8 @@ import yaml
 from pinfold.policy.config import Config
 from pinfold.policy.configtext import KIND, read_config
 from pinfold.policy.document import mapping_of
+from pinfold.policy.scenariofile import parse_scenarios
+from pinfold.policy.yamlfield import read_fields
 
 ROOT = Path(__file__).parents[2]
 GIVEN = ROOT.parent / "shared" / "scenarios" / "given.yaml"
@@ -98,11 +100,16 @@ def test_commands_print_what_is_shown(block: Block, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("block", YAMLS, ids=str)
-def test_yaml_is_a_configuration_or_a_manifest(block: Block) -> None:
+def test_yaml_is_a_configuration_a_manifest_or_a_scenario(block: Block) -> None:
     documents = [mapping_of(one) for one in yaml.safe_load_all(block.text)]
     first = documents[0]
     assert first, f"{block}: no mapping"
-    if first.get("kind") == KIND or set(first) & CONFIG_FIELDS:
+    if "scenarios" in first:
+        # What it expects is tested where the document runs it.
+        (fields,) = read_fields(block.text, str(block))
+        assert parse_scenarios(fields).scenarios, f"{block}: no scenario of placements"
+        assert block.name, f"{block}: a scenario that nothing runs"
+    elif first.get("kind") == KIND or set(first) & CONFIG_FIELDS:
         read_config(block.text, str(block))
     else:
         known = ("Pod", "Deployment", "StatefulSet", "DaemonSet", "Job")
