@@ -14,6 +14,7 @@ from ..nri.happening import (
     Decided,
     Disconnected,
     Happening,
+    HintsMissing,
     Outcome,
     Reconfigured,
     Released,
@@ -94,7 +95,7 @@ class DecisionLog:
                         )
                     else:
                         self._log.debug("%s", fields(event="updated", id=container_id))
-            case Unsupported(what=what):
+            case Unsupported(what=what) | HintsMissing(what=what):
                 self._log.warning("%s", what)
             case Crashed(what=what, error=error):
                 self._log.error(

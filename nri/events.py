@@ -15,6 +15,7 @@ from ..policy.move import find_moves
 from ..policy.resources import LinuxResources, estimate, merge
 from ..topology.machine import Machine
 from .api import nri_pb2
+from .arrivals import FIND_SECONDS, Arrivals, Newcomer
 from .convert import container_linux_value, container_value, linux_value, pod_value
 from .happening import (
     Adjusted,
@@ -25,6 +26,7 @@ from .happening import (
     Report,
     Synchronized,
 )
+from .hintfinder import HintFinder
 from .outbox import Outbox
 from .owner import Owner
 
@@ -55,7 +57,7 @@ class Events:
 
     `asked` is what the kubelet wanted for each container: the runtime's own numbers change with our
     adjustments, so it is kept over reconnections. `advice` is what an earlier process remembered,
-    to be set before the first connection.
+    to be set before the first connection. Without `finder` no container has hints.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Events:
         owner: Owner,
         report: Report,
         machine_memory_bytes: int | None = None,
+        finder: HintFinder | None = None,
     ) -> None:
         self.policy = policy
         self.asked: dict[ContainerId, LinuxResources] = {}
@@ -73,12 +76,32 @@ class Events:
         self._owner = owner
         self._report = report
         self._machine_memory_bytes = machine_memory_bytes
+        self._arrivals = Arrivals(finder, report, machine_memory_bytes)
         self._unconfirmed: set[ContainerId] = set()
         self._gone: deque[ContainerId] = deque(maxlen=_GONE_MAX)
 
-    def create(self, pod: nri_pb2.PodSandbox, container: nri_pb2.Container) -> Answer:
+    @property
+    def wants_pods(self) -> bool:
+        """Whether `expect` has anything to do."""
+        return self._arrivals.finder is not None and self._asks_kubelet
+
+    def expect(self, pod: nri_pb2.PodSandbox) -> None:
+        """A pod begins. Does not wait."""
+        if self._arrivals.finder is not None and self._asks_kubelet:
+            self._arrivals.finder.expect(pod_value(pod))
+
+    def read(
+        self,
+        pod: nri_pb2.PodSandbox,
+        message: nri_pb2.Container,
+        seconds: float = FIND_SECONDS,
+    ) -> Newcomer:
+        """A new container with its hints, as far as they are found in time. For any thread."""
+        return self._arrivals.read(pod, message, with_kubelet=self._asks_kubelet, seconds=seconds)
+
+    def create(self, newcomer: Newcomer) -> Answer:
         """Place a new container."""
-        return self._place("create", pod, container, ContainerState.CREATED)
+        return self._place("create", newcomer, ContainerState.CREATED)
 
     def start(self, pod: nri_pb2.PodSandbox, container: nri_pb2.Container) -> None:
         """The container runs; one that holds nothing is placed where it runs.
@@ -168,6 +191,11 @@ class Events:
             listed.append(container)
             asked[container_id] = linux
             problems[container_id] = found
+        listed, odd = self._arrivals.with_hints(
+            listed, self.policy.containers, with_kubelet=self._asks_kubelet
+        )
+        for container_id, found in odd.items():
+            problems[container_id] = (*problems[container_id], *found)
         self.asked.clear()
         self.asked.update(asked)
         self._unconfirmed.clear()
@@ -250,18 +278,17 @@ class Events:
         if container.state is ContainerState.RUNNING:
             self._report(ColdStarted(container_id, decision.cold_start_ns))
 
+    @property
+    def _asks_kubelet(self) -> bool:
+        return self.policy.config.agent.pod_resource_api
+
     def _place(
         self,
         event: str,
-        pod: nri_pb2.PodSandbox,
-        message: nri_pb2.Container,
+        newcomer: Newcomer,
         state: ContainerState,
     ) -> Answer:
-        linux = container_linux_value(message)
-        container, problems = container_value(
-            message, pod_value(pod), linux, self._machine_memory_bytes
-        )
-        container = replace(container, state=state)
+        container, problems = replace(newcomer.container, state=state), newcomer.problems
         decision = self.policy.create(container)
         self._owner.afterwards(
             lambda: self._report(
@@ -271,7 +298,7 @@ class Events:
         others = _pinnings(decision.changes)
         if isinstance(decision.result, Refusal):
             return Answer(container_id=container.id, others=others, refusal=decision.result.reason)
-        self.asked[container.id] = linux
+        self.asked[container.id] = newcomer.linux
         return Answer(
             container_id=container.id,
             own=decision.pinning,
@@ -281,7 +308,7 @@ class Events:
 
     def _adopt(self, pod: nri_pb2.PodSandbox, message: nri_pb2.Container) -> Answer:
         """Place a container that runs already: it cannot be refused any more."""
-        answer = self._place("adopt", pod, message, ContainerState.RUNNING)
+        answer = self._place("adopt", self.read(pod, message), ContainerState.RUNNING)
         if not answer.refusal:
             return answer
         refused = self.policy.containers[ContainerId(message.id)]

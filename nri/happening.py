@@ -119,6 +119,14 @@ class Unsupported:
 
 
 @dataclass(frozen=True, slots=True)
+class HintsMissing:
+    """So many containers are placed without hints they may have, for a reason with its remedy."""
+
+    what: str
+    containers: int
+
+
+@dataclass(frozen=True, slots=True)
 class Crashed:
     """A fault of ours; it was contained."""
 
@@ -138,6 +146,7 @@ Happening = (
     | Answered
     | Updated
     | Unsupported
+    | HintsMissing
     | Crashed
 )
 
@@ -155,6 +164,8 @@ class Tally:
         self.synchronizations = 0
         self.updates = 0
         self.failed_updates = 0
+        self.unhinted = 0
+        """Containers that were placed before what they are near was known."""
         self.crashes = 0
 
     def __call__(self, happening: Happening) -> None:
@@ -171,6 +182,8 @@ class Tally:
                     self.failed_updates += len(containers)
                 else:
                     self.updates += len(containers)
+            case HintsMissing(containers=containers):
+                self.unhinted += containers
             case Crashed():
                 self.crashes += 1
             case Decided() | Released() | Reconfigured() | Disconnected() | Unsupported():

@@ -1,5 +1,6 @@
 """A container's hints from its mounts and devices, before anybody asked whether they count."""
 
+import threading
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
@@ -25,10 +26,14 @@ DeviceOf = Callable[[str], DeviceNumber | None]
 
 
 class Locality:
-    """Finds what a container's mounts and devices are near, in a tree of sysfs files."""
+    """Finds what a container's mounts and devices are near, in a tree of sysfs files.
+
+    Safe for several threads; `device_of` is called by all of them at once.
+    """
 
     def __init__(self, tree: SysfsTree, device_of: DeviceOf) -> None:
         self._locator = Locator(tree)
+        self._lock = threading.Lock()
         self._device_of = device_of
 
     def hints(
@@ -59,7 +64,8 @@ class Locality:
                 yield from self._hints(number, HintOrigin.DEVICE)
 
     def _hints(self, number: DeviceNumber, origin: HintOrigin, path: str = "") -> Iterator[Hint]:
-        located = self._locator.locate(number.major, number.minor, is_block=number.is_block)
+        with self._lock:
+            located = self._locator.locate(number.major, number.minor, is_block=number.is_block)
         for place in located.places:
             node = place.numa_node
             yield Hint(

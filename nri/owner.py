@@ -23,6 +23,14 @@ class Failed:
     error: Exception
 
 
+def attempt(work: Callable[[], T]) -> Done[T] | Failed:
+    """What comes of work that is done here and now."""
+    try:
+        return Done(work())
+    except Exception as error:
+        return Failed(error)
+
+
 class Turn(Generic[T]):
     """One piece of work that somebody may wait for, but not for ever.
 
@@ -42,11 +50,7 @@ class Turn(Generic[T]):
 
     def run(self) -> Failed | None:
         """Do the work; called by the owner, once. Returns its failure."""
-        result: Done[T] | Failed
-        try:
-            result = Done(self._work())
-        except Exception as error:
-            result = Failed(error)
+        result = attempt(self._work)
         with self._lock:
             self._result = result
             self._is_over.set()

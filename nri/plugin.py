@@ -15,6 +15,7 @@ from .api import nri_pb2
 from .convert import update_messages
 from .events import Events
 from .happening import Crashed, Disconnected, Report, Updated
+from .hintfinder import HintFinder
 from .outbox import Outbox
 from .owner import Owner
 from .service import Service
@@ -50,6 +51,7 @@ class Plugin:
         identity: Identity | None = None,
         timing: Timing | None = None,
         machine_memory_bytes: int | None = None,
+        finder: HintFinder | None = None,
         clock: Callable[[], float] = time.monotonic,
         draw: Callable[[], float] = random.random,
     ) -> None:
@@ -65,7 +67,7 @@ class Plugin:
         self._lock = threading.Lock()
         self.outbox = Outbox()
         self.owner = Owner(lambda what, error: report(Crashed(what, error)))
-        self.events = Events(policy, self.outbox, self.owner, report, machine_memory_bytes)
+        self.events = Events(policy, self.outbox, self.owner, report, machine_memory_bytes, finder)
 
     def run(self) -> None:
         """Serve until `stop`, reconnecting with growing, jittered pauses."""

@@ -41,7 +41,11 @@ class ContainerName(NamedTuple):
 
 
 class PodResourcesError(PinfoldError):
-    """The kubelet does not tell the devices of containers."""
+    """The kubelet does not tell the devices of containers; alike errors have the same `cause`."""
+
+    def __init__(self, text: str, cause: str) -> None:
+        super().__init__(text)
+        self.cause = cause
 
 
 class PodResources:
@@ -55,7 +59,8 @@ class PodResources:
         self._path = path
         self._channel: grpc.Channel | None = None
         self._has_get = True
-        self._quiet_until: float | None = None
+        self._failed: PodResourcesError | None = None
+        self._quiet_until = 0.0
 
     def close(self) -> None:
         """Close the connection; a later question opens another."""
@@ -66,25 +71,27 @@ class PodResources:
     def all_hints(self) -> Mapping[ContainerName, tuple[Hint, ...]]:
         """The hints of all containers that have any, with one question; at most 2 s.
 
-        Raises `PodResourcesError`; asked again too early after that, says there are none.
+        Raises `PodResourcesError`, and the same at once where it is asked again too early.
         """
-        return {} if self._is_quiet() else self._listed()
+        self._respect_silence()
+        return self._listed()
 
-    def hints(self, name: ContainerName) -> tuple[Hint, ...]:
-        """The hints of one container; at most 1 s, or 3 s where the kubelet can only list.
+    def hints(self, namespace: str, pod: str) -> Mapping[ContainerName, tuple[Hint, ...]]:
+        """The hints of a pod's containers; at most 1 s, or 3 s where the kubelet can only list.
 
-        Raises `PodResourcesError`; asked again too early after that, says there are none.
+        Raises `PodResourcesError`, and the same at once where it is asked again too early.
         """
-        if self._is_quiet():
-            return ()
+        self._respect_silence()
         if self._has_get:
-            pod = self._get(name)
-            if pod is not None:
-                return _hints_of_pod(pod).get(name, ())
-        return self._listed().get(name, ())
+            found = self._get(namespace, pod)
+            if found is not None:
+                return _hints_of_pod(found)
+        every = self._listed()
+        return {name: hints for name, hints in every.items() if name[:2] == (namespace, pod)}
 
-    def _is_quiet(self) -> bool:
-        return self._quiet_until is not None and self._clock() < self._quiet_until
+    def _respect_silence(self) -> None:
+        if self._failed is not None and self._clock() < self._quiet_until:
+            raise PodResourcesError(str(self._failed), self._failed.cause)
 
     def _listed(self) -> Mapping[ContainerName, tuple[Hint, ...]]:
         import grpc
@@ -100,11 +107,11 @@ class PodResources:
             found.update(_hints_of_pod(pod))
         return found
 
-    def _get(self, name: ContainerName) -> api.PodResources | None:
-        """The pod of a container, empty where there is none; None where pods must be listed."""
+    def _get(self, namespace: str, pod: str) -> api.PodResources | None:
+        """A pod, empty where there is none of the name; None where pods must be listed."""
         import grpc
 
-        request = api.GetPodResourcesRequest(pod_name=name.pod, pod_namespace=name.namespace)
+        request = api.GetPodResourcesRequest(pod_name=pod, pod_namespace=namespace)
         try:
             answer = self._call("Get", request, api.GetPodResourcesResponse, _GET_SECONDS)
         except grpc.RpcError as error:
@@ -148,10 +155,12 @@ class PodResources:
         self._quiet_until = self._clock() + _QUIET_SECONDS
         code = error.code().name.lower().replace("_", " ")
         text = (error.details() or "").replace("\n", " ")[:200]
-        return PodResourcesError(
+        self._failed = PodResourcesError(
             f"{self._path}: {method}: {code}: {text} — "
-            "see whether the kubelet runs and its socket can be opened"
+            "see whether the kubelet runs and its socket can be opened",
+            cause=code,
         )
+        return self._failed
 
 
 def _hints_of_pod(pod: api.PodResources) -> dict[ContainerName, tuple[Hint, ...]]:

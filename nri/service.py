@@ -13,11 +13,12 @@ from google.protobuf.message import DecodeError, Message
 from ..policy.config import SchedulingClass
 from ..policy.container import ContainerId, PodId
 from .api import nri_pb2
+from .arrivals import FIND_SECONDS
 from .convert import adjustment_message, update_messages
 from .events import Answer, Events
-from .happening import Answered, Connected, Outcome, Report, Unsupported
+from .happening import Answered, Connected, Crashed, Outcome, Report, Unsupported
 from .outbox import Outbox
-from .owner import Done, Failed, Owner
+from .owner import Done, Failed, Owner, attempt
 from .schedule import can_schedule
 from .wire.connection import Call
 from .wire.ttrpc import Code
@@ -28,6 +29,9 @@ RUNTIME_SERVICE: Final = "nri.pkg.api.v1alpha1.Runtime"
 _PATIENCE: Final = 0.75
 """The part of the runtime's patience that is used up before it is answered safely."""
 
+_FINDING: Final = 0.33
+"""The part of a call's deadline that may pass before the policy is asked."""
+
 _REQUEST_TIMEOUT_SECONDS: Final = 2.0
 """The runtime's patience where it does not say."""
 
@@ -37,7 +41,8 @@ def _event_bit(event: nri_pb2.Event) -> int:
 
 
 # Only what is needed: every event costs each container's start some time. Bits above 0x7ff end the
-# connection with older runtimes; none at all would mean every event there is.
+# connection with older runtimes; none at all would mean every event there is. Pods that begin come
+# on top where somebody wants to know of them.
 EVENT_MASK: Final = (
     _event_bit(nri_pb2.STOP_POD_SANDBOX)
     | _event_bit(nri_pb2.REMOVE_POD_SANDBOX)
@@ -64,6 +69,10 @@ def _ignore(_events: Events, _pod: nri_pb2.PodSandbox, _container: nri_pb2.Conta
     pass
 
 
+def _expect(events: Events, pod: nri_pb2.PodSandbox, _container: nri_pb2.Container) -> None:
+    events.expect(pod)
+
+
 def _start(events: Events, pod: nri_pb2.PodSandbox, container: nri_pb2.Container) -> None:
     events.start(pod, container)
 
@@ -82,7 +91,7 @@ def _remove_pod(events: Events, pod: nri_pb2.PodSandbox, _container: nri_pb2.Con
 
 # Events whose answer says nothing, so that nobody has to wait for the policy.
 _NOTICES: Final[Mapping[str, Notice]] = {
-    "RunPodSandbox": _ignore,
+    "RunPodSandbox": _expect,
     "StopPodSandbox": _stop_pod,
     "RemovePodSandbox": _remove_pod,
     "PostCreateContainer": _ignore,
@@ -155,7 +164,7 @@ class Service:
                 case "Synchronize":
                     return self._synchronize(call, started)
                 case "CreateContainer":
-                    return self._create(call)
+                    return self._create(call, started)
                 case "UpdateContainer":
                     return self._update(call)
                 case "StopContainer":
@@ -187,7 +196,10 @@ class Service:
             request.runtime_name, request.runtime_version, request.NRI_version
         )
         self._report(Connected(self._runtime))
-        return nri_pb2.ConfigureResponse(events=EVENT_MASK), Outcome.DONE
+        mask = EVENT_MASK
+        if self._events.wants_pods:
+            mask |= _event_bit(nri_pb2.RUN_POD_SANDBOX)
+        return nri_pb2.ConfigureResponse(events=mask), Outcome.DONE
 
     def _synchronize(self, call: Call, started: float) -> tuple[Message, Outcome]:
         request = nri_pb2.SynchronizeRequest.FromString(call.payload)
@@ -210,12 +222,20 @@ class Service:
         self.is_synchronized = True
         return nri_pb2.SynchronizeResponse(update=update_messages(answer.all)), outcome
 
-    def _create(self, call: Call) -> tuple[Message | Rejection, Outcome]:
+    def _create(self, call: Call, started: float) -> tuple[Message | Rejection, Outcome]:
         request = nri_pb2.CreateContainerRequest.FromString(call.payload)
+        seconds = self._deadline(call)
+        # Here and not in the policy's thread: looking for what a container is near takes time.
+        limit = min(FIND_SECONDS, _FINDING * seconds)
+        read = attempt(lambda: self._events.read(request.pod, request.container, limit))
+        if isinstance(read, Failed):
+            self._report(Crashed(call.method, read.error))
+            return nri_pb2.CreateContainerResponse(), Outcome.CRASHED
+        newcomer = read.value
         answer, outcome = self._ask(
             call.method,
-            lambda: self._events.create(request.pod, request.container),
-            self._deadline(call),
+            lambda: self._events.create(newcomer),
+            max(0.0, seconds - (self._clock() - started)),
         )
         if answer.refusal:
             return Rejection(Code.FAILED_PRECONDITION, answer.refusal), outcome

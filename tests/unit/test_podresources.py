@@ -6,6 +6,7 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -135,6 +136,10 @@ def client(clock: Clock, socket: str) -> Iterator[PodResources]:
     client.close()
 
 
+def ask(client: PodResources, name: ContainerName) -> tuple[Hint, ...]:
+    return client.hints(name.namespace, name.pod).get(name, ())
+
+
 def hint(resource: str, *nodes: int) -> Hint:
     return Hint(
         provider=f"podresourceapi:{resource}",
@@ -147,20 +152,20 @@ OF_TRAINER = (hint("example.com/gpu", 0), hint("example.com/gpu", 1), hint("x/ni
 
 
 def test_every_device_is_a_hint_of_its_own(kubelet: Kubelet, client: PodResources) -> None:
-    assert client.hints(TRAINER) == OF_TRAINER
+    assert ask(client, TRAINER) == OF_TRAINER
     assert kubelet.calls == ["Get"]
 
 
 def test_containers_are_told_apart_by_all_their_names(
     kubelet: Kubelet, client: PodResources
 ) -> None:
-    assert client.hints(ContainerName("web", "train-0", "trainer")) == (hint("x/nic", 3),)
-    assert client.hints(ContainerName("ml", "train-0", "sidecar")) == ()
-    assert client.hints(ContainerName("ml", "train-0", "stranger")) == ()
+    assert ask(client, ContainerName("web", "train-0", "trainer")) == (hint("x/nic", 3),)
+    assert ask(client, ContainerName("ml", "train-0", "sidecar")) == ()
+    assert ask(client, ContainerName("ml", "train-0", "stranger")) == ()
 
 
 def test_a_node_that_can_be_none_is_passed_over(kubelet: Kubelet, client: PodResources) -> None:
-    assert client.hints(ContainerName("odd", "pod", "one")) == (hint("x/y", 2),)
+    assert ask(client, ContainerName("odd", "pod", "one")) == (hint("x/y", 2),)
 
 
 def test_all_containers_are_listed_with_one_question(
@@ -177,7 +182,7 @@ def test_all_containers_are_listed_with_one_question(
 def test_a_pod_the_kubelet_does_not_know_has_no_hints(
     kubelet: Kubelet, client: PodResources
 ) -> None:
-    assert client.hints(ContainerName("ml", "other", "trainer")) == ()
+    assert ask(client, ContainerName("ml", "other", "trainer")) == ()
     assert kubelet.calls == ["Get"]
 
 
@@ -195,8 +200,8 @@ def test_a_kubelet_that_can_only_list_is_asked_for_single_pods_once(
     kubelet: Kubelet, client: PodResources, refusal: tuple[grpc.StatusCode, str]
 ) -> None:
     kubelet.refusal["Get"] = refusal
-    assert client.hints(TRAINER) == OF_TRAINER
-    assert client.hints(TRAINER) == OF_TRAINER
+    assert ask(client, TRAINER) == OF_TRAINER
+    assert ask(client, TRAINER) == OF_TRAINER
     assert kubelet.calls == ["Get", "List", "List"]
 
 
@@ -205,14 +210,16 @@ def test_an_error_is_told_once_and_the_kubelet_left_alone_for_a_while(
 ) -> None:
     kubelet.refusal["Get"] = (grpc.StatusCode.INTERNAL, "out of order")
     with pytest.raises(PodResourcesError, match=rf"^{socket}: Get: internal: out of order — see"):
-        client.hints(TRAINER)
+        ask(client, TRAINER)
     kubelet.refusal.clear()
     clock.now += 9.9
-    assert client.hints(TRAINER) == ()
-    assert client.all_hints() == {}
+    for question in (partial(ask, client, TRAINER), client.all_hints):
+        with pytest.raises(PodResourcesError, match=r"Get: internal: out of order") as again:
+            question()
+        assert again.value.cause == "internal"
     assert kubelet.calls == ["Get"]
     clock.now += 0.2
-    assert client.hints(TRAINER) == OF_TRAINER
+    assert ask(client, TRAINER) == OF_TRAINER
 
 
 def test_a_list_that_fails_is_told(kubelet: Kubelet, client: PodResources) -> None:
@@ -224,15 +231,17 @@ def test_a_list_that_fails_is_told(kubelet: Kubelet, client: PodResources) -> No
 def test_a_kubelet_that_hangs_is_given_up(kubelet: Kubelet, client: PodResources) -> None:
     kubelet.is_hanging = True
     with pytest.raises(PodResourcesError, match="Get: deadline exceeded"):
-        client.hints(TRAINER)
-    assert client.hints(TRAINER) == ()
+        ask(client, TRAINER)
+    with pytest.raises(PodResourcesError, match="Get: deadline exceeded"):
+        ask(client, TRAINER)
+    assert kubelet.calls == ["Get"]
 
 
 def test_without_a_kubelet_the_question_fails_at_once_and_later_finds_one(
     client: PodResources, clock: Clock, socket: str
 ) -> None:
     with pytest.raises(PodResourcesError, match="unavailable"):
-        client.hints(TRAINER)
+        ask(client, TRAINER)
     kubelet = Kubelet()
     server = serve(kubelet, socket)
     try:
@@ -240,7 +249,7 @@ def test_without_a_kubelet_the_question_fails_at_once_and_later_finds_one(
         for _ in range(50):
             clock.now += 11
             try:
-                found = client.hints(TRAINER)
+                found = ask(client, TRAINER)
                 break
             except PodResourcesError:
                 threading.Event().wait(0.1)
@@ -258,6 +267,6 @@ def test_answers_are_taken_up_to_sixteen_mebibytes(kubelet: Kubelet, client: Pod
 
 
 def test_a_closed_client_can_be_asked_again(kubelet: Kubelet, client: PodResources) -> None:
-    assert client.hints(TRAINER) == OF_TRAINER
+    assert ask(client, TRAINER) == OF_TRAINER
     client.close()
-    assert client.hints(TRAINER) == OF_TRAINER
+    assert ask(client, TRAINER) == OF_TRAINER

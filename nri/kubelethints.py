@@ -1,0 +1,61 @@
+"""The kubelet's hints, asked for ahead of the containers in a thread of their own."""
+
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
+
+from ..policy.container import Container, Pod, PodId
+from ..policy.hint import Hint
+from .podresources import ContainerName, PodResources, PodResourcesError
+
+HintsByName = Mapping[ContainerName, tuple[Hint, ...]]
+
+_PODS_MAX: Final = 2048
+
+
+class KubeletHints:
+    """Answers by pod: a pod's devices do not change, so its containers may start again."""
+
+    def __init__(self, kubelet: PodResources) -> None:
+        self._kubelet = kubelet
+        self._pods: dict[PodId, Future[HintsByName]] = {}
+        # gRPC is heavy, its answers slow, and one question at a time is what the kubelet likes.
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kubelet")
+
+    def expect(self, pod: Pod) -> Future[HintsByName]:
+        """Ask about a pod; does not wait."""
+        asked = self._pods.get(pod.id)
+        if asked is None:
+            while len(self._pods) >= _PODS_MAX:
+                del self._pods[next(iter(self._pods))]
+            asked = self._thread.submit(self._kubelet.hints, pod.namespace, pod.name)
+            self._pods[pod.id] = asked
+        return asked
+
+    def hints(self, container: Container, seconds: float) -> tuple[Hint, ...]:
+        """A container's hints. Raises `PodResourcesError`, and `TimeoutError` after so long."""
+        try:
+            found = self.expect(container.pod).result(seconds)
+        except PodResourcesError:
+            # The next container of this pod may have more luck.
+            self._pods.pop(container.pod.id, None)
+            raise
+        return found.get(_name(container), ())
+
+    def ask_for_all(self) -> Future[HintsByName]:
+        """Ask for all containers at once; does not wait. See `PodResources.all_hints`."""
+        return self._thread.submit(self._kubelet.all_hints)
+
+    def close(self) -> None:
+        """Let go of the kubelet; takes up to 3 s where it hangs."""
+        self._thread.shutdown(cancel_futures=True)
+        self._kubelet.close()
+
+
+def hints_of(container: Container, every: HintsByName) -> tuple[Hint, ...]:
+    """A container's hints among those of all."""
+    return every.get(_name(container), ())
+
+
+def _name(container: Container) -> ContainerName:
+    return ContainerName(container.pod.namespace, container.pod.name, container.name)
