@@ -20,6 +20,7 @@ from .configfile import load_config, read_file
 from .configwatch import ConfigWatch
 from .daemon import Command, Daemon, memory_bytes, reload_configuration
 from .decisionlog import DecisionLog
+from .garbage import LOOK_SECONDS, Garbage
 from .logsetup import LEVELS, set_up_logging
 from .machinesource import machine_of, machine_options
 from .notify import Notifier
@@ -110,7 +111,8 @@ def command(
         log.warning("%s", warning)
     notifier = Notifier(environment)
     keeper = None if state_dir is None else StateKeeper(state_dir, log)
-    reports: list[Report] = [DecisionLog(log, access.where), notifier]
+    garbage = Garbage()
+    reports: list[Report] = [DecisionLog(log, access.where), notifier, garbage]
     if keeper is not None:
         reports.append(keeper)
     is_here = sysfs_root is None and machine is None and access.embedded is None
@@ -135,12 +137,9 @@ def command(
             log.warning("%s", warning)
         return again.config
 
-    for number, order in (
-        (signal.SIGTERM, Command.STOP),
-        (signal.SIGINT, Command.STOP),
-        (signal.SIGHUP, Command.RELOAD),
-    ):
-        signal.signal(number, partial(_obey, daemon, order))
+    _listen(daemon)
+    daemon.timetable.every("garbage", LOOK_SECONDS, garbage.look)
+    garbage.start()
     daemon.start()
     try:
         if access.embedded is not None:
@@ -155,6 +154,15 @@ def command(
         daemon.stop()
     if ended is Command.ENDED and not access.identity.is_preinstalled:
         raise click.exceptions.Exit(_FAULT)
+
+
+def _listen(daemon: Daemon) -> None:
+    for number, order in (
+        (signal.SIGTERM, Command.STOP),
+        (signal.SIGINT, Command.STOP),
+        (signal.SIGHUP, Command.RELOAD),
+    ):
+        signal.signal(number, partial(_obey, daemon, order))
 
 
 def _obey(daemon: Daemon, order: Command, _number: int, _frame: object) -> None:
