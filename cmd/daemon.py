@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Final
 
 from ..nri.happening import Crashed, Happening, Report, Tally
+from ..nri.hintfinder import HintFinder
 from ..nri.plugin import Plugin, Timing
 from ..nri.session import Identity
 from ..policy.config import Config
@@ -48,6 +49,7 @@ class Daemon:
         reports: Sequence[Report] = (),
         identity: Identity | None = None,
         timing: Timing | None = None,
+        finder: HintFinder | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Raises `ConfigError` where the configuration does not fit the machine."""
@@ -63,6 +65,7 @@ class Daemon:
             identity=identity,
             timing=timing,
             machine_memory_bytes=memory_bytes(machine),
+            finder=finder,
         )
         cold_starts.start(self.plugin)
         self._thread = threading.Thread(target=self._serve, name="plugin", daemon=True)

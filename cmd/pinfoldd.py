@@ -1,5 +1,6 @@
 """`pinfoldd`: the daemon's command line, signals and exit status."""
 
+import logging
 import os
 import signal
 import sys
@@ -23,6 +24,7 @@ from .decisionlog import DecisionLog
 from .garbage import LOOK_SECONDS, Garbage
 from .logsetup import LEVELS, set_up_logging
 from .machinesource import machine_of, machine_options
+from .nearness import find_surroundings
 from .notify import Notifier
 from .runtimes import DEFAULT_SOCKET, find_runtime, is_preinstalled
 from .statefile import read_state
@@ -121,22 +123,24 @@ def command(
     tuner = None if kernel_root is None else tuner_below(kernel_root, state_dir, log)
     if tuner is not None:
         reports.append(tuner)
-    daemon = Daemon(found, loaded.config, access.connect, reports=reports, identity=access.identity)
+    root = live_root(sysfs_root, machine)
+    surroundings = find_surroundings(root, environment)
+    daemon = Daemon(
+        found,
+        loaded.config,
+        access.connect,
+        reports=reports,
+        identity=access.identity,
+        finder=surroundings,
+    )
     if state_dir is not None and keeper is not None:
         daemon.plugin.events.advice = read_state(state_dir, log).advice()
         keeper.start(daemon.plugin)
     if tuner is not None:
         tuner.start(daemon.plugin)
 
-    plan_chores(daemon, watch, live_root(sysfs_root, machine), log)
-
-    def load() -> Config:
-        watch.take()
-        again = load_config(config_path, environment=environment, settings=settings)
-        for warning in again.warnings:
-            log.warning("%s", warning)
-        return again.config
-
+    plan_chores(daemon, watch, root, log)
+    load = partial(_load_again, watch, config_path, settings, log)
     _listen(daemon)
     daemon.timetable.every("garbage", LOOK_SECONDS, garbage.look)
     garbage.start()
@@ -152,8 +156,19 @@ def command(
         if tuner is not None:
             tuner.stop()
         daemon.stop()
+        surroundings.close()
     if ended is Command.ENDED and not access.identity.is_preinstalled:
         raise click.exceptions.Exit(_FAULT)
+
+
+def _load_again(
+    watch: ConfigWatch, path: Path | None, settings: tuple[str, ...], log: logging.Logger
+) -> Config:
+    watch.take()
+    again = load_config(path, environment=os.environ, settings=settings)
+    for warning in again.warnings:
+        log.warning("%s", warning)
+    return again.config
 
 
 def _listen(daemon: Daemon) -> None:

@@ -62,7 +62,7 @@ _NOT_HERE: Final = "this version does not implement it; leave it out"
 IDLE_FIELDS: Final[Mapping[Path, str]] = {
     ("onUnsatisfiable",): _NOT_HERE,
     ("poolLabels",): _NOT_HERE,
-    ("agent",): _NOT_HERE,
+    ("agent", "nodeResourceTopology"): _NOT_HERE,
     ("control",): "cache and block device classes are left to the runtime",
     ("log",): _NOT_HERE,
     ("instrumentation",): _NOT_HERE,
