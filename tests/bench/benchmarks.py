@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from tests.bench.discovery import time_discovery
 from tests.bench.figure import Figure
@@ -36,6 +37,13 @@ def benchmarks(
         Benchmark(name="decision-small", size=small, samples=3000, take=time_decisions),
         Benchmark(name="decision-medium", size=medium, samples=2000, take=time_decisions),
         Benchmark(name="decision-large", size=large, samples=1000, take=time_decisions),
+        Benchmark(
+            name="decision-unread",
+            size=medium,
+            text="as medium, all annotations never read before",
+            samples=1000,
+            take=partial(time_decisions, unread_percent=100),
+        ),
         Benchmark(
             name="discovery-256",
             size=medium,

@@ -13,6 +13,7 @@ NAMES: Final = (
     "decision-small",
     "decision-medium",
     "decision-large",
+    "decision-unread",
     "discovery-256",
     "discovery-4096",
     "ttrpc-round-trip",

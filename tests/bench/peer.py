@@ -8,7 +8,7 @@ from typing import Final
 from google.protobuf.message import Message
 
 from pinfold.nri.api import nri_pb2
-from pinfold.nri.happening import Happening
+from pinfold.nri.happening import Report
 from pinfold.nri.plugin import Plugin
 from pinfold.nri.service import PLUGIN_SERVICE
 from pinfold.nri.wire.connection import BadCall, Call, Connection, Reply, Role
@@ -25,12 +25,12 @@ class Peer:
     There is no thread on this side, so that nothing but the plugin is waited for.
     """
 
-    def __init__(self, engine: Engine, memory_bytes: int) -> None:
+    def __init__(self, engine: Engine, memory_bytes: int, report: Report) -> None:
         """Returns when the plugin is configured; `synchronize` has to come next."""
         self._socket, theirs = socket.socketpair()
         self._connection = Connection(Role.RUNTIME)
         self._is_registered = False
-        self._plugin = Plugin(engine, lambda: theirs, _pass_over, machine_memory_bytes=memory_bytes)
+        self._plugin = Plugin(engine, lambda: theirs, report, machine_memory_bytes=memory_bytes)
         self._thread = threading.Thread(target=self._plugin.run, name="plugin", daemon=True)
         self._thread.start()
         while not self._is_registered:
@@ -82,7 +82,3 @@ class Peer:
 
     def _respond(self, stream_id: int, message: Message) -> None:
         self._socket.sendall(self._connection.respond(stream_id, message.SerializeToString()))
-
-
-def _pass_over(_: Happening) -> None:
-    pass

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from pinfold.nri.kubelet import stable_id
@@ -14,6 +15,10 @@ _POD_SIZES: Final = (1, 1, 1, 2, 2, 3)
 _APPS: Final = 40
 _TEAMS: Final = 8
 _SIDECAR_MILLI: Final = 50
+_CONTAINERS_PER_WORKLOAD: Final = 8
+
+UNREAD_PERCENT: Final = 2
+"""So many pods are of a workload that has never been on the machine."""
 
 # One rule in shorthand (for pods of several containers), one that pulls towards other pods and
 # one that pushes away from them and counts in both directions.
@@ -32,18 +37,36 @@ main:
 """
 
 
-def pods(size: Size, seed: int = 1) -> Iterator[PodSpec]:
-    """Pods of one to three containers that suit a machine. Half of them have affinity rules."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Workload:
+    """What its replicas have in common, their annotations above all."""
+
+    namespace: str
+    app: str
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    containers: tuple[str, ...]
+
+
+def pods(size: Size, unread_percent: int = UNREAD_PERCENT, seed: int = 1) -> Iterator[PodSpec]:
+    """Pods of one to three containers that suit a machine. Half of them have affinity rules.
+
+    They are replicas of some workloads, but for those whose annotations nobody has read before.
+    """
     chance = random.Random(seed)
+    count = -(-size.containers // _CONTAINERS_PER_WORKLOAD)
+    workloads = [_workload(chance) for _ in range(count)]
     number = 0
     while True:
-        yield _pod(size, chance, number)
+        is_unread = chance.randrange(100) < unread_percent
+        workload = _workload(chance) if is_unread else chance.choice(workloads)
+        yield _pod(size, chance, workload, number)
         number += 1
 
 
-def containers(size: Size, seed: int = 1) -> Iterator[Container]:
+def containers(size: Size, unread_percent: int = UNREAD_PERCENT) -> Iterator[Container]:
     """The containers of `pods`, as the policy gets them."""
-    for spec in pods(size, seed):
+    for spec in pods(size, unread_percent):
         pod = Pod(
             id=PodId(stable_id(f"sandbox/{spec.name}")),
             name=spec.name,
@@ -67,20 +90,30 @@ def containers(size: Size, seed: int = 1) -> Iterator[Container]:
             )
 
 
-def _pod(size: Size, chance: random.Random, number: int) -> PodSpec:
+def _workload(chance: random.Random) -> _Workload:
     names = _NAMES[: chance.choice(_POD_SIZES)]
     namespace = f"team-{chance.randrange(_TEAMS)}"
     app = _app(chance)
-    main, *others = _resources(size, chance, len(names))
-    specs = tuple(
-        ContainerSpec(name=name, resources=one)
-        for name, one in zip(names, (main, *others), strict=True)
-    )
-    return PodSpec(
-        name=f"{app}-{number}",
+    return _Workload(
         namespace=namespace,
+        app=app,
         labels={"app": app, "release": f"r{chance.randrange(5)}", "team": namespace},
         annotations=_rules(chance, namespace, names) if chance.randrange(2) else {},
+        containers=names,
+    )
+
+
+def _pod(size: Size, chance: random.Random, workload: _Workload, number: int) -> PodSpec:
+    names = workload.containers
+    specs = tuple(
+        ContainerSpec(name=name, resources=one)
+        for name, one in zip(names, _resources(size, chance, len(names)), strict=True)
+    )
+    return PodSpec(
+        name=f"{workload.app}-{number}",
+        namespace=workload.namespace,
+        labels=workload.labels,
+        annotations=workload.annotations,
         qos=qos_class(specs),
         containers=specs,
     )

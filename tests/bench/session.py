@@ -1,11 +1,15 @@
 """How long the plugin takes to answer its runtime, counted at the runtime's end of the socket."""
 
+import gc
 import time
 from functools import partial
 
+from pinfold.cmd.garbage import Garbage
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.dialect import split_synchronize
+from pinfold.nri.happening import Tally
 from pinfold.nri.kubelet import container_message, sandbox_message
+from pinfold.policy import affinity, annotations, preferences
 from pinfold.policy.config import Config
 from pinfold.policy.container import ContainerId
 from pinfold.policy.engine import Engine
@@ -26,7 +30,9 @@ def time_round_trips(size: Size, samples: int) -> Timings:
         container=container_message(pod.containers[0], pod, size.memory_bytes),
     ).SerializeToString()
     timings = Timings(time.process_time_ns)
-    peer = Peer(Engine(size.machine, Config()), size.memory_bytes)
+    garbage = Garbage()
+    peer = Peer(Engine(size.machine, Config()), size.memory_bytes, garbage)
+    garbage.start()
     try:
         peer.synchronize([nri_pb2.SynchronizeRequest().SerializeToString()])
         for _ in range(min(_WARM_UP, samples)):
@@ -35,6 +41,7 @@ def time_round_trips(size: Size, samples: int) -> Timings:
             timings.time(lambda: peer.call("PostCreateContainer", message))
     finally:
         peer.close()
+        garbage.stop()
     return timings
 
 
@@ -42,16 +49,21 @@ def time_synchronize(size: Size, samples: int) -> Timings:
     """The time from the first byte of Synchronize to its answer, after a restart of the daemon.
 
     Every container runs where the policy once put it, so that all are adopted and none is told
-    anything. Each time the policy is a new one that knows nobody.
+    anything. Each time the policy is a new one that knows nobody and has read no annotations.
     """
     pieces = _running(size)
     timings = Timings(time.process_time_ns)
     for _ in range(samples):
-        peer = Peer(Engine(size.machine, Config()), size.memory_bytes)
+        _forget_annotations()
+        gc.collect()
+        garbage = Garbage()
+        peer = Peer(Engine(size.machine, Config()), size.memory_bytes, garbage)
+        garbage.start()
         try:
             answer = timings.time(partial(peer.synchronize, pieces))
         finally:
             peer.close()
+            garbage.stop()
         if answer.update:
             raise RuntimeError(f"{len(answer.update)} adopted containers were told something")
     return timings
@@ -60,7 +72,7 @@ def time_synchronize(size: Size, samples: int) -> Timings:
 def _running(size: Size) -> list[bytes]:
     """The messages that list as many running containers as the size says."""
     engine = Engine(size.machine, Config())
-    peer = Peer(engine, size.memory_bytes)
+    peer = Peer(engine, size.memory_bytes, Tally())
     sandboxes: list[nri_pb2.PodSandbox] = []
     containers: list[nri_pb2.Container] = []
     try:
@@ -82,6 +94,14 @@ def _running(size: Size) -> list[bytes]:
         message.state = nri_pb2.CONTAINER_RUNNING
         message.created_at = order
     return [one.SerializeToString() for one in split_synchronize(sandboxes, containers)]
+
+
+def _forget_annotations() -> None:
+    """Empty the caches of a process that has just started."""
+    for module in (affinity, annotations, preferences):
+        for value in vars(module).values():
+            if hasattr(value, "cache_clear"):
+                value.cache_clear()
 
 
 def _created(

@@ -2,11 +2,12 @@
 
 import random
 
+from pinfold.cmd.garbage import Garbage
 from pinfold.policy.config import Config
 from pinfold.policy.container import Container, ContainerId
 from pinfold.policy.decision import Decision, Refusal
 from pinfold.policy.engine import Engine
-from tests.bench.population import containers
+from tests.bench.population import UNREAD_PERCENT, containers
 from tests.bench.sizes import Size
 from tests.bench.timings import Timings
 
@@ -16,13 +17,13 @@ _REFUSALS_MAX_PERCENT = 5
 class Turnover:
     """A full machine on which every newcomer replaces a container picked by chance."""
 
-    def __init__(self, size: Size) -> None:
+    def __init__(self, size: Size, garbage: Garbage, unread_percent: int = UNREAD_PERCENT) -> None:
         """Places as many containers as the size says, and lets half of them be replaced."""
         self.engine = Engine(size.machine, Config())
         self.refusals = 0
-        self._size = size
+        self._garbage = garbage
         self._chance = random.Random(2)
-        self._stream = containers(size)
+        self._stream = containers(size, unread_percent)
         self._residents: list[ContainerId] = []
         while len(self._residents) < size.containers:
             self._welcome(self.engine.create(next(self._stream)))
@@ -36,9 +37,13 @@ class Turnover:
         return [self.engine.containers[one] for one in self._residents]
 
     def turn(self, timings: Timings) -> None:
-        """Time the decision about a newcomer; then somebody leaves, if it could stay."""
+        """Time the decision about a newcomer; then somebody leaves, if it could stay.
+
+        Garbage is collected when the daemon does it: once either is over.
+        """
         newcomer = next(self._stream)
         decision = timings.time(lambda: self.engine.create(newcomer))
+        self._garbage.sweep()
         if self._welcome(decision):
             index = self._chance.randrange(len(self._residents) - 1)
             leaving = self._residents[index]
@@ -46,6 +51,7 @@ class Turnover:
             self._residents.pop()
             self.engine.stop(leaving)
             self.engine.remove(leaving)
+            self._garbage.sweep()
 
     def _welcome(self, decision: Decision) -> bool:
         if isinstance(decision.result, Refusal):
@@ -57,16 +63,21 @@ class Turnover:
         return True
 
 
-def time_decisions(size: Size, samples: int) -> Timings:
+def time_decisions(size: Size, samples: int, unread_percent: int = UNREAD_PERCENT) -> Timings:
     """The time of `Engine.create` on a machine that stays as full as it is.
 
-    Each newcomer's annotations are read for the first time. A refusal is a decision, too, but a
-    machine that refuses many is not the one that was to be measured.
+    A refusal is a decision, too, but a machine that refuses many is not the one that was to be
+    measured.
     """
-    turnover = Turnover(size)
-    timings = Timings()
-    for _ in range(samples):
-        turnover.turn(timings)
+    garbage = Garbage()
+    garbage.start()
+    try:
+        turnover = Turnover(size, garbage, unread_percent)
+        timings = Timings()
+        for _ in range(samples):
+            turnover.turn(timings)
+    finally:
+        garbage.stop()
     if 100 * turnover.refusals > _REFUSALS_MAX_PERCENT * samples:
         raise RuntimeError(f"{size.name}: {turnover.refusals} of {samples} were refused")
     return timings
