@@ -282,14 +282,15 @@ def test_a_pool_without_usable_cpus_is_no_place_to_go() -> None:
         assert decision.pinning.cpus <= CpuSet.parse("8-15")
 
 
-def test_on_a_machine_of_one_cpu_the_system_and_idle_containers_run() -> None:
+def test_on_a_machine_of_one_cpu_everybody_runs() -> None:
     one = engine("socket:1 core:1")
     assert str(create(one, "idle").pinning.cpus) == "0"
     system = create(one, "dns", 100, {"prefer-reserved-cpus": "true"})
     assert str(system.pinning.cpus) == "0"
-    refused = create(one, "a", 100)
+    assert str(create(one, "a", 100).pinning.cpus) == "0"
+    refused = create(one, "too-much", 900)
     assert isinstance(refused.result, Refusal)
-    assert "shared cpu: wanted 100m, available 0m" in refused.result.reason
+    assert "shared cpu: wanted 900m, available 800m" in refused.result.reason
 
 
 def with_extra(machine: Machine, kind: MemoryKind, near: int) -> Machine:
