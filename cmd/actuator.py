@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ..policy.effects import Effects, Hardware, Knob, KnobKind
+from ..policy.tuning.effects import Effects, Hardware, Knob, KnobKind
 from ..topology.cpuset import CpuSet, IdListError
 from .knobs import Knobs
 from .originals import Original, Originals

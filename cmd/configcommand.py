@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from ..policy.configschema import config_schema
-from ..policy.configtext import format_config, read_config
+from ..policy.configuration.schema import config_schema
+from ..policy.configuration.text import format_config, read_config
 from ..policy.errors import ConfigError
 from .configfile import ConfigFileError, LoadedConfig, load_config, read_file
 from .configplan import command as plan

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ..policy.config import Config
-from ..policy.configtext import (
+from ..policy.configuration.config import Config
+from ..policy.configuration.text import (
     build_config,
     environment_document,
     environment_warnings,

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from ..policy.configtext import config_from_values
+from ..policy.configuration.text import config_from_values
 from ..policy.decision import Pinning
 from ..policy.engine import Engine
 from ..policy.move import Fate, Move, find_moves

@@ -13,7 +13,7 @@ from ..nri.happening import Crashed, Happening, Report, Tally
 from ..nri.hintfinder import HintFinder
 from ..nri.plugin import Plugin, Timing
 from ..nri.session import Identity
-from ..policy.config import Config
+from ..policy.configuration.config import Config
 from ..policy.engine import Engine
 from ..topology.errors import PinfoldError
 from ..topology.machine import Machine

@@ -8,11 +8,11 @@ import click
 
 from ..nri.embedded import EmbeddedRuntime, RequestError
 from ..nri.kubelet import start_pod
-from ..policy.config import Config
+from ..policy.configuration.config import Config
 from ..policy.container import Container
 from ..policy.decision import Decision, Refusal
 from ..policy.drawpools import draw_pools
-from ..policy.manifest import PodSpec, parse_manifests
+from ..policy.scenarios.manifest import PodSpec, parse_manifests
 from ..topology.errors import PinfoldError
 from ..topology.machine import Machine
 from ..topology.spec import machine_from_spec

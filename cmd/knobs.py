@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from ..policy.cpuclass import Clock
-from ..policy.effects import Hardware, Knob, KnobKind
-from ..policy.interrupts import Interrupt
+from ..policy.tuning.cpuclass import Clock
+from ..policy.tuning.effects import Hardware, Knob, KnobKind
+from ..policy.tuning.interrupts import Interrupt
 from ..topology.cpuset import CpuSet, IdListError
 
 _CPU: Final = "sys/devices/system/cpu"

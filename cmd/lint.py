@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
-from ..policy.configtext import read_config
+from ..policy.configuration.text import read_config
 from ..policy.errors import ConfigError
-from ..policy.lint import is_configuration, lint_manifests
+from ..policy.language.lint import is_configuration, lint_manifests
 from .configfile import read_file
 
 

@@ -13,8 +13,8 @@ import click
 from ..nri.embedded import EmbeddedRuntime
 from ..nri.happening import Report
 from ..nri.kubelet import start_pod
-from ..policy.config import Config
-from ..policy.manifest import PodSpec, parse_manifests
+from ..policy.configuration.config import Config
+from ..policy.scenarios.manifest import PodSpec, parse_manifests
 from ..topology.errors import PinfoldError
 from .chores import live_root, plan_chores
 from .configfile import load_config, read_file
@@ -133,6 +133,8 @@ def command(
         identity=access.identity,
         finder=surroundings,
     )
+    for warning in daemon.engine.supply.warnings:
+        log.warning("%s", warning)
     if state_dir is not None and keeper is not None:
         daemon.plugin.events.advice = read_state(state_dir, log).advice()
         keeper.start(daemon.plugin)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from ..policy.config import Config
+from ..policy.configuration.config import Config
 from ..policy.drawpools import draw_pools, pools_document
 from ..policy.engine import Engine
 from .configfile import load_config

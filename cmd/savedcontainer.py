@@ -9,7 +9,6 @@ from collections.abc import Mapping
 import msgspec
 
 from ..policy.adoption import Advice
-from ..policy.annotationkeys import DOMAINS, RESOURCES_KEY
 from ..policy.container import (
     Container,
     ContainerId,
@@ -19,7 +18,8 @@ from ..policy.container import (
     QosClass,
     Resources,
 )
-from ..policy.hint import Hint, HintOrigin
+from ..policy.hints.hint import Hint, HintOrigin
+from ..policy.language.annotationkeys import DOMAINS, RESOURCES_KEY
 from ..topology.cpuset import CpuSet, NodeSet
 
 

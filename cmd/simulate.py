@@ -9,10 +9,9 @@ from pathlib import Path
 
 import click
 
-from ..policy.config import Config
-from ..policy.manifest import pods_of
-from ..policy.scenario import pods_scenario, run_scenario
-from ..policy.scenariofile import (
+from ..policy.configuration.config import Config
+from ..policy.configuration.yamlfield import Field, FieldError, read_fields
+from ..policy.scenarios.file import (
     Scenario,
     ScenarioFile,
     Topology,
@@ -20,8 +19,9 @@ from ..policy.scenariofile import (
     is_scenario_file,
     parse_scenarios,
 )
-from ..policy.scenarioresult import ScenarioResult, result_document
-from ..policy.yamlfield import Field, FieldError, read_fields
+from ..policy.scenarios.manifest import pods_of
+from ..policy.scenarios.result import ScenarioResult, result_document
+from ..policy.scenarios.scenario import pods_scenario, run_scenario
 from ..topology.discovery import read_machine
 from ..topology.machine import Machine
 from .configfile import read_file

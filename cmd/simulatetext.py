@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ..policy.drawpools import draw_pools
-from ..policy.scenarioresult import ContainerResult, ScenarioResult
+from ..policy.scenarios.result import ContainerResult, ScenarioResult
 
 
 def table_text(result: ScenarioResult) -> str:

@@ -12,7 +12,7 @@ import msgspec
 from ..nri.happening import Adjusted, Decided, Happening, Reconfigured, Released, Synchronized
 from ..nri.plugin import Plugin
 from ..policy.adoption import Advice
-from ..policy.config import Config
+from ..policy.configuration.config import Config
 from ..policy.container import Container, ContainerId
 from ..policy.engine import Engine
 from ..topology.fingerprint import machine_fingerprint, machine_summary

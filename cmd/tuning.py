@@ -7,8 +7,8 @@ from typing import Final
 
 from ..nri.happening import Decided, Happening, Reconfigured, Released, Synchronized
 from ..nri.plugin import Plugin
-from ..policy.effects import Hardware, Occupancy, effects
-from ..policy.interrupts import Interrupt
+from ..policy.tuning.effects import Hardware, Occupancy, effects
+from ..policy.tuning.interrupts import Interrupt
 from .actuator import Actuator
 from .knobs import Knobs
 from .originals import Originals

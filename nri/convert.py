@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final, TypeVar
 
-from ..policy.config import SchedulingClass
+from ..policy.configuration.config import SchedulingClass
 from ..policy.container import Container, ContainerId, ContainerState, Device, Mount, Pod, PodId
 from ..policy.decision import Pinning
 from ..policy.errors import ConfigError, Problem

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ..policy.adoption import Advice
-from ..policy.config import Config, SchedulingClass
+from ..policy.configuration.config import Config, SchedulingClass
 from ..policy.container import Container, ContainerId, ContainerState, PodId
 from ..policy.decision import Change, Decision, Pinning, Refusal
 from ..policy.engine import Engine

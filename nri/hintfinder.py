@@ -6,7 +6,7 @@ from typing import Protocol
 
 from ..policy.container import Container, ContainerId, Pod
 from ..policy.errors import Problem
-from ..policy.hint import Hint
+from ..policy.hints.hint import Hint
 from .happening import HintsMissing
 
 

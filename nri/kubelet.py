@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from ..policy.container import QosClass
-from ..policy.manifest import ContainerSpec, PodSpec
 from ..policy.resources import LinuxResources, linux_resources
+from ..policy.scenarios.manifest import ContainerSpec, PodSpec
 from .api import nri_pb2
 from .embedded import EmbeddedRuntime
 

@@ -5,7 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 from ..policy.container import Container, Pod, PodId
-from ..policy.hint import Hint
+from ..policy.hints.hint import Hint
 from .podresources import ContainerName, PodResources, PodResourcesError
 
 HintsByName = Mapping[ContainerName, tuple[Hint, ...]]

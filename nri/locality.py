@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from ..policy.container import Container
-from ..policy.hint import Hint, HintOrigin
-from ..policy.hintfilter import is_used, is_worth_a_look
-from ..policy.settings import ALL_HINTS, HintSource
+from ..policy.hints.filter import is_used, is_worth_a_look
+from ..policy.hints.hint import Hint, HintOrigin
+from ..policy.language.settings import ALL_HINTS, HintSource
 from ..topology.cpuset import NO_NODES, NodeSet
 from ..topology.locality import Locator
 from ..topology.sysfs import SysfsTree

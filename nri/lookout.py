@@ -9,9 +9,9 @@ from functools import partial
 from typing import Final
 
 from ..policy.container import Container, ContainerId
-from ..policy.hint import Hint
-from ..policy.hintfilter import is_used, is_worth_a_look
-from ..policy.preferences import parse_preferences
+from ..policy.hints.filter import is_used, is_worth_a_look
+from ..policy.hints.hint import Hint
+from ..policy.language.preferences import parse_preferences
 from ..topology.sysfs import SysfsTree
 from .happening import HintsMissing
 from .locality import DeviceNumber, DeviceOf, Locality

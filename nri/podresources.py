@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 
 from google.protobuf.message import Message
 
-from ..policy.hint import Hint, HintOrigin
+from ..policy.hints.hint import Hint, HintOrigin
 from ..topology.cpuset import MAX_IDS, NodeSet
 from ..topology.errors import PinfoldError
 from .api import podresources_pb2 as api

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from ..policy.config import IoClass, SchedulingClass, SchedulingFlag, SchedulingPolicy
+from ..policy.configuration.config import IoClass, SchedulingClass, SchedulingFlag, SchedulingPolicy
 from .api import nri_pb2
 
 _POLICIES: Final[Mapping[SchedulingPolicy, nri_pb2.LinuxSchedulerPolicy]] = {

@@ -10,7 +10,7 @@ from typing import Final
 
 from google.protobuf.message import DecodeError, Message
 
-from ..policy.config import SchedulingClass
+from ..policy.configuration.config import SchedulingClass
 from ..policy.container import ContainerId, PodId
 from .api import nri_pb2
 from .arrivals import FIND_SECONDS

@@ -7,10 +7,10 @@ from typing import Final
 
 from ..policy.container import Container, ContainerId, Pod
 from ..policy.errors import Problem
-from ..policy.hint import Hint
-from ..policy.hinttext import annotated_hints
-from ..policy.preferences import parse_preferences
-from ..policy.settings import HintSource
+from ..policy.hints.hint import Hint
+from ..policy.hints.text import annotated_hints
+from ..policy.language.preferences import parse_preferences
+from ..policy.language.settings import HintSource
 from .happening import HintsMissing
 from .hintfinder import Found
 from .kubelethints import HintsByName, KubeletHints, hints_of

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from ..topology.cpuset import NO_CPUS, CpuSet
 from .container import Container, ContainerId, ContainerState, QosClass
+from .cpus.picker import CpuPicker
 from .decision import Change, Grant, Pinning
 from .ledger import Ledger
-from .picker import CpuPicker
 from .pool import Pool
 from .request import CpuType, Request
 from .supply import Supply

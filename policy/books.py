@@ -5,16 +5,16 @@ from typing import Final
 
 from ..topology.cpuset import NO_CPUS, NO_NODES, NodeSet
 from ..topology.machine import Machine, MemoryKind
-from .affinityindex import AffinityIndex
-from .config import Config
+from .configuration.config import Config
 from .container import Container, ContainerId
+from .cpus.picker import CpuPicker
 from .decision import Change, Grant, Pinning
+from .language.affinityindex import AffinityIndex
 from .ledger import Ledger
-from .memory import MemoryPriority, MemoryRequest, Offer
-from .memorychoice import PoolMemory
-from .memoryledger import MemoryLedger
-from .memorynodes import MemoryNodes
-from .picker import CpuPicker
+from .memory.choice import PoolMemory
+from .memory.ledger import MemoryLedger
+from .memory.nodes import MemoryNodes
+from .memory.request import MemoryPriority, MemoryRequest, Offer
 from .pinning import Pinner
 from .placer import Plan
 from .pool import build_tree

@@ -6,20 +6,20 @@ from functools import lru_cache
 
 from ..topology.cpuset import CpuSet
 from ..topology.machine import Machine, MemoryKind, NumaNode
-from .affinity import AffinityRule, affinity_rules
-from .config import Config, CpuPriority, SchedulingClass
+from .configuration.config import Config, CpuPriority, SchedulingClass
 from .container import Container, QosClass
-from .cpuclass import cpu_class_wish, suitable_cpus
+from .cpus.smt import SmtPreference
 from .errors import Problem
-from .glob import compile_glob
-from .hint import Hint
-from .hintfilter import hints_of
-from .interrupts import Interrupt, InterruptTable, irq_wish
-from .preferences import Preferences, parse_preferences
+from .hints.filter import hints_of
+from .hints.hint import Hint
+from .language.affinity import AffinityRule, affinity_rules
+from .language.glob import compile_glob
+from .language.preferences import Preferences, parse_preferences
+from .language.settings import IrqAffinity
 from .request import CpuType, Isolation, Request
-from .scheduling import scheduling_class
-from .settings import IrqAffinity
-from .smt import SmtPreference
+from .tuning.cpuclass import cpu_class_wish, suitable_cpus
+from .tuning.interrupts import Interrupt, InterruptTable, irq_wish
+from .tuning.scheduling import scheduling_class
 
 SYSTEM_NAMESPACE = "kube-system"
 

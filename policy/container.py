@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NewType
 
 from ..topology.cpuset import CpuSet, NodeSet
-from .hint import Hint
+from .hints.hint import Hint
 
 ContainerId = NewType("ContainerId", str)
 PodId = NewType("PodId", str)

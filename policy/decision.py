@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from ..topology.cpuset import NO_CPUS, NO_NODES, CpuSet, NodeSet
-from .config import SchedulingClass
+from .configuration.config import SchedulingClass
 from .container import ContainerId
 from .errors import Problem
 from .lineup import Lineup

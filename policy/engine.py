@@ -20,15 +20,15 @@ from .adoption import (
 )
 from .books import Books
 from .classify import Classified, Classifier
-from .config import Config, OnBadAnnotation
+from .configuration.config import Config, OnBadAnnotation
 from .container import Container, ContainerId, ContainerState, Resources
 from .decision import Change, Decision, Grant, Pinning, Refusal
-from .effects import Holding, Occupancy
-from .interrupts import Interrupt
 from .placement import Chooser
 from .placer import Failure, Placer, Plan
 from .request import Request
 from .resizer import Resizer
+from .tuning.effects import Holding, Occupancy
+from .tuning.interrupts import Interrupt
 
 _WIDENED_AT_ONCE: Final = 4
 """Memory sets widened per look at the free memory: the next look sees what that helped."""

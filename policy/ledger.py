@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from ..topology.cpuset import NodeSet
 from .container import ContainerId
+from .cpus.picker import CpuPicker
 from .decision import Grant
-from .picker import CpuPicker
 from .pool import PoolId, PoolTree
 from .request import CpuType
 

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..topology.cpuset import CpuSet, NodeSet
-from .config import Config
+from .configuration.config import Config
 from .container import ContainerId
-from .cpublocks import CpuBlocks
+from .cpus.blocks import CpuBlocks
+from .cpus.smt import hide_siblings
 from .decision import Change, Grant, Pinning
 from .ledger import Ledger
 from .pool import PoolId
 from .request import CpuType
-from .smt import hide_siblings
 
 _MIN_SHARES, _MAX_SHARES = 2, 262144
 

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from .config import BurstLevel, CpuPriority
-from .cpupriority import PriorityClasses
-from .hinted import objection
+from .configuration.config import BurstLevel, CpuPriority
+from .cpus.priority import PriorityClasses
+from .hints.demand import objection
 from .ledger import Ledger
 from .lineup import Demand, Lineup
-from .memorychoice import MemoryChoice
+from .memory.choice import MemoryChoice
 from .pool import PoolId, PoolTree
 from .rank import Column, Contest, Dropped, Zone, choose
 from .request import CpuType, Isolation, Request

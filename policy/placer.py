@@ -7,20 +7,20 @@ from typing import Final, Protocol
 from ..topology.cpuset import NO_NODES, CpuSet
 from .closeness import Closeness
 from .container import ContainerId
-from .cpuclass import misfits
+from .cpus.picker import CpuPicker
 from .decision import Grant, Refusal
-from .hinted import pick_by_hints, reserved_objection, strict_cpus
-from .hintscore import scores
+from .hints.demand import pick_by_hints, reserved_objection, strict_cpus
+from .hints.score import scores
 from .ledger import Ledger
 from .lifting import Lift, make_room
 from .lineup import Lineup
-from .memory import Offer
-from .memorychoice import MemoryChoice, PoolMemory
-from .picker import CpuPicker
+from .memory.choice import MemoryChoice, PoolMemory
+from .memory.request import Offer
 from .placement import Chooser, Facts
 from .pool import PoolId, PoolTree
 from .rank import Dropped, Zone
 from .request import CpuType, Request
+from .tuning.cpuclass import misfits
 
 ROOM_MADE: Final = "room_made"
 """What decides where shared containers had to be lifted into a wider pool first."""

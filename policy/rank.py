@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from .config import CpuPriority
+from .configuration.config import CpuPriority
 from .request import Request
 
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 
 from ..topology.cpuset import CpuSet
 from ..topology.machine import MemoryKind
-from .config import BurstLevel, CpuPriority
+from .configuration.config import BurstLevel, CpuPriority
 from .container import ContainerId, QosClass
-from .hint import Hint
-from .smt import SmtPreference
+from .cpus.smt import SmtPreference
+from .hints.hint import Hint
 
 
 class CpuType(enum.Enum):

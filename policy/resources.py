@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, cast
 
+from .configuration.quantity import parse_bytes, parse_milli
 from .container import QosClass, Resources
 from .errors import ConfigError
-from .quantity import parse_bytes, parse_milli
 
 RESOURCES_ANNOTATION: Final = "noderesource.dev/resources"
 """A pod annotation with requests and limits in JSON, as an admission webhook may add it."""

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from ..topology.cpuset import NO_CPUS, CpuSet
 from ..topology.machine import Machine
-from .config import Amounts, Config, CpuPriority
+from .configuration.config import Amounts, Config, CpuPriority
+from .configuration.quantity import AllCpusBut, CpuAmount, CpuQuantity, OnlyCpus, QuantityError
+from .cpus.picker import CpuPicker
 from .errors import ConfigError
-from .picker import CpuPicker
-from .quantity import AllCpusBut, CpuAmount, CpuQuantity, OnlyCpus, QuantityError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Final
 
 from pinfold.nri.kubelet import stable_id
 from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass, Resources
-from pinfold.policy.manifest import ContainerSpec, PodSpec, qos_class
+from pinfold.policy.scenarios.manifest import ContainerSpec, PodSpec, qos_class
 from tests.bench.sizes import Size
 
 _NAMES: Final = ("main", "sidecar", "log")

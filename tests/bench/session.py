@@ -9,11 +9,11 @@ from pinfold.nri.api import nri_pb2
 from pinfold.nri.dialect import split_synchronize
 from pinfold.nri.happening import Tally
 from pinfold.nri.kubelet import container_message, sandbox_message
-from pinfold.policy import affinity, annotations, preferences
-from pinfold.policy.config import Config
+from pinfold.policy.configuration.config import Config
 from pinfold.policy.container import ContainerId
 from pinfold.policy.engine import Engine
-from pinfold.policy.manifest import PodSpec
+from pinfold.policy.language import affinity, annotations, preferences
+from pinfold.policy.scenarios.manifest import PodSpec
 from tests.bench.peer import Peer
 from tests.bench.population import pods
 from tests.bench.sizes import Size

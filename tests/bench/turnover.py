@@ -3,7 +3,7 @@
 import random
 
 from pinfold.cmd.garbage import Garbage
-from pinfold.policy.config import Config
+from pinfold.policy.configuration.config import Config
 from pinfold.policy.container import Container, ContainerId
 from pinfold.policy.decision import Decision, Refusal
 from pinfold.policy.engine import Engine

@@ -1,11 +1,19 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinfold.policy.affinity import MAX_WEIGHT, AffinityRule, parse_affinity
-from pinfold.policy.affinityindex import AffinityIndex
 from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass
-from pinfold.policy.expression import ALWAYS, AllOf, AnyOf, Expression, Not, condition, evaluate
-from pinfold.policy.operators import OPERATORS, Arity
+from pinfold.policy.language.affinity import MAX_WEIGHT, AffinityRule, parse_affinity
+from pinfold.policy.language.affinityindex import AffinityIndex
+from pinfold.policy.language.expression import (
+    ALWAYS,
+    AllOf,
+    AnyOf,
+    Expression,
+    Not,
+    condition,
+    evaluate,
+)
+from pinfold.policy.language.operators import OPERATORS, Arity
 
 NAMES = st.sampled_from(["a", "b", "ab", "*"])
 LABELS = st.dictionaries(st.sampled_from(["app", "x/y"]), st.sampled_from(["", "a", "b"]))

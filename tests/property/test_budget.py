@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinfold.policy.config import Amounts, Config
+from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.decision import Grant
 from pinfold.policy.engine import Engine

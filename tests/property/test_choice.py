@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinfold.policy.config import CpuPriority
+from pinfold.policy.configuration.config import CpuPriority
 from pinfold.policy.container import ContainerId, QosClass
 from pinfold.policy.lineup import Demand, Lineup
 from pinfold.policy.rank import Contest, Dropped, Rank, Zone, choose, ranks

@@ -5,7 +5,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinfold.policy.config import (
+from pinfold.policy.configuration.config import (
     Amounts,
     BurstLevel,
     Config,
@@ -13,13 +13,13 @@ from pinfold.policy.config import (
     OnBadAnnotation,
     OnUnsatisfiable,
 )
-from pinfold.policy.configtext import (
+from pinfold.policy.configuration.document import Document, mapping_of, merge, parse_document
+from pinfold.policy.configuration.text import (
     build_config,
     format_config,
     parse_config_document,
     read_config,
 )
-from pinfold.policy.document import Document, mapping_of, merge, parse_document
 from pinfold.policy.errors import ConfigError
 
 CPU_LISTS = st.sets(st.integers(0, 255), min_size=1, max_size=5).map(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from pinfold.policy.adoption import Advice
-from pinfold.policy.config import Amounts, Config
+from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.container import (
     Container,
     ContainerId,

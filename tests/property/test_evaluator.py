@@ -4,8 +4,8 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinfold.policy.evaluator import EvaluatorError, evaluate
-from pinfold.policy.evaluatortables import Record, Value
+from pinfold.policy.scenarios.evaluator import EvaluatorError, evaluate
+from pinfold.policy.scenarios.evaluatortables import Record, Value
 
 NAMES: dict[str, Value] = {
     "cpus": {"a": frozenset({"cpu0", "cpu1"}), "b": frozenset({"cpu1"})},

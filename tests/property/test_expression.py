@@ -4,11 +4,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pinfold.policy.container import Container, ContainerId, Pod, PodId
-from pinfold.policy.expression import condition, evaluate
-from pinfold.policy.facts import parse_key
-from pinfold.policy.glob import compile_glob
-from pinfold.policy.operators import OPERATORS, Arity
-from pinfold.policy.yamltext import TextError, parse_documents
+from pinfold.policy.language.expression import condition, evaluate
+from pinfold.policy.language.facts import parse_key
+from pinfold.policy.language.glob import compile_glob
+from pinfold.policy.language.operators import OPERATORS, Arity
+from pinfold.policy.language.yamltext import TextError, parse_documents
 
 TEXTS = st.text("ab*?[]^-\\/é", max_size=12)
 CONTAINERS = st.builds(

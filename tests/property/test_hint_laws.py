@@ -7,13 +7,13 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinfold.policy.config import Amounts, Config
+from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.container import Container, ContainerId, Pod, PodId
-from pinfold.policy.hint import Hint, HintOrigin
-from pinfold.policy.hintplace import resolve
-from pinfold.policy.hintscore import cpu_score, scores
-from pinfold.policy.hinttext import annotated_hints
-from pinfold.policy.picker import CpuPicker
+from pinfold.policy.cpus.picker import CpuPicker
+from pinfold.policy.hints.hint import Hint, HintOrigin
+from pinfold.policy.hints.place import resolve
+from pinfold.policy.hints.score import cpu_score, scores
+from pinfold.policy.hints.text import annotated_hints
 from pinfold.policy.pool import PoolTree, build_tree
 from pinfold.policy.supply import read_supply
 from pinfold.topology.cpuset import CpuSet, NodeSet

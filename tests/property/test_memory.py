@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from pinfold.policy.container import ContainerId
 from pinfold.policy.decision import Refusal
-from pinfold.policy.memory import MemoryPriority, MemoryRequest, Offer
-from pinfold.policy.memoryledger import MemoryLedger
-from pinfold.policy.memorynodes import ALL_KINDS, MemoryNodes
+from pinfold.policy.memory.ledger import MemoryLedger
+from pinfold.policy.memory.nodes import ALL_KINDS, MemoryNodes
+from pinfold.policy.memory.request import MemoryPriority, MemoryRequest, Offer
 from pinfold.topology.cpuset import NodeSet, iter_bits
 from pinfold.topology.machine import MemoryKind, NumaNode, NumaNodeId
 

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pinfold.policy.container import ContainerId
-from pinfold.policy.memory import MemoryRequest
-from pinfold.policy.memoryplan import choose
-from pinfold.policy.memoryzone import Holding
+from pinfold.policy.memory.plan import choose
+from pinfold.policy.memory.request import MemoryRequest
+from pinfold.policy.memory.zone import Holding
 from pinfold.topology.cpuset import NodeSet
 
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=7)

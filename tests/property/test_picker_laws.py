@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinfold.policy.config import CpuPriority
-from pinfold.policy.cpublocks import CpuBlocks, lowest_bits
-from pinfold.policy.picker import CpuPicker
-from pinfold.policy.smt import SmtPreference, hide_siblings
+from pinfold.policy.configuration.config import CpuPriority
+from pinfold.policy.cpus.blocks import CpuBlocks, lowest_bits
+from pinfold.policy.cpus.picker import CpuPicker
+from pinfold.policy.cpus.smt import SmtPreference, hide_siblings
 from pinfold.topology.cpuset import CpuSet
 from pinfold.topology.machine import (
     Cache,

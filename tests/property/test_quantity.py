@@ -3,8 +3,7 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinfold.policy.errors import ConfigError
-from pinfold.policy.quantity import (
+from pinfold.policy.configuration.quantity import (
     CpuQuantity,
     parse_bytes,
     parse_cpu_amount,
@@ -12,6 +11,7 @@ from pinfold.policy.quantity import (
     parse_milli,
     parse_nanoseconds,
 )
+from pinfold.policy.errors import ConfigError
 
 SUFFIXES = {
     "n": Fraction(1, 10**9),

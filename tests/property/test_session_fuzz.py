@@ -11,7 +11,7 @@ from pinfold.nri.happening import Connected, Crashed, Happening
 from pinfold.nri.loopback import Loopback, loopback
 from pinfold.nri.plugin import Timing
 from pinfold.nri.wire.ttrpc import Code
-from pinfold.policy.config import Config
+from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine import Engine
 from pinfold.topology.spec import machine_from_spec
 

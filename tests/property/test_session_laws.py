@@ -13,12 +13,12 @@ from pinfold.nri.happening import Tally
 from pinfold.nri.kubelet import container_message, resources_message, sandbox_message
 from pinfold.nri.loopback import Loopback, loopback
 from pinfold.nri.plugin import Timing
-from pinfold.policy.config import Config
+from pinfold.policy.configuration.config import Config
 from pinfold.policy.container import ContainerId, QosClass, Resources
 from pinfold.policy.decision import Refusal
 from pinfold.policy.engine import Engine
-from pinfold.policy.manifest import ContainerSpec, PodSpec
 from pinfold.policy.resources import linux_resources
+from pinfold.policy.scenarios.manifest import ContainerSpec, PodSpec
 from pinfold.topology.cpuset import CpuSet
 from pinfold.topology.spec import machine_from_spec
 

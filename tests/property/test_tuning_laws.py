@@ -11,13 +11,21 @@ from hypothesis import strategies as st
 from pinfold.cmd.actuator import Actuator
 from pinfold.cmd.knobs import Knobs
 from pinfold.cmd.originals import Originals
-from pinfold.policy.config import Config
-from pinfold.policy.configtext import config_from_values
-from pinfold.policy.effects import Effects, Hardware, Holding, Knob, KnobKind, Occupancy, effects
-from pinfold.policy.glob import compile_glob
-from pinfold.policy.interrupts import Interrupt, InterruptTable, route
-from pinfold.policy.settings import IrqAffinity, IrqMode
+from pinfold.policy.configuration.config import Config
+from pinfold.policy.configuration.text import config_from_values
+from pinfold.policy.language.glob import compile_glob
+from pinfold.policy.language.settings import IrqAffinity, IrqMode
 from pinfold.policy.supply import Supply
+from pinfold.policy.tuning.effects import (
+    Effects,
+    Hardware,
+    Holding,
+    Knob,
+    KnobKind,
+    Occupancy,
+    effects,
+)
+from pinfold.policy.tuning.interrupts import Interrupt, InterruptTable, route
 from pinfold.topology.cpuset import CpuSet
 from pinfold.topology.spec import machine_from_spec
 

@@ -10,8 +10,8 @@ import pytest
 from pinfold.cmd.actuator import Actuator
 from pinfold.cmd.knobs import Knobs, parse_interrupts
 from pinfold.cmd.originals import Original, Originals
-from pinfold.policy.cpuclass import Clock
-from pinfold.policy.effects import Effects, Knob, KnobKind
+from pinfold.policy.tuning.cpuclass import Clock
+from pinfold.policy.tuning.effects import Effects, Knob, KnobKind
 from pinfold.topology.cpuset import CpuSet
 
 CPU = "sys/devices/system/cpu"

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from pinfold.policy.adoption import Advice, adoption_order, newest_of_each_name
-from pinfold.policy.config import Amounts, Config
+from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.container import (
     Container,
     ContainerId,

@@ -3,7 +3,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pinfold.policy.affinity import (
+from pinfold.policy.container import Container, ContainerId, Pod, PodId
+from pinfold.policy.errors import Problem
+from pinfold.policy.language.affinity import (
     MAX_RULES,
     AffinityRule,
     affinity_rules,
@@ -12,9 +14,7 @@ from pinfold.policy.affinity import (
     parse_affinity,
     same_pod,
 )
-from pinfold.policy.container import Container, ContainerId, Pod, PodId
-from pinfold.policy.errors import Problem
-from pinfold.policy.expression import ALWAYS, Condition, condition
+from pinfold.policy.language.expression import ALWAYS, Condition, condition
 
 PULL = "resource-policy.nri.io/affinity"
 PUSH = "resource-policy.nri.io/anti-affinity"

@@ -1,9 +1,9 @@
 import pytest
 
-from pinfold.policy.affinity import AffinityRule, parse_affinity, same_pod
-from pinfold.policy.affinityindex import AffinityIndex
 from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass
-from pinfold.policy.expression import ALWAYS, AllOf, AnyOf, Expression, Not, condition
+from pinfold.policy.language.affinity import AffinityRule, parse_affinity, same_pod
+from pinfold.policy.language.affinityindex import AffinityIndex
+from pinfold.policy.language.expression import ALWAYS, AllOf, AnyOf, Expression, Not, condition
 
 NORTH = Pod(id=PodId("p1"), name="meadow", namespace="north", labels={"app": "farm"})
 # The same name and namespace, another sandbox.

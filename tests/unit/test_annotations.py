@@ -1,7 +1,8 @@
 import pytest
 
-from pinfold.policy.annotationkeys import CRI_DOMAIN, KEYS, NRI_DOMAIN, OWN_DOMAIN
-from pinfold.policy.annotations import (
+from pinfold.policy.container import Pod, PodId
+from pinfold.policy.language.annotationkeys import CRI_DOMAIN, KEYS, NRI_DOMAIN, OWN_DOMAIN
+from pinfold.policy.language.annotations import (
     NO_ANNOTATIONS,
     Scope,
     annotation_problems,
@@ -9,7 +10,6 @@ from pinfold.policy.annotations import (
     own_annotations,
     read_annotations,
 )
-from pinfold.policy.container import Pod, PodId
 
 MEMORY = "memory-type"
 

@@ -18,9 +18,9 @@ from pinfold.cmd.decisionlog import DecisionLog
 from pinfold.cmd.notify import Notifier
 from pinfold.nri.embedded import EmbeddedRuntime
 from pinfold.nri.kubelet import start_pod
-from pinfold.policy.config import Amounts, Config
+from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.container import QosClass, Resources
-from pinfold.policy.manifest import ContainerSpec, PodSpec
+from pinfold.policy.scenarios.manifest import ContainerSpec, PodSpec
 from pinfold.topology.discovery import read_machine
 from pinfold.topology.generate import machine_snapshot
 from pinfold.topology.machine import Machine, MemoryKind, NumaNode, NumaNodeId

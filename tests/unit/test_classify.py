@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from pinfold.policy.classify import Classified, Classifier
-from pinfold.policy.config import BurstLevel, Config, CpuPriority
+from pinfold.policy.configuration.config import BurstLevel, Config, CpuPriority
 from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass, Resources
+from pinfold.policy.cpus.smt import SmtPreference
 from pinfold.policy.request import CpuType, Isolation, Request
-from pinfold.policy.smt import SmtPreference
 from pinfold.topology.machine import MemoryKind
 
 DOMAIN = "resource-policy.nri.io"

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from pinfold.policy.config import Amounts, Config, CpuClass
+from pinfold.policy.configuration.config import Amounts, Config, CpuClass
 from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.decision import Decision, Grant
 from pinfold.policy.engine import Engine

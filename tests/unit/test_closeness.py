@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pinfold.policy.closeness import Closeness
-from pinfold.policy.config import Amounts, Config
-from pinfold.policy.picker import CpuPicker
+from pinfold.policy.configuration.config import Amounts, Config
+from pinfold.policy.cpus.picker import CpuPicker
 from pinfold.policy.pool import PoolId, PoolTree, build_tree
 from pinfold.policy.supply import read_supply
 from pinfold.topology.spec import machine_from_spec

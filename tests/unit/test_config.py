@@ -3,8 +3,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pinfold.policy.config import Amounts, BurstLevel, Config, CpuPriority, yaml_name
-from pinfold.policy.configtext import (
+from pinfold.policy.configuration.config import Amounts, BurstLevel, Config, CpuPriority, yaml_name
+from pinfold.policy.configuration.quantity import CpuQuantity
+from pinfold.policy.configuration.text import (
     build_config,
     config_from_values,
     environment_document,
@@ -14,7 +15,6 @@ from pinfold.policy.configtext import (
     setting_document,
 )
 from pinfold.policy.errors import ConfigError
-from pinfold.policy.quantity import CpuQuantity
 
 GIVEN = Path(__file__).parents[2].parent / "shared" / "scenarios" / "given.yaml"
 

@@ -6,7 +6,7 @@ from click.testing import CliRunner
 
 from pinfold.cmd.configfile import ConfigFileError, LoadedConfig, load_config
 from pinfold.cmd.pinfold import main
-from pinfold.policy.config import Config
+from pinfold.policy.configuration.config import Config
 from pinfold.policy.errors import ConfigError
 
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from pinfold.cmd.pinfold import main
 from pinfold.cmd.statefile import write_state
 from pinfold.cmd.statekeeper import Moment, saved_machine
-from pinfold.policy.config import Amounts, Config
+from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.engine import Engine
 from pinfold.topology.spec import machine_from_spec

@@ -9,9 +9,9 @@ from typing import get_args
 import msgspec
 import pytest
 
-from pinfold.policy.config import Config, Section
-from pinfold.policy.configcheck import IDLE_FIELDS
-from pinfold.policy.configtext import parse_config_document, read_config
+from pinfold.policy.configuration.check import IDLE_FIELDS
+from pinfold.policy.configuration.config import Config, Section
+from pinfold.policy.configuration.text import parse_config_document, read_config
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 DEFAULT = CONFIGS / "pinfold.yaml"
@@ -34,7 +34,7 @@ def fields_in_use() -> set[str]:
         node.attr
         for room in ("policy", "nri", "cmd")
         for path in (CONFIGS.parent / room).rglob("*.py")
-        if path.name not in ("config.py", "configcheck.py", "configshape.py", "configtext.py")
+        if path.parent.name != "configuration"
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name | ast.Attribute)
@@ -71,7 +71,9 @@ def test_the_default_file_names_every_field_of(section: type[Section]) -> None:
 def test_a_field_has_an_effect_or_says_that_it_has_none(field: msgspec.structs.FieldInfo) -> None:
     is_idle = field.name not in fields_in_use()
     says_so = (field.encode_name,) in IDLE_FIELDS
-    assert says_so == is_idle, f"policy/configcheck.py: IDLE_FIELDS and {field.encode_name!r}"
+    assert says_so == is_idle, (
+        f"policy/configuration/check.py: IDLE_FIELDS and {field.encode_name!r}"
+    )
     text = DEFAULT.read_text()
     explained_so = f"# No effect in this version.\n{field.encode_name}:" in text
     assert explained_so == is_idle, f"configs/pinfold.yaml: the comment of {field.encode_name!r}"

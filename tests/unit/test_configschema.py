@@ -6,8 +6,8 @@ import msgspec
 from click.testing import CliRunner
 
 from pinfold.cmd.pinfold import main
-from pinfold.policy.config import Amounts, Config
-from pinfold.policy.configschema import config_schema
+from pinfold.policy.configuration.config import Amounts, Config
+from pinfold.policy.configuration.schema import config_schema
 
 FILE = Path(__file__).parents[2] / "configs" / "pinfold.schema.json"
 

@@ -3,12 +3,12 @@ from dataclasses import replace
 import pytest
 
 from pinfold.policy.classify import Classified, Classifier
-from pinfold.policy.config import Config
-from pinfold.policy.configtext import config_from_values
+from pinfold.policy.configuration.config import Config
+from pinfold.policy.configuration.text import config_from_values
 from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass, Resources
-from pinfold.policy.cpuclass import Clock, CpuSettings, misfits, suitable_cpus
-from pinfold.policy.effects import Hardware, Holding, Knob, KnobKind, Occupancy, effects
 from pinfold.policy.supply import Supply
+from pinfold.policy.tuning.cpuclass import Clock, CpuSettings, misfits, suitable_cpus
+from pinfold.policy.tuning.effects import Hardware, Holding, Knob, KnobKind, Occupancy, effects
 from pinfold.topology.cpuset import CpuSet
 from pinfold.topology.machine import Machine
 from pinfold.topology.spec import machine_from_spec

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from pinfold.policy.config import CpuPriority
-from pinfold.policy.cpublocks import CpuBlocks
-from pinfold.policy.cpupriority import PriorityClasses, SstFacts, priority_classes
-from pinfold.policy.smt import hide_siblings
+from pinfold.policy.configuration.config import CpuPriority
+from pinfold.policy.cpus.blocks import CpuBlocks
+from pinfold.policy.cpus.priority import PriorityClasses, SstFacts, priority_classes
+from pinfold.policy.cpus.smt import hide_siblings
 from pinfold.topology.cpuset import CpuSet
 from pinfold.topology.machine import CoreKind, Machine, SocketId
 from pinfold.topology.spec import machine_from_spec

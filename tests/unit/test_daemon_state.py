@@ -13,8 +13,8 @@ from pinfold.cmd.statekeeper import Moment, StateKeeper, saved_machine
 from pinfold.nri.embedded import EmbeddedRuntime
 from pinfold.nri.kubelet import start_pod
 from pinfold.policy.adoption import Advice
-from pinfold.policy.config import Amounts, Config
-from pinfold.policy.configtext import config_from_values
+from pinfold.policy.configuration.config import Amounts, Config
+from pinfold.policy.configuration.text import config_from_values
 from pinfold.policy.container import (
     Container,
     ContainerId,
@@ -25,8 +25,8 @@ from pinfold.policy.container import (
     Resources,
 )
 from pinfold.policy.engine import Engine
-from pinfold.policy.hint import Hint, HintOrigin
-from pinfold.policy.manifest import ContainerSpec, PodSpec
+from pinfold.policy.hints.hint import Hint, HintOrigin
+from pinfold.policy.scenarios.manifest import ContainerSpec, PodSpec
 from pinfold.topology.cpuset import CpuSet, NodeSet
 from pinfold.topology.spec import machine_from_spec
 

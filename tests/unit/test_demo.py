@@ -7,13 +7,13 @@ from click.testing import CliRunner
 from pinfold.cmd.demo import TWO_SOCKETS, command, play
 from pinfold.cmd.demopods import DEMO_PODS
 from pinfold.cmd.reason import CRITERIA, reason_of
-from pinfold.policy.config import Config
+from pinfold.policy.configuration.config import Config
 from pinfold.policy.container import ContainerId
 from pinfold.policy.decision import Decision, Grant, Refusal
 from pinfold.policy.engine import Engine
-from pinfold.policy.manifest import parse_manifests
 from pinfold.policy.pool import PoolId
 from pinfold.policy.rank import Rank
+from pinfold.policy.scenarios.manifest import parse_manifests
 from pinfold.topology.spec import machine_from_spec
 
 PODS = Path(__file__).parents[2] / "configs" / "pods"

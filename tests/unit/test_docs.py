@@ -17,11 +17,11 @@ import msgspec
 import pytest
 import yaml
 
-from pinfold.policy.config import Config
-from pinfold.policy.configtext import KIND, read_config
-from pinfold.policy.document import mapping_of
-from pinfold.policy.scenariofile import parse_scenarios
-from pinfold.policy.yamlfield import read_fields
+from pinfold.policy.configuration.config import Config
+from pinfold.policy.configuration.document import mapping_of
+from pinfold.policy.configuration.text import KIND, read_config
+from pinfold.policy.configuration.yamlfield import read_fields
+from pinfold.policy.scenarios.file import parse_scenarios
 
 ROOT = Path(__file__).parents[2]
 GIVEN = ROOT.parent / "shared" / "scenarios" / "given.yaml"

@@ -4,13 +4,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pinfold.policy.affinity import RULE_FIELDS, affinity_rules
-from pinfold.policy.annotationkeys import KEYS
 from pinfold.policy.container import Container, ContainerId, Pod, PodId
-from pinfold.policy.facts import FIELDS
-from pinfold.policy.lint import lint_manifests
-from pinfold.policy.operators import OPERATORS
-from pinfold.policy.preferences import parse_preferences
+from pinfold.policy.language.affinity import RULE_FIELDS, affinity_rules
+from pinfold.policy.language.annotationkeys import KEYS
+from pinfold.policy.language.facts import FIELDS
+from pinfold.policy.language.lint import lint_manifests
+from pinfold.policy.language.operators import OPERATORS
+from pinfold.policy.language.preferences import parse_preferences
 
 TEXT = (Path(__file__).parents[2] / "docs/annotations.md").read_text()
 EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)

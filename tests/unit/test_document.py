@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from pinfold.policy.document import parse_document, parse_value
+from pinfold.policy.configuration.document import parse_document, parse_value
 from pinfold.policy.errors import ConfigError
 
 PROGRAM = """
 import sys
-from pinfold.policy.document import parse_document
+from pinfold.policy.configuration.document import parse_document
 from pinfold.policy.errors import ConfigError
 try:
     parse_document(sys.stdin.read(), "node.yaml")

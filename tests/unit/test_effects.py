@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from pinfold.policy.config import Config
-from pinfold.policy.configtext import config_from_values
+from pinfold.policy.configuration.config import Config
+from pinfold.policy.configuration.text import config_from_values
 from pinfold.policy.container import (
     Container,
     ContainerId,
@@ -16,9 +16,9 @@ from pinfold.policy.container import (
     Resources,
 )
 from pinfold.policy.decision import Grant, Refusal
-from pinfold.policy.effects import Hardware, Knob, KnobKind, effects
 from pinfold.policy.engine import Engine
-from pinfold.policy.interrupts import Interrupt
+from pinfold.policy.tuning.effects import Hardware, Knob, KnobKind, effects
+from pinfold.policy.tuning.interrupts import Interrupt
 from pinfold.topology.cpuset import CpuSet
 from pinfold.topology.spec import machine_from_spec
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinfold.policy.config import Amounts, Config, OnBadAnnotation
+from pinfold.policy.configuration.config import Amounts, Config, OnBadAnnotation
 from pinfold.policy.container import (
     Container,
     ContainerId,

@@ -1,7 +1,7 @@
 import pytest
 
-from pinfold.policy.evaluator import EvaluatorError, evaluate
-from pinfold.policy.evaluatortables import Record, Value
+from pinfold.policy.scenarios.evaluator import EvaluatorError, evaluate
+from pinfold.policy.scenarios.evaluatortables import Record, Value
 
 CPUS: Value = {
     "a": frozenset({"cpu0", "cpu1"}),

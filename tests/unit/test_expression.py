@@ -1,11 +1,11 @@
 import pytest
 
 from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass
-from pinfold.policy.expression import Expression, condition, evaluate, parse_expression
-from pinfold.policy.facts import FIELDS, Subkey, facts, parse_key
-from pinfold.policy.glob import MAX_LENGTH, compile_glob
-from pinfold.policy.operators import OPERATORS, Arity
-from pinfold.policy.yamltext import TextError, parse_text
+from pinfold.policy.language.expression import Expression, condition, evaluate, parse_expression
+from pinfold.policy.language.facts import FIELDS, Subkey, facts, parse_key
+from pinfold.policy.language.glob import MAX_LENGTH, compile_glob
+from pinfold.policy.language.operators import OPERATORS, Arity
+from pinfold.policy.language.yamltext import TextError, parse_text
 
 CONTAINER = Container(
     id=ContainerId("c-1"),

@@ -8,7 +8,7 @@ import pytest
 
 from pinfold.cmd.garbage import LOOKS_MAX, Garbage
 from pinfold.nri.happening import Decided, Released, Synchronized, Updated
-from pinfold.policy.config import Config
+from pinfold.policy.configuration.config import Config
 from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.decision import Decision, Refusal
 from pinfold.policy.engine import Engine

@@ -8,11 +8,11 @@ from typing import NoReturn
 
 import pytest
 
-from pinfold.policy.config import Config
-from pinfold.policy.scenario import run_scenario
-from pinfold.policy.scenariofile import ScenarioFile, build_topology, parse_scenarios
-from pinfold.policy.scenarioresult import ScenarioResult
-from pinfold.policy.yamlfield import read_fields
+from pinfold.policy.configuration.config import Config
+from pinfold.policy.configuration.yamlfield import read_fields
+from pinfold.policy.scenarios.file import ScenarioFile, build_topology, parse_scenarios
+from pinfold.policy.scenarios.result import ScenarioResult
+from pinfold.policy.scenarios.scenario import run_scenario
 
 GIVEN = Path(__file__).parents[3] / "shared" / "scenarios" / "given.yaml"
 # Expectations that do not hold here, by scenario and step, and why.

@@ -13,18 +13,18 @@ import pytest
 from pinfold.policy.books import Books
 from pinfold.policy.classify import Classifier
 from pinfold.policy.closeness import Closeness
-from pinfold.policy.config import Config
-from pinfold.policy.configtext import config_from_values
+from pinfold.policy.configuration.config import Config
+from pinfold.policy.configuration.quantity import parse_milli
+from pinfold.policy.configuration.text import config_from_values
+from pinfold.policy.configuration.yamlfield import Field, read_fields
 from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass, Resources
-from pinfold.policy.evaluator import evaluate
-from pinfold.policy.evaluatortables import Record, Value
+from pinfold.policy.language.preferences import parse_preferences
 from pinfold.policy.placement import Chooser, Facts
 from pinfold.policy.pool import Pool, PoolId
-from pinfold.policy.preferences import parse_preferences
-from pinfold.policy.quantity import parse_milli
 from pinfold.policy.request import CpuType, Isolation, Request
-from pinfold.policy.scenariofile import build_topology
-from pinfold.policy.yamlfield import Field, read_fields
+from pinfold.policy.scenarios.evaluator import evaluate
+from pinfold.policy.scenarios.evaluatortables import Record, Value
+from pinfold.policy.scenarios.file import build_topology
 from pinfold.topology.machine import Machine, MemoryKind
 
 GIVEN = Path(__file__).parents[3] / "shared" / "scenarios" / "given.yaml"

@@ -3,9 +3,9 @@
 import pytest
 
 from pinfold.policy.container import Container, ContainerId, Pod, PodId
-from pinfold.policy.hint import Hint, HintOrigin, parse_sockets
-from pinfold.policy.hintplace import hint_cpus, resolve
-from pinfold.policy.hinttext import annotated_hints, hint_of_texts
+from pinfold.policy.hints.hint import Hint, HintOrigin, parse_sockets
+from pinfold.policy.hints.place import hint_cpus, resolve
+from pinfold.policy.hints.text import annotated_hints, hint_of_texts
 from pinfold.topology.cpuset import CpuSet, IdListError, NodeSet
 from pinfold.topology.machine import Machine, NumaNode, NumaNodeId
 from pinfold.topology.spec import machine_from_spec

@@ -1,10 +1,10 @@
 """Containers that go where their devices are: preferred, strict, and cpu by cpu."""
 
-from pinfold.policy.config import Amounts, Config
+from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.decision import Decision, Grant, Refusal
 from pinfold.policy.engine import Engine
-from pinfold.policy.hint import Hint, HintOrigin
+from pinfold.policy.hints.hint import Hint, HintOrigin
 from pinfold.topology.cpuset import CpuSet, NodeSet
 from pinfold.topology.spec import machine_from_spec
 

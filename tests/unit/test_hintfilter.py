@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from pinfold.policy.container import Container, ContainerId, Device, Mount, Pod, PodId
-from pinfold.policy.hint import Hint, HintOrigin
-from pinfold.policy.hintfilter import hints_of, is_used, is_wanted, is_worth_a_look
-from pinfold.policy.preferences import Preferences, parse_preferences
-from pinfold.policy.settings import HintSource, PathFilter
+from pinfold.policy.hints.filter import hints_of, is_used, is_wanted, is_worth_a_look
+from pinfold.policy.hints.hint import Hint, HintOrigin
+from pinfold.policy.language.preferences import Preferences, parse_preferences
+from pinfold.policy.language.settings import HintSource, PathFilter
 from pinfold.topology.cpuset import CpuSet, NodeSet
 from pinfold.topology.spec import machine_from_spec
 

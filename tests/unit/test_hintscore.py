@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from pinfold.policy.config import Amounts, Config
-from pinfold.policy.hint import Hint, HintOrigin
-from pinfold.policy.hintplace import hint_cpus
-from pinfold.policy.hintscore import cpu_score, id_score, scores
-from pinfold.policy.hinttext import hint_of_texts
-from pinfold.policy.picker import CpuPicker
+from pinfold.policy.configuration.config import Amounts, Config
+from pinfold.policy.configuration.yamlfield import Field, read_fields
+from pinfold.policy.cpus.picker import CpuPicker
+from pinfold.policy.hints.hint import Hint, HintOrigin
+from pinfold.policy.hints.place import hint_cpus
+from pinfold.policy.hints.score import cpu_score, id_score, scores
+from pinfold.policy.hints.text import hint_of_texts
 from pinfold.policy.pool import PoolTree, build_tree
 from pinfold.policy.supply import read_supply
-from pinfold.policy.yamlfield import Field, read_fields
 from pinfold.topology.cpuset import CpuSet
 from pinfold.topology.spec import machine_from_spec
 

@@ -1,10 +1,10 @@
 import pytest
 
 from pinfold.policy.classify import Classified, Classifier
-from pinfold.policy.configtext import config_from_values
+from pinfold.policy.configuration.text import config_from_values
 from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass, Resources
-from pinfold.policy.interrupts import Interrupt, InterruptTable, Routing, route
-from pinfold.policy.settings import IrqAffinity, IrqMode
+from pinfold.policy.language.settings import IrqAffinity, IrqMode
+from pinfold.policy.tuning.interrupts import Interrupt, InterruptTable, Routing, route
 from pinfold.topology.cpuset import CpuSet
 
 ETH0 = Interrupt(number=4, description="PCI-MSI eth0-rx", affinity=CpuSet.parse("0-7"))

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinfold.policy.config import Amounts, Config
+from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.container import ContainerId
+from pinfold.policy.cpus.picker import CpuPicker
 from pinfold.policy.decision import Grant
 from pinfold.policy.ledger import Ledger
-from pinfold.policy.picker import CpuPicker
 from pinfold.policy.pool import PoolId, build_tree
 from pinfold.policy.request import CpuType
 from pinfold.policy.supply import read_supply

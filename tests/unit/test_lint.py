@@ -4,7 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from pinfold.cmd.pinfold import main
-from pinfold.policy.lint import is_configuration, lint_manifests
+from pinfold.policy.language.lint import is_configuration, lint_manifests
 
 POD = """\
 apiVersion: v1

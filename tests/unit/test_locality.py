@@ -10,8 +10,8 @@ import pytest
 from pinfold.cmd.hostdevice import device_of
 from pinfold.nri.locality import DeviceNumber, Locality
 from pinfold.policy.container import Container, ContainerId, Device, Mount, Pod, PodId
-from pinfold.policy.hint import Hint, HintOrigin
-from pinfold.policy.settings import HintSource
+from pinfold.policy.hints.hint import Hint, HintOrigin
+from pinfold.policy.language.settings import HintSource
 from pinfold.topology.cpuset import CpuSet, NodeSet
 from pinfold.topology.locality import Located, Locator
 from pinfold.topology.snapshot import Snapshot, write_tree

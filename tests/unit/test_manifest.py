@@ -2,9 +2,9 @@ import textwrap
 
 import pytest
 
+from pinfold.policy.configuration.yamlfield import FieldError
 from pinfold.policy.container import QosClass, Resources
-from pinfold.policy.manifest import ContainerSpec, PodSpec, parse_manifests
-from pinfold.policy.yamlfield import FieldError
+from pinfold.policy.scenarios.manifest import ContainerSpec, PodSpec, parse_manifests
 
 
 def parse(text: str) -> tuple[PodSpec, ...]:

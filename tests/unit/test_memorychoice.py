@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from pinfold.policy.books import Books
-from pinfold.policy.config import Config
+from pinfold.policy.configuration.config import Config
 from pinfold.policy.container import ContainerId, QosClass
-from pinfold.policy.memory import MemoryPriority
-from pinfold.policy.memorychoice import MemoryChoice
+from pinfold.policy.memory.choice import MemoryChoice
+from pinfold.policy.memory.request import MemoryPriority
 from pinfold.policy.pool import PoolId
 from pinfold.policy.rank import Dropped, Zone
 from pinfold.policy.request import Request

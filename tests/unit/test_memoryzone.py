@@ -6,9 +6,9 @@ import pytest
 
 from pinfold.policy.container import ContainerId
 from pinfold.policy.decision import Refusal
-from pinfold.policy.memory import MemoryPriority, MemoryRequest, Offer
-from pinfold.policy.memoryledger import MemoryLedger
-from pinfold.policy.memorynodes import MemoryNodes
+from pinfold.policy.memory.ledger import MemoryLedger
+from pinfold.policy.memory.nodes import MemoryNodes
+from pinfold.policy.memory.request import MemoryPriority, MemoryRequest, Offer
 from pinfold.topology.cpuset import CpuSet, NodeSet
 from pinfold.topology.machine import Machine, MemoryKind, NumaNode, NumaNodeId
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from pinfold.policy.config import CpuPriority
-from pinfold.policy.cpuclusters import CpuCluster
-from pinfold.policy.cpupriority import PriorityClasses
-from pinfold.policy.picker import CpuPicker
-from pinfold.policy.smt import SmtPreference
+from pinfold.policy.configuration.config import CpuPriority
+from pinfold.policy.cpus.clusters import CpuCluster
+from pinfold.policy.cpus.picker import CpuPicker
+from pinfold.policy.cpus.priority import PriorityClasses
+from pinfold.policy.cpus.smt import SmtPreference
 from pinfold.topology.cpuset import CpuSet
 from pinfold.topology.machine import Cache, CoreKind, Domain, Machine
 from pinfold.topology.spec import machine_from_spec

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from pinfold.policy.config import CpuPriority
-from pinfold.policy.cpuclusters import CpuCluster
-from pinfold.policy.cpupriority import PriorityClasses
-from pinfold.policy.picker import CpuPicker
+from pinfold.policy.configuration.config import CpuPriority
+from pinfold.policy.cpus.clusters import CpuCluster
+from pinfold.policy.cpus.picker import CpuPicker
+from pinfold.policy.cpus.priority import PriorityClasses
 from pinfold.topology.cpuset import CpuSet
 from pinfold.topology.machine import (
     Cache,

@@ -2,11 +2,11 @@
 
 import pytest
 
-from pinfold.policy.config import Amounts, Config
+from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.container import ContainerId
+from pinfold.policy.cpus.picker import CpuPicker
 from pinfold.policy.decision import Grant, Pinning
 from pinfold.policy.ledger import Ledger
-from pinfold.policy.picker import CpuPicker
 from pinfold.policy.pinning import Pinner, cpu_shares
 from pinfold.policy.pool import PoolId, build_tree
 from pinfold.policy.request import CpuType

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pinfold.policy.config import Amounts, BurstLevel, Config
+from pinfold.policy.configuration.config import Amounts, BurstLevel, Config
 from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.decision import Decision, Grant, Refusal
 from pinfold.policy.engine import Engine

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pinfold.policy.config import Amounts, Config
+from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.decision import Decision, Grant, Refusal
 from pinfold.policy.engine import Engine

@@ -14,7 +14,7 @@ import pytest
 
 from pinfold.nri.api import podresources_pb2 as api
 from pinfold.nri.podresources import ContainerName, PodResources, PodResourcesError
-from pinfold.policy.hint import Hint, HintOrigin
+from pinfold.policy.hints.hint import Hint, HintOrigin
 from pinfold.topology.cpuset import NodeSet
 
 TRAINER = ContainerName("ml", "train-0", "trainer")

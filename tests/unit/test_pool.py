@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from pinfold.policy.config import Amounts, Config
-from pinfold.policy.picker import CpuPicker
+from pinfold.policy.configuration.config import Amounts, Config
+from pinfold.policy.cpus.picker import CpuPicker
 from pinfold.policy.pool import PoolKind, PoolTree, build_tree
 from pinfold.policy.supply import read_supply
 from pinfold.topology.cpuset import CpuSet

@@ -4,12 +4,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pinfold.policy.annotations import Scope
-from pinfold.policy.config import BurstLevel, CpuPriority
+from pinfold.policy.configuration.config import BurstLevel, CpuPriority
 from pinfold.policy.container import Container, ContainerId, Pod, PodId
-from pinfold.policy.preferences import NO_PREFERENCES, Preferences, parse_preferences
-from pinfold.policy.settings import HintSource, IrqAffinity, IrqMode, PathFilter
-from pinfold.policy.smt import SmtPreference
+from pinfold.policy.cpus.smt import SmtPreference
+from pinfold.policy.language.annotations import Scope
+from pinfold.policy.language.preferences import NO_PREFERENCES, Preferences, parse_preferences
+from pinfold.policy.language.settings import HintSource, IrqAffinity, IrqMode, PathFilter
 from pinfold.topology.machine import MemoryKind
 
 GIVEN = Path(__file__).parents[3] / "shared/scenarios/given.yaml"

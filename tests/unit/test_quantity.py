@@ -1,7 +1,6 @@
 import pytest
 
-from pinfold.policy.errors import ConfigError
-from pinfold.policy.quantity import (
+from pinfold.policy.configuration.quantity import (
     AllCpusBut,
     CpuAmount,
     CpuQuantity,
@@ -13,6 +12,7 @@ from pinfold.policy.quantity import (
     parse_milli,
     parse_nanoseconds,
 )
+from pinfold.policy.errors import ConfigError
 from pinfold.topology.cpuset import CpuSet
 
 

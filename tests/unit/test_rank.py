@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pinfold.policy.config import CpuPriority
+from pinfold.policy.configuration.config import CpuPriority
 from pinfold.policy.container import ContainerId, QosClass
 from pinfold.policy.rank import CRITERIA, Contest, Rank, Zone, choose, ranks
 from pinfold.policy.request import Isolation, Request

@@ -4,14 +4,14 @@ import textwrap
 
 import pytest
 
-from pinfold.policy.config import Config
-from pinfold.policy.configtext import config_from_values
+from pinfold.policy.configuration.config import Config
+from pinfold.policy.configuration.text import config_from_values
+from pinfold.policy.configuration.yamlfield import FieldError, read_fields
 from pinfold.policy.container import QosClass
-from pinfold.policy.scenario import run_scenario
-from pinfold.policy.scenariofile import Topology, parse_scenarios
-from pinfold.policy.scenarioresult import ContainerResult, ScenarioResult
-from pinfold.policy.scenariostep import CreatePod
-from pinfold.policy.yamlfield import FieldError, read_fields
+from pinfold.policy.scenarios.file import Topology, parse_scenarios
+from pinfold.policy.scenarios.result import ContainerResult, ScenarioResult
+from pinfold.policy.scenarios.scenario import run_scenario
+from pinfold.policy.scenarios.step import CreatePod
 from pinfold.topology.spec import machine_from_spec
 
 TOPOLOGY = Topology(machine=machine_from_spec("socket:2 numa:2 core:2 thread:2 mem:2G"))

@@ -5,10 +5,10 @@ from typing import NoReturn
 
 import pytest
 
-from pinfold.policy.config import Config
-from pinfold.policy.scenario import run_scenario
-from pinfold.policy.scenariofile import Scenario, Topology, build_topology, parse_scenarios
-from pinfold.policy.yamlfield import read_fields
+from pinfold.policy.configuration.config import Config
+from pinfold.policy.configuration.yamlfield import read_fields
+from pinfold.policy.scenarios.file import Scenario, Topology, build_topology, parse_scenarios
+from pinfold.policy.scenarios.scenario import run_scenario
 from pinfold.topology.spec import machine_from_spec
 
 FOLDER = Path(__file__).parent.parent / "golden" / "scenarios"

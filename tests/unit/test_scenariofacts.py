@@ -1,8 +1,8 @@
 import pytest
 
-from pinfold.policy.evaluator import evaluate
-from pinfold.policy.evaluatortables import Value
-from pinfold.policy.scenariofacts import MachineNames, fact_names, not_simulated, set_ids
+from pinfold.policy.scenarios.evaluator import evaluate
+from pinfold.policy.scenarios.evaluatortables import Value
+from pinfold.policy.scenarios.facts import MachineNames, fact_names, not_simulated, set_ids
 from pinfold.topology.cpuset import CpuSet, NodeSet
 from pinfold.topology.spec import machine_from_spec
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from pinfold.policy.configtext import config_from_values
+from pinfold.policy.configuration.text import config_from_values
 from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.engine import Engine
-from pinfold.policy.scenarioruntime import Running, Runtime, violations
+from pinfold.policy.scenarios.runtime import Running, Runtime, violations
 from pinfold.topology.cpuset import CpuSet, NodeSet
 from pinfold.topology.spec import machine_from_spec
 

@@ -2,8 +2,8 @@ import textwrap
 
 import pytest
 
-from pinfold.policy.scenariotopology import machine_from_table
-from pinfold.policy.yamlfield import FieldError, read_fields
+from pinfold.policy.configuration.yamlfield import FieldError, read_fields
+from pinfold.policy.scenarios.topology import machine_from_table
 from pinfold.topology.machine import Machine, MemoryKind
 
 

@@ -13,8 +13,8 @@ from pinfold.nri.owner import Owner
 from pinfold.nri.schedule import can_schedule
 from pinfold.nri.service import PLUGIN_SERVICE, Service
 from pinfold.nri.wire.connection import Call
-from pinfold.policy.config import SchedulingClass
-from pinfold.policy.configtext import config_from_values
+from pinfold.policy.configuration.config import SchedulingClass
+from pinfold.policy.configuration.text import config_from_values
 from pinfold.policy.decision import Pinning
 from pinfold.policy.engine import Engine
 from pinfold.topology.spec import machine_from_spec

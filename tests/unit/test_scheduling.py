@@ -1,10 +1,10 @@
 import pytest
 
-from pinfold.policy.config import SchedulingClass
-from pinfold.policy.configtext import config_from_values
+from pinfold.policy.configuration.config import SchedulingClass
+from pinfold.policy.configuration.text import config_from_values
 from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass
 from pinfold.policy.errors import Problem
-from pinfold.policy.scheduling import scheduling_class, scheduling_values
+from pinfold.policy.tuning.scheduling import scheduling_class, scheduling_values
 
 CONFIG = config_from_values(
     {

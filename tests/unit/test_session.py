@@ -24,13 +24,13 @@ from pinfold.nri.happening import (
 from pinfold.nri.kubelet import container_message, resources_message, sandbox_message
 from pinfold.nri.plugin import Plugin, Timing, retry_seconds
 from pinfold.policy.adoption import Advice
-from pinfold.policy.config import Config
+from pinfold.policy.configuration.config import Config
 from pinfold.policy.container import Container, ContainerId, QosClass, Resources
 from pinfold.policy.decision import Change, Decision, Refusal
 from pinfold.policy.engine import Engine
 from pinfold.policy.engine import Synchronized as Adopted
-from pinfold.policy.manifest import ContainerSpec, PodSpec
 from pinfold.policy.resources import linux_resources
+from pinfold.policy.scenarios.manifest import ContainerSpec, PodSpec
 from pinfold.topology.machine import Machine
 from pinfold.topology.spec import machine_from_spec
 

@@ -25,8 +25,8 @@ from pinfold.policy.container import (
 )
 from pinfold.policy.decision import Pinning
 from pinfold.policy.errors import Problem
-from pinfold.policy.manifest import ContainerSpec, PodSpec
 from pinfold.policy.resources import LinuxResources
+from pinfold.policy.scenarios.manifest import ContainerSpec, PodSpec
 from pinfold.topology.cpuset import CpuSet, NodeSet
 
 POD = Pod(id=PodId("p"), name="web", annotations={})

@@ -20,7 +20,7 @@ from pinfold.nri.wire.connection import Call, Connection, Event, Reply, Role
 from pinfold.nri.wire.mux import encode_message
 from pinfold.nri.wire.ttrpc import Code, Message, MessageType
 from pinfold.policy.adoption import Advice
-from pinfold.policy.config import Config
+from pinfold.policy.configuration.config import Config
 from pinfold.policy.container import Container, ContainerId
 from pinfold.policy.engine import Engine, Synchronized
 from pinfold.topology.spec import machine_from_spec

@@ -2,9 +2,9 @@
 
 import pytest
 
-from pinfold.policy.config import Amounts, Config
+from pinfold.policy.configuration.config import Amounts, Config
+from pinfold.policy.cpus.picker import CpuPicker
 from pinfold.policy.errors import ConfigError
-from pinfold.policy.picker import CpuPicker
 from pinfold.policy.supply import Supply, read_supply
 from pinfold.topology.cpuset import CpuSet
 from pinfold.topology.machine import Machine

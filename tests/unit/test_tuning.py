@@ -12,8 +12,8 @@ from pinfold.cmd.tuning import Tuner, tuner_below
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.embedded import EmbeddedRuntime, RequestError
 from pinfold.nri.plugin import Plugin, Timing
-from pinfold.policy.config import Config
-from pinfold.policy.configtext import config_from_values
+from pinfold.policy.configuration.config import Config
+from pinfold.policy.configuration.text import config_from_values
 from pinfold.policy.engine import Engine
 from pinfold.topology.spec import machine_from_spec
 

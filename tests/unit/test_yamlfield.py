@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pinfold.policy.yamlfield import Field, FieldError, read_fields
+from pinfold.policy.configuration.yamlfield import Field, FieldError, read_fields
 
 
 def read(text: str) -> Field:

@@ -1,0 +1,299 @@
+"""What the types of a configuration cannot say: names that must exist, ranges, exclusions."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from ...topology.cpuset import CpuSet, IdListError
+from ..container import QosClass
+from ..errors import ConfigError
+from ..language.glob import compile_glob
+from .config import Config, CpuClass, IoClass, MetricsExporter, SchedulingClass, SchedulingPolicy
+from .document import Path, mapping_of
+from .quantity import CpuQuantity, OnlyCpus, parse_bytes, parse_khz, parse_nanoseconds
+from .shape import Fault, name_advice
+
+
+def find_faults(config: Config) -> list[Fault]:
+    """Everything that makes the configuration unusable on any machine, in the order of fields."""
+    return [fault for check in _CHECKS for fault in check(config)]
+
+
+def find_idle_fields(config: Config) -> list[Fault]:
+    """The fields that differ from their default and have no effect, with what to do."""
+    values, defaults = msgspec.to_builtins(config), msgspec.to_builtins(Config())
+    return [
+        Fault(path, f"accepted, but has no effect — {advice}")
+        for path, advice in IDLE_FIELDS.items()
+        if _value_at(values, path) != _value_at(defaults, path)
+    ] + _idle_class_fields(config)
+
+
+def _idle_class_fields(config: Config) -> list[Fault]:
+    """One fault for all classes: whoever writes such fields writes them in each."""
+    plain = CpuClass(name="")
+    names = [
+        field.encode_name
+        for field in msgspec.structs.fields(CpuClass)
+        if field.name in _SPEED_SELECT
+        and any(
+            getattr(one, field.name) != getattr(plain, field.name) for one in config.cpu_classes
+        )
+    ]
+    if not names:
+        return []
+    what = f"{', '.join(names)}: accepted, but has no effect — Speed Select is left as it is"
+    return [Fault(("cpuClasses",), what)]
+
+
+def _value_at(value: object, path: Path) -> object:
+    for step in path:
+        value = (mapping_of(value) or {}).get(str(step))
+    return value
+
+
+_SPEED_SELECT: Final = frozenset(
+    {"pct_priority", "sst_clos_id", "pct_min_freq", "pct_max_freq", "publish_extended_resource"}
+)
+
+_NOT_HERE: Final = "this version does not implement it; leave it out"
+
+IDLE_FIELDS: Final[Mapping[Path, str]] = {
+    ("onUnsatisfiable",): _NOT_HERE,
+    ("poolLabels",): _NOT_HERE,
+    ("agent", "nodeResourceTopology"): _NOT_HERE,
+    ("control",): "cache and block device classes are left to the runtime",
+    ("log",): _NOT_HERE,
+    ("instrumentation",): _NOT_HERE,
+}
+"""Fields that existing configurations have and that nothing reads, with what to do instead."""
+
+
+def _resources(config: Config) -> Iterator[Fault]:
+    available = reserved = None
+    try:
+        available = config.available_resources.cpu_amount
+        if isinstance(available, CpuQuantity):
+            yield Fault(
+                ("availableResources", "cpu"),
+                f"{config.available_resources.cpu!r} does not say which cpus — write"
+                " 'cpuset:LIST' or 'exclude-cpuset:LIST'",
+            )
+        elif isinstance(available, OnlyCpus) and not available.cpus:
+            yield Fault(("availableResources", "cpu"), "no cpus at all — name at least one")
+    except ConfigError as error:
+        yield Fault(("availableResources", "cpu"), str(error))
+    try:
+        reserved = config.reserved_resources.cpu_amount
+        if reserved in (None, CpuQuantity(0), OnlyCpus(CpuSet())):
+            yield Fault(
+                ("reservedResources", "cpu"),
+                "no cpu is reserved, and kube-system needs one — write at least '1'",
+            )
+    except ConfigError as error:
+        yield Fault(("reservedResources", "cpu"), str(error))
+    if (
+        isinstance(available, OnlyCpus)
+        and isinstance(reserved, OnlyCpus)
+        and not reserved.cpus <= available.cpus
+    ):
+        yield Fault(
+            ("reservedResources", "cpu"),
+            f"cpus {reserved.cpus - available.cpus} are not in availableResources.cpu"
+            f" ({available.cpus}) — reserve available cpus",
+        )
+    for name, amounts in (
+        ("availableResources", config.available_resources),
+        ("reservedResources", config.reserved_resources),
+    ):
+        yield from _parsed((name, "memory"), parse_bytes, amounts.memory)
+
+
+def _patterns(config: Config) -> Iterator[Fault]:
+    for field, patterns in (
+        ("reservedPoolNamespaces", config.reserved_pool_namespaces),
+        ("controllableInterrupts", config.controllable_interrupts),
+    ):
+        for index, pattern in enumerate(patterns):
+            yield from _glob((field, index), pattern)
+
+
+def _pool_labels(config: Config) -> Iterator[Fault]:
+    for index, labels in enumerate(config.pool_labels):
+        path: Path = ("poolLabels", index)
+        if (labels.pool is None) == (labels.cpus is None):
+            yield Fault(path, "needs either pool or cpus — write one of them")
+        if labels.pool is not None:
+            yield from _glob((*path, "pool"), labels.pool)
+        yield from _parsed((*path, "cpus"), CpuSet.parse, labels.cpus)
+
+
+def _scheduling_classes(config: Config) -> Iterator[Fault]:
+    names = [one.name for one in config.scheduling_classes]
+    yield from _unique("schedulingClasses", names)
+    for index, one in enumerate(config.scheduling_classes):
+        yield from _scheduling_class(("schedulingClasses", index), one)
+    for namespace, name in config.namespace_scheduling_classes.items():
+        yield from _known(("namespaceSchedulingClasses", namespace), name, names)
+    accepted = [qos.value for qos in QosClass]
+    for qos, name in config.pod_qos_scheduling_classes.items():
+        path = ("podQoSSchedulingClasses", qos)
+        if qos.lower() not in [one.lower() for one in accepted]:
+            yield Fault(path, f"unknown QoS class {qos!r} — {name_advice(qos, accepted)}")
+        yield from _known(path, name, names)
+
+
+def _scheduling_class(path: Path, one: SchedulingClass) -> Iterator[Fault]:
+    # Ranges: sched(7) and ioprio_set(2).
+    if one.policy in (SchedulingPolicy.FIFO, SchedulingPolicy.RR):
+        yield from _range((*path, "priority"), one.priority, 1, 99)
+    elif one.priority:
+        yield Fault(
+            (*path, "priority"), f"policy {one.policy.value} has no priority — leave it out"
+        )
+    yield from _range((*path, "nice"), one.nice, -20, 19)
+    yield from _range((*path, "ioPriority"), one.io_priority, 0, 7)
+    if one.io_priority is not None and one.io_class in (None, IoClass.NONE):
+        yield Fault((*path, "ioPriority"), "needs an ioClass — write rt, be or idle there")
+    for field, value in (
+        ("runtime", one.runtime),
+        ("deadline", one.deadline),
+        ("period", one.period),
+    ):
+        if value is not None and value < 0:
+            yield Fault((*path, field), f"{value} is negative — write nanoseconds")
+    if one.policy is SchedulingPolicy.DEADLINE and not one.runtime:
+        yield Fault(path, "policy deadline needs a runtime — write runtime in nanoseconds")
+
+
+def _cpu_classes(config: Config) -> Iterator[Fault]:
+    names = [one.name for one in config.cpu_classes]
+    yield from _unique("cpuClasses", names)
+    for index, one in enumerate(config.cpu_classes):
+        yield from _cpu_class(("cpuClasses", index), one)
+    if names and config.shared_pool_cpu_class is None:
+        yield Fault(
+            ("sharedPoolCPUClass",),
+            f"cpuClasses need the class of shared cpus — write one of {', '.join(names)}",
+        )
+    for field, name in (
+        ("sharedPoolCPUClass", config.shared_pool_cpu_class),
+        ("reservedPoolCPUClass", config.reserved_pool_cpu_class),
+        ("defaultExclusiveCPUClass", config.default_exclusive_cpu_class),
+    ):
+        if name is not None:
+            yield from _known((field,), name, names)
+    managed = [one.name for one in config.cpu_classes if one.pct_priority is not None]
+    for index, one in enumerate(config.cpu_classes):
+        path: Path = ("cpuClasses", index)
+        if managed and one.sst_clos_id is not None:
+            yield Fault(
+                (*path, "sstClosID"),
+                f"cannot be mixed with pctPriority (class {managed[0]!r}) — use one of the two",
+            )
+        if one.pct_priority is not None and any(
+            before.pct_priority is one.pct_priority for before in config.cpu_classes[:index]
+        ):
+            yield Fault(
+                (*path, "pctPriority"),
+                f"a second class of priority {one.pct_priority.value} — one of each is possible",
+            )
+
+
+def _cpu_class(path: Path, one: CpuClass) -> Iterator[Fault]:
+    limits = (
+        ("minFreq", one.min_freq, "maxFreq", one.max_freq),
+        ("uncoreMinFreq", one.uncore_min_freq, "uncoreMaxFreq", one.uncore_max_freq),
+        ("pctMinFreq", one.pct_min_freq, "pctMaxFreq", one.pct_max_freq),
+    )
+    for low_name, low, high_name, high in limits:
+        faults = [
+            *_parsed((*path, low_name), parse_khz, low),
+            *_parsed((*path, high_name), parse_khz, high),
+        ]
+        yield from faults
+        if not faults and low is not None and high is not None:
+            low_khz, high_khz = parse_khz(low), parse_khz(high)
+            if isinstance(low_khz, int) and isinstance(high_khz, int) and low_khz > high_khz:
+                yield Fault((*path, low_name), f"{low} is above {high_name} {high} — swap them")
+        if low_name == "pctMinFreq" and one.pct_priority is None:
+            for name, value in ((low_name, low), (high_name, high)):
+                if value is not None:
+                    yield Fault((*path, name), "needs a pctPriority — write high or low there")
+    if one.turbo_priority < 0:
+        yield Fault((*path, "turboPriority"), f"{one.turbo_priority} is negative — write 0 or more")
+    yield from _range((*path, "sstClosID"), one.sst_clos_id, 0, 3)
+    if one.publish_extended_resource and one.pct_priority is None and one.sst_clos_id is None:
+        yield Fault(
+            (*path, "publishExtendedResource"),
+            "only Speed Select classes are published — write pctPriority, or leave it out",
+        )
+
+
+def _instrumentation(config: Config) -> Iterator[Fault]:
+    section = config.instrumentation
+    if section.prometheus_export and section.metrics_exporter not in (
+        None,
+        MetricsExporter.PROMETHEUS,
+    ):
+        yield Fault(
+            ("instrumentation", "prometheusExport"),
+            f"excludes metricsExporter {section.metrics_exporter.value} — leave one of them out",
+        )
+    for field, text in (
+        ("reportPeriod", section.report_period),
+        ("logExportPeriod", section.log_export_period),
+    ):
+        yield from _parsed(("instrumentation", field), parse_nanoseconds, text or None)
+    yield from _range(
+        ("instrumentation", "samplingRatePerMillion"),
+        section.sampling_rate_per_million,
+        0,
+        1_000_000,
+    )
+
+
+def _parsed(path: Path, parse: Callable[[str], object], value: str | int | None) -> Iterator[Fault]:
+    if value is None:
+        return
+    try:
+        parse(str(value))
+    except (ConfigError, IdListError) as error:
+        yield Fault(path, str(error))
+
+
+def _glob(path: Path, pattern: str) -> Iterator[Fault]:
+    try:
+        compile_glob(pattern)
+    except ValueError as error:
+        yield Fault(path, f"{pattern!r} is no pattern: {error} — close it or escape it with '\\'")
+
+
+def _range(path: Path, value: int | None, low: int, high: int) -> Iterator[Fault]:
+    if value is not None and not low <= value <= high:
+        yield Fault(path, f"{value} is out of range — write {low} to {high}")
+
+
+def _unique(field: str, names: Sequence[str]) -> Iterator[Fault]:
+    for index, name in enumerate(names):
+        if not name:
+            yield Fault((field, index, "name"), "is empty — name the class")
+        elif name in names[:index]:
+            yield Fault((field, index, "name"), f"{name!r} is the name of two classes — rename one")
+
+
+def _known(path: Path, name: str, names: Sequence[str]) -> Iterator[Fault]:
+    if name not in names:
+        advice = name_advice(name, names) if names else "define it first, there are no classes"
+        yield Fault(path, f"unknown class {name!r} — {advice}")
+
+
+_CHECKS: Final[tuple[Callable[[Config], Iterator[Fault]], ...]] = (
+    _resources,
+    _patterns,
+    _pool_labels,
+    _scheduling_classes,
+    _cpu_classes,
+    _instrumentation,
+)

@@ -1,0 +1,175 @@
+"""Configuration text as a `Config`: strict, with file and line in every complaint."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+import msgspec
+import yaml
+
+from ..errors import ConfigError
+from ..language.suggestion import nearest
+from .check import find_faults, find_idle_fields
+from .config import Config, Section
+from .document import Document, Path, Place, mapping_of, merge, parse_document, parse_value
+from .shape import name_advice, shape_values
+
+API_VERSION: Final = "config.nri/v1alpha1"
+KIND: Final = "TopologyAwarePolicy"
+ENVIRONMENT_PREFIX: Final = "PINFOLD_"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedConfig:
+    """A configuration that can be used, and what its author should know."""
+
+    config: Config
+    warnings: tuple[str, ...] = ()
+
+
+def read_config(text: str, source: str = "configuration") -> CheckedConfig:
+    """The configuration a YAML text holds, on top of the defaults.
+
+    Raises `ConfigError`: one line for each fault.
+    """
+    return build_config([parse_config_document(text, source)])
+
+
+def config_from_values(values: Mapping[str, object], source: str = "configuration") -> Config:
+    """The configuration in a mapping of plain values, on top of the defaults.
+
+    Raises `ConfigError`.
+    """
+    return build_config([_unwrap(Document(values, {(): Place(source=source)}))]).config
+
+
+def parse_config_document(text: str, source: str) -> Document:
+    """The fields a YAML text sets, not yet checked.
+
+    The text may be a whole `TopologyAwarePolicy` resource: then its spec. Raises `ConfigError`.
+    """
+    return _unwrap(parse_document(text, source))
+
+
+def build_config(documents: Sequence[Document]) -> CheckedConfig:
+    """The configuration of these documents, each on top of the ones before it.
+
+    Raises `ConfigError`: one line for each fault.
+    """
+    document = Document({})
+    for one in documents:
+        document = merge(document, one)
+    values, faults = shape_values(document, Config)
+    if not faults:
+        config = _with_reserved_cpu(msgspec.convert(values, Config))
+        faults = find_faults(config)
+        if not faults:
+            idle = find_idle_fields(config)
+            return CheckedConfig(config, tuple(fault.line(document) for fault in idle))
+    raise ConfigError("\n".join(fault.line(document) for fault in faults))
+
+
+def setting_document(setting: str) -> Document:
+    """The one field that a "cpuField.inner=YAML value" of the command line sets.
+
+    Raises `ConfigError`.
+    """
+    name, equals, text = setting.partition("=")
+    if not equals or not name.strip():
+        raise ConfigError(f"{setting!r} is not FIELD=VALUE — as in reservedResources.cpu=750m")
+    return _single(tuple(name.strip().split(".")), text, f"setting {name.strip()!r}")
+
+
+def environment_document(environment: Mapping[str, str]) -> Document:
+    """The fields that variables set (PINFOLD_PIN_CPU, PINFOLD_RESERVED_RESOURCES__CPU).
+
+    Variables with the prefix that name no field are passed over: a service called pinfold gives
+    its own ones to every container in Kubernetes. Raises `ConfigError`.
+    """
+    document = Document({})
+    for variable, path in _variables(Config, ENVIRONMENT_PREFIX, ()).items():
+        if (text := environment.get(variable)) is not None:
+            document = merge(document, _single(path, text, variable))
+    return document
+
+
+def environment_warnings(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Variables that set no field but look as if they were meant to."""
+    known = list(_variables(Config, "", ()))
+    warnings: list[str] = []
+    for variable in sorted(environment):
+        name = variable.removeprefix(ENVIRONMENT_PREFIX)
+        if name == variable or name in known:
+            continue
+        if near := nearest(name, known, cutoff=0.8):
+            warnings.append(
+                f"{variable}: sets no field — did you mean {ENVIRONMENT_PREFIX + near!r}?"
+            )
+    return tuple(warnings)
+
+
+def format_config(config: Config) -> str:
+    """The configuration as YAML that reads back as an equal one; fields without value left out."""
+    values = _without_nulls(msgspec.to_builtins(config))
+    return str(yaml.safe_dump(values, sort_keys=False, default_flow_style=False, width=100))
+
+
+def _with_reserved_cpu(config: Config) -> Config:
+    """The configuration with the default where only the memory of reservedResources is set."""
+    reserved = config.reserved_resources
+    if reserved.cpu is not None:
+        return config
+    reserved = msgspec.structs.replace(reserved, cpu=Config().reserved_resources.cpu)
+    return msgspec.structs.replace(config, reserved_resources=reserved)
+
+
+def _unwrap(document: Document) -> Document:
+    """The document, or its spec where it is a whole resource."""
+    values = document.values
+    if "apiVersion" not in values and "kind" not in values:
+        return document
+    for field, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
+        if values.get(field) != expected:
+            raise ConfigError(
+                f"{document.place((field,))}: {field} is {values.get(field)!r}"
+                f" — expected {expected!r}, or the fields of its spec alone"
+            )
+    known = ("apiVersion", "kind", "metadata", "spec", "status")
+    for field in values:
+        if field not in known:
+            raise ConfigError(
+                f"{document.place((field,))}: unknown field {field!r} — {name_advice(field, known)}"
+            )
+    if values.get("spec") is not None and mapping_of(values["spec"]) is None:
+        raise ConfigError(
+            f"{document.place(('spec',))}: spec: {values['spec']!r} is not accepted"
+            " — write a mapping of fields"
+        )
+    return document.below("spec")
+
+
+def _single(path: Path, text: str, source: str) -> Document:
+    value, places = parse_value(text, source)
+    for step in reversed(path):
+        value = {step: value}
+    inner = {(*path, *below): Place(source=source, text=p.text) for below, p in places.items()}
+    return Document(mapping_of(value) or {}, {(): Place(source=source), **inner})
+
+
+def _variables(section: type[Section], prefix: str, path: Path) -> dict[str, Path]:
+    """The path of every field by the name of its variable."""
+    found: dict[str, Path] = {}
+    for field in msgspec.structs.fields(section):
+        variable = prefix + field.name.upper()
+        found[variable] = (*path, field.encode_name)
+        if isinstance(field.type, type) and issubclass(field.type, Section):
+            found.update(_variables(field.type, f"{variable}__", found[variable]))
+    return found
+
+
+def _without_nulls(value: object) -> object:
+    if (mapping := mapping_of(value)) is not None:
+        return {key: _without_nulls(one) for key, one in mapping.items() if one is not None}
+    if isinstance(value, list | tuple):
+        return [_without_nulls(one) for one in cast("Sequence[object]", value)]
+    return value

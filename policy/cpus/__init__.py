@@ -1,0 +1,1 @@
+"""Which cpus are taken inside a pool: whole free domains first."""

@@ -1,0 +1,236 @@
+"""Which cpus of a pool are taken: whole free domains first, then the least harm to others."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from ...topology.cpuset import iter_bits
+from ...topology.machine import CoreKind, Machine
+from ..configuration.config import CpuPriority
+from .blocks import CpuBlocks
+from .cachestage import CacheStage
+from .clusters import ClusterStage, CpuCluster, logical_clusters
+from .corestage import CoreStage
+from .priority import PriorityClasses, priority_classes
+from .smt import SmtPreference
+
+_STAND_INS: Final[Mapping[CpuPriority, tuple[CpuPriority, ...]]] = {
+    CpuPriority.HIGH: (CpuPriority.HIGH, CpuPriority.NORMAL, CpuPriority.LOW),
+    CpuPriority.NORMAL: (CpuPriority.NORMAL, CpuPriority.LOW, CpuPriority.HIGH),
+    CpuPriority.LOW: (CpuPriority.LOW, CpuPriority.NORMAL, CpuPriority.HIGH),
+}
+
+_Take = Callable[[int, int, CpuPriority, int], int]
+
+
+class CpuPicker:
+    """Picks cpus out of free ones, on plain int masks. Holds nothing but the machine's shape.
+
+    The stages: whole idle sockets, whole idle clusters, the fewest cache groups, idle cores, single
+    threads. Every tie ends in the lowest cpu: equal questions have equal answers.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        classes: PriorityClasses | None = None,
+        clusters: Sequence[CpuCluster] | None = None,
+    ) -> None:
+        """`classes` and `clusters` replace those that follow from the machine's own facts."""
+        self.classes = priority_classes(machine) if classes is None else classes
+        self._online = machine.online.mask
+        self._sockets = _split_up(
+            [socket.cpus.mask for socket in machine.sockets], self._online, lambda rest: [rest]
+        )
+        cores = _split_up(
+            [core.mask for core in machine.cores],
+            self._online,
+            lambda rest: [1 << cpu for cpu in iter_bits(rest)],
+        )
+        self._cores = CoreStage(cores, self._sockets, self.classes)
+        dies = [die.cpus.mask for die in machine.dies]
+        self._clusters = ClusterStage(
+            logical_clusters(machine) if clusters is None else clusters,
+            ([group.mask for group in machine.l3_groups], dies, self._sockets),
+            machine.is_hybrid,
+        )
+        self._caches = CacheStage(machine)
+        self._efficient = 0
+        if machine.is_hybrid:
+            for cpu in machine.cpus.values():
+                self._efficient |= (cpu.kind is CoreKind.EFFICIENT) << cpu.id
+        self._whole_sockets = {one: self._sockets_of(one) for one in CpuPriority}
+        self._rings = (
+            self._cores.blocks,
+            CpuBlocks(cluster.cpus.mask for cluster in machine.clusters),
+            CpuBlocks(group.mask for group in machine.l2_groups),
+            CpuBlocks(group.mask for group in machine.l3_groups),
+            CpuBlocks(node.cpus.mask for node in machine.numa_nodes),
+            CpuBlocks(dies),
+            CpuBlocks(self._sockets),
+        )
+
+    @property
+    def cores(self) -> CpuBlocks:
+        """The cores of the machine, as `hide_siblings` wants them."""
+        return self._cores.blocks
+
+    def pick(
+        self,
+        free: int,
+        count: int,
+        priority: CpuPriority = CpuPriority.NONE,
+        smt: SmtPreference = SmtPreference.ANY,
+    ) -> int | None:
+        """Exactly `count` cpus of `free`, or None where it has fewer. Offline cpus do not count.
+
+        Cpus of the wanted priority are taken alone where there are enough of them; where there are
+        not, all of them are taken first.
+        """
+        free &= self._online
+        available = free.bit_count()
+        if count <= 0:
+            return 0
+        if available <= count:
+            return free if available == count else None
+        if priority is CpuPriority.NONE:
+            return self._pick(free, count, priority, smt, self._online)
+        priority = self._served_by(free, priority)
+        scope = self.classes.of(priority) & self._online or self._online
+        preferred = free & scope
+        missing = count - preferred.bit_count()
+        if missing < 0:
+            return self._pick(preferred, count, priority, smt, scope)
+        if not missing:
+            return preferred
+        take = self._take_for(smt)
+        return preferred | take(free & ~preferred, missing, priority, preferred)
+
+    def extend(
+        self, held: int, free: int, more: int, priority: CpuPriority = CpuPriority.NONE
+    ) -> int | None:
+        """`more` further cpus of `free`, the nearest to those held; None where it has fewer.
+
+        Nearest: siblings in held cores, then the same cluster, L2, L3, NUMA node, die, socket; the
+        smaller of two first, as L3 groups and NUMA nodes may hold each other either way.
+        """
+        free &= self._online & ~held
+        if free.bit_count() < more:
+            return None
+        picked = 0
+        rings = [ring.covering(held) for ring in self._rings] if held and more > 0 else []
+        for ring in sorted(rings, key=int.bit_count):
+            near = free & ring
+            if not near:
+                continue
+            taken = self.pick(near, min(more, near.bit_count()), priority) or 0
+            picked |= taken
+            free ^= taken
+            more -= taken.bit_count()
+            if not more:
+                return picked
+        rest = self.pick(free, more, priority)
+        return None if rest is None else picked | rest
+
+    def shrink(
+        self, held: int, count: int, priority: CpuPriority = CpuPriority.NONE, keep: int = 0
+    ) -> int | None:
+        """The `count` cpus of `held` to stay on; None where fewer are held.
+
+        Those of `keep` (what a container had before it grew) stay before all others.
+        """
+        held &= self._online
+        keep &= held
+        missing = count - keep.bit_count()
+        if missing <= 0:
+            return self.pick(keep, count, priority)
+        rest = self.extend(keep, held, missing, priority)
+        return None if rest is None else keep | rest
+
+    def _pick(
+        self, free: int, count: int, priority: CpuPriority, smt: SmtPreference, scope: int
+    ) -> int:
+        """As `pick`, for fewer cpus than are free. `scope`: the machine's cpus that may serve."""
+        take = self._take_for(smt)
+        is_spread = smt is SmtPreference.SPREAD
+        taken = 0 if is_spread else self._take_sockets(free, count, priority)
+        missing = count - taken.bit_count()
+        if not is_spread and (size := self._clusters.size_min) and missing >= size:
+            rest = free & ~taken
+            taken |= self._clusters.take(rest, missing, priority, self.classes)
+            missing = count - taken.bit_count()
+        if missing > 1 and not self._caches.is_empty:
+            pieces = self._divide(free & ~taken, missing, priority, smt, scope)
+            for cpus, share in pieces:
+                taken |= take(cpus, share, priority, taken)
+            missing = count - taken.bit_count()
+        return taken | take(free & ~taken, missing, priority, taken) if missing else taken
+
+    def _divide(
+        self, free: int, count: int, priority: CpuPriority, smt: SmtPreference, scope: int
+    ) -> Sequence[tuple[int, int]]:
+        """The cache groups that serve `count` cpus, and how much each gives."""
+        usable, cores = self._of_kind(free, priority), self._cores.blocks
+        if smt is SmtPreference.SPREAD:
+            counted = whole = cores.lowest_members(usable)
+            threads = 1
+        else:
+            counted, whole = usable, cores.members(cores.idle(free))
+            threads = cores.size_max
+        return self._caches.divide(
+            usable,
+            count,
+            scope=scope,
+            whole=whole,
+            threads=threads,
+            counted=counted,
+            is_loose=threads > 1 and smt is not SmtPreference.PACK,
+        )
+
+    def _served_by(self, free: int, priority: CpuPriority) -> CpuPriority:
+        """The class that stands in for a priority no free cpu has; the priority itself if one has.
+
+        High cpus are the last to be given to who did not ask for them.
+        """
+        for one in _STAND_INS[priority]:
+            if free & self.classes.of(one):
+                return one
+        return priority
+
+    def _take_for(self, smt: SmtPreference) -> _Take:
+        if smt is SmtPreference.SPREAD:
+            return self._cores.take_spread
+        return self._cores.take_packed if smt is SmtPreference.PACK else self._cores.take
+
+    def _sockets_of(self, priority: CpuPriority) -> tuple[int, ...]:
+        """The part of each socket that has a priority, best socket first."""
+        scope = self.classes.of(priority) & self._online or self._online
+        parts = [part for socket in self._sockets if (part := socket & scope)]
+        return tuple(sorted(parts, key=lambda part: self.classes.rank(part, priority)))
+
+    def _take_sockets(self, free: int, count: int, priority: CpuPriority) -> int:
+        taken = 0
+        for socket in self._whole_sockets[priority]:
+            if socket & free == socket and socket.bit_count() <= count:
+                taken |= socket
+                count -= socket.bit_count()
+        return taken
+
+    def _of_kind(self, free: int, priority: CpuPriority) -> int:
+        """On hybrid machines the free cpus of the kind that goes with a priority."""
+        if not self._efficient:
+            return free
+        efficient, performance = free & self._efficient, free & ~self._efficient
+        return efficient or free if priority is CpuPriority.LOW else performance or free
+
+
+def _split_up(
+    masks: Iterable[int], online: int, rest: Callable[[int], Iterable[int]]
+) -> tuple[int, ...]:
+    """Disjoint masks that cover `online`, whatever the kernel says of them; `rest` completes."""
+    found: list[int] = []
+    for mask in masks:
+        mask &= online
+        if mask:
+            found.append(mask)
+            online ^= mask
+    return (*found, *(rest(online) if online else ()))

@@ -1,0 +1,1 @@
+"""Where devices and volumes are, and what that means for a container."""

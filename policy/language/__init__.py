@@ -1,0 +1,1 @@
+"""What pods write: annotations, expressions, affinity rules, preferences, and their faults."""

@@ -1,0 +1,201 @@
+"""Expressions over the facts of a container: (key operator values), and all, any, not of them.
+
+An expression is plain data; `evaluate` is a pure function of it and one container. Where a
+container lacks the key, every positive operator is false and its negation true, as in Kubernetes
+selectors: `NotIn` holds for a container without that label.
+"""
+
+from dataclasses import dataclass, field
+
+from ..container import Container
+from .facts import Key, parse_key
+from .glob import compile_glob
+from .operators import OPERATORS, OTHER_SPELLINGS, Arity, Operator, Test, glob, never
+from .suggestion import suggestion
+from .yamltext import TextError, TextList, TextMap, TextNode, TextScalar, scalars_of
+
+MAX_VALUES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """(key operator values); the key is None only where the operator does not look at one."""
+
+    key: Key | None
+    operator: Operator
+    values: tuple[str, ...] = ()
+    test: Test = field(init=False, compare=False, repr=False)
+    """What a value that is there has to pass, the operator's negation left aside."""
+
+    def __post_init__(self) -> None:
+        # Made once: an expression is evaluated for every container that comes.
+        object.__setattr__(self, "test", self.operator.compare(self.values))
+
+    def holds(self, value: str | None) -> bool:
+        """Whether the operator holds for the key's value; None where the key is missing."""
+        return (value is not None and self.test(value)) != self.operator.is_negated
+
+    def __str__(self) -> str:
+        words = [self.key.text] if self.key else []
+        words.append(self.operator.name)
+        return " ".join(words + ([", ".join(self.values)] if self.values else []))
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """True where every term is; true without terms."""
+
+    terms: "tuple[Expression, ...]"
+
+    def __str__(self) -> str:
+        return "(" + " and ".join(map(str, self.terms)) + ")"
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """True where at least one term is; false without terms."""
+
+    terms: "tuple[Expression, ...]"
+
+    def __str__(self) -> str:
+        return "(" + " or ".join(map(str, self.terms)) + ")"
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """True where the term is false."""
+
+    term: "Expression"
+
+    def __str__(self) -> str:
+        return f"not {self.term}"
+
+
+Expression = Condition | AllOf | AnyOf | Not
+
+ALWAYS = Condition(None, OPERATORS["AlwaysTrue"])
+
+
+def condition(key: str, operator: str, *values: str) -> Condition:
+    """The condition of a key, an operator and values known to be right."""
+    return Condition(parse_key(key), OPERATORS[operator], values)
+
+
+def evaluate(expression: Expression, container: Container) -> bool:
+    """Whether the expression holds for a container. Never raises."""
+    if isinstance(expression, Condition):
+        value = expression.key.value(container) if expression.key else None
+        return expression.holds(value)
+    if isinstance(expression, AllOf):
+        return all(evaluate(term, container) for term in expression.terms)
+    if isinstance(expression, AnyOf):
+        return any(evaluate(term, container) for term in expression.terms)
+    return not evaluate(expression.term, container)
+
+
+def parse_expression(node: TextNode) -> Expression:
+    """The expression a YAML node spells. Raises `TextError`.
+
+    `{key, operator, values}`, `{all: [..]}`, `{any: [..]}` or `{not: ..}`. The depth of the text,
+    which its reader bounds, bounds the recursion.
+    """
+    if not isinstance(node, TextMap) or not node.entries:
+        raise TextError.at(
+            node, "not an expression", "write {key: ..., operator: ..., values: [...]}"
+        )
+    if len(node.entries) == 1:
+        name, value = node.entries[0]
+        match name.value:
+            case "all":
+                return AllOf(_parse_terms(name, value))
+            case "any":
+                return AnyOf(_parse_terms(name, value))
+            case "not":
+                return Not(parse_expression(value))
+            case _:
+                pass
+    return _parse_condition(node)
+
+
+def _parse_terms(name: TextScalar, node: TextNode) -> tuple[Expression, ...]:
+    if not isinstance(node, TextList) or not node.items:
+        raise TextError.at(
+            node, f"{name.value!r} without expressions", f"write a list: {name.value}: [{{...}}]"
+        )
+    return tuple(parse_expression(item) for item in node.items)
+
+
+def _parse_condition(node: TextMap) -> Condition:
+    fields = ("key", "operator", "values")
+    for name, _ in node.entries:
+        if name.value in ("all", "any", "not"):
+            raise TextError.at(
+                name, f"{name.value!r} beside other fields", "give each its own expression"
+            )
+        if name.value not in fields:
+            fix = suggestion(name.value, (*fields, "all", "any", "not"))
+            raise TextError.at(name, f"unknown field {name.value!r} in an expression", fix)
+    operator = _parse_operator(node)
+    key_node = node.find("key")
+    is_keyless = key_node is None and operator.compare is never
+    key = None if is_keyless else _parse_key(node, key_node)
+    return Condition(key, operator, _parse_values(node, operator))
+
+
+def _parse_operator(node: TextMap) -> Operator:
+    written = node.find("operator")
+    names = tuple(OPERATORS)
+    if written is None:
+        raise TextError.at(node, "an expression without operator", "one of " + ", ".join(names))
+    if not isinstance(written, TextScalar):
+        raise TextError.at(written, "the operator is not a word", "one of " + ", ".join(names))
+    operator = OPERATORS.get(written.value)
+    if operator is None:
+        meant = OTHER_SPELLINGS.get(written.value.lower())
+        fix = f"did you mean {meant!r}?" if meant else suggestion(written.value, names)
+        raise TextError.at(written, f"unknown operator {written.value!r}", fix)
+    return operator
+
+
+def _parse_key(node: TextMap, written: TextNode | None) -> Key:
+    if written is None:
+        raise TextError.at(node, "an expression without key", "write key: name, for example")
+    if not isinstance(written, TextScalar):
+        raise TextError.at(written, "the key is not a word", "write key: name, for example")
+    try:
+        return parse_key(written.value)
+    except ValueError as error:
+        what, fix = map(str, error.args)
+        raise TextError.at(written, what, fix) from error
+
+
+def _parse_values(node: TextMap, operator: Operator) -> tuple[str, ...]:
+    written = node.find("values")
+    items = _value_items(written)
+    count = len(items)
+    fits = {Arity.NONE: count == 0, Arity.ONE: count == 1, Arity.SOME: count >= 1}
+    if not fits[operator.arity]:
+        what = f"{operator.name} takes {operator.arity.value}, not {count}"
+        fix = {
+            Arity.NONE: "leave 'values' out",
+            Arity.ONE: "give one value, or use the operator for several",
+            Arity.SOME: "write values: [a, b]",
+        }[operator.arity]
+        raise TextError.at(written or node, what, fix)
+    if count > MAX_VALUES:
+        raise TextError.at(items[MAX_VALUES], f"{count} values", f"write at most {MAX_VALUES}")
+    if operator.compare is glob:
+        for item in items:
+            try:
+                compile_glob(item.value)
+            except ValueError as error:
+                raise TextError.at(
+                    item, f"malformed pattern {item.value[:80]!r}: {error}", "write \\[ for a ["
+                ) from error
+    return tuple(item.value for item in items)
+
+
+def _value_items(written: TextNode | None) -> tuple[TextScalar, ...]:
+    if written is None or (isinstance(written, TextScalar) and written.is_null):
+        return ()
+    return scalars_of(written, "'values'")

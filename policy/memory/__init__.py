@@ -1,0 +1,1 @@
+"""Which memory nodes a container gets: zones, offers, and who holds what."""

@@ -1,0 +1,177 @@
+"""The memory a request would get from each pool, one look per distinct set of nodes."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from ...topology.cpuset import NodeSet
+from ...topology.machine import MemoryKind
+from ..container import QosClass
+from ..decision import Grant, Refusal
+from ..hints.demand import hinted_memory
+from ..pool import PoolId, PoolTree
+from ..rank import Dropped, Zone
+from ..request import Request
+from .ledger import MemoryLedger
+from .request import MemoryPriority, MemoryRequest, Offer
+
+_PRIORITIES = {
+    QosClass.BEST_EFFORT: MemoryPriority.BEST_EFFORT,
+    QosClass.BURSTABLE: MemoryPriority.BURSTABLE,
+    QosClass.GUARANTEED: MemoryPriority.GUARANTEED,
+}
+
+_ANY_KIND: Final = frozenset[MemoryKind]()
+
+
+class _Nodes(NamedTuple):
+    """What never changes about the nodes a request starts from."""
+
+    affinity: int
+    capacity: int
+    lacks_kind: bool
+    """A kind asked for is not among them."""
+
+
+class _Start(NamedTuple):
+    """Where requests for some kinds of memory start in every pool."""
+
+    kinds: int
+    wanted: tuple[int, ...]
+    """For each of `nodes` the kinds a zone should have."""
+    nodes: tuple[_Nodes, ...]
+    """Each distinct set of nodes once."""
+    of_pool: tuple[int, ...]
+    """By pool id the index into `nodes`."""
+
+
+class PoolMemory:
+    """The memory nodes of every pool of a tree, by the kinds a request asks for."""
+
+    def __init__(self, tree: PoolTree, ledger: MemoryLedger) -> None:
+        """Reads the ledger, never changes it."""
+        self._pools = tree.pools
+        self._ledger = ledger
+        self._starts: dict[tuple[frozenset[MemoryKind] | None, int], _Start] = {}
+
+    def choice(self, request: Request) -> "MemoryChoice":
+        """The choice of memory for one request."""
+        types = None if request.preserve_memory else request.memory_kinds
+        hinted = hinted_memory(request) if request.hints else 0
+        start = self._starts.get((types, hinted))
+        if start is None:
+            start = self._starts[types, hinted] = self._start(types, hinted)
+        return MemoryChoice(request, start, self._ledger)
+
+    def _start(self, types: frozenset[MemoryKind] | None, hinted: int) -> _Start:
+        """Preserved memory (None) may be anywhere; else the pool's nodes of the types wanted.
+
+        The `hinted` nodes alone, where a pool has all of them and they are of exactly these types.
+        """
+        nodes = self._ledger.nodes
+        kinds = 0 if types is None else nodes.kinds_mask(types)
+        wanted = nodes.of_kinds(kinds) or nodes.with_memory
+        root = self._pools[-1].memory_nodes.mask
+        masks = [root if types is None else pool.memory_nodes.mask for pool in self._pools]
+        affinities = [mask & wanted or mask for mask in masks]
+        if hinted and nodes.kinds(hinted) == kinds & nodes.kinds_present:
+            pairs = zip(masks, affinities, strict=True)
+            affinities = [one if hinted & ~mask else hinted for mask, one in pairs]
+        distinct = list(dict.fromkeys(affinities))
+        targets = [kinds & nodes.kinds_present or nodes.kinds(one) for one in distinct]
+        return _Start(
+            kinds=kinds,
+            wanted=tuple(targets),
+            nodes=tuple(
+                _Nodes(one, nodes.capacity(one), bool(target & ~nodes.kinds(one)))
+                for one, target in zip(distinct, targets, strict=True)
+            ),
+            of_pool=tuple(distinct.index(one) for one in affinities),
+        )
+
+
+class MemoryChoice:
+    """The zones one request would get; every distinct set of nodes is looked at once."""
+
+    def __init__(self, request: Request, start: _Start, ledger: MemoryLedger) -> None:
+        self._request = request
+        self._start = start
+        self._ledger = ledger
+        self._offers: dict[int, Offer] = {}
+
+    def zones(self) -> Sequence[Zone | Dropped]:
+        """By pool id the zone the request would get, or why none. O(pools)."""
+        found = [self._look(index) for index in range(len(self._start.nodes))]
+        return [found[index] for index in self._start.of_pool]
+
+    def zone(self, pool_id: PoolId) -> Zone | Dropped:
+        """The zone the request would get from one pool, or why none."""
+        return self._look(self._start.of_pool[pool_id])
+
+    def offer(self, pool_id: PoolId) -> Offer:
+        """The offer behind a zone. Only for pools that have one."""
+        affinity = self._affinity(pool_id)
+        known = self._offers.get(affinity)
+        if known is not None:
+            return known
+        offer = self._ledger.offer(self._memory_request(affinity))
+        assert isinstance(offer, Offer), (self._request.container_id, pool_id)
+        return offer
+
+    def resize(self, held: Grant) -> Offer | Refusal:
+        """Another amount of memory for a container that has some, in the same place if it fits."""
+        known = self._ledger.request_of(held.container_id)
+        if known is None:
+            request = self._memory_request(self._affinity(held.pool_id))
+        else:
+            # The kinds too: a cold start that is over does not begin again.
+            request = self._memory_request(known.affinity.mask)
+            request = replace(request, types=known.types)
+        return self._ledger.offer(request, replaces=held.container_id)
+
+    def request_at(self, pool_id: PoolId) -> MemoryRequest:
+        """What is asked of the ledger for a pool."""
+        return self._memory_request(self._affinity(pool_id))
+
+    def _affinity(self, pool_id: PoolId) -> int:
+        return self._start.nodes[self._start.of_pool[pool_id]].affinity
+
+    def _look(self, index: int) -> Zone | Dropped:
+        request, ledger = self._request, self._ledger
+        nodes = self._start.nodes[index]
+        mask = None
+        if not request.hugepage_bytes:
+            mask = ledger.quick_zone(nodes.affinity, self._start.kinds, request.memory_bytes)
+        if mask is None:
+            offer = ledger.offer(self._memory_request(nodes.affinity))
+            if not isinstance(offer, Offer):
+                return Dropped("memory", f"{request.memory_bytes} bytes", offer.reason)
+            self._offers[nodes.affinity] = offer
+            mask = offer.zone.mask
+        if request.preserve_memory:
+            return Zone(mask, mask.bit_count(), True, False, False)
+        limit = request.memory_limit_bytes
+        return Zone(
+            mask=mask,
+            node_count=mask.bit_count(),
+            is_exact=ledger.nodes.kinds(mask) == self._start.wanted[index],
+            is_below_limit=limit is not None
+            and limit != request.memory_bytes
+            and nodes.capacity < limit,
+            lacks_kind=nodes.lacks_kind,
+        )
+
+    def _memory_request(self, affinity: int) -> MemoryRequest:
+        request = self._request
+        priority, types = _PRIORITIES[request.qos], request.memory_kinds
+        if request.preserve_memory:
+            # Where its memory is, nobody knows: it counts against all nodes.
+            priority, types = MemoryPriority.PRESERVED, _ANY_KIND
+        return MemoryRequest(
+            container_id=request.container_id,
+            affinity=NodeSet(affinity),
+            size_bytes=request.memory_bytes,
+            types=types,
+            priority=priority,
+            hugepage_bytes=request.hugepage_bytes,
+        )

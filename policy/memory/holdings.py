@@ -1,0 +1,147 @@
+"""Who holds memory of which zone: the state of a memory ledger, and every change of it."""
+
+from dataclasses import dataclass
+
+from ...topology.cpuset import NodeSet
+from ..container import ContainerId
+from ..decision import Refusal
+from .nodes import KIND_BITS, MemoryNodes
+from .observed import ObservedMemory
+from .request import MemoryRequest
+from .zone import Holding, Zone, Zones
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldMemory:
+    """All that is held at one moment."""
+
+    holdings: tuple[tuple[Holding, int], ...]
+    """Each with the mask of its zone."""
+    sequence: int
+
+
+class Holdings:
+    """All containers with memory, their zones, and the sums that follow."""
+
+    def __init__(self, nodes: MemoryNodes) -> None:
+        self.nodes = nodes
+        self.zones = Zones(nodes)
+        self.observed: ObservedMemory | None = None
+        self.grown: dict[ContainerId, None] = {}
+        """Those that hold more nodes than they would with plenty of memory."""
+        self._by_id: dict[ContainerId, Holding] = {}
+        self._zone_of: dict[ContainerId, Zone] = {}
+        self._sequence = 0
+        self._initial: dict[int, Zone | None] = {}
+
+    def find(self, container_id: ContainerId) -> Holding | None:
+        """What a container holds; None for an unknown one."""
+        return self._by_id.get(container_id)
+
+    def zone_of(self, container_id: ContainerId) -> Zone:
+        """The zone of a container. Raises `KeyError` for an unknown one."""
+        return self._zone_of[container_id]
+
+    def holding(self, request: MemoryRequest) -> Holding | Refusal:
+        """A request made ready: its kinds and its initial zone; or why there is none."""
+        affinity, kinds = request.affinity.mask, self.nodes.kinds_mask(request.types)
+        if request.is_strict:
+            initial = self.nodes.initial_zone(affinity, kinds, is_strict=True)
+        else:
+            zone = self.initial_zone(affinity, kinds)
+            initial = zone.mask if zone is not None else 0
+        return self._make(request, kinds, initial) if initial else self._no_zone(request)
+
+    def holding_in(self, request: MemoryRequest, mask: int) -> Holding:
+        """A request made ready for exactly this zone, where it has no zone of its own."""
+        ready = self.holding(request)
+        return ready if isinstance(ready, Holding) else self._make(request, 0, mask)
+
+    def initial_zone(self, affinity: int, kinds: int) -> Zone | None:
+        """The zone of a request that is not strict while memory is plenty."""
+        key = affinity << KIND_BITS | kinds
+        if key not in self._initial:
+            mask = self.nodes.initial_zone(affinity, kinds)
+            self._initial[key] = self.zones.zone(mask) if mask else None
+        return self._initial[key]
+
+    def place(self, holding: Holding, mask: int) -> None:
+        """Put a container into a zone, out of the one it was in; a new one is the youngest."""
+        one, zone = holding.id, self.zones.zone(mask)
+        known = self._by_id.get(one)
+        if known is not None:
+            self.zones.take(known, self._zone_of[one])
+        self.zones.put(holding, zone)
+        self._by_id[one] = holding
+        self._zone_of[one] = zone
+        self._sequence = max(self._sequence, holding.sequence + 1)
+        if _has_grown(holding, mask):
+            self.grown[one] = None
+        else:
+            self.grown.pop(one, None)
+        if self.observed is not None:
+            before = known.size if known is not None else 0
+            self.observed.grant(one, zone, holding.size - before)
+
+    def adopt(self, holding: Holding, mask: int) -> None:
+        """Put a container into the zone it runs in: its use shows in the free memory already."""
+        observed, self.observed = self.observed, None
+        self.place(holding, mask)
+        self.observed = observed
+
+    def drop(self, container_id: ContainerId) -> None:
+        """Release all that a container holds."""
+        holding = self._by_id.pop(container_id)
+        self.zones.take(holding, self._zone_of.pop(container_id))
+        self.grown.pop(container_id, None)
+        if self.observed is not None:
+            self.observed.release(container_id)
+
+    def state(self) -> HeldMemory:
+        """All that is held. Cost O(containers)."""
+        holdings = tuple((h, self._zone_of[one].mask) for one, h in self._by_id.items())
+        return HeldMemory(holdings=holdings, sequence=self._sequence)
+
+    def restore(self, state: HeldMemory) -> None:
+        """Hold again what was held then, and nothing else."""
+        for container_id in tuple(self._by_id):
+            self.drop(container_id)
+        for holding, mask in state.holdings:
+            self.adopt(holding, mask)
+        self._sequence = state.sequence
+
+    def check(self) -> None:
+        """Assert that all sums and indices are what a fresh count says."""
+        self.zones.check()
+        assert self._by_id.keys() == self._zone_of.keys()
+        for one, zone in self._zone_of.items():
+            holding = self._by_id[one]
+            assert zone.users.get(one) is holding, f"{one}: not a user of its zone"
+            assert (one in self.grown) == _has_grown(holding, zone.mask)
+            assert holding.sequence < self._sequence
+        assert len(self._by_id) == sum(len(zone.users) for zone in self.zones.used())
+
+    def _make(self, request: MemoryRequest, kinds: int, initial: int) -> Holding:
+        known = self._by_id.get(request.container_id)
+        return Holding(
+            request=request,
+            kinds=kinds & self.nodes.kinds_present or self.nodes.kinds(initial),
+            initial=initial,
+            sequence=known.sequence if known is not None else self._sequence,
+        )
+
+    def _no_zone(self, request: MemoryRequest) -> Refusal:
+        affinity = request.affinity
+        unknown = NodeSet(affinity.mask & ~self.nodes.known)
+        if not affinity:
+            what = "no node to be near to — name at least one node with memory"
+        elif unknown:
+            what = f"no such node: {unknown} — the nodes are {NodeSet(self.nodes.known)}"
+        else:
+            types = ", ".join(sorted(kind.value for kind in request.types))
+            what = f"the machine lacks usable memory of type {types!r} — ask for another type"
+        return Refusal(reason=f"memory: {what}")
+
+
+def _has_grown(holding: Holding, mask: int) -> bool:
+    return mask != holding.initial and not holding.initial & ~mask

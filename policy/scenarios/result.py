@@ -1,0 +1,107 @@
+"""What came out of scenarios, and the one JSON document made of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ...topology.machine import Machine
+from ..pool import PoolTree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerResult:
+    """Where a container is after the last step. Sets are in the kernel's list format."""
+
+    name: str
+    pod: str
+    namespace: str
+    pool: str = ""
+    cpus: str = ""
+    exclusive: str = ""
+    shared: str = ""
+    mems: str = ""
+    decided_by: str = ""
+    refused: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """One expression of a step; `error` where it has no truth value."""
+
+    step: int
+    expression: str
+    holds: bool
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A step, or a part of it, that was passed over."""
+
+    step: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScenarioResult:
+    """The state after the last step and everything judged on the way.
+
+    Steps count from 0. `updates`: how often a running container was told something else.
+    `problems`: broken invariants and steps that made no sense.
+    """
+
+    id: str
+    topology: str
+    containers: Mapping[str, ContainerResult]
+    expectations: tuple[Expectation, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    updates: int = 0
+    problems: tuple[str, ...] = ()
+    machine: Machine
+    tree: PoolTree | None = None
+    """The pools of the last policy that ran; None where none did."""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether an expectation does not hold or something went wrong."""
+        return bool(self.problems) or not all(one.holds for one in self.expectations)
+
+
+def result_document(results: Sequence[ScenarioResult]) -> dict[str, object]:
+    """The results as plain values, in a fixed order."""
+    return {"scenarios": [_scenario(one) for one in results]}
+
+
+def _scenario(result: ScenarioResult) -> dict[str, object]:
+    return {
+        "id": result.id,
+        "topology": result.topology,
+        "containers": {
+            key: _container(result.containers[key]) for key in sorted(result.containers)
+        },
+        "expectations": [
+            {
+                "step": one.step,
+                "expression": one.expression,
+                "holds": one.holds,
+                "error": one.error,
+            }
+            for one in result.expectations
+        ],
+        "skipped": [{"step": one.step, "reason": one.reason} for one in result.skipped],
+        "updates": result.updates,
+        "problems": list(result.problems),
+    }
+
+
+def _container(one: ContainerResult) -> dict[str, object]:
+    return {
+        "pod": one.pod,
+        "namespace": one.namespace,
+        "pool": one.pool,
+        "cpus": one.cpus,
+        "exclusive": one.exclusive,
+        "shared": one.shared,
+        "mems": one.mems,
+        "decided_by": one.decided_by,
+        "refused": one.refused,
+    }

@@ -1,0 +1,78 @@
+"""Verdicts on the steps of a scenario: expectations judged, parts skipped, laws broken."""
+
+import re
+from collections.abc import Callable
+
+from .evaluator import EvaluatorError
+from .evaluatortables import Value, brief
+from .facts import not_simulated
+from .result import Expectation, Skipped
+
+Evaluate = Callable[[str], Value]
+"""The value of an expression at this moment; raises `EvaluatorError`."""
+
+
+class Verdicts:
+    """What was found out so far. `step` is the number of the step that is under way."""
+
+    def __init__(self) -> None:
+        """Nothing is known yet."""
+        self.step = 0
+        self.expectations: list[Expectation] = []
+        self.skipped: list[Skipped] = []
+        self._problems: dict[str, str] = {}
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What went wrong, each sentence once, with the step it was first seen at."""
+        return tuple(self._problems.values())
+
+    def note(self, sentence: str) -> None:
+        """Something went wrong."""
+        self._problems.setdefault(sentence, f"step {self.step}: {sentence}")
+
+    def skip(self, reason: str) -> None:
+        """This step, or a part of it, is passed over."""
+        self.skipped.append(Skipped(self.step, reason))
+
+    def expect(self, expression: str, evaluate: Evaluate) -> None:
+        """The expression should be true; other values are as wrong as false."""
+        if reason := not_simulated(expression):
+            self.skip(f"{expression}: {reason}")
+            return
+        try:
+            value = evaluate(expression)
+        except EvaluatorError as error:
+            self._judge(expression, False, str(error))
+            return
+        wrong = None if isinstance(value, bool) else f"is {brief(value)}, neither true nor false"
+        self._judge(expression, value is True, wrong)
+
+    def remembered(self, name: str, expression: str, evaluate: Evaluate) -> Value:
+        """The value to remember; an expectation that does not hold where there is none."""
+        try:
+            return evaluate(expression)
+        except EvaluatorError as error:
+            self._judge(f"{name} = {expression}", False, str(error))
+            return None
+
+    def expect_error(self, name: str, expected: str, error: str) -> None:
+        """An error that was waited for is an expectation; any other is a problem.
+
+        `expected`: a regular expression, empty where nothing should go wrong; `error` likewise.
+        """
+        if not expected:
+            if error:
+                self.note(f"{name.removeprefix('expect_')}: {error}")
+            return
+        try:
+            holds = bool(error) and re.search(expected, error) is not None
+            why = None if holds else (error or "there was no error")
+        except re.error as caught:
+            holds, why = False, f"not a regular expression: {caught}"
+        self._judge(f"{name}: {expected}", holds, why)
+
+    def _judge(self, expression: str, holds: bool, error: str | None) -> None:
+        self.expectations.append(
+            Expectation(step=self.step, expression=expression, holds=holds, error=error)
+        )

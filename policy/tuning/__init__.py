@@ -1,0 +1,1 @@
+"""Scheduling, interrupts and clocks: kernel settings that follow from grants."""

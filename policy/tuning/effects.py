@@ -1,0 +1,145 @@
+"""What the kernel should do for the containers beside their cpusets: a value for every knob.
+
+Whoever turns the knobs keeps what they were before: what is not named here is left as it was found.
+"""
+
+import enum
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ...topology.cpuset import CpuSet
+from ...topology.machine import Machine
+from ..configuration.config import Config
+from ..language.settings import IrqAffinity
+from ..supply import Supply
+from .cpuclass import Clock, CpuSettings, classes_in_force, cpu_settings, uncore_clocks
+from .interrupts import Interrupt, InterruptTable, route
+
+
+class KnobKind(enum.Enum):
+    """What can be set, in the order in which it is.
+
+    A governor resets the energy preference, so it comes first.
+    """
+
+    IRQ_AFFINITY = "interrupt affinity"
+    GOVERNOR = "frequency governor"
+    EPP = "energy performance preference"
+    MIN_FREQUENCY = "lowest frequency"
+    MAX_FREQUENCY = "highest frequency"
+    CSTATE_DISABLED = "idle state"
+    UNCORE_MIN = "lowest uncore frequency"
+    UNCORE_MAX = "highest uncore frequency"
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """One thing to set: of an interrupt or cpu (`number`), of an idle state or die (`name`)."""
+
+    kind: KnobKind
+    number: int = 0
+    name: str = ""
+
+    def __str__(self) -> str:
+        match self.kind:
+            case KnobKind.IRQ_AFFINITY:
+                return f"interrupt {self.number}"
+            case KnobKind.CSTATE_DISABLED:
+                return f"cpu {self.number} {self.name}"
+            case KnobKind.UNCORE_MIN | KnobKind.UNCORE_MAX:
+                return f"die {self.name}"
+            case _:
+                return f"cpu {self.number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """Cpus that one container has for itself, and what it asks of them."""
+
+    cpus: CpuSet
+    irq: IrqAffinity | None = None
+    cpu_class: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occupancy:
+    """Who has which cpus for itself at one moment; all that effects follow from."""
+
+    machine: Machine
+    config: Config
+    supply: Supply
+    holdings: tuple[Holding, ...] = ()
+
+    @property
+    def classes(self) -> Mapping[str, CpuSet]:
+        """The cpus of every class of cpus."""
+        return classes_in_force(
+            self.config, self.supply, ((one.cpus, one.cpu_class) for one in self.holdings)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """What the kernel lets somebody set; read by whoever turns the knobs."""
+
+    interrupts: tuple[Interrupt, ...] = ()
+    uncore: Mapping[str, Clock] = field(default_factory=dict[str, Clock])
+    """By die ("0/0"): the range the kernel had at boot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """The text of every knob that is not left as it was found, in the order to set them."""
+
+    values: Mapping[Knob, str] = field(default_factory=dict[Knob, str])
+    warnings: tuple[str, ...] = ()
+
+
+def effects(occupancy: Occupancy, hardware: Hardware) -> Effects:
+    """What follows from who has which cpus. O(interrupts * distinct patterns + cpus)."""
+    machine, config, holdings = occupancy.machine, occupancy.config, occupancy.holdings
+    table = InterruptTable(hardware.interrupts, config.controllable_interrupts)
+    wishes = ((one.irq, one.cpus) for one in holdings if one.irq is not None)
+    routing = route(table, wishes, occupancy.supply.allowed)
+    found = {one.number: one.affinity for one in hardware.interrupts}
+    values = {
+        Knob(KnobKind.IRQ_AFFINITY, number): str(cpus)
+        for number, cpus in routing.targets.items()
+        if cpus != found[number]
+    }
+    classes = occupancy.classes
+    settings, unknown = cpu_settings(machine, config, classes)
+    clocks, useless = uncore_clocks(machine, config, classes, hardware.uncore)
+    values.update(_cpu_values(settings))
+    values.update(_uncore_values(clocks))
+    return Effects(values, (*routing.warnings, *unknown, *useless))
+
+
+def _cpu_values(settings: Mapping[int, CpuSettings]) -> Iterator[tuple[Knob, str]]:
+    for cpu, one in settings.items():
+        yield from _known(
+            (
+                (Knob(KnobKind.GOVERNOR, cpu), one.governor),
+                (Knob(KnobKind.EPP, cpu), one.epp),
+                (Knob(KnobKind.MIN_FREQUENCY, cpu), one.min_khz),
+                (Knob(KnobKind.MAX_FREQUENCY, cpu), one.max_khz),
+            )
+        )
+        for name in one.disabled_cstates:
+            yield Knob(KnobKind.CSTATE_DISABLED, cpu, name), "1"
+
+
+def _uncore_values(clocks: Mapping[str, Clock]) -> Iterator[tuple[Knob, str]]:
+    for die, clock in clocks.items():
+        yield from _known(
+            (
+                (Knob(KnobKind.UNCORE_MIN, name=die), clock.min_khz),
+                (Knob(KnobKind.UNCORE_MAX, name=die), clock.max_khz),
+            )
+        )
+
+
+def _known(pairs: Iterable[tuple[Knob, str | int | None]]) -> Iterator[tuple[Knob, str]]:
+    for knob, value in pairs:
+        if value is not None:
+            yield knob, str(value)

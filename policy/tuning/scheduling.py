@@ -1,0 +1,43 @@
+"""Which scheduling class a container gets: its own word, else its namespace's, else its QoS's."""
+
+from collections.abc import Mapping
+
+from ..configuration.config import Config, SchedulingClass
+from ..container import Container
+from ..errors import Problem
+from ..language.preferences import parse_preferences
+from ..language.suggestion import suggestion
+
+
+def scheduling_class(container: Container, config: Config) -> SchedulingClass | Problem | None:
+    """The class of a container; a problem where its annotation names none that exists."""
+    classes = {one.name: one for one in config.scheduling_classes}
+    wanted = parse_preferences(container).scheduling_class
+    if wanted is not None and wanted not in classes:
+        return Problem(
+            where=f"scheduling-class of {container.path}",
+            what=f"no scheduling class {wanted!r}",
+            fix=suggestion(wanted, tuple(classes)),
+        )
+    by_qos = {name.lower(): one for name, one in config.pod_qos_scheduling_classes.items()}
+    name = (
+        wanted
+        or config.namespace_scheduling_classes.get(container.pod.namespace)
+        or by_qos.get(container.pod.qos.value.lower())
+    )
+    return None if name is None else classes.get(name)
+
+
+def scheduling_values(chosen: SchedulingClass) -> Mapping[str, str | int]:
+    """What the class sets, by the names of its fields in a configuration; nothing it leaves out."""
+    values: dict[str, str | int | None] = {
+        "policy": chosen.policy.value,
+        "priority": chosen.priority,
+        "nice": chosen.nice,
+        "runtime": chosen.runtime,
+        "deadline": chosen.deadline,
+        "period": chosen.period,
+        "ioClass": None if chosen.io_class is None else chosen.io_class.value,
+        "ioPriority": chosen.io_priority,
+    }
+    return {name: value for name, value in values.items() if value is not None}
