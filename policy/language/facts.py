@@ -91,8 +91,8 @@ def facts(container: Container) -> Iterator[Fact]:
             yield subkey, value
     for label, value in container.labels.items():
         yield Subkey("labels", label), value
-    for label, read in KUBELET_LABELS.items():
-        if label not in container.labels and (value := read(container)):
+    for label, read_label in KUBELET_LABELS.items():
+        if label not in container.labels and (value := read_label(container)):
             yield Subkey("labels", label), value
     for tag, value in container.tags.items():
         yield Subkey("tags", tag), value
