@@ -76,6 +76,8 @@ def _reserved(
 ) -> CpuSet:
     where = "reservedResources.cpu"
     text = config.reserved_resources.cpu
+    # A machine of nothing but isolated cpus can spare one of those.
+    ordinary = allowed - isolated or allowed
     match _parse(where, config.reserved_resources):
         case OnlyCpus(wanted):
             reserved = _online(where, text, wanted, machine, warnings)
@@ -87,9 +89,9 @@ def _reserved(
         case AllCpusBut(unwanted):
             reserved = allowed - unwanted
         case CpuQuantity(milli):
-            reserved = _pick(where, text, -(-milli // 1000), allowed - isolated, picker)
+            reserved = _pick(where, text, -(-milli // 1000), ordinary, picker)
         case None:
-            reserved = _pick(where, "one cpu", 1, allowed - isolated, picker)
+            reserved = _pick(where, "one cpu", 1, ordinary, picker)
     if reserved == allowed and len(allowed) == 1:
         # The only cpu: kube-system and the others share it, as they would without us.
         warnings.append(f"{where}: {text or 'one cpu'!r} is the only cpu: nothing is reserved")

@@ -117,3 +117,10 @@ def test_the_only_cpu_is_not_reserved() -> None:
     assert str(found.sharable) == "0"
     (warning,) = found.warnings
     assert warning.endswith("is the only cpu: nothing is reserved")
+
+
+def test_where_all_cpus_are_isolated_one_of_them_is_reserved() -> None:
+    found = supply("socket:1 core:4 isolated:0-3", "1")
+    assert str(found.reserved) == "0"
+    assert str(found.isolated) == "1-3"
+    assert not found.sharable
