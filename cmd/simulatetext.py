@@ -70,5 +70,5 @@ def _verdicts(result: ScenarioResult) -> Iterator[str]:
             yield f"  step {one.step}: {one.expression} — {one.error or 'does not hold'}"
     for skipped in result.skipped:
         yield f"  step {skipped.step} skipped: {skipped.reason}"
-    for problem in result.problems:
+    for problem in (*result.problems, *result.remarks):
         yield f"  problem: {problem}"

@@ -46,7 +46,8 @@ class ScenarioResult:
     """The state after the last step and everything judged on the way.
 
     Steps count from 0. `updates`: how often a running container was told something else.
-    `problems`: broken invariants and steps that made no sense.
+    `problems`: broken invariants and steps that made no sense. `remarks`: what is wrong in the
+    annotations of pods; that fails no scenario.
     """
 
     id: str
@@ -56,6 +57,7 @@ class ScenarioResult:
     skipped: tuple[Skipped, ...] = ()
     updates: int = 0
     problems: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     machine: Machine
     tree: PoolTree | None = None
     """The pools of the last policy that ran; None where none did."""
@@ -89,7 +91,7 @@ def _scenario(result: ScenarioResult) -> dict[str, object]:
         ],
         "skipped": [{"step": one.step, "reason": one.reason} for one in result.skipped],
         "updates": result.updates,
-        "problems": list(result.problems),
+        "problems": [*result.problems, *result.remarks],
     }
 
 

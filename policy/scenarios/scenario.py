@@ -149,6 +149,7 @@ class ScenarioRun:
             skipped=tuple(self.verdicts.skipped),
             updates=self.runtime.updates,
             problems=self.verdicts.problems,
+            remarks=self.verdicts.remarks,
             machine=self._machine,
             tree=self.engine.tree if self.engine else None,
         )
@@ -267,6 +268,8 @@ class ScenarioRun:
         if self.engine is not None and self.is_started:
             decision = one.decision = self.engine.create(container)
             self.runtime.apply(decision.changes)
+            for problem in decision.problems:
+                self.verdicts.remark(str(problem))
             if isinstance(decision.result, Refusal):
                 self.engine.remove(container.id)
                 self._refused[container.path] = (container, decision.result.reason)

@@ -21,11 +21,21 @@ class Verdicts:
         self.expectations: list[Expectation] = []
         self.skipped: list[Skipped] = []
         self._problems: dict[str, str] = {}
+        self._remarks: dict[str, None] = {}
 
     @property
     def problems(self) -> tuple[str, ...]:
         """What went wrong, each sentence once, with the step it was first seen at."""
         return tuple(self._problems.values())
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What is wrong in the pods' annotations, each sentence once."""
+        return tuple(self._remarks)
+
+    def remark(self, sentence: str) -> None:
+        """A pod's author wrote something wrong; the scenario goes on and fails not for it."""
+        self._remarks.setdefault(sentence)
 
     def note(self, sentence: str) -> None:
         """Something went wrong."""

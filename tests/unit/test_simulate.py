@@ -218,3 +218,34 @@ def test_a_topology_may_be_a_copy_of_sysfs_beside_the_file(tmp_path: Path) -> No
     )
     result = run(str(path))
     assert result.exit_code == 0, result.output
+
+
+MISWRITTEN = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: tale
+  annotations:
+    resource-policy.nri.io/affinity: |
+      peter:
+      - match: {key: name, operator: Equal, values: [sheep]}
+spec:
+  containers: [{name: sheep}, {name: peter}, {name: wolf}]
+"""
+
+
+def test_faults_of_annotations_are_problems_that_change_no_status() -> None:
+    result = run("-", "--machine", SPEC, "-o", "json", text=MISWRITTEN)
+    assert result.exit_code == 0
+    (scenario,) = json.loads(result.stdout)["scenarios"]
+    (problem,) = scenario["problems"]
+    assert problem.startswith("resource-policy.nri.io/affinity of default/tale/peter:2:")
+    assert "unknown operator 'Equal' — did you mean 'Equals'?" in problem
+
+
+@pytest.mark.parametrize("output", ["table", "tree"])
+def test_faults_of_annotations_are_told_after_the_containers(output: str) -> None:
+    result = run("-", "--machine", SPEC, "-o", output, text=MISWRITTEN)
+    assert result.exit_code == 0
+    last = result.stdout.splitlines()[-1]
+    assert last.startswith("  problem: resource-policy.nri.io/affinity of default/tale/peter:2:")
