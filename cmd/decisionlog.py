@@ -22,10 +22,13 @@ from ..nri.happening import (
     Unsupported,
     Updated,
 )
+from ..policy.container import PodId
 from ..policy.decision import Grant, Pinning, Refusal
 from ..policy.move import Fate, Move
 
 _PLAIN: Final = re.compile(r"[\w./:#,+@%*-]+", re.ASCII)
+_REMEMBERED: Final = 4096
+"""Problems of pods known to be told already; the oldest is forgotten and may be told again."""
 
 
 class DecisionLog:
@@ -39,6 +42,7 @@ class DecisionLog:
         self._log = logger
         self._where = where
         self._last_reason = ""
+        self._told: dict[tuple[PodId, str], None] = {}
 
     def __call__(self, happening: Happening) -> None:
         """Write it."""
@@ -121,7 +125,12 @@ class DecisionLog:
     def _decided(self, happening: Decided) -> None:
         decision, container = happening.decision, happening.container
         for problem in (*happening.problems, *decision.problems):
-            self._log.warning("%s", problem)
+            # Every container of a pod brings the problems of the whole pod along.
+            told = container.pod.id, str(problem)
+            self._log.log(logging.DEBUG if told in self._told else logging.WARNING, "%s", problem)
+            self._told[told] = None
+            if len(self._told) > _REMEMBERED:
+                del self._told[next(iter(self._told))]
         name = _name(container.path)
         match decision.result:
             case Refusal(reason=reason):

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from ..topology.cpuset import CpuSet
 from ..topology.machine import Machine, MemoryKind, NumaNode
-from .configuration.config import Config, CpuPriority, SchedulingClass
+from .configuration.config import Config, CpuPriority, OnBadAnnotation, SchedulingClass
 from .container import Container, QosClass
 from .cpus.smt import SmtPreference
 from .errors import Problem
@@ -152,6 +152,20 @@ class Classifier:
         if container.pod.qos is not QosClass.GUARANTEED:
             return CpuPriority.NONE
         return preferences.cpu_priority or self._config.default_cpu_priority
+
+
+def grave_problems(
+    problems: Sequence[Problem], container: Container, config: Config
+) -> tuple[Problem, ...]:
+    """The problems for which a container is refused: not those of others of its pod."""
+    is_strict = config.on_bad_annotation is OnBadAnnotation.FAIL
+    return tuple(
+        one
+        for one in problems
+        if not one.is_advice
+        and (one.is_fatal or is_strict)
+        and one.container in ("", container.name)
+    )
 
 
 def _cold_kinds(nodes: Sequence[NumaNode]) -> frozenset[MemoryKind]:

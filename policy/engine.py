@@ -19,8 +19,8 @@ from .adoption import (
     overlaps,
 )
 from .books import Books
-from .classify import Classified, Classifier
-from .configuration.config import Config, OnBadAnnotation
+from .classify import Classified, Classifier, grave_problems
+from .configuration.config import Config
 from .container import Container, ContainerId, ContainerState, Resources
 from .decision import Change, Decision, Grant, Pinning, Refusal
 from .placement import Chooser
@@ -288,10 +288,9 @@ class Engine:
 
     def _place(self, container: Container, classified: Classified) -> Decision:
         problems = classified.problems
-        is_strict = self.config.on_bad_annotation is OnBadAnnotation.FAIL
-        bad = [str(one) for one in problems if one.is_fatal or is_strict]
+        bad = grave_problems(problems, container, self.config)
         if bad:
-            refusal = Refusal(reason="; ".join(bad))
+            refusal = Refusal(reason="; ".join(map(str, bad)))
             self._books.affinity.remove(container.id)
             return Decision(container_id=container.id, result=refusal, problems=problems)
         weights = self._books.affinity.weights(container, classified.rules)

@@ -24,6 +24,10 @@ class Problem:
     column: int = 0
     is_fatal: bool = False
     """Whether the container is refused for it, as the annotation's meaning demands."""
+    container: str = ""
+    """The name of the only container of the pod it is about; empty where it is about all."""
+    is_advice: bool = False
+    """Whether nothing is written wrongly: then no container is ever refused for it."""
 
     def __str__(self) -> str:
         position = f":{self.line}:{self.column}" if self.line else ""

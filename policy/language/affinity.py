@@ -191,22 +191,26 @@ class _Reader:
         items = value.items if isinstance(value, TextList) else ()
         if not isinstance(value, TextList):
             fix = "write a list of container names or of rules"
-            self.problems.append(TextError.at(value, "not a list", fix).problem(where))
+            self.problems.append(
+                TextError.at(value, "not a list", fix).problem(where, container=name)
+            )
         for item in items:
             self._count += 1
             if self._count > MAX_RULES:
                 if self._count == MAX_RULES + 1:
                     fix = f"write at most {MAX_RULES}; the rest is left out"
-                    self.problems.append(TextError.at(item, "too many rules", fix).problem(where))
+                    self.problems.append(
+                        TextError.at(item, "too many rules", fix).problem(where, container=name)
+                    )
                 return
             try:
                 if isinstance(item, TextScalar):
                     self._read_friend(name, item)
                 else:
-                    rule = self._read_rule(item, where)
+                    rule = self._read_rule(item, where, name)
                     self._full.setdefault(name, []).append(rule)
             except TextError as error:
-                self.problems.append(error.problem(where))
+                self.problems.append(error.problem(where, container=name))
 
     def _read_friend(self, name: str, item: TextScalar) -> None:
         if item.is_null or not item.value:
@@ -218,7 +222,7 @@ class _Reader:
         self._friends.setdefault(name, {})[item.value] = None
         self._friends.setdefault(item.value, {})[name] = None
 
-    def _read_rule(self, node: TextNode, where: str) -> AffinityRule:
+    def _read_rule(self, node: TextNode, where: str, name: str) -> AffinityRule:
         if not isinstance(node, TextMap):
             raise TextError.at(node, "not a rule", "write {match: ..., weight: ...}")
         _check_fields(node)
@@ -231,12 +235,12 @@ class _Reader:
         return AffinityRule(
             scope=parse_expression(scope) if is_given and scope else _SAME_POD,
             match=parse_expression(match),
-            weight=self._read_weight(node.find("weight"), where),
+            weight=self._read_weight(node.find("weight"), where, name),
             is_symmetric=self._read_symmetric(node.find("symmetric")),
             source=f"{self._key}:{node.line}",
         )
 
-    def _read_weight(self, node: TextNode | None, where: str) -> int:
+    def _read_weight(self, node: TextNode | None, where: str, name: str) -> int:
         if node is None or (isinstance(node, TextScalar) and node.is_null):
             return self._sign
         fix = f"write a whole number from {-MAX_WEIGHT} to {MAX_WEIGHT}"
@@ -247,14 +251,16 @@ class _Reader:
         magnitude = digits.lstrip("-+").lstrip("0")
         weight = MAX_WEIGHT + 1 if len(magnitude) > len(str(MAX_WEIGHT)) else int(magnitude or "0")
         if weight > MAX_WEIGHT:
-            what = f"weight {digits[:20]} is outside the range, {MAX_WEIGHT} is used"
-            self.problems.append(TextError.at(node, what, fix).problem(where))
+            used = -MAX_WEIGHT if digits.startswith("-") else MAX_WEIGHT
+            what = f"weight {digits[:20]} is outside the range, {used} is used"
+            error = TextError.at(node, what, fix)
+            self.problems.append(error.problem(where, container=name))
             weight = MAX_WEIGHT
         # 0 counts as left out, as it does for the peer.
         return self._sign * (-weight if digits.startswith("-") and weight else weight or 1)
 
     def _read_symmetric(self, node: TextNode | None) -> bool:
-        if node is None:
+        if node is None or (isinstance(node, TextScalar) and node.is_null):
             return self._is_symmetric
         word = node.value.lower() if isinstance(node, TextScalar) and node.is_plain else ""
         if word not in ("true", "false"):

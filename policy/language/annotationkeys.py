@@ -27,6 +27,8 @@ class KnownKey:
     is_plain: bool = False
     fields: tuple[str, ...] = ()
     """Of values that are mappings: their fields."""
+    is_reserved: bool = False
+    """Whether it is kept for a later version and does nothing yet."""
 
     def written(self, domain: str) -> str:
         """The key as a pod's author writes it for the whole pod."""
@@ -41,6 +43,12 @@ def _scoped(
     fields: tuple[str, ...] = (),
 ) -> KnownKey:
     return KnownKey(name=name, domains=domains, values=values, meaning=meaning, fields=fields)
+
+
+def _reserved(name: str, values: str, meaning: str, fields: tuple[str, ...] = ()) -> KnownKey:
+    return KnownKey(
+        name=name, domains=_OWN, values=values, meaning=meaning, fields=fields, is_reserved=True
+    )
 
 
 def _plain(name: str, meaning: str) -> KnownKey:
@@ -97,15 +105,14 @@ KEYS: tuple[KnownKey, ...] = (
     _scoped("toptierlimit", "an amount of memory", "known, without effect"),
     _plain("affinity", "which containers to be near"),
     _plain("anti-affinity", "which containers to keep away from"),
-    _scoped(
+    _reserved(
         "affinity",
         "podAffinity, podAntiAffinity and poolAffinity, as in Kubernetes",
         "rules at a level of the machine, required or preferred",
-        _OWN,
         ("podAffinity", "podAntiAffinity", "poolAffinity"),
     ),
-    _scoped("pool-selector", "'label=value, ..'", "the labels a pool must have", _OWN),
-    _scoped("pool-name", "the name of a pool", "the pool to use", _OWN),
-    _scoped("on-unsatisfiable", "fail or degrade", "what to do if a required rule fails", _OWN),
+    _reserved("pool-selector", "'label=value, ..'", "the labels a pool must have"),
+    _reserved("pool-name", "the name of a pool", "the pool to use"),
+    _reserved("on-unsatisfiable", "fail or degrade", "what to do if a required rule fails"),
     _scoped("smt", "pack, spread, hide or any", "how to use the threads of cores", _OWN),
 )

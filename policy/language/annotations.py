@@ -7,7 +7,7 @@ these present counts. The older style `DOMAIN/KEY` with lines `container: value`
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -63,13 +63,7 @@ def effective(annotations: Mapping[str, str], key: str, container_name: str) -> 
 def annotation_problems(pod: Pod) -> tuple[Problem, ...]:
     """What is wrong with the keys of a pod's annotations, not with the values."""
     return tuple(
-        Problem(
-            where=f"{problem.where} of {pod.namespace}/{pod.name}",
-            what=problem.what,
-            fix=problem.fix,
-            line=problem.line,
-            column=problem.column,
-        )
+        replace(problem, where=f"{problem.where} of {pod.namespace}/{pod.name}")
         for problem in read_annotations(pod.annotations).problems
     )
 
@@ -146,6 +140,10 @@ class _Reader:
     def _put(
         self, domain: str, name: str, container: str, setting: Setting, *, is_map: bool
     ) -> None:
+        if _SCOPED[domain, name].is_reserved:
+            what = "accepted, but has no effect in this version"
+            fix = "leave it out, or keep it for a later version"
+            self.problems.append(Problem(where=setting.key, what=what, fix=fix, is_advice=True))
         precedence = (setting.scope.value, -int(is_map), -DOMAINS.index(domain))
         before = self._found.get((name, container))
         if before is None or precedence > before[0]:

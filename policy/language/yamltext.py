@@ -101,8 +101,8 @@ class TextError(PinfoldError):
         """The error at the beginning of a node."""
         return cls(what, fix, line=node.line, column=node.column)
 
-    def problem(self, where: str, *, is_fatal: bool = False) -> Problem:
-        """The error as data, in the place named `where`."""
+    def problem(self, where: str, *, is_fatal: bool = False, container: str = "") -> Problem:
+        """The error as data, in the place named `where`, about one container or all."""
         return Problem(
             where=where,
             what=self.what,
@@ -110,6 +110,7 @@ class TextError(PinfoldError):
             line=self.line,
             column=self.column,
             is_fatal=is_fatal,
+            container=container,
         )
 
 

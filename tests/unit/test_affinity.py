@@ -134,6 +134,22 @@ def test_a_weight(written: str, key: str, weight: int, has_problem: bool) -> Non
     assert not any(problem.is_fatal for problem in problems)
 
 
+@pytest.mark.parametrize("key", [PULL, PUSH])
+@pytest.mark.parametrize(("written", "used"), [("2000", "1000"), ("-2000", "-1000")])
+def test_a_weight_out_of_range_says_which_is_used(written: str, used: str, key: str) -> None:
+    _, (problem,) = read(f"a:\n- match: {{operator: AlwaysTrue}}\n  weight: {written}\n", key)
+    assert problem.what == f"weight {written} is outside the range, {used} is used"
+
+
+@pytest.mark.parametrize("is_symmetric", [False, True])
+@pytest.mark.parametrize("written", ["", "~", "null"])
+def test_an_empty_symmetric_is_as_good_as_none(written: str, is_symmetric: bool) -> None:
+    text = f"a:\n- match: {{operator: AlwaysTrue}}\n  symmetric: {written}\n"
+    rules, problems = parse_affinity({PULL: text}, pod(), is_symmetric=is_symmetric)
+    assert not problems
+    assert [rule.is_symmetric for rule in rules["a"]] == [is_symmetric]
+
+
 GOOD = "- match: {key: name, operator: Equals, values: [good]}\n"
 
 
@@ -167,6 +183,7 @@ def test_a_bad_rule_is_reported_and_the_others_stay(
     rules, (problem,) = read(f"peter:\n{GOOD}{bad}\n{GOOD}")
     assert len(rules["peter"]) == 2
     assert problem.where == f"{PULL} of north/meadow/peter"
+    assert problem.container == "peter"
     assert (problem.line, problem.column) == (line, column)
     assert what in problem.what
     assert fix in problem.fix
@@ -199,6 +216,7 @@ def test_a_bad_rule_is_reported_and_the_others_stay(
 def test_a_text_that_is_no_affinity(text: str, line: int, what: str) -> None:
     rules, (problem,) = read(text)
     assert not rules
+    assert problem.container in ("", "a")
     assert problem.line == line
     assert what in problem.what
 

@@ -113,6 +113,27 @@ def test_a_lost_runtime_is_told_once_with_what_to_do(caplog: pytest.LogCaptureFi
     ]
 
 
+def test_a_problem_of_a_pod_is_told_once_however_many_containers_it_has(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = logging.getLogger("test_daemon_log")
+    report = DecisionLog(log, "nri.sock")
+    unknown = Problem(where="x of default/web", what="unknown annotation 'x'")
+    with caplog.at_level(logging.WARNING, log.name):
+        for pod, name in (("p1", "nginx"), ("p1", "helper"), ("p2", "nginx")):
+            container = Container(
+                id=ContainerId(name), name=name, pod=Pod(id=PodId(pod), name="web")
+            )
+            own = Problem(where=f"y of default/web/{name}", what="bad")
+            report(
+                Decided(
+                    event="create", container=container, decision=DECISION, problems=(unknown, own)
+                )
+            )
+    first = ["x of default/web: unknown annotation 'x'", "y of default/web/nginx: bad"]
+    assert caplog.messages == [*first, "y of default/web/helper: bad", *first]
+
+
 def test_faults_come_with_their_traceback(caplog: pytest.LogCaptureFixture) -> None:
     log = logging.getLogger("test_daemon_log")
     try:

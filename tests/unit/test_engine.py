@@ -241,6 +241,45 @@ def test_a_bad_annotation_refuses_where_the_operator_says_so() -> None:
     assert one.grants == {}
 
 
+RULES = {"resource-policy.nri.io/affinity": "a: [b]\nb:\n- match: {operator: Sometimes}\n"}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "refused"),
+    [
+        pytest.param(RULES, ["b"], id="a bad rule refuses the container whose rule it is"),
+        pytest.param(
+            {f"prefer-isolated-cpus.{DOMAIN}/container.b": "perhaps"},
+            ["b"],
+            id="a bad setting refuses the container it is for",
+        ),
+        pytest.param(
+            {f"prefer-isolation.{DOMAIN}/pod": "true"},
+            ["a", "b"],
+            id="an unknown key refuses the whole pod",
+        ),
+        pytest.param(
+            {"resource-policy.nri.io/affinity": "a: [b"},
+            ["a", "b"],
+            id="rules that are no yaml refuse the whole pod",
+        ),
+        pytest.param(
+            {"pool-name.pinfold.dev/pod": "NUMA node #0"}, [], id="a reserved key refuses nobody"
+        ),
+    ],
+)
+def test_a_strict_node_refuses_only_those_whose_annotation_is_bad(
+    annotations: dict[str, str], refused: list[str]
+) -> None:
+    one = engine(config=STRICT)
+    decisions = {
+        name: one.create(container(name, 500, annotations, pod="meadow")) for name in ("a", "b")
+    }
+    assert [
+        name for name, decision in decisions.items() if isinstance(decision.result, Refusal)
+    ] == refused
+
+
 NOTHING_PINNED = [
     pytest.param(False, True, (None, "0", None), id="cpus"),
     pytest.param(True, False, ("1", None, 1024), id="memory"),
