@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from ..container import Container
 from .facts import Key, parse_key
-from .glob import compile_glob
-from .operators import OPERATORS, OTHER_SPELLINGS, Arity, Operator, Test, glob, never
+from .glob import GlobError, compile_glob
+from .operators import OPERATORS, Arity, Operator, Test, glob, meant_operator, never
 from .suggestion import suggestion
 from .yamltext import TextError, TextList, TextMap, TextNode, TextScalar, scalars_of
 
@@ -151,8 +151,8 @@ def _parse_operator(node: TextMap) -> Operator:
         raise TextError.at(written, "the operator is not a word", "one of " + ", ".join(names))
     operator = OPERATORS.get(written.value)
     if operator is None:
-        meant = OTHER_SPELLINGS.get(written.value.lower())
-        fix = f"did you mean {meant!r}?" if meant else suggestion(written.value, names)
+        meant = meant_operator(written.value)
+        fix = f"did you mean {meant!r}?" if meant else "one of " + ", ".join(names)
         raise TextError.at(written, f"unknown operator {written.value!r}", fix)
     return operator
 
@@ -188,10 +188,9 @@ def _parse_values(node: TextMap, operator: Operator) -> tuple[str, ...]:
         for item in items:
             try:
                 compile_glob(item.value)
-            except ValueError as error:
-                raise TextError.at(
-                    item, f"malformed pattern {item.value[:80]!r}: {error}", "write \\[ for a ["
-                ) from error
+            except GlobError as error:
+                what = f"malformed pattern {item.value[:80]!r}: {error}"
+                raise TextError.at(item, what, error.fix) from error
     return tuple(item.value for item in items)
 
 

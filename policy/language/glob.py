@@ -9,6 +9,15 @@ from functools import lru_cache
 
 MAX_LENGTH = 512
 SEPARATOR = "/"
+_NO_CLASS = "write \\[ for a ["
+
+
+class GlobError(ValueError):
+    """What is wrong with a pattern, and in `fix` how to mend it."""
+
+    def __init__(self, what: str, fix: str) -> None:
+        super().__init__(what)
+        self.fix = fix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +75,9 @@ class _Class:
 
 @lru_cache(maxsize=512)
 def compile_glob(pattern: str, separator: str = SEPARATOR) -> Glob:
-    """The compiled pattern. Raises `ValueError` that says what is malformed."""
+    """The compiled pattern. Raises `GlobError`."""
     if len(pattern) > MAX_LENGTH:
-        raise ValueError(
-            f"a pattern of {len(pattern)} characters, at most {MAX_LENGTH} are allowed"
-        )
+        raise GlobError(f"{len(pattern)} characters", f"write at most {MAX_LENGTH}")
     bit, stars, wildcards, position = 1, 0, 0, 0
     prefix: list[str] = []
     is_exact = True
@@ -121,18 +128,20 @@ def _parse_class(pattern: str, position: int) -> tuple[_Class, int]:
         if pattern[position : position + 1] == "-":
             high, position = _parse_character(pattern, position + 1)
         if high < low:
-            raise ValueError(f"the range {low}-{high} is backwards")
+            raise GlobError(f"the range {low}-{high} is backwards", f"write [{high}-{low}]")
         ranges.append((low, high))
     if not ranges:
-        raise ValueError("an empty or open [...]")
+        raise GlobError("an empty or open [...]", _NO_CLASS)
     if pattern[position : position + 1] != "]":
-        raise ValueError("a '[' without its ']'")
+        raise GlobError("a '[' without its ']'", _NO_CLASS)
     return _Class(tuple(ranges), is_negated), position + 1
 
 
 def _parse_character(pattern: str, position: int) -> tuple[str, int]:
     if pattern[position : position + 1] == "\\":
         position += 1
+        if position >= len(pattern):
+            raise GlobError("it ends after a '\\'", "write \\\\ for a \\")
     if position >= len(pattern):
-        raise ValueError("the pattern ends in the middle of a '[...]' or after a '\\'")
+        raise GlobError("a '[' without its ']'", _NO_CLASS)
     return pattern[position], position + 1

@@ -1,10 +1,12 @@
 """The operators of expressions: one row each."""
 
 import enum
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from .glob import compile_glob
+from .suggestion import nearest
 
 ANYTHING = "*"
 
@@ -73,14 +75,58 @@ OPERATORS: Mapping[str, Operator] = {
     )
 }
 
-# What people write who know other selectors.
+# What people write who know other selectors, in small letters without "_" and "-".
 OTHER_SPELLINGS: Mapping[str, str] = {
-    "doesnotexist": "NotExists",
-    "notequals": "NotEqual",
-    "equal": "Equals",
+    "eq": "Equals",
     "=": "Equals",
     "==": "Equals",
+    "is": "Equals",
+    "ne": "NotEqual",
+    "neq": "NotEqual",
     "!=": "NotEqual",
+    "<>": "NotEqual",
+    "isnot": "NotEqual",
+    "notequals": "NotEqual",
+    "doesnotequal": "NotEqual",
+    "contains": "In",
+    "isin": "In",
+    "oneof": "In",
+    "nin": "NotIn",
+    "isnotin": "NotIn",
+    "notcontains": "NotIn",
+    "doesnotcontain": "NotIn",
+    "noneof": "NotIn",
+    "present": "Exists",
+    "absent": "NotExists",
+    "!": "NotExists",
+    "doesnotexist": "NotExists",
     "always": "AlwaysTrue",
+    "match": "Matches",
+    "notmatch": "MatchesNot",
     "notmatches": "MatchesNot",
+    "matchnot": "MatchesNot",
+    "doesnotmatch": "MatchesNot",
+    "matchany": "MatchesAny",
+    "notmatchany": "MatchesNone",
+    "notmatchesany": "MatchesNone",
+    "doesnotmatchany": "MatchesNone",
 }
+_NEGATIVE = re.compile(r"no|n't|doesnt|isnt|never|false|without|absent|!|<>")
+
+
+def meant_operator(written: str) -> str | None:
+    """The operator that a word which is none stands for; None where that is a guess.
+
+    Never one that is true where the word would be false.
+    """
+    word = re.sub(r"[\s_-]", "", written[:80]).lower()
+    for name in OPERATORS:
+        if name.lower() == word:
+            return name
+    if word in OTHER_SPELLINGS:
+        return OTHER_SPELLINGS[word]
+    is_negative = _NEGATIVE.search(word) is not None
+    alike = [
+        name for name in OPERATORS if (_NEGATIVE.search(name.lower()) is not None) == is_negative
+    ]
+    return nearest(word, alike, 0.7)

@@ -13,7 +13,7 @@ from ..configuration.config import BurstLevel, CpuPriority
 from ..configuration.quantity import parse_nanoseconds
 from ..cpus.smt import SmtPreference
 from ..errors import ConfigError
-from .glob import compile_glob
+from .glob import GlobError, compile_glob
 from .suggestion import suggestion
 from .yamltext import TextError, TextMap, TextNode, TextScalar, parse_text, scalars_of
 
@@ -223,9 +223,9 @@ def _patterns(node: TextMap, field: str) -> tuple[str, ...]:
     for item in items:
         try:
             compile_glob(item.value)
-        except ValueError as error:
+        except GlobError as error:
             what = f"malformed pattern {_quote(item.value)}: {error}"
-            raise TextError.at(item, what, "write \\[ for a [") from error
+            raise TextError.at(item, what, error.fix) from error
     return tuple(item.value for item in items)
 
 

@@ -3,8 +3,8 @@ import pytest
 from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass
 from pinfold.policy.language.expression import Expression, condition, evaluate, parse_expression
 from pinfold.policy.language.facts import FIELDS, Subkey, facts, parse_key
-from pinfold.policy.language.glob import MAX_LENGTH, compile_glob
-from pinfold.policy.language.operators import OPERATORS, Arity
+from pinfold.policy.language.glob import MAX_LENGTH, GlobError, compile_glob
+from pinfold.policy.language.operators import OPERATORS, Arity, meant_operator
 from pinfold.policy.language.yamltext import TextError, parse_text
 
 CONTAINER = Container(
@@ -190,7 +190,7 @@ def test_an_expression_is_read_and_evaluated(text: str, expected: bool) -> None:
         ("{not: [{operator: AlwaysTrue}]}", 1, 7, "not an expression", "write {key"),
         ("{}", 1, 1, "not an expression", "write {key"),
         ("{key: name, operator: Matches, values: ['[a']}", 1, 41, "a '[' without its ']'", "["),
-        ("{key: name, operator: MatchesAny, values: [a, 'b\\']}", 1, 47, "malformed", "["),
+        ("{key: name, operator: MatchesAny, values: [a, 'b\\']}", 1, 47, "malformed", "\\\\"),
     ],
 )
 def test_a_fault_has_its_place(text: str, line: int, column: int, what: str, fix: str) -> None:
@@ -249,11 +249,90 @@ def test_a_glob_without_separator_crosses_slashes() -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", ["[", "[]", "[a", "[a-", "[b-a]", "a\\", "x" * (MAX_LENGTH + 1)]
+    ("pattern", "what", "fix"),
+    [
+        ("[", "an empty or open [...]", "write \\[ for a ["),
+        ("[]", "an empty or open [...]", "write \\[ for a ["),
+        ("[a", "a '[' without its ']'", "write \\[ for a ["),
+        ("[a-", "a '[' without its ']'", "write \\[ for a ["),
+        ("[b-a]", "the range b-a is backwards", "write [a-b]"),
+        ("a\\", "it ends after a '\\'", "write \\\\ for a \\"),
+        ("[a\\", "it ends after a '\\'", "write \\\\ for a \\"),
+        ("x" * (MAX_LENGTH + 1), f"{MAX_LENGTH + 1} characters", f"write at most {MAX_LENGTH}"),
+    ],
 )
-def test_a_malformed_glob_is_refused(pattern: str) -> None:
-    with pytest.raises(ValueError, match=r"pattern|range|without|open"):
+def test_a_malformed_glob_is_refused(pattern: str, what: str, fix: str) -> None:
+    with pytest.raises(GlobError) as caught:
         compile_glob(pattern)
+    assert str(caught.value) == what
+    assert caught.value.fix == fix
+    with pytest.raises(TextError) as told:
+        parse(f"{{key: name, operator: Matches, values: ['{pattern}']}}")
+    assert what in told.value.what
+    assert told.value.fix == fix
+
+
+MEANT = {
+    "NotMatch": "MatchesNot",
+    "NotMatches": "MatchesNot",
+    "DoesNotMatch": "MatchesNot",
+    "MatchNot": "MatchesNot",
+    "NotMatchesAny": "MatchesNone",
+    "NotMatchAny": "MatchesNone",
+    "not_match_any": "MatchesNone",
+    "match": "Matches",
+    "nin": "NotIn",
+    "not-in": "NotIn",
+    "NOTIN": "NotIn",
+    "NotContains": "NotIn",
+    "Contains": "In",
+    "IsIn": "In",
+    "Absent": "NotExists",
+    "does_not_exist": "NotExists",
+    "!": "NotExists",
+    "ne": "NotEqual",
+    "neq": "NotEqual",
+    "!=": "NotEqual",
+    "<>": "NotEqual",
+    "DoesNotEqual": "NotEqual",
+    "eq": "Equals",
+    "=": "Equals",
+    "==": "Equals",
+    "Equalls": "Equals",
+    "always_true": "AlwaysTrue",
+    "AlwaysFalse": None,
+    "Never": None,
+    "Gt": None,
+    "xyzzy": None,
+}
+
+
+@pytest.mark.parametrize(("written", "meant"), MEANT.items())
+def test_another_spelling_of_an_operator_finds_what_was_meant(
+    written: str, meant: str | None
+) -> None:
+    with pytest.raises(TextError) as caught:
+        parse(f"{{key: name, operator: '{written}', values: [a]}}")
+    fix = f"did you mean {meant!r}?" if meant else "one of Equals, NotEqual, In, "
+    assert caught.value.fix.startswith(fix)
+
+
+STEMS = ["Equal", "Equals", "In", "Exist", "Exists", "Match", "Matches", "MatchAny", "MatchesAny"]
+
+
+@pytest.mark.parametrize("stem", STEMS)
+@pytest.mark.parametrize("negation", ["Not", "DoesNot", "IsNot", "No", "Doesnt", "!", "Never"])
+def test_the_opposite_of_what_is_written_is_never_suggested(negation: str, stem: str) -> None:
+    for word in (negation + stem, f"{negation}_{stem}".lower(), negation + stem[:-1] + "x"):
+        assert word in OPERATORS or (meant := meant_operator(word)) is None or is_negative(meant)
+    for word in (stem.lower(), stem + "s", stem + "x"):
+        assert (
+            word in OPERATORS or (meant := meant_operator(word)) is None or not is_negative(meant)
+        )
+
+
+def is_negative(operator: str) -> bool:
+    return OPERATORS[operator].is_negated and operator != "AlwaysTrue"
 
 
 class CountedText(str):
