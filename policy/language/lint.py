@@ -7,8 +7,9 @@ import yaml
 
 from ..container import Container, ContainerId, Pod, PodId
 from ..errors import Problem
-from .affinity import AFFINITY_KEYS, parse_affinity
-from .annotations import annotation_problems, own_annotations, read_annotations
+from .affinity import parse_affinity
+from .annotations import annotation_problems, own_annotations
+from .mention import mentions
 from .preferences import parse_preferences
 from .suggestion import nearest
 from .yamltext import Limits, TextError, TextList, TextMap, TextNode, TextScalar, parse_documents
@@ -33,7 +34,10 @@ _INDENT = "    "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A problem, its line in the file (0 if unknown), and that line with the place underlined."""
+    """A problem, its line in the file (0 if unknown), and that line with the place underlined.
+
+    Without the excerpt, line and column of the problem are inside the annotation's text.
+    """
 
     problem: Problem
     line: int = 0
@@ -44,7 +48,8 @@ class Finding:
         place = f"{source}:{self.line}" if self.line else source
         problem = self.problem
         fix = f" — {problem.fix}" if problem.fix else ""
-        lines = [f"{place}: {problem.where}: {problem.what}{fix}"]
+        inside = f":{problem.line}:{problem.column}" if problem.line and not self.excerpt else ""
+        lines = [f"{place}: {problem.where}{inside}: {problem.what}{fix}"]
         return "\n".join(lines + ([self.excerpt] if self.excerpt else []))
 
 
@@ -126,21 +131,23 @@ def _problems(pod: Pod, names: tuple[str, ...]) -> Iterator[Problem]:
     for name in names:
         container = Container(id=ContainerId(name), name=name, pod=pod)
         yield from parse_preferences(container).problems
-    rules, problems = parse_affinity(pod.annotations, pod)
-    yield from problems
+    yield from parse_affinity(pod.annotations, pod)[1]
     if not names:
         return
     path = f"{pod.namespace}/{pod.name}"
-    settings = read_annotations(pod.annotations).settings
-    named = {(setting.key, name) for (_, name), setting in settings.items() if name}
-    affinity = next((key for key in AFFINITY_KEYS if key in pod.annotations), "")
-    for key, name in sorted(named) + [(affinity, name) for name in rules]:
-        if name not in names and name != "*":
-            near = nearest(name, names)
-            fix = f"did you mean {near!r}?" if near else "one of " + ", ".join(names)
-            yield Problem(
-                where=f"{key} of {path}", what=f"the pod has no container {name!r}", fix=fix
-            )
+    told: set[tuple[str, str]] = set()
+    for key, named in mentions(pod):
+        if named.value in names or named.value == "*" or (key, named.value) in told:
+            continue
+        told.add((key, named.value))
+        near = nearest(named.value, names)
+        yield Problem(
+            where=f"{key} of {path}",
+            what=f"the pod has no container {named.value!r}",
+            fix=f"did you mean {near!r}?" if near else "one of " + ", ".join(names),
+            line=named.line,
+            column=named.column,
+        )
 
 
 def _fault_of_value(key: TextScalar, value: TextNode) -> Problem | None:
@@ -167,13 +174,19 @@ def _place(
     if place is None:
         return 0, 0
     key, value = place
-    if not value.is_literal or not problem.line:
-        return (value.line, 0) if problem.line else (key.line, key.column)
+    if not problem.line:
+        return key.line, key.column
+    if not value.is_literal:
+        written = lines[value.line - 1][value.column - 1 :] if value.line <= len(lines) else ""
+        quote = 0 if value.is_plain else 1
+        # Where nothing is escaped or folded, the text stands in the file as it is.
+        is_same = written[quote:].startswith(value.value) and problem.line == 1
+        return value.line, value.column + quote + problem.column - 1 if is_same else 0
     line = value.line + problem.line
-    written = value.value.splitlines()[problem.line - 1 : problem.line]
-    if line > len(lines) or not written:
+    inner = value.value.splitlines()[problem.line - 1 : problem.line]
+    if line > len(lines) or not inner:
         return value.line, 0
-    indent = len(lines[line - 1]) - len(written[0])
+    indent = len(lines[line - 1]) - len(inner[0])
     return line, indent + problem.column
 
 

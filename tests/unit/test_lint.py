@@ -86,6 +86,98 @@ def test_the_place_is_underlined() -> None:
     assert excerpt[underline.index("^") :].startswith("nam,")
 
 
+@pytest.mark.parametrize(
+    ("annotation", "line", "underlined", "where"),
+    [
+        pytest.param(
+            'pinfold.dev/affinity: "peter: [{match: {key: nam, operator: Exists}}]"',
+            6,
+            "nam,",
+            "pinfold.dev/affinity of default/field/peter: ",
+            id="a quoted text without escapes is underlined",
+        ),
+        pytest.param(
+            "pinfold.dev/affinity: 'peter: [{match: {key: nam, operator: Exists}}]'",
+            6,
+            "nam,",
+            "pinfold.dev/affinity of default/field/peter: ",
+            id="single quotes",
+        ),
+        pytest.param(
+            'pinfold.dev/affinity: "peter:\\n- match: {key: nam, operator: Exists}"',
+            6,
+            "",
+            "pinfold.dev/affinity of default/field/peter:2:16: ",
+            id="with escapes the place inside the text is told",
+        ),
+        pytest.param(
+            "pinfold.dev/affinity: >\n\n      {peter: [\n"
+            "      {match: {key: nam, operator: Exists}}]}",
+            6,
+            "",
+            "pinfold.dev/affinity of default/field/peter:2:25: ",
+            id="in a folded block too",
+        ),
+        pytest.param(
+            "pinfold.dev/affinity: |\n      peter:\n      - shep",
+            8,
+            "shep",
+            "pinfold.dev/affinity of default/field: the pod has no container 'shep'",
+            id="a friend that the pod does not have",
+        ),
+        pytest.param(
+            "pinfold.dev/anti-affinity: |\n      peter: [sheep]\n      zz: [sheep, shep]",
+            8,
+            "zz:",
+            "pinfold.dev/anti-affinity of default/field: the pod has no container 'zz'",
+            id="a container with rules that the pod does not have",
+        ),
+        pytest.param(
+            "resource-policy.nri.io/memory-type: |\n      peter: dram\n      zz: dram",
+            8,
+            "zz:",
+            "resource-policy.nri.io/memory-type of default/field: the pod has no container 'zz'",
+            id="the older style with a line per container",
+        ),
+    ],
+)
+def test_a_place_inside_an_annotation_is_not_lost(
+    annotation: str, line: int, underlined: str, where: str
+) -> None:
+    found_line, found = lint(annotation)[0]
+    assert found_line == line
+    first, *excerpt = found.splitlines()
+    assert first.startswith(f"web.yaml:{line}: {where}")
+    assert bool(excerpt) is bool(underlined)
+    if excerpt:
+        assert excerpt[0][excerpt[1].index("^") :].startswith(underlined)
+
+
+def test_rules_of_both_annotations_are_looked_at_for_names() -> None:
+    text = (
+        "pinfold.dev/affinity: 'peter: [one]'\n    pinfold.dev/anti-affinity: 'two: [one, peter]'"
+    )
+    assert [(line, found.partition(" — ")[0]) for line, found in lint(text)] == [
+        (6, "web.yaml:6: pinfold.dev/affinity of default/field: the pod has no container 'one'"),
+        (
+            7,
+            "web.yaml:7: pinfold.dev/anti-affinity of default/field:"
+            " the pod has no container 'two'",
+        ),
+        (
+            7,
+            "web.yaml:7: pinfold.dev/anti-affinity of default/field:"
+            " the pod has no container 'one'",
+        ),
+    ]
+
+
+def test_a_key_without_effect_is_found() -> None:
+    ((line, found),) = lint("pool-name.pinfold.dev/pod: NUMA node")
+    assert line == 6
+    assert "accepted, but has no effect in this version" in found
+
+
 def test_an_excerpt_has_no_control_characters() -> None:
     ((_, found),) = lint("a: \x1b[31m [\n  b: \x1b")
     assert "\x1b" not in found
