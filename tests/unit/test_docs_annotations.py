@@ -3,14 +3,19 @@ from pathlib import Path
 
 import pytest
 import yaml
+from click import Context
 
+from pinfold.cmd.pinfold import main
 from pinfold.policy.container import Container, ContainerId, Pod, PodId
-from pinfold.policy.language.affinity import RULE_FIELDS, affinity_rules
+from pinfold.policy.language.affinity import MAX_RULES, RULE_FIELDS, affinity_rules
 from pinfold.policy.language.annotationkeys import KEYS
+from pinfold.policy.language.expression import MAX_VALUES
 from pinfold.policy.language.facts import FIELDS
+from pinfold.policy.language.glob import MAX_LENGTH
 from pinfold.policy.language.lint import lint_manifests
 from pinfold.policy.language.operators import OPERATORS
 from pinfold.policy.language.preferences import parse_preferences
+from pinfold.policy.language.yamltext import ANNOTATION_LIMITS
 
 TEXT = (Path(__file__).parents[2] / "docs/annotations.md").read_text()
 EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
@@ -79,6 +84,37 @@ def test_every_key_in_the_tables_is_known() -> None:
     known = {key.name for key in KEYS} | set(OPERATORS) | set(RULE_FIELDS)
     written = {word for row in rows for word in re.findall(r"`([^`]+)`", row)} - {"pinfold.dev"}
     assert written <= known
+
+
+def test_the_limits_are_documented() -> None:
+    limits = TEXT.partition("### Limits")[2].partition("\n## ")[0]
+    found = ANNOTATION_LIMITS
+    for number in (
+        f"{found.characters} characters",
+        f"{found.nodes} YAML values",
+        f"{found.depth} levels",
+        f"{MAX_RULES} rules",
+        f"{MAX_VALUES} values in",
+        f"{MAX_LENGTH} characters",
+    ):
+        assert number in limits
+
+
+def test_keys_without_effect_are_documented_as_such() -> None:
+    section = TEXT.partition("### Reserved for a later version")[2].partition("\n#")[0]
+    assert "have no effect in this version" in section
+    rows = re.findall(r"^\| `([^`]*)` \|", section, re.MULTILINE)
+    assert sorted(rows) == sorted(key.name for key in KEYS if key.is_reserved)
+
+
+def test_the_keys_that_refuse_a_container_are_documented() -> None:
+    introduction = TEXT.partition("\n## ")[0]
+    for key in ("cold-start", "irq-affinity", "cpu-class", "onBadAnnotation: fail"):
+        assert f"`{key}`" in introduction
+
+
+def test_no_command_is_named_that_does_not_exist() -> None:
+    assert set(re.findall(r"`pinfold ([a-z]+)", TEXT)) <= set(main.list_commands(Context(main)))
 
 
 LINTED = """\
