@@ -1,13 +1,12 @@
 """`pinfold demo`: the daemon's real code, an embedded runtime and example pods."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import click
 
-from ..nri.embedded import EmbeddedRuntime, RequestError
-from ..nri.kubelet import start_pod
+from ..nri.embedded import EmbeddedRuntime
 from ..policy.configuration.config import Config
 from ..policy.container import Container
 from ..policy.decision import Decision, Refusal
@@ -20,6 +19,7 @@ from .configfile import read_file
 from .daemon import Daemon, memory_bytes
 from .demopods import DEMO_PODS
 from .machinesource import machine_of, machine_options
+from .paperpods import start_pods
 from .pools import chosen_config
 from .reason import reason_of
 
@@ -65,15 +65,11 @@ def play(machine: Machine, config: Config, pods: Sequence[PodSpec]) -> str:
     try:
         if not runtime.wait_until_synchronized(_SECONDS):
             raise PinfoldError("demo: the daemon did not connect to the embedded runtime")
-        refusals: list[str] = []
-        for pod in pods:
-            try:
-                start_pod(runtime, pod, memory_bytes(machine))
-            except RequestError as error:
-                refusals.append(f"{pod.namespace}/{pod.name}: {error}")
+        refused = start_pods(runtime, [*pods], memory_bytes(machine))
         daemon.plugin.settle(_SECONDS)
         text = daemon.plugin.owner.ask("draw", lambda: _draw(daemon, runtime), _SECONDS)
-        return "\n".join([text, *refusals])
+        lines = [f"[{one.pod.name}/{one.container}] refused: {one.reason}" for one in refused]
+        return "\n".join([text, *lines])
     finally:
         daemon.stop()
 
@@ -81,6 +77,8 @@ def play(machine: Machine, config: Config, pods: Sequence[PodSpec]) -> str:
 def _draw(daemon: Daemon, runtime: EmbeddedRuntime) -> str:
     engine = daemon.engine
     inside: dict[str, list[str]] = {}
+    told: set[str] = set()
+    paths = {container.path for container in engine.containers.values()}
     for container_id, container in engine.containers.items():
         decision = engine.decisions.get(container_id)
         if decision is None or isinstance(decision.result, Refusal):
@@ -89,10 +87,23 @@ def _draw(daemon: Daemon, runtime: EmbeddedRuntime) -> str:
             continue
         pool = engine.tree.pools[engine.grants[container_id].pool_id]
         kernel = runtime.containers[container_id].linux.resources.cpu
-        inside.setdefault(pool.name, []).append(
-            _line(container, decision, kernel.cpus, kernel.mems, reason_of(decision, engine.tree))
-        )
+        lines = inside.setdefault(pool.name, [])
+        reason = reason_of(decision, engine.tree)
+        lines.append(_line(container, decision, kernel.cpus, kernel.mems, reason))
+        lines.extend(_problems(container, decision, told, paths))
     return draw_pools(engine.tree, engine.machine, inside)
+
+
+def _problems(
+    container: Container, decision: Decision, told: set[str], paths: set[str]
+) -> Iterator[str]:
+    """A fault in a pod's annotation once: it is known to every container of the pod."""
+    for problem in decision.problems:
+        _, _, owner = problem.where.rpartition(" of ")
+        text = f"problem: {problem}"
+        if text not in told and (owner == container.path or owner not in paths):
+            told.add(text)
+            yield text
 
 
 def _line(container: Container, decision: Decision, cpus: str, mems: str, reason: str) -> str:

@@ -12,7 +12,6 @@ import click
 
 from ..nri.embedded import EmbeddedRuntime
 from ..nri.happening import Report
-from ..nri.kubelet import start_pod
 from ..policy.configuration.config import Config
 from ..policy.scenarios.manifest import PodSpec, parse_manifests
 from ..topology.errors import PinfoldError
@@ -26,6 +25,7 @@ from .logsetup import LEVELS, set_up_logging
 from .machinesource import machine_of, machine_options
 from .nearness import find_surroundings
 from .notify import Notifier
+from .paperpods import start_pods
 from .runtimes import DEFAULT_SOCKET, find_runtime, is_preinstalled
 from .statefile import read_state
 from .statekeeper import StateKeeper
@@ -189,8 +189,8 @@ def _obey(daemon: Daemon, order: Command, _number: int, _frame: object) -> None:
 def _run_pods(runtime: EmbeddedRuntime, pods: list[PodSpec], machine_memory: int | None) -> None:
     if not runtime.wait_until_synchronized(_EMBEDDED_SECONDS):
         raise PinfoldError("embedded runtime: no plugin connected to it — look at the log")
-    for pod in pods:
-        start_pod(runtime, pod, machine_memory)
+    # Refusals are in the log already, as any decision.
+    start_pods(runtime, pods, machine_memory)
 
 
 def main() -> None:

@@ -61,8 +61,8 @@ def command(
 ) -> int:
     """Place the pods of Kubernetes manifests, or run scenario files; "-" is standard input.
 
-    Exit status: 1 if an expectation does not hold or a law is broken, 2 if something cannot be read.
-    A container that is refused, and an annotation with a fault, are shown and change no status.
+    Exit status: 1 if an expectation does not hold or a law is broken, 2 if something cannot be
+    read. A refused container and a fault in an annotation are shown and change no status.
     """
     config, warnings = chosen_config(config_path)
     for warning in warnings:

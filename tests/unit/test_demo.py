@@ -67,11 +67,56 @@ apiVersion: v1
 kind: Pod
 metadata: {name: large}
 spec:
-  containers: [{name: one, resources: {limits: {cpu: 9, memory: 1M}}}]
+  containers:
+  - {name: one, resources: {limits: {cpu: 9, memory: 1M}}}
+  - {name: two, resources: {limits: {cpu: 100m, memory: 1M}}}
 """
     machine = machine_from_spec("socket:1 numa:1 core:2 thread:1 mem:1G")
     text = play(machine, Config(), parse_manifests(pod, "pod"))
-    assert "default/large: CreateContainer: rpc error: code = 9 desc = " in text
+    assert text.splitlines()[-1].startswith("[large/one] refused: no pool has room for 9 excl")
+    assert "rpc error" not in text
+    assert set(places(text)) == {"two"}
+
+
+def test_refused_init_container_keeps_its_pod_back_and_no_other() -> None:
+    pods = """
+apiVersion: v1
+kind: Pod
+metadata: {name: first}
+spec:
+  initContainers: [{name: setup, resources: {limits: {cpu: 9, memory: 1M}}}]
+  containers: [{name: main}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: second}
+spec: {containers: [{name: other}]}
+"""
+    machine = machine_from_spec("core:2 mem:1G")
+    text = play(machine, Config(), parse_manifests(pods, "pods"))
+    assert set(places(text.replace("socket #0:", "NUMA node #0:"))) == {"other"}
+    assert "[first/setup] refused: " in text
+    assert "[first/main]" not in text
+
+
+def test_fault_of_an_annotation_is_below_its_container() -> None:
+    pod = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: tale
+  annotations:
+    resource-policy.nri.io/affinity: |
+      peter:
+      - match: {key: name, operator: Equal, values: [sheep]}
+spec:
+  containers: [{name: sheep}, {name: peter}, {name: wolf}]
+"""
+    text = play(machine_from_spec("core:4"), Config(), parse_manifests(pod, "pod"))
+    lines = text.splitlines()
+    peter = next(number for number, line in enumerate(lines) if "[tale/peter]" in line)
+    assert "problem: resource-policy.nri.io/affinity of default/tale/peter:2:" in lines[peter + 1]
+    assert text.count("problem: ") == 1
 
 
 @pytest.mark.parametrize(("name", "text"), DEMO_PODS, ids=[name for name, _ in DEMO_PODS])
