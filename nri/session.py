@@ -79,6 +79,7 @@ class Session:
                     events = self._connection.receive(chunk)
                 for event in events:
                     self._handle(event)
+                self._connection.check()
                 if registered.done() and (reply := registered.result()).code:
                     return f"registration refused: {reply.message}"
                 if self._service.is_forgotten:

@@ -99,6 +99,7 @@ class Trunk:
                     events = self._connection.receive(chunk)
                 for event in events:
                     self._handle(event)
+                self._connection.check()
         except (OSError, WireError):
             pass  # ends like a connection that was closed
         finally:

@@ -77,9 +77,9 @@ class Connection:
     def receive(self, chunk: bytes) -> list[Event]:
         """What the peer's bytes mean, in order of arrival.
 
-        Raises `WireError` on garbage, after which the connection is over. Frames of other
-        connections, messages of other types and answers nobody waits for are dropped, as other
-        implementations do.
+        Raises `WireError` on garbage, after which the connection is over; where sense came before
+        it in one chunk, that is returned, and `check` raises. Frames of other connections, messages
+        of other types and answers nobody waits for are dropped, as other implementations do.
         """
         events: list[Event] = []
         for frame in self._frames.feed(chunk):
@@ -95,6 +95,10 @@ class Connection:
                 if event is not None:
                     events.append(event)
         return events
+
+    def check(self) -> None:
+        """Raise `WireError` if what was received last ended in garbage."""
+        self._frames.check()
 
     def request(
         self, service: str, method: str, payload: bytes, timeout_nano: int = 0

@@ -55,27 +55,27 @@ class FrameDecoder:
 
     def __init__(self) -> None:
         self._buffer = bytearray()
-        self._is_finished = False
+        self._fault = ""
 
     def feed(self, chunk: bytes) -> list[Frame]:
         """The frames completed by `chunk`.
 
-        Raises `WireError` as soon as a header promises too large a payload; then and ever after.
+        A header that promises too large a payload ends the stream. Frames before it are returned
+        still, however the bytes were split; `check` and every later call raise `WireError`, and so
+        does this one if it has nothing to return.
         """
-        if self._is_finished:
-            raise WireError("trunk: bytes after a broken frame — close the connection")
+        self.check()
         self._buffer += chunk
         frames: list[Frame] = []
         start = 0
         while len(self._buffer) - start >= _HEADER.size:
             connection_id, length = _HEADER.unpack_from(self._buffer, start)
             if length > PAYLOAD_MAX_BYTES:
-                self._is_finished = True
-                self._buffer.clear()
-                raise WireError(
+                self._fault = (
                     f"trunk: frame of {length} bytes for connection {connection_id}"
                     f" — the largest allowed is {PAYLOAD_MAX_BYTES}"
                 )
+                break
             end = start + _HEADER.size + length
             if len(self._buffer) < end:
                 break
@@ -83,4 +83,12 @@ class FrameDecoder:
             frames.append(Frame(connection_id, payload))
             start = end
         del self._buffer[:start]
+        if not frames:
+            self.check()
         return frames
+
+    def check(self) -> None:
+        """Raise `WireError` if the bytes so far end in a broken frame."""
+        if self._fault:
+            self._buffer.clear()
+            raise WireError(self._fault)

@@ -4,12 +4,13 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pinfold.nri.wire.connection import Connection, Event, Role
 from pinfold.nri.wire.errors import WireError
-from pinfold.nri.wire.mux import Frame, FrameDecoder, encode_message
+from pinfold.nri.wire.mux import PAYLOAD_MAX_BYTES, Frame, FrameDecoder, encode_message
 from pinfold.nri.wire.ttrpc import Message, MessageDecoder
 
 T = TypeVar("T")
@@ -45,6 +46,26 @@ def fed(feed: Callable[[bytes], Sequence[T]], chunks: list[bytes]) -> list[T]:
 def test_any_split_of_the_bytes_gives_the_same_frames(sent: list[Frame], cuts: list[int]) -> None:
     data = b"".join(frame.encode() for frame in sent)
     assert fed(FrameDecoder().feed, pieces(data, cuts)) == sent
+
+
+@laws
+@given(frames, st.integers(PAYLOAD_MAX_BYTES + 1, 2**32 - 1), st.binary(max_size=40), cuts)
+def test_any_split_gives_the_frames_before_a_broken_one_and_then_an_error(
+    sent: list[Frame], length: int, rest: bytes, cuts: list[int]
+) -> None:
+    broken = (1).to_bytes(4, "big") + length.to_bytes(4, "big") + rest
+    data = b"".join(frame.encode() for frame in sent) + broken
+    decoder = FrameDecoder()
+    received: list[Frame] = []
+
+    def receive() -> None:
+        for chunk in pieces(data, cuts):
+            received.extend(decoder.feed(chunk))
+        decoder.check()
+
+    with pytest.raises(WireError, match=f"frame of {length} bytes"):
+        receive()
+    assert received == sent
 
 
 @laws

@@ -45,5 +45,14 @@ def test_decoder_is_finished_after_an_error() -> None:
     decoder = FrameDecoder()
     with pytest.raises(WireError):
         decoder.feed(b"\xff" * 8)
-    with pytest.raises(WireError, match="after a broken frame"):
+    with pytest.raises(WireError, match="frame of 4294967295 bytes"):
         decoder.feed(Frame(1, b"fine").encode())
+
+
+def test_frame_before_a_broken_one_is_delivered_and_the_next_call_raises() -> None:
+    decoder = FrameDecoder()
+    assert decoder.feed(Frame(1, b"fine").encode() + b"\xff" * 8) == [Frame(1, b"fine")]
+    with pytest.raises(WireError):
+        decoder.check()
+    with pytest.raises(WireError):
+        decoder.feed(b"")
