@@ -142,8 +142,11 @@ def update_message(container_id: ContainerId, pinning: Pinning) -> nri_pb2.Conta
 
 
 def update_messages(pinnings: Mapping[ContainerId, Pinning]) -> list[nri_pb2.ContainerUpdate]:
-    """The updates of several containers, without the empty ones."""
-    messages = (update_message(one, pinning) for one, pinning in pinnings.items())
+    """The updates of several containers, without the empty ones.
+
+    containerd takes the beginning of an id for the id, so nothing may be said of "".
+    """
+    messages = (update_message(one, pinning) for one, pinning in pinnings.items() if one)
     return [message for message in messages if message is not None]
 
 

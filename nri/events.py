@@ -55,6 +55,9 @@ class Answer:
 class Events:
     """Carries events to the policy; each method is safe to call twice, or never.
 
+    Messages without the id they are about are passed over: nobody can be told anything then, and
+    some runtimes take an empty id for anybody's.
+
     `asked` is what the kubelet wanted for each container: the runtime's own numbers change with our
     adjustments, so it is kept over reconnections. `advice` is what an earlier process remembered,
     to be set before the first connection. Without `finder` no container has hints.
@@ -101,6 +104,8 @@ class Events:
 
     def create(self, newcomer: Newcomer) -> Answer:
         """Place a new container."""
+        if not newcomer.container.id:
+            return Answer()
         return self._place("create", newcomer, ContainerState.CREATED)
 
     def start(self, pod: nri_pb2.PodSandbox, container: nri_pb2.Container) -> None:
@@ -109,6 +114,8 @@ class Events:
         It was never announced, or was created without us: we were late, or not there.
         """
         container_id = ContainerId(container.id)
+        if not container_id:
+            return
         if self._is_news(container):
             self.post(self._adopt(pod, container))
         self.policy.start(container_id)
@@ -131,6 +138,8 @@ class Events:
         The answer repeats the container's own pinning: a cpuset in the request would override it.
         """
         container_id = ContainerId(container.id)
+        if not container_id:
+            return Answer()
         if self._is_news(container):
             self.post(self._adopt(pod, container))
         known = self.policy.containers.get(container_id)
@@ -183,6 +192,8 @@ class Events:
         problems: dict[ContainerId, tuple[Problem, ...]] = {}
         for message in containers:
             container_id = ContainerId(message.id)
+            if not container_id:
+                continue
             pod = pod_values.get(message.pod_sandbox_id) or pod_value(
                 nri_pb2.PodSandbox(id=message.pod_sandbox_id)
             )
@@ -351,7 +362,8 @@ class Events:
         )
 
     def _of_pod(self, pod_id: PodId) -> list[ContainerId]:
-        return [one.id for one in self.policy.containers.values() if one.pod.id == pod_id]
+        known = self.policy.containers.values()
+        return [one.id for one in known if pod_id and one.pod.id == pod_id]
 
     def _decided(
         self, event: str, container_id: ContainerId, known: Container, decision: Decision

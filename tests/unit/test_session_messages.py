@@ -267,3 +267,9 @@ def test_init_containers_end_before_the_others_start_and_sidecars_stay() -> None
         "sidecar": nri_pb2.CONTAINER_RUNNING,
         "nginx": nri_pb2.CONTAINER_RUNNING,
     }
+
+
+def test_nothing_is_said_of_a_container_without_an_id() -> None:
+    pinning = Pinning(cpus=CpuSet.parse("1"))
+    pinnings = {ContainerId(""): pinning, ContainerId("c"): pinning}
+    assert [one.container_id for one in update_messages(pinnings)] == ["c"]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import pytest
+from google.protobuf.message import Message as ProtoMessage
 
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.happening import Disconnected, Happening, Outcome, Tally
@@ -32,6 +33,14 @@ TIMING = Timing(
     last_retry_seconds=0.004,
 )
 LONG = 5.0
+KNOWN = nri_pb2.Container(
+    id="known",
+    state=nri_pb2.CONTAINER_RUNNING,
+    linux=nri_pb2.LinuxContainer(
+        resources=nri_pb2.LinuxResources(cpu=nri_pb2.LinuxCPU(cpus="1-7", mems="0"))
+    ),
+)
+NAMELESS = nri_pb2.Container(name="nameless", state=nri_pb2.CONTAINER_RUNNING)
 
 
 class Peer:
@@ -335,3 +344,42 @@ def test_preinstalled_plugin_is_ready_without_synchronize_and_ends_with_its_runt
     peer.thread.join(LONG)
     assert not peer.thread.is_alive()
     assert peer.disconnections.get(timeout=LONG).retry_seconds is None
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        pytest.param(method, message, id=name)
+        for name, method, message in (
+            ("created", "CreateContainer", nri_pb2.CreateContainerRequest(container=NAMELESS)),
+            ("updated", "UpdateContainer", nri_pb2.UpdateContainerRequest(container=NAMELESS)),
+            ("stopped", "StopContainer", nri_pb2.StopContainerRequest(container=NAMELESS)),
+            ("started", "PostStartContainer", nri_pb2.StartContainerRequest(container=NAMELESS)),
+            ("removed", "RemoveContainer", nri_pb2.RemoveContainerRequest(container=NAMELESS)),
+            (
+                "said to run",
+                "StateChange",
+                nri_pb2.StateChangeEvent(event=nri_pb2.POST_START_CONTAINER, container=NAMELESS),
+            ),
+            ("listed", "Synchronize", nri_pb2.SynchronizeRequest(containers=[NAMELESS, KNOWN])),
+            ("in a pod without an id", "StopPodSandbox", nri_pb2.StopPodSandboxRequest()),
+        )
+    ],
+)
+def test_container_without_an_id_is_passed_over(
+    peer: Peer, method: str, message: ProtoMessage
+) -> None:
+    trunk = peer.synchronize()
+    trunk.call(
+        "CreateContainer",
+        nri_pb2.CreateContainerRequest(container=KNOWN),
+        nri_pb2.CreateContainerResponse,
+        LONG,
+    )
+    reply = trunk.exchange(method, message.SerializeToString(), LONG)
+    assert reply.code == 0
+    assert peer.plugin.settle()
+    assert set(peer.policy.containers) == {"known"}
+    assert set(peer.policy.grants) == {"known"}
+    assert reply.payload == b"", "no adjustment and no update"
+    assert peer.calls.empty(), "and none that follows"
