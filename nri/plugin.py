@@ -31,7 +31,11 @@ class Timing:
     deadline_seconds: float = 0.150
     """After which the runtime gets an answer that changes nothing."""
     first_retry_seconds: float = 0.1
-    last_retry_seconds: float = 10.0
+    last_retry_seconds: float = 2.0
+    """Containers that start meanwhile start unpinned, and an attempt at a socket of this machine
+    costs next to nothing: so never long."""
+    lasting_seconds: float = 10.0
+    """A connection that held so long was a good one: the next pause is the first one again."""
     handshake_seconds: float = 10.0
 
 
@@ -84,7 +88,7 @@ class Plugin:
                 self._report(Disconnected(reason, None))
                 break
             lasted = self._clock() - started
-            attempt = 0 if lasted > self._timing.last_retry_seconds else attempt + 1
+            attempt = 0 if lasted > self._timing.lasting_seconds else attempt + 1
             pause = retry_seconds(self._timing, attempt, self._draw())
             self._report(Disconnected(reason, pause))
             self._is_stopping.wait(pause)

@@ -485,8 +485,9 @@ def test_time_a_request_has_left_shortens_the_deadline() -> None:
         pytest.param(0, 0.0, 0.05, id="the first pause is short"),
         pytest.param(0, 1.0, 0.1, id="chance doubles it at most"),
         pytest.param(3, 0.0, 0.4, id="every attempt doubles it"),
-        pytest.param(20, 1.0, 10.0, id="up to the longest"),
-        pytest.param(10_000, 1.0, 10.0, id="and never overflows"),
+        pytest.param(20, 1.0, 2.0, id="up to the longest, which is short"),
+        pytest.param(20, 0.0, 1.0, id="with jitter at the longest, too"),
+        pytest.param(10_000, 1.0, 2.0, id="and never overflows"),
     ],
 )
 def test_pauses_grow_with_jitter(attempt: int, draw: float, seconds: float) -> None:
