@@ -1,11 +1,13 @@
 """The container runtimes the daemon can serve, and how it gets to them."""
 
 import os
+import re
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from ..nri.dialect import NEWEST
 from ..nri.embedded import EmbeddedRuntime
 from ..nri.session import Identity
 from ..topology.errors import PinfoldError
@@ -14,6 +16,8 @@ DEFAULT_SOCKET: Final = "/var/run/nri/nri.sock"
 
 _CONNECT_SECONDS: Final = 5.0
 _INDEX_DIGITS: Final = 2
+# Newer runtimes refuse the registration of any other name. Source: NRI `pkg/api/plugin.go`.
+_NAME: Final = re.compile(r"[a-zA-Z0-9_.+-]+")
 
 
 class RuntimeOptionError(PinfoldError):
@@ -41,8 +45,12 @@ def find_runtime(
     identity = Identity(name=name, index=index)
     if len(index) != _INDEX_DIGITS or not (index.isascii() and index.isdigit()):
         raise RuntimeOptionError(f"--nri-plugin-index: {index!r} — write two digits, as in '90'")
+    if not _NAME.fullmatch(name):
+        raise RuntimeOptionError(
+            f"--nri-plugin-name: {name!r} — write letters, digits and '_.+-' alone, as in 'pinfold'"
+        )
     if kind == "embedded":
-        runtime = EmbeddedRuntime()
+        runtime = EmbeddedRuntime(replace(NEWEST, name="embedded"))
         return Access(
             where="embedded runtime",
             connect=runtime.connect,

@@ -166,6 +166,23 @@ def test_embedded_runtime_runs_the_pods_of_manifests(tmp_path: Path, start: Star
     ]
 
 
+def test_refused_container_of_a_manifest_stops_no_other(tmp_path: Path, start: Start) -> None:
+    large = PODS.replace("name: web", "name: large").replace("name: alone", "name: vast")
+    large = large.replace(
+        "containers:", "containers:\n  - {name: x, resources: {limits: {cpu: 9000, memory: 1M}}}", 1
+    )
+    (tmp_path / "pods.yaml").write_text(f"{large}\n---\n{PODS}")
+    daemon = start("--runtime=embedded", f"--manifest={tmp_path}/pods.yaml")
+    deadline = time.monotonic() + SECONDS
+    while "container=alone" not in daemon.log.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert daemon.end() == 0
+    log = daemon.log.read_text()
+    assert "container=x refused=" in log
+    assert "event=connected runtime=\"embedded v" in log
+
+
 def test_watchdog_is_fed(start: Start) -> None:
     daemon = start("--runtime=embedded", WATCHDOG_USEC="20000")
     for _ in range(2):
@@ -207,6 +224,12 @@ def test_plugin_started_by_its_runtime_serves_the_socket_it_got_and_ends_with_it
             "--nri-plugin-index: '9' — write two digits, as in '90'",
             id="an index of one digit",
         ),
+        pytest.param(
+            ["--nri-plugin-name=pin fold"],
+            "--nri-plugin-name: 'pin fold' — write letters, digits and '_.+-' alone",
+            id="a name newer runtimes refuse",
+        ),
+        pytest.param(["--nri-plugin-name="], "--nri-plugin-name: ''", id="no name"),
         pytest.param(
             ["--config=/nonexistent/pinfold.yaml"],
             "/nonexistent/pinfold.yaml: No such file or directory — name a readable file",
