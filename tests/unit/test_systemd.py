@@ -74,6 +74,8 @@ def test_every_line_of_hardening_has_its_reason(unit: Path) -> None:
         pytest.param("After=containerd.service crio.service", id="after the runtime"),
         pytest.param("Restart=always", id="restarting is always safe"),
         pytest.param("StartLimitIntervalSec=0", id="trying never ends"),
+        pytest.param("RestrictAddressFamilies=AF_UNIX", id="nobody is spoken to over IP"),
+        pytest.param("ProtectKernelTunables=yes", id="the kernel is left alone unless asked for"),
     ],
 )
 def test_the_daemon_starts_in_its_place(line: str) -> None:
