@@ -152,6 +152,10 @@ def reload_configuration(
         for line in str(error).splitlines():
             log.error("%s; the old configuration stays in force", line)
         notifier.reloaded("running with the old configuration: the changed one has a fault")
+    except Exception:
+        # Whatever we do wrong with a new configuration, the running containers keep their policy.
+        log.exception("event=fault during=reload; the old configuration stays in force")
+        notifier.reloaded("running with the old configuration: the changed one was too much for us")
     else:
         log.info("event=%s", "reconfigured" if is_changed else "reconfigured changed=nothing")
         notifier.reloaded("configuration reloaded")

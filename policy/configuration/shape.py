@@ -142,6 +142,9 @@ def _fits(value: object, kind: types.Type) -> bool:
             return isinstance(value, str)
         case types.AnyType():
             return True
+        case types.CustomType(cls=cls) if cls is object:
+            # Passed on as it is to whoever knows it.
+            return True
         case _:
             raise AssertionError(f"no field of the configuration is a {kind}")
 
