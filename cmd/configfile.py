@@ -1,5 +1,7 @@
 """The configuration this process runs with: files, drop-ins, environment and settings."""
 
+import os
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,8 @@ from ..policy.configuration.text import (
 from ..policy.errors import ConfigError
 
 DEFAULT_PATH: Final = Path("/etc/pinfold/pinfold.yaml")
+MAX_BYTES: Final = 64 << 20
+"""Of a file that is read as text; what is longer was named by mistake."""
 DEFAULT_DROP_INS: Final = Path("/etc/pinfold/conf.d")
 
 
@@ -88,12 +92,23 @@ def find_sources(
 
 
 def read_file(path: Path) -> str:
-    """The text of a file. Raises `ConfigFileError`."""
+    """The text of a regular file of at most `MAX_BYTES`. Raises `ConfigFileError`."""
     try:
-        return path.read_text(encoding="utf-8")
+        with open(path, "rb", opener=_open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ConfigFileError(f"{path}: not a regular file — name a readable file")
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise ConfigFileError(f"{path}: more than {MAX_BYTES >> 20} MiB — split it")
+        return content.decode("utf-8")
     except OSError as error:
         raise ConfigFileError(f"{path}: {error.strerror} — name a readable file") from error
     except UnicodeDecodeError as error:
         raise ConfigFileError(f"{path}: not UTF-8 at byte {error.start} — save it as UTF-8") from (
             error
         )
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """A file descriptor; a pipe that nobody writes to would otherwise never open."""
+    return os.open(path, flags | os.O_NONBLOCK)

@@ -7,7 +7,7 @@ import click
 from ..policy.configuration.text import read_config
 from ..policy.errors import ConfigError
 from ..policy.language.lint import is_configuration, lint_manifests
-from .configfile import read_file
+from .configfile import ConfigFileError, read_file
 
 
 @click.command()
@@ -15,13 +15,20 @@ from .configfile import read_file
 def command(files: tuple[Path, ...]) -> int:
     """Check the annotations of pods in manifest FILES, and configuration FILES.
 
-    Exits with 1 if something is wrong, 2 if a file cannot be read.
+    Exits with 1 if something is wrong, 2 if a file cannot be read; the others are checked then too.
     """
-    texts = [(str(file), read_file(file)) for file in files]
-    found = [complaint for source, text in texts for complaint in _complaints(source, text)]
-    for complaint in found:
-        click.echo(complaint)
-    return 1 if found else 0
+    status = 0
+    for file in files:
+        try:
+            text = read_file(file)
+        except ConfigFileError as error:
+            click.echo(str(error), err=True)
+            status = 2
+            continue
+        for complaint in _complaints(str(file), text):
+            click.echo(complaint)
+            status = max(status, 1)
+    return status
 
 
 def _complaints(source: str, text: str) -> list[str]:

@@ -75,12 +75,25 @@ class Program(click.Group):
             click.echo(_usage_text(error), err=True)
             status = BAD_USAGE
         except BrokenPipeError:
-            # The reader (head, less) has seen enough; closing stdout must not fail a second time.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            # The reader (head, less) has seen enough.
+            _give_up_output()
             status = 0
+        except OSError as error:
+            # Files that were named say so themselves; what has no name is our own output.
+            if error.filename is not None:
+                raise
+            _give_up_output()
+            reason = (error.strerror or str(error)).lower()
+            click.echo(f"standard output: {reason} — write to another place", err=True)
+            status = BAD_USAGE
         except (click.Abort, KeyboardInterrupt):
             status = _INTERRUPTED
         sys.exit(status if type(status) is int else 0)
+
+
+def _give_up_output() -> None:
+    """Send what is still to be written nowhere: closing stdout must not fail a second time."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _usage_text(error: click.ClickException) -> str:

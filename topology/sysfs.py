@@ -5,6 +5,7 @@ the kernel refuses to show (EIO, EBUSY), reads as None: only an unreadable root 
 """
 
 import os
+import stat
 from typing import Final, Protocol
 
 from .errors import TopologyError
@@ -92,12 +93,19 @@ class DirectoryTree:
         return f"sys/{inside}" if self._skip else inside
 
 
+def _open_at_once(path: str, flags: int) -> int:
+    """A file descriptor; a pipe that nobody writes to would otherwise never open."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def open_tree(root: str) -> SysfsTree:
     """The tree below a directory, or inside a .tar, .tar.gz or .tar.xz archive.
 
     Raises `TopologyError` where the root cannot be read or holds no cpus.
     """
     tree: SysfsTree
+    if not root:
+        raise TopologyError("sysfs root: no name at all — give a directory or an archive")
     if os.path.isdir(root):
         tree = DirectoryTree(root)
     else:
@@ -105,7 +113,10 @@ def open_tree(root: str) -> SysfsTree:
         from .archive import read_archive
 
         try:
-            with open(root, "rb") as file:
+            with open(root, "rb", opener=_open_at_once) as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    what = "not a regular file — give a directory or an archive"
+                    raise TopologyError(f"{root}: {what}")
                 tree = read_archive(root, file)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()

@@ -1,10 +1,17 @@
 import json
+import os
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from pinfold.cmd.configfile import ConfigFileError, LoadedConfig, load_config
+from pinfold.cmd.configfile import (
+    MAX_BYTES,
+    ConfigFileError,
+    LoadedConfig,
+    load_config,
+    read_file,
+)
 from pinfold.cmd.pinfold import main
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.errors import ConfigError
@@ -152,3 +159,18 @@ def test_effective_of_a_bad_file_is_bad_input(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["config", "effective", "--config", str(file)])
     assert result.exit_code == 2
     assert result.stdout == ""
+
+
+def test_a_pipe_or_a_device_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(ConfigFileError, match="not a regular file — name a readable file"):
+            read_file(path)
+
+
+def test_a_huge_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "huge.yaml"
+    with path.open("wb") as file:
+        file.truncate(MAX_BYTES + 1)
+    with pytest.raises(ConfigFileError, match="more than 64 MiB"):
+        read_file(path)

@@ -203,3 +203,15 @@ def test_equal_snapshots_give_equal_bytes() -> None:
         assert pack(SNAPSHOT, name) == pack(shuffled, name)
     with pytest.raises(TopologyError, match=r"m\.zip: unknown kind of archive"):
         pack(SNAPSHOT, "m.zip")
+
+
+def test_a_pipe_or_a_device_is_no_root(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (f"{tmp_path}/pipe", "/dev/zero"):
+        with pytest.raises(TopologyError, match=f"^{path}: not a regular file — give"):
+            open_tree(path)
+
+
+def test_an_empty_root_is_named() -> None:
+    with pytest.raises(TopologyError, match=r"^sysfs root: no name at all — give a directory"):
+        open_tree("")

@@ -259,3 +259,13 @@ def test_a_file_that_cannot_be_read_is_another_status(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["lint", str(tmp_path / "none.yaml")])
     assert result.exit_code == 2
     assert "none.yaml" in result.output
+
+
+def test_a_file_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text(POD.replace("{annotation}", "a: b"))
+    bad.write_text(POD.replace("{annotation}", "smt.pinfold.dev/pod: x"))
+    result = CliRunner().invoke(main, ["lint", *map(str, (good, tmp_path / "none.yaml", bad))])
+    assert result.exit_code == 2
+    assert "none.yaml: No such file" in result.stderr
+    assert "unknown use of threads 'x'" in result.stdout

@@ -115,3 +115,25 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(["topology", "--machine", "core:2"], id="a tree"),
+        pytest.param(["topology", "--machine", "core:2", "-o", "json"], id="a document"),
+        pytest.param(["--help"], id="help"),
+    ],
+)
+def test_a_full_disk_is_one_line_and_status_2(arguments: list[str]) -> None:
+    program = "from pinfold.cmd.pinfold import main; main()"
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", program, *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert done.stderr == ("standard output: no space left on device — write to another place\n")
