@@ -15,6 +15,7 @@ from ..nri.plugin import Plugin, Timing
 from ..nri.session import Identity
 from ..policy.configuration.config import Config
 from ..policy.engine import Engine
+from ..policy.errors import ConfigError
 from ..topology.errors import PinfoldError
 from ..topology.machine import Machine
 from .coldstarts import ColdStarts
@@ -107,9 +108,19 @@ class Daemon:
         Containers keep their cpus where those stay legal. Raises `ConfigError`, or `TimeoutError`
         where the policy is busy, and the old one stays in force.
         """
-        return self.plugin.owner.ask(
-            "reconfigure", lambda: self.plugin.events.reconfigure(config, machine), _BUSY_SECONDS
+        answer = self.plugin.owner.ask(
+            "reconfigure", lambda: self._try(config, machine), _BUSY_SECONDS
         )
+        if isinstance(answer, ConfigError):
+            raise answer
+        return answer
+
+    def _try(self, config: Config | None, machine: Machine | None) -> bool | ConfigError:
+        """A fault of the operator's is an answer: raised in the policy's thread it seems ours."""
+        try:
+            return self.plugin.events.reconfigure(config, machine)
+        except ConfigError as error:
+            return error
 
     def stop(self) -> None:
         """Leave the runtime. Containers keep what they have."""

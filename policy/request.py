@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ..topology.cpuset import CpuSet
+from ..topology.draw import bytes_text
 from ..topology.machine import MemoryKind
 from .configuration.config import BurstLevel, CpuPriority
 from .container import ContainerId, QosClass
@@ -89,5 +90,5 @@ class Request:
         if self.shared_milli or not self.exclusive:
             parts.append(f"{self.shared_milli}m of shared cpu")
         if self.memory_bytes:
-            parts.append(f"{self.memory_bytes} bytes of memory")
+            parts.append(f"{bytes_text(self.memory_bytes)} of memory")
         return ", ".join(parts)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from ...topology.cpuset import NodeSet
+from ...topology.draw import bytes_text
 from ...topology.machine import MemoryKind
 from ..container import QosClass
 from ..decision import Grant, Refusal
@@ -145,7 +146,7 @@ class MemoryChoice:
         if mask is None:
             offer = ledger.offer(self._memory_request(nodes.affinity))
             if not isinstance(offer, Offer):
-                return Dropped("memory", f"{request.memory_bytes} bytes", offer.reason)
+                return self._no_memory()
             self._offers[nodes.affinity] = offer
             mask = offer.zone.mask
         if request.preserve_memory:
@@ -159,6 +160,17 @@ class MemoryChoice:
             and limit != request.memory_bytes
             and nodes.capacity < limit,
             lacks_kind=nodes.lacks_kind,
+        )
+
+    def _no_memory(self) -> Dropped:
+        """The same words for every pool: a zone can be widened to all nodes, so all are full."""
+        if self._request.hugepage_bytes:
+            return Dropped("memory", "its huge pages", "too few of them are left on any nodes")
+        nodes = NodeSet(self._ledger.nodes.with_memory)
+        free = self._ledger.free(nodes)
+        available = "unknown" if free is None else bytes_text(max(free, 0))
+        return Dropped(
+            "memory", bytes_text(self._request.memory_bytes), f"{available} on nodes {nodes}"
         )
 
     def _memory_request(self, affinity: int) -> MemoryRequest:
