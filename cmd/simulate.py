@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -29,6 +30,9 @@ from .machinesource import machine_of, machine_options
 from .pools import chosen_config
 from .simulatetext import table_text, tree_text
 
+_LISTED: Final = 5
+"""Scenarios that a message names before it stops."""
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -37,12 +41,17 @@ class Job:
     scenario: Scenario
     topology: Callable[[], Topology]
 
+    @property
+    def has_own_hardware(self) -> bool:
+        """Whether the file names its hardware, so that no option does."""
+        return bool(self.scenario.topology)
+
 
 @click.command()
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @machine_options
 @click.option("--config", "config_path", metavar="FILE", help="Configuration; built-in defaults.")
-@click.option("--only", metavar="ID", multiple=True, help="Run these scenarios; globs, repeatable.")
+@click.option("--only", metavar="ID", multiple=True, help="Run these; globs, or how one id begins.")
 @click.option(
     "-o",
     "--output",
@@ -69,6 +78,8 @@ def command(
         click.echo(f"warning: {warning}", err=True)
     hardware = _Hardware(sysfs_root, machine)
     jobs = _chosen(_jobs(files, hardware), only)
+    if unused := hardware.unused_option(jobs):
+        click.echo(unused, err=True)
     results = [_run(job, config, hardware) for job in jobs]
     if output == "json":
         click.echo(json.dumps(result_document(results), indent=2, ensure_ascii=False))
@@ -85,6 +96,16 @@ class _Hardware:
         self.name = spec or sysfs_root or "this machine"
         self._options = (sysfs_root, spec)
         self._machine: Machine | None = None
+
+    def unused_option(self, jobs: Sequence[Job]) -> str:
+        """What to say of an option that some scenarios pass over; empty where there is nothing."""
+        ids = [job.scenario.id for job in jobs if job.has_own_hardware]
+        sysfs_root, spec = self._options
+        if not ids or (sysfs_root is None and spec is None):
+            return ""
+        option = "--sysfs-root" if spec is None else "--machine"
+        listed = ", ".join(ids[:_LISTED]) + (", …" if len(ids) > _LISTED else "")
+        return f"{option}: not used by scenarios {listed}, which name their own topology"
 
     def topology(self) -> Topology:
         if self._machine is None:
@@ -119,24 +140,27 @@ def _job(parsed: ScenarioFile, scenario: Scenario, folder: Path, hardware: _Hard
     table = parsed.topologies.get(scenario.topology)
     if table is None:
         known = ", ".join(parsed.topologies) or "none"
-        raise FieldError(
-            f"scenario {scenario.id!r}: no topology {scenario.topology!r} — known: {known}"
-        )
+        raise FieldError(f"{scenario.where}: no topology {scenario.topology!r} — known: {known}")
     return Job(
         scenario, lambda: build_topology(table, lambda path: read_machine(str(folder / path)))
     )
 
 
 def _chosen(jobs: list[Job], only: Sequence[str]) -> list[Job]:
+    """The jobs to run: those a glob fits, or the only one whose id begins with the text."""
+    ids = [job.scenario.id for job in jobs]
+    wanted: set[str] = set()
     for pattern in only:
-        if not any(fnmatch.fnmatchcase(job.scenario.id, pattern) for job in jobs):
-            known = ", ".join(job.scenario.id for job in jobs) or "there are none"
+        fitting = [one for one in ids if fnmatch.fnmatchcase(one, pattern)]
+        fitting = fitting or [one for one in ids if one.startswith(pattern)]
+        if not fitting:
+            known = ", ".join(ids) or "there are none"
             raise click.UsageError(f"--only {pattern!r} fits no scenario; known: {known}")
-    return [
-        job
-        for job in jobs
-        if not only or any(fnmatch.fnmatchcase(job.scenario.id, one) for one in only)
-    ]
+        if len(fitting) > 1 and not any(fnmatch.fnmatchcase(one, pattern) for one in fitting):
+            listed = ", ".join(fitting)
+            raise click.UsageError(f"--only {pattern!r} begins several ids; write one of: {listed}")
+        wanted.update(fitting)
+    return [job for job in jobs if not only or job.scenario.id in wanted]
 
 
 def _run(job: Job, config: Config, hardware: _Hardware) -> ScenarioResult:

@@ -117,7 +117,7 @@ class Field:
             return default or 0
         value = _resolved(scalar)
         if not isinstance(value, int) or isinstance(value, bool):
-            raise self.error(f"{scalar.value!r} is not an integer")
+            raise self.error(f"{scalar.value!r} is not an integer", "write a whole number")
         return value
 
     def boolean(self, default: bool = False) -> bool:
@@ -127,7 +127,7 @@ class Field:
             return default
         value = _resolved(scalar)
         if not isinstance(value, bool):
-            raise self.error(f"{scalar.value!r} is neither true nor false")
+            raise self.error(f"{scalar.value!r} is neither true nor false", "write one of them")
         return value
 
     def texts(self) -> Mapping[str, str]:
@@ -141,10 +141,10 @@ class Field:
     def _scalar(self, is_needed: bool) -> TextScalar | None:
         if self.is_missing:
             if is_needed:
-                raise self.error("is missing")
+                raise self.error("is missing", "write a value for it")
             return None
         if not isinstance(self.node, TextScalar):
-            raise self.error("is a list or a mapping, not a single value")
+            raise self.error("is a list or a mapping", "write a single value")
         return self.node
 
     def _entries(self) -> Iterator[tuple[TextScalar, TextNode]]:

@@ -46,6 +46,8 @@ class Scenario:
     id: str
     title: str = ""
     topology: str = ""
+    where: str = ""
+    """The file and the line that name the topology."""
     steps: tuple[Step, ...]
 
 
@@ -74,7 +76,14 @@ def parse_scenarios(document: Field) -> ScenarioFile:
     """The scenarios of kind `placement` (the default) of a document. Raises `FieldError`."""
     scenarios: dict[str, Scenario] = {}
     if document["scenarios"].is_missing:
-        raise document.error("neither a scenario file nor a manifest", "it has no 'scenarios'")
+        if not document["kind"].is_missing:
+            raise document.error(
+                "a manifest without 'apiVersion'", "write it, as in 'apiVersion: v1'"
+            )
+        raise document.error(
+            "neither a scenario file nor a manifest",
+            "write 'scenarios:', or apiVersion and kind",
+        )
     for one in document["scenarios"].elements():
         if one["kind"].text(KIND) != KIND:
             continue
@@ -82,10 +91,11 @@ def parse_scenarios(document: Field) -> ScenarioFile:
             id=one["id"].text(),
             title=one["title"].text(""),
             topology=one["topology"].text(""),
+            where=one["topology"].where,
             steps=tuple(_step(step) for step in one["steps"].elements()),
         )
         if scenario.id in scenarios:
-            raise one["id"].error(f"two scenarios have the id {scenario.id!r}")
+            raise one["id"].error(f"two scenarios have the id {scenario.id!r}", "rename one")
         scenarios[scenario.id] = scenario
     return ScenarioFile(
         scenarios=tuple(scenarios.values()), topologies=document["topologies"].entries()

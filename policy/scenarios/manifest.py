@@ -68,10 +68,12 @@ def pods_of(documents: Iterable[Field]) -> tuple[PodSpec, ...]:
         for manifest in _flatten(document):
             for pod in _pods_of(manifest, generated):
                 if (pod.namespace, pod.name) in pods:
-                    raise manifest.error(f"pod '{pod.namespace}/{pod.name}' is defined twice")
+                    raise manifest.error(
+                        f"pod '{pod.namespace}/{pod.name}' is defined twice", "rename one"
+                    )
                 pods[pod.namespace, pod.name] = pod
                 if len(pods) > MAX_PODS:
-                    raise manifest.error(f"more than {MAX_PODS} pods")
+                    raise manifest.error(f"more than {MAX_PODS} pods", "write several files")
     return tuple(pods.values())
 
 
@@ -115,7 +117,7 @@ def _flatten(document: Field) -> Iterator[Field]:
         one = waiting.pop()
         visited += 1
         if visited > MAX_PODS:
-            raise document.error(f"more than {MAX_PODS} objects")
+            raise document.error(f"more than {MAX_PODS} objects", "write several files")
         kind = one["kind"]
         if kind.is_missing:
             raise one.error("no 'kind'", "a Kubernetes manifest begins with apiVersion and kind")
@@ -134,7 +136,7 @@ def _pods_of(manifest: Field, generated: dict[str, int]) -> Iterator[PodSpec]:
         if not name:
             prefix = metadata["generateName"]
             if prefix.is_missing:
-                raise metadata["name"].error("is missing")
+                raise metadata["name"].error("is missing", "name the pod")
             number = generated.get(prefix.text(), 0)
             generated[prefix.text()] = number + 1
             name = f"{prefix.text()}{number}"
@@ -173,7 +175,7 @@ def _pod(template: Field, name: str, namespace: str) -> PodSpec:
     names = [one.name for one in (*init_containers, *containers)]
     for one in names:
         if names.count(one) > 1:
-            raise spec.error(f"two containers have the name {one!r}")
+            raise spec.error(f"two containers have the name {one!r}", "rename one")
     # Resources of the pod as a whole (Kubernetes 1.34) decide the class alone where there are any.
     whole = spec["resources"]
     judged = (*init_containers, *containers)

@@ -48,7 +48,7 @@ class _Table:
         self.nodes = table["nodes"].elements()
         self.node_cpus = {self._node_id(one): _cpu_list(one["cpus"]) for one in self.nodes}
         if len(self.node_cpus) < len(self.nodes):
-            raise table["nodes"].error("two NUMA nodes have the same id")
+            raise table["nodes"].error("two NUMA nodes have the same id", "number them apart")
         self.sockets = self._sockets()
         self.cpus = CpuSet()
         for cpus in self.sockets.values():
@@ -128,7 +128,9 @@ class _Table:
         if sibling := _SIBLING.search(self.numbering):
             step, modulus = int(sibling[1]), int(sibling[2])
             if not modulus:
-                raise self.table["cpu_numbering"].error("counts modulo 0")
+                raise self.table["cpu_numbering"].error(
+                    "counts modulo 0", "write the number of cpus"
+                )
             for cpu in self.cpus:
                 ids = [(cpu + step * thread) % modulus for thread in range(self.threads)]
                 cores.add((CpuSet.collect(ids) & self.cpus).mask)

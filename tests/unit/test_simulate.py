@@ -168,7 +168,39 @@ def test_expectations_that_do_not_hold_are_status_1(scenarios: str) -> None:
         pytest.param("a: [", [], "standard input:2:1: not valid YAML", id="no YAML"),
         pytest.param("", [], "is empty", id="nothing"),
         pytest.param("a: 1", [], "neither a scenario file nor a manifest", id="something else"),
-        pytest.param("scenarios: [{id: a, topology: b}]", [], "no topology 'b'", id="no topology"),
+        pytest.param(
+            "scenarios:\n- {id: a, topology: b}",
+            [],
+            "standard input:2: scenarios[0].topology: no topology 'b' — known: none",
+            id="no topology",
+        ),
+        pytest.param(
+            "kind: Pod", [], "standard input:1: a manifest without 'apiVersion' — ", id="half a pod"
+        ),
+        pytest.param(
+            "scenarios: [{steps: []}]",
+            [],
+            "scenarios[0].id: is missing — write a value for it",
+            id="no id",
+        ),
+        pytest.param(
+            "scenarios: [{id: [a]}]",
+            [],
+            "scenarios[0].id: is a list or a mapping — write a single value",
+            id="a list for an id",
+        ),
+        pytest.param(
+            MANIFESTS + "---\n" + MANIFESTS.rpartition("---")[2],
+            [],
+            "pod 'default/big' is defined twice — rename one",
+            id="a pod twice",
+        ),
+        pytest.param(
+            MANIFESTS.replace("containers: [{name: huge", "containers: [{name: huge}, {name: huge"),
+            [],
+            "two containers have the name 'huge' — rename one",
+            id="a container twice",
+        ),
         pytest.param(
             "topologies: {b: {machine: 'sock:1'}}\nscenarios: [{id: a, topology: b}]",
             [],
@@ -249,3 +281,26 @@ def test_faults_of_annotations_are_told_after_the_containers(output: str) -> Non
     assert result.exit_code == 0
     last = result.stdout.splitlines()[-1]
     assert last.startswith("  problem: resource-policy.nri.io/affinity of default/tale/peter:2:")
+
+
+def test_the_beginning_of_one_id_stands_for_it(scenarios: str) -> None:
+    result = run(scenarios, "--only", "goo", "-o", "json")
+    assert [one["id"] for one in json.loads(result.stdout)["scenarios"]] == ["good"]
+
+
+def test_the_beginning_of_several_ids_stands_for_none(tmp_path: Path) -> None:
+    path = tmp_path / "scenarios.yaml"
+    path.write_text("scenarios: [{id: one-1}, {id: one-2}, {id: one}]")
+    assert run(str(path), "--only", "one", "--machine", SPEC).stdout.count("one") == 1
+    result = run(str(path), "--only", "one-", "--machine", SPEC)
+    assert result.exit_code == 2
+    assert "--only 'one-' begins several ids; write one of: one-1, one-2" in result.stderr
+
+
+def test_a_machine_no_scenario_uses_is_told(scenarios: str) -> None:
+    result = run(scenarios, "--only", "good", "--machine", SPEC)
+    assert result.exit_code == 0
+    assert result.stderr == (
+        "--machine: not used by scenarios good, which name their own topology\n"
+    )
+    assert run(scenarios, "--only", "good").stderr == ""
