@@ -1,6 +1,7 @@
 """Machines described in one line: "socket:2 numa:2 core:2 thread:2 mem:2G"."""
 
 import difflib
+import math
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,6 +13,8 @@ NESTED: Final = ("socket", "die", "numa", "l3", "cluster", "core", "thread")
 """Keys that count things per thing before them; their order in the text is the nesting."""
 
 _KEYS: Final = (*NESTED, "mem", "isolated", "distance")
+MAX_NUMA_NODES: Final = 1024
+"""As many as Linux can have (NODES_SHIFT 10); a distance is kept for every two of them."""
 _UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _DEFAULT_MEMORY_BYTES: Final = 4 * 2**30
 _CACHE_BYTES: Final = {1: 32 * 2**10, 2: 2**20, 3: 32 * 2**20}
@@ -26,6 +29,8 @@ class _Spec:
     """The words of one line, read but not yet put together."""
 
     counts: dict[str, int] = field(default_factory=dict[str, int])
+    places: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
+    """The column and the word of each key."""
     memory_bytes: int = _DEFAULT_MEMORY_BYTES
     isolated: CpuSet = field(default_factory=CpuSet)
     distance: tuple[int, int, int] = (10, 11, 21)
@@ -43,6 +48,7 @@ def machine_from_spec(text: str) -> Machine:
     """
     spec = _read_words(text)
     _complete(spec)
+    _check_sizes(spec)
     return _Layout(spec).machine()
 
 
@@ -59,7 +65,6 @@ def parse_size(text: str) -> int | None:
 
 def _read_words(text: str) -> _Spec:
     spec, seen = _Spec(), set[str]()
-    isolated_at = ("", 0)
     column = 0
     for word in text.split():
         column = text.index(word, column)
@@ -69,21 +74,11 @@ def _read_words(text: str) -> _Spec:
         if key in seen:
             raise _error(column, word, f"{key!r} is given twice", "keep one of them")
         seen.add(key)
+        spec.places[key] = (column, word)
         _read_word(spec, key, value, column, word)
-        if key == "isolated":
-            isolated_at = (word, column)
         column += len(word)
     if not seen:
         raise SpecError("machine spec: empty — write counts, as in 'socket:2 core:4 thread:2'")
-    cpus = 1
-    for count in spec.counts.values():
-        cpus *= count
-    if cpus > MAX_IDS:
-        raise SpecError(f"machine spec: {cpus} cpus are too many — at most {MAX_IDS}")
-    if spec.isolated.mask >> cpus:
-        word, column = isolated_at
-        fix = f"cpus of this machine are 0-{cpus - 1}"
-        raise _error(column, word, "isolated cpus that are not there", fix)
     return spec
 
 
@@ -150,6 +145,27 @@ def _complete(spec: _Spec) -> None:
         order.insert(order.index("thread") if "thread" in order else len(order), "core")
     insert("thread", "core")
     spec.counts = {key: spec.counts.get(key, 1) for key in order}
+
+
+def _check_sizes(spec: _Spec) -> None:
+    _product(spec, "numa", MAX_NUMA_NODES, "NUMA nodes")
+    cpus = _product(spec, "thread", MAX_IDS, "cpus")
+    if spec.isolated.mask >> cpus:
+        fix = f"cpus of this machine are 0-{cpus - 1}"
+        raise _error(*spec.places["isolated"], "isolated cpus that are not there", fix)
+
+
+def _product(spec: _Spec, innermost: str, limit: int, what: str) -> int:
+    """How many things of a level there are. Raises `SpecError` at the word that goes too far."""
+    order = list(spec.counts)
+    levels = order[: order.index(innermost) + 1]
+    total = math.prod(spec.counts[key] for key in levels)
+    reached = 1
+    for key in levels:
+        reached *= spec.counts[key]
+        if reached > limit:
+            raise _error(*spec.places[key], f"{total} {what} are too many", f"at most {limit}")
+    return total
 
 
 class _Layout:

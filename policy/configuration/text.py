@@ -1,5 +1,6 @@
 """Configuration text as a `Config`: strict, with file and line in every complaint."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
@@ -17,6 +18,12 @@ from .shape import name_advice, shape_values
 API_VERSION: Final = "config.nri/v1alpha1"
 KIND: Final = "TopologyAwarePolicy"
 ENVIRONMENT_PREFIX: Final = "PINFOLD_"
+# Those of our tests, and what Kubernetes tells every container about a service called pinfold.
+# Source: Kubernetes, "Service", environment variables.
+_OTHER_VARIABLE: Final = re.compile(
+    r"CACHE|WALK_STEPS|E2E\w*"
+    r"|(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_\w+)?)?)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +101,16 @@ def environment_document(environment: Mapping[str, str]) -> Document:
 
 
 def environment_warnings(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Variables that set no field but look as if they were meant to."""
+    """Variables with the prefix that set no field and mean nothing else either."""
     known = list(_variables(Config, "", ()))
     warnings: list[str] = []
     for variable in sorted(environment):
         name = variable.removeprefix(ENVIRONMENT_PREFIX)
-        if name == variable or name in known:
+        if name == variable or name in known or _OTHER_VARIABLE.fullmatch(name):
             continue
-        if near := nearest(name, known, cutoff=0.8):
-            warnings.append(
-                f"{variable}: sets no field — did you mean {ENVIRONMENT_PREFIX + near!r}?"
-            )
+        near = nearest(name, known, cutoff=0.8)
+        fix = f"did you mean {ENVIRONMENT_PREFIX + near!r}?" if near else "unset it"
+        warnings.append(f"{variable}: sets no field — {fix}")
     return tuple(warnings)
 
 

@@ -73,10 +73,14 @@ def test_a_variable_that_misses_its_field_is_told(tmp_path: Path) -> None:
         PINFOLD_RESERVED_RESOURCES_CPU="2",
         PINFOLD_SERVICE_HOST="10.0.0.1",
         PINFOLD_PORT_8891_TCP="tcp://10.0.0.1:8891",
+        PINFOLD_METRICS_SERVICE_PORT_HTTP="8891",
+        PINFOLD_CACHE="/var/cache",
+        PINFOLD_FROG="1",
         PINFOLD_PIN_CPU="true",
     )
     assert loaded.config == Config()
     assert loaded.warnings == (
+        "PINFOLD_FROG: sets no field — unset it",
         "PINFOLD_RESERVED_RESOURCES_CPU: sets no field"
         " — did you mean 'PINFOLD_RESERVED_RESOURCES__CPU'?",
     )

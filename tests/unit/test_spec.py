@@ -120,7 +120,10 @@ def test_the_largest_machine_is_built() -> None:
         pytest.param("core:2 socket:2", "'socket' is inside 'core'", id="a socket inside a core"),
         pytest.param("thread:2 core:2", "'core' is inside 'thread'", id="a core inside a thread"),
         pytest.param("die:2 socket:2", "a socket is not part of a die", id="a socket inside a die"),
-        pytest.param("socket:99 core:99", "9801 cpus are too many — at most 8192", id="too big"),
+        pytest.param("socket:99 core:99", "column 11: 'core:99': 9801 cpus are too many — at most "
+                     "8192", id="too big"),
+        pytest.param("mem:1G socket:8192", "column 8: 'socket:8192': 8192 NUMA nodes are too many"
+                     " — at most 1024", id="more NUMA nodes than Linux knows"),
     ],
 )  # fmt: skip
 def test_errors_point_at_the_word(spec: str, message: str) -> None:
