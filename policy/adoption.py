@@ -125,6 +125,9 @@ def adopted_grant(
         exclusive = _exclusive_part(cpus, request, picker, others, free, root.isolated)
     if exclusive is None or (request.exclusive and not cpus - exclusive <= sharable):
         return None
+    if exclusive and not root.reserved and not sharable - exclusive:
+        # Somebody who asked for nothing must be able to run.
+        return None
     pool = ledger.tree.smallest_holding(cpus)
     grant = _grant(container, request, exclusive, pool)
     # A hidden thread may be outside the pool of the others.

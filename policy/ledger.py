@@ -41,6 +41,9 @@ class Ledger:
         self._free_count = [len(pool.sharable) for pool in pools]
         self._shared_milli = [0] * len(pools)
         self._zero_requests = [0] * len(pools)
+        if not tree.root.reserved:
+            # Somebody may come who asks for nothing: without reserved cpus the last one is theirs.
+            self._zero_requests[-1] = 1
         self._neighbours = {kind: [0] * len(pools) for kind in CpuType}
         self._reserved_milli = 0
         self._grants: dict[ContainerId, Grant] = {}

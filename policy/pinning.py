@@ -133,7 +133,7 @@ class Pinner:
         if grant.cpu_type is CpuType.PRESERVE:
             return None
         if grant.cpu_type is CpuType.RESERVED:
-            mask = self._reserved
+            mask = self._reserved or self._shared[-1]
         else:
             mask = grant.exclusive.mask
             if grant.has_shared_part:

@@ -22,18 +22,54 @@ from pinfold.policy.decision import Change, Decision, Grant, Pinning, Refusal
 from pinfold.policy.engine import Engine
 from pinfold.policy.errors import ConfigError
 from pinfold.topology.cpuset import CpuSet
-from pinfold.topology.machine import Domain, Machine
+from pinfold.topology.machine import CoreKind, Domain, Machine, MemoryKind, NumaNode, NumaNodeId
 from pinfold.topology.spec import machine_from_spec
 
 GIB = 2**30
-STEPS = int(os.environ.get("PINFOLD_WALK_STEPS", "17000"))
+STEPS = int(os.environ.get("PINFOLD_WALK_STEPS", "13000"))
+
+
+def with_slow_memory() -> Machine:
+    """Two sockets with DRAM, each with PMEM and a little HBM near it."""
+    plain = machine_from_spec("socket:2 core:4 thread:2 mem:8G")
+    extra = tuple(
+        NumaNode(id=NumaNodeId(2 + number), memory_bytes=size * GIB, kind=kind)
+        for number, (size, kind) in enumerate(
+            ((16, MemoryKind.PMEM), (16, MemoryKind.PMEM), (2, MemoryKind.HBM), (2, MemoryKind.HBM))
+        )
+    )
+    near = (10, 21, 17, 28, 13, 24), (21, 10, 28, 17, 24, 13), (17, 28, 10, 28, 30, 40)
+    far = (28, 17, 28, 10, 40, 30), (13, 24, 30, 40, 10, 30), (24, 13, 40, 30, 30, 10)
+    return dataclasses.replace(
+        plain, numa_nodes=(*plain.numa_nodes, *extra), distances=(*near, *far)
+    )
+
+
+def hybrid() -> Machine:
+    """Eight threads of performance cores and eight efficient cores."""
+    plain = machine_from_spec("socket:1 core:16 mem:32G")
+    return dataclasses.replace(
+        plain,
+        cpus={
+            key: dataclasses.replace(
+                cpu, kind=CoreKind.EFFICIENT if key >= 8 else CoreKind.PERFORMANCE
+            )
+            for key, cpu in plain.cpus.items()
+        },
+    )
+
+
 MACHINES = {
-    "two sockets of two NUMA nodes": "socket:2 numa:2 core:2 thread:2 mem:8G",
-    "one socket with four L3 groups": "socket:1 l3:4 core:4 thread:2 mem:16G",
-    "four small sockets with isolated cpus": "socket:4 core:4 mem:4G isolated:6-7,14-15",
-    "dies and NUMA nodes, no threads": "socket:2 die:2 numa:2 core:2 mem:4G",
-    "two cpus": "socket:1 core:2 mem:2G",
-    "sixty-four threads": "socket:2 numa:4 core:4 thread:2 mem:4G",
+    "two sockets of two NUMA nodes": machine_from_spec("socket:2 numa:2 core:2 thread:2 mem:8G"),
+    "one socket with four L3 groups": machine_from_spec("socket:1 l3:4 core:4 thread:2 mem:16G"),
+    "four small sockets with isolated cpus": machine_from_spec(
+        "socket:4 core:4 mem:4G isolated:6-7,14-15"
+    ),
+    "dies and NUMA nodes, no threads": machine_from_spec("socket:2 die:2 numa:2 core:2 mem:4G"),
+    "two cpus": machine_from_spec("socket:1 core:2 mem:2G"),
+    "sixty-four threads": machine_from_spec("socket:2 numa:4 core:4 thread:2 mem:4G"),
+    "memory of three kinds": with_slow_memory(),
+    "performance and efficient cores": hybrid(),
 }
 PREFIX = "resource-policy.nri.io"
 
@@ -59,6 +95,7 @@ class Walk:
             self.resize: 12,
             self.restart: 2,
             self.reconfigure: 1,
+            self.plug: 2,
         }
         self.random.choices(tuple(events), tuple(events.values()))[0]()
         self.check()
@@ -132,16 +169,22 @@ class Walk:
 
     def reconfigure(self) -> None:
         """Other reserved and available cpus; a legal container keeps what it has."""
-        cpus = list(self.full.online)
-        offline = CpuSet.collect(self.random.sample(cpus, self.random.randrange(len(cpus) // 2)))
-        machine = self.without(offline) if self.random.random() < 0.5 else self.machine
-        usable = list(machine.online)
+        usable = list(self.machine.online)
         amount = self.random.choice(("750m", f"cpuset:{usable[-1]}"))
         excluded = self.random.choice(usable[:-1]) if len(usable) > 2 else 999
         config = Config(
             reserved_resources=Amounts(cpu=amount),
             available_resources=Amounts(cpu=f"exclude-cpuset:{excluded}"),
         )
+        self.change(config, self.machine)
+
+    def plug(self) -> None:
+        """Cpus go offline and come back; the configuration stays."""
+        cpus = list(self.full.online)
+        offline = self.random.sample(cpus, self.random.randrange(len(cpus) // 2 + 1))
+        self.change(self.config, self.without(CpuSet.collect(offline)))
+
+    def change(self, config: Config, machine: Machine) -> None:
         before = dict(self.kernel)
         old = self.engine
         try:
@@ -168,8 +211,6 @@ class Walk:
     def without(self, offline: CpuSet) -> Machine:
         """The machine with some cpus offline."""
         online = self.full.online - offline
-        if len(online) < 2:
-            return self.machine
 
         def domains(given: tuple[Domain, ...]) -> tuple[Domain, ...]:
             kept = (dataclasses.replace(one, cpus=one.cpus & online) for one in given)
@@ -222,7 +263,8 @@ class Walk:
         usable = self.engine.supply.allowed.mask & self.machine.online.mask
         for container_id, pinning in self.kernel.items():
             assert pinning.cpus, f"{container_id} has no cpus"
-            assert pinning.mems, f"{container_id} has no memory nodes"
+            if not grants[container_id].preserve_memory:
+                assert pinning.mems, f"{container_id} has no memory nodes"
             mask = pinning.cpus.mask
             assert not mask & ~usable, f"{container_id} runs on cpus it may not use"
             others = taken & ~grants[container_id].exclusive.mask
@@ -294,13 +336,24 @@ class Walk:
             if self.random.random() < chance:
                 value = self.random.choice(("true", "false"))
                 found[f"{key}.{PREFIX}/pod"] = value
+        for key, values in (
+            (f"memory-type.{PREFIX}", ("dram", "pmem", "dram,pmem", "hbm,dram", "mixed")),
+            (f"cold-start.{PREFIX}", ("duration: 5s",)),
+            (f"memory.preserve.{PREFIX}", ("true",)),
+            (f"prefer-cpu-priority.{PREFIX}", ("high", "normal", "low")),
+            (f"unlimited-burstable.{PREFIX}", ("system", "numa", "l3cache")),
+            (f"require-isolated-cpus.{PREFIX}", ("true",)),
+            ("smt.pinfold.dev", ("pack", "spread", "hide")),
+        ):
+            if self.random.random() < 0.06:
+                found[f"{key}/pod"] = self.random.choice(values)
         return found
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("spec", MACHINES.values(), ids=MACHINES)
-def test_the_laws_hold_at_every_step(spec: str) -> None:
-    walk = Walk(machine_from_spec(spec), seed=len(spec))
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+def test_the_laws_hold_at_every_step(machine: Machine) -> None:
+    walk = Walk(machine, seed=len(machine.online))
     for _ in range(STEPS):
         walk.step()
     while walk.running:
@@ -311,9 +364,9 @@ def test_the_laws_hold_at_every_step(spec: str) -> None:
     walk.engine.check()
 
 
-@pytest.mark.parametrize("spec", MACHINES.values(), ids=MACHINES)
-def test_the_same_events_give_the_same_state(spec: str) -> None:
-    walks = [Walk(machine_from_spec(spec), seed=7) for _ in range(2)]
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+def test_the_same_events_give_the_same_state(machine: Machine) -> None:
+    walks = [Walk(machine, seed=7) for _ in range(2)]
     for _ in range(400):
         for walk in walks:
             walk.step()
