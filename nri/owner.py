@@ -74,13 +74,17 @@ class Turn(Generic[T]):
 class Owner:
     """A thread that does pieces of work one by one in the order they came.
 
-    Work that raises is reported to `crashed` with its name, and the next one is done.
+    Work that raises is reported to `crashed` with its name, and the next one is done. Once closed,
+    work is done by whoever hands it in: the last state is to be saved though the runtime is gone.
     """
 
     def __init__(self, crashed: Callable[[str, Exception], None]) -> None:
         self._crashed = crashed
         self._queue: queue.SimpleQueue[Turn[Any] | None] = queue.SimpleQueue()
         self._afterwards: list[Callable[[], None]] = []
+        self._closing = threading.Lock()
+        self._is_closed = False
+        self._after_end = threading.RLock()
         self._thread = threading.Thread(target=self._run, name="policy", daemon=True)
         self._thread.start()
 
@@ -89,7 +93,14 @@ class Owner:
     ) -> Turn[T]:
         """Do this when its turn comes; wait for it or not."""
         turn = Turn(name, work, late)
-        self._queue.put(turn)
+        with self._closing:
+            is_own = not self._is_closed or threading.current_thread() is self._thread
+            if is_own:
+                self._queue.put(turn)
+        if not is_own:
+            self._thread.join()
+            with self._after_end:
+                self._work_off(turn)
         return turn
 
     def ask(self, name: str, work: Callable[[], T], seconds: float = 5.0) -> T:
@@ -111,16 +122,21 @@ class Owner:
 
     def close(self) -> None:
         """Finish the work handed in so far and end the thread."""
-        self._queue.put(None)
+        with self._closing:
+            self._is_closed = True
+            self._queue.put(None)
         self._thread.join()
 
     def _run(self) -> None:
         while (turn := self._queue.get()) is not None:
-            self._finish(turn)
-            while self._afterwards:
-                later, self._afterwards = self._afterwards, []
-                for work in later:
-                    self._finish(Turn(f"after {turn.name}", work))
+            self._work_off(turn)
+
+    def _work_off(self, turn: Turn[Any]) -> None:
+        self._finish(turn)
+        while self._afterwards:
+            later, self._afterwards = self._afterwards, []
+            for work in later:
+                self._finish(Turn(f"after {turn.name}", work))
 
     def _finish(self, turn: Turn[Any]) -> None:
         failure = turn.run()

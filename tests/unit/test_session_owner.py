@@ -93,3 +93,17 @@ def test_afterwards_comes_before_the_next_work_and_after_the_answer(desk: Desk) 
     desk.owner.submit("next", lambda: order.append("next"))
     desk.owner.ask("wait", lambda: None)
     assert order == ["work", "after", "next"]
+
+
+def test_closed_owner_lets_callers_do_their_work_themselves() -> None:
+    done: list[str] = []
+    owner = Owner(lambda what, error: done.append(f"{what}: {error}"))
+    owner.submit("first", lambda: done.append("first"))
+    owner.close()
+
+    def save() -> str:
+        owner.afterwards(lambda: done.append("afterwards"))
+        return "saved"
+
+    assert owner.ask("save", save, seconds=0.0) == "saved"
+    assert done == ["first", "afterwards"]
