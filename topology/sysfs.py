@@ -4,6 +4,7 @@ Paths begin with "sys/" or "proc/", whatever the root looks like. A file that is
 the kernel refuses to show (EIO, EBUSY), reads as None: only an unreadable root is an error.
 """
 
+import errno
 import os
 import stat
 from typing import Final, Protocol
@@ -39,7 +40,11 @@ class SysfsTree(Protocol):
 
 
 class DirectoryTree:
-    """A directory that holds sys/ and proc/ (such as "/"), or is a /sys directory itself."""
+    """A directory that holds sys/ and proc/ (such as "/"), or is a /sys directory itself.
+
+    Links that lead out of it lead nowhere: a copy comes from anybody. Each directory is looked at
+    once; a link that is put there later is not noticed.
+    """
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -47,6 +52,11 @@ class DirectoryTree:
         # "sys" is cut from each path where the root is that directory.
         self._skip = 3 if is_sys else 0
         self._prefix = root.rstrip("/") + ("" if is_sys else "/")
+        self._top = os.path.realpath(self._prefix or "/")
+        self._inside = self._top.rstrip("/") + "/"
+        # Nothing is outside of "/": a live machine is spared the looking.
+        self._is_everything = self._inside == "/"
+        self._directories: dict[str, str | None] = {"": self._top}
 
     @property
     def root(self) -> str:
@@ -58,10 +68,59 @@ class DirectoryTree:
             return "/dev/null/"  # no such path: a /sys directory has no proc/
         return self._prefix + path[self._skip :]
 
+    def _followed(self, full: str) -> str | None:
+        """The path with all links followed; None where it leaves the tree."""
+        real = os.path.realpath(full)
+        return real if f"{real}/".startswith(self._inside) else None
+
+    def _directory(self, path: str) -> str | None:
+        """The real place of a directory, given without the prefix; None outside of the tree."""
+        if path in self._directories:
+            return self._directories[path]
+        parent, _, name = path.rpartition("/")
+        above = self._directory(parent)
+        place = None if above is None else f"{above}/{name}"
+        if place is not None and (name == ".." or os.path.islink(place)):
+            place = self._followed(place)
+        self._directories[path] = place
+        return place
+
+    def _place(self, path: str) -> str | None:
+        """Where to open a file or a directory; its last component may still be a link."""
+        if self._is_everything:
+            return self._full(path)
+        if self._skip and path != "sys" and not path.startswith("sys/"):
+            return None
+        inner = path[self._skip :].strip("/")
+        directory, _, name = inner.rpartition("/")
+        if name == "..":
+            return self._directory(inner)
+        above = self._directory(directory)
+        return None if above is None else f"{above}/{name}"
+
+    def _open(self, path: str, flags: int) -> int:
+        """A descriptor. Raises `OSError`."""
+        place = self._place(path)
+        if place is None:
+            raise FileNotFoundError(path)
+        flags |= os.O_CLOEXEC | os.O_NONBLOCK
+        if self._is_everything:
+            return os.open(place, flags)
+        try:
+            return os.open(place, flags | os.O_NOFOLLOW)
+        except OSError as error:
+            # ELOOP: a link; ENOTDIR: one where a directory was asked for.
+            if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+                raise
+        real = self._followed(place)
+        if real is None:
+            raise FileNotFoundError(path)
+        return os.open(real, flags | os.O_NOFOLLOW)
+
     def read(self, path: str) -> str | None:
         """The text of a file; None where there is none to read."""
         try:
-            file = os.open(self._full(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            file = self._open(path, os.O_RDONLY)
         except OSError:
             return None
         try:
@@ -79,17 +138,22 @@ class DirectoryTree:
     def names(self, path: str) -> list[str]:
         """The sorted names in a directory; empty where there is none."""
         try:
-            return sorted(os.listdir(self._full(path)))
+            file = self._open(path, os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
             return []
+        try:
+            return sorted(os.listdir(file))
+        except OSError:
+            return []
+        finally:
+            os.close(file)
 
     def resolve(self, path: str) -> str | None:
         """The path with all links followed, still inside the tree; None where it leads nowhere."""
-        full = os.path.realpath(self._full(path))
-        top = os.path.realpath(self._prefix or "/")
-        if not os.path.exists(full) or not f"{full}/".startswith(f"{top.rstrip('/')}/"):
+        real = self._followed(self._full(path))
+        if real is None or not os.path.exists(real):
             return None
-        inside = os.path.relpath(full, top)
+        inside = os.path.relpath(real, self._top)
         return f"sys/{inside}" if self._skip else inside
 
 

@@ -215,3 +215,38 @@ def test_a_pipe_or_a_device_is_no_root(tmp_path: Path) -> None:
 def test_an_empty_root_is_named() -> None:
     with pytest.raises(TopologyError, match=r"^sysfs root: no name at all — give a directory"):
         open_tree("")
+
+
+def test_links_of_a_directory_stay_inside_it(tmp_path: Path) -> None:
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "online").write_text("0-7\n")
+    root = written(tmp_path / "root")
+    cpu = root / "sys" / "devices" / "system" / "cpu"
+    (cpu / "outside").symlink_to("/etc/hostname")
+    (cpu / "climbing").symlink_to("../../../../../secret/online")
+    (cpu / "elsewhere").symlink_to(tmp_path / "secret")
+    (cpu / "twice").symlink_to("outside")
+    (cpu / "inside").symlink_to("online")
+    (cpu / "folder").symlink_to("../cpu")
+    (root / "sys" / "link").symlink_to(tmp_path / "secret")
+    for top in (str(root), str(root / "sys")):
+        tree = open_tree(top)
+        place = "sys/devices/system/cpu"
+        assert tree.read(f"{place}/outside") is None
+        assert tree.read(f"{place}/twice") is None
+        assert tree.read(f"{place}/climbing") is None
+        assert tree.read(f"{place}/elsewhere/online") is None
+        assert tree.read(f"{place}/../../../../secret/online") is None
+        assert tree.read("sys/link/online") is None
+        assert tree.names(f"{place}/elsewhere") == []
+        assert tree.names(f"{place}/..") == ["cpu", "node"]
+        assert tree.names("sys/../..") == tree.names("sys/devices/../../..") == []
+        assert tree.read(f"{place}/inside") == tree.read(f"{place}/online") == "0-7\n"
+        assert tree.read(f"{place}/folder/online") == "0-7\n"
+        assert tree.names(f"{place}/folder") == tree.names(place)
+
+
+def test_a_root_may_itself_be_a_link(tmp_path: Path) -> None:
+    written(tmp_path / "root")
+    (tmp_path / "link").symlink_to("root")
+    assert read_machine(f"{tmp_path}/link") == MACHINE
