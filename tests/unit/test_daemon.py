@@ -180,7 +180,7 @@ def test_refused_container_of_a_manifest_stops_no_other(tmp_path: Path, start: S
     assert daemon.end() == 0
     log = daemon.log.read_text()
     assert "container=x refused=" in log
-    assert "event=connected runtime=\"embedded v" in log
+    assert 'event=connected runtime="embedded v' in log
 
 
 def test_watchdog_is_fed(start: Start) -> None:
@@ -204,6 +204,7 @@ def test_plugin_started_by_its_runtime_serves_the_socket_it_got_and_ends_with_it
         env={
             "NRI_PLUGIN_NAME": "fold",
             "NRI_PLUGIN_IDX": "07",
+            "STATE_DIRECTORY": str(tmp_path),
             "NRI_PLUGIN_SOCKET": str(theirs.fileno()),
         },
     )
@@ -211,8 +212,10 @@ def test_plugin_started_by_its_runtime_serves_the_socket_it_got_and_ends_with_it
     assert runtime.wait_until_synchronized(SECONDS)
     assert runtime.plugin_name == "07-fold"
     runtime.drop()
-    process.communicate(timeout=SECONDS)
+    errors = process.communicate(timeout=SECONDS)[1]
     assert process.returncode == 0
+    assert b"the state is not saved" not in errors
+    assert (tmp_path / "state.json").exists()
 
 
 @pytest.mark.parametrize(
