@@ -3,17 +3,15 @@
 import time
 from collections.abc import Mapping
 from functools import partial
-from typing import Final
 
 from ..nri.kubelethints import KubeletHints
 from ..nri.locality import DeviceNumber
 from ..nri.lookout import Lookout
 from ..nri.podresources import KUBELET_SOCKET, PodResources
 from ..nri.surroundings import Surroundings
+from ..policy.hints.text import TEST_APIS
 from ..topology.sysfs import open_tree
 from .hostdevice import device_of
-
-_TEST_APIS: Final = "ENABLE_TEST_APIS"
 
 
 def find_surroundings(root: str | None, environment: Mapping[str, str]) -> Surroundings:
@@ -21,7 +19,7 @@ def find_surroundings(root: str | None, environment: Mapping[str, str]) -> Surro
 
     Raises `TopologyError` where the root shows no machine.
     """
-    has_test_hints = bool(environment.get(_TEST_APIS))
+    has_test_hints = bool(environment.get(TEST_APIS))
     if root is None:
         return Surroundings(has_test_hints=has_test_hints)
     above = root.rstrip("/")

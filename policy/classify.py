@@ -64,6 +64,7 @@ class Classifier:
         self._config = config
         self._cold_kinds = _cold_kinds(machine.numa_nodes if machine else ())
         self._machine = machine
+        self._kinds = _kinds(machine)
         self._class_cpus_by_name: dict[str, CpuSet] = {}
         self._interrupts = InterruptTable(interrupts, config.controllable_interrupts)
 
@@ -140,6 +141,9 @@ class Classifier:
         where a machine has none, or only movable memory of it, a container starts with DRAM.
         """
         kinds = preferences.memory_types or _DEFAULT_MEMORY
+        if not kinds & self._kinds:
+            # What the machine lacks is ignored, and scarce memory stays for those who ask for it.
+            kinds = _DEFAULT_MEMORY
         slow = kinds - {MemoryKind.DRAM}
         if not preferences.cold_start_ns or MemoryKind.DRAM not in kinds:
             return kinds, 0
@@ -166,6 +170,14 @@ def grave_problems(
         and (one.is_fatal or is_strict)
         and one.container in ("", container.name)
     )
+
+
+def _kinds(machine: Machine | None) -> frozenset[MemoryKind]:
+    """The kinds of memory that can be asked for; every one where the machine is not known."""
+    if machine is None:
+        return frozenset(MemoryKind)
+    kinds = {node.kind for node in machine.numa_nodes if node.memory_bytes != 0}
+    return frozenset(kinds | {MemoryKind.PMEM} if MemoryKind.CXL in kinds else kinds)
 
 
 def _cold_kinds(nodes: Sequence[NumaNode]) -> frozenset[MemoryKind]:

@@ -11,6 +11,9 @@ from ..language.suggestion import suggestion
 from ..language.yamltext import TextError, TextMap, TextNode, TextScalar, parse_text
 from .hint import Hint, HintOrigin, parse_sockets
 
+TEST_APIS: Final = "ENABLE_TEST_APIS"
+"""The variable of the environment that makes hints in annotations count."""
+
 TEST_HINTS: Final = "test.topologyhints"
 
 _FIELDS: Final = ("Provider", "CPUs", "NUMAs", "Sockets")

@@ -11,6 +11,7 @@ from ..configuration.text import config_from_values
 from ..container import Container, ContainerId, ContainerState, Pod, PodId
 from ..decision import Decision, Grant, Refusal
 from ..engine import Engine
+from ..hints.text import TEST_APIS, annotated_hints
 from ..request import CpuType
 from ..tuning.interrupts import Interrupt
 from ..tuning.scheduling import scheduling_values
@@ -76,6 +77,7 @@ class ScenarioRun:
         self._config = config
         self._remembered: dict[str, Value] = dict(topology.aliases)
         self._refused: dict[str, tuple[Container, str]] = {}
+        self._reads_test_hints = False
         self._serial = 0
         self._is_start_spoilt = False
         self._interrupts: tuple[Interrupt, ...] = ()
@@ -190,6 +192,7 @@ class ScenarioRun:
         try:
             config = self._config if step.config is None else config_from_values(step.config)
             if step.environment:
+                self._reads_test_hints = bool(step.environment.get(TEST_APIS))
                 self._machine = override_machine(self._machine, parse_overrides(step.environment))
             engine = Engine(self._machine, config, interrupts=self._interrupts)
         except PinfoldError as caught:
@@ -251,13 +254,15 @@ class ScenarioRun:
 
     def _container(self, pod: Pod, spec: ContainerSpec) -> Container:
         self._serial += 1
-        return Container(
+        container = Container(
             id=ContainerId(f"{spec.name}-{self._serial}"),
             name=spec.name,
             pod=pod,
             resources=spec.resources,
             created_at=self._serial,
         )
+        hints = annotated_hints(container)[0] if self._reads_test_hints else ()
+        return replace(container, hints=hints) if hints else container
 
     def _newest(self) -> ContainerId:
         return next(reversed(self.runtime.running))

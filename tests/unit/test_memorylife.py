@@ -195,3 +195,9 @@ def test_no_memory_for_containers_is_a_fault_of_the_configuration() -> None:
     config = Config(reserved_resources=Amounts(cpu="1", memory="8Gi"))
     with pytest.raises(ConfigError, match=r"reservedResources\.memory: leaves no memory"):
         Engine(machine_from_spec("socket:2 core:16 mem:4G"), config)
+
+
+def test_a_kind_of_memory_the_machine_lacks_does_not_draw_on_scarce_memory() -> None:
+    engine = Engine(machine(kind=MemoryKind.HBM), Config())
+    wanted = {"memory-type.resource-policy.nri.io/pod": "cxl"}
+    assert mems(engine.create(container("odd", GIB, wanted))) in ("0", "1")
