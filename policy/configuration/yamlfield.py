@@ -186,7 +186,9 @@ class _Expansion:
     def plain(self, node: TextNode, depth: int) -> object:
         self._count += 1
         if self._count > MAX_EXPANDED or depth > LIMITS.depth:
-            raise self._field.error(f"more than {MAX_EXPANDED} values, aliases written out")
+            raise self._field.error(
+                f"more than {MAX_EXPANDED} values, aliases written out", "use fewer aliases"
+            )
         match node:
             case TextScalar():
                 return _resolved(node)
