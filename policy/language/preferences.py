@@ -135,7 +135,7 @@ class _Reader:
             prefer_reserved=self._value("prefer-reserved-cpus", parse_bool, None),
             hide_hyperthreads=self._value("hide-hyperthreads", parse_bool, False),
             memory_types=self._value("memory-type", parse_memory_types, None),
-            cold_start_ns=self._value("cold-start", parse_cold_start, 0, is_fatal=True),
+            cold_start_ns=self._value("cold-start", parse_cold_start, 0),
             preserve_cpu=self._value("cpu.preserve", parse_preserve, False),
             preserve_memory=self._value("memory.preserve", parse_preserve, False),
             pick_by_hints=self._value("pick-resources-by-hints", parse_bool, False),
@@ -168,10 +168,8 @@ class _Reader:
             self._problems.append(error.problem(setting.key, is_fatal=is_fatal))
             return None
 
-    def _value(
-        self, key: str, parse: Callable[[str], T], default: T, *, is_fatal: bool = False
-    ) -> T:
-        chosen = self._chosen(key, parse, is_fatal=is_fatal)
+    def _value(self, key: str, parse: Callable[[str], T], default: T) -> T:
+        chosen = self._chosen(key, parse)
         return default if chosen is None else chosen.value
 
     def _hint_sources(self) -> frozenset[HintSource]:

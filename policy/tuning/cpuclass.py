@@ -50,7 +50,7 @@ def cpu_class_wish(
     """The class of a container's exclusive cpus, None for the shared one; and what is wrong.
 
     `exclusive`: how many cpus it gets for itself. Wider annotations are passed over where they
-    cannot apply; what a container asks for itself must apply.
+    cannot apply; of what a container asks for itself it is told, and the default class counts.
     """
     chosen = preferences.cpu_class
     if chosen is None:
@@ -63,18 +63,19 @@ def cpu_class_wish(
     qos = container.pod.qos
     if qos is not QosClass.GUARANTEED:
         what = f"invalid cpu class, QoS class {qos.value} is not Guaranteed"
-        fix, is_fatal = "set limits equal to requests", chosen.scope is Scope.CONTAINER
+        fix, is_told = "set limits equal to requests", chosen.scope is Scope.CONTAINER
     elif chosen.value not in names:
-        what, is_fatal = f"no cpu class {chosen.value!r}", True
+        what, is_told = f"no cpu class {chosen.value!r}", True
         fix = suggestion(chosen.value, tuple(names))
     elif not exclusive:
         what = f"cpu class {chosen.value!r} is invalid without exclusive CPUs"
-        fix, is_fatal = "ask for whole cpus", chosen.scope is Scope.CONTAINER
+        fix, is_told = "ask for whole cpus", chosen.scope is Scope.CONTAINER
     else:
         return chosen.value, ()
-    if not is_fatal:
-        return None, ()
-    return None, (Problem(where=where, what=what, fix=fix, is_fatal=True),)
+    default = config.default_exclusive_cpu_class if exclusive else None
+    if not is_told:
+        return default, ()
+    return default, (Problem(where=where, what=what, fix=fix, container=container.name),)
 
 
 def classes_in_force(

@@ -98,12 +98,14 @@ def test_the_class_of_a_container(
         ),
     ],
 )
-def test_classes_that_refuse_the_container(
+def test_classes_that_cannot_be_applied_are_told_and_left_out(
     annotations: dict[str, str], milli: int, qos: str, expected: str
 ) -> None:
-    (problem,) = classify(annotations, milli, qos).problems
-    assert problem.is_fatal
+    classified = classify(annotations, milli, qos)
+    (problem,) = classified.problems
+    assert not problem.is_fatal
     assert expected in str(problem)
+    assert classified.cpu_class == ("low" if classified.request.exclusive else None)
 
 
 def test_a_class_where_there_are_none_is_no_reason_to_refuse() -> None:
