@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import NewType
 
 from .cpuset import NO_CPUS, NO_NODES, CpuSet, NodeSet
+from .speedselect import SpeedSelect
 
 NumaNodeId = NewType("NumaNodeId", int)
 SocketId = NewType("SocketId", int)
@@ -148,6 +149,8 @@ class Machine:
     numa_nodes: tuple[NumaNode, ...]
     distances: tuple[tuple[int, ...], ...] = ()
     devices: tuple[Device, ...] = ()
+    speed_select: tuple[SpeedSelect, ...] = ()
+    """Power domains by socket and number; empty without Speed Select, or where it is not read."""
     warnings: tuple[str, ...] = ()
 
     @property

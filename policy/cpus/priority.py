@@ -1,11 +1,12 @@
 """Which cpus of a machine are of high, normal and low priority, and how cpu sets compare by it."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from ...topology.cpuset import NO_CPUS, CpuSet
+from ...topology.cpuset import CpuSet
 from ...topology.machine import CoreKind, Cpu, Machine, SocketId
+from ...topology.speedselect import SpeedSelect
 from ..configuration.config import CpuPriority
 
 EPP_ORDER: Final = ("performance", "balance_performance", "balance_power", "power")
@@ -14,23 +15,6 @@ EPP_ORDER: Final = ("performance", "balance_performance", "balance_power", "powe
 _TURBO_CLOS: Final = (0, 1)
 """With SST-TF the cores of these two classes of service get the raised turbo limits.
 Source: Documentation/admin-guide/pm/intel-speed-select.rst."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SstFacts:
-    """What Intel Speed Select says of one socket."""
-
-    socket: SocketId
-    has_turbo_frequency: bool = False
-    """SST-TF is enabled."""
-    has_core_power: bool = False
-    """SST-CP is enabled."""
-    clos_order: tuple[int, ...] = ()
-    """The classes of service of SST-CP, the preferred one first."""
-    clos_of: Mapping[int, int] = field(default_factory=dict[int, int])
-    """Class of service by cpu id."""
-    base_frequency_cpus: CpuSet = NO_CPUS
-    """The high-priority cpus of SST-BF; empty where it is not enabled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,16 +61,20 @@ def _fit(available: int, count: int) -> tuple[int, int]:
     return (0, available) if 0 < count <= available else (1, -available)
 
 
-def priority_classes(machine: Machine, sst: Sequence[SstFacts] = ()) -> PriorityClasses:
-    """The classes of a machine, socket by socket: Speed Select where given, else frequencies."""
-    facts = {fact.socket: fact for fact in sst}
+def priority_classes(machine: Machine) -> PriorityClasses:
+    """The classes of a machine: Speed Select by power domain where enabled, else frequencies.
+
+    Frequencies are compared among those cpus of a socket that Speed Select leaves unordered.
+    """
     of_cpu: dict[int, CpuPriority] = {}
+    for domain in machine.speed_select:
+        of_cpu.update(_of_speed_select(domain, machine.online & domain.cpus))
     sockets: dict[SocketId, list[Cpu]] = {}
     for cpu in machine.cpus.values():
-        sockets.setdefault(cpu.socket, []).append(cpu)
-    for socket, cpus in sockets.items():
-        found = _of_speed_select(cpus, facts[socket]) if socket in facts else None
-        of_cpu.update(_of_frequencies(cpus) if found is None else found)
+        if cpu.id not in of_cpu:
+            sockets.setdefault(cpu.socket, []).append(cpu)
+    for cpus in sockets.values():
+        of_cpu.update(_of_frequencies(cpus))
     if machine.is_hybrid:
         for cpu in machine.cpus.values():
             if cpu.kind is CoreKind.EFFICIENT:
@@ -102,26 +90,22 @@ def _mask(of_cpu: Mapping[int, CpuPriority], priority: CpuPriority) -> int:
     return CpuSet.collect(cpu for cpu, one in of_cpu.items() if one is priority).mask
 
 
-def _of_speed_select(cpus: Iterable[Cpu], facts: SstFacts) -> dict[int, CpuPriority] | None:
-    """The classes by Speed Select; None where no feature that orders cpus is enabled."""
-    if facts.has_turbo_frequency:
+def _of_speed_select(domain: SpeedSelect, cpus: CpuSet) -> dict[int, CpuPriority]:
+    """The classes of a power domain; none where no feature that orders cpus is enabled."""
+    if domain.has_turbo_frequency:
         of_clos = {clos: CpuPriority.HIGH for clos in _TURBO_CLOS}
         rest = CpuPriority.LOW
-    elif facts.has_core_power and facts.clos_order:
-        of_clos = {facts.clos_order[-1]: CpuPriority.LOW, facts.clos_order[0]: CpuPriority.HIGH}
+    elif domain.has_core_power and domain.clos_order:
+        order = domain.clos_order
+        of_clos = {order[-1]: CpuPriority.LOW, order[0]: CpuPriority.HIGH}
         rest = CpuPriority.NORMAL
-    elif facts.base_frequency_cpus:
-        preferred = facts.base_frequency_cpus
-        return {
-            cpu.id: CpuPriority.HIGH if cpu.id in preferred else CpuPriority.NORMAL for cpu in cpus
-        }
+    elif preferred := domain.base_frequency_cpus:
+        return {cpu: CpuPriority.HIGH if cpu in preferred else CpuPriority.NORMAL for cpu in cpus}
     else:
-        return None
+        return {}
     # A cpu whose class of service could not be read is neither the best nor the worst.
     return {
-        cpu.id: of_clos.get(facts.clos_of[cpu.id], rest)
-        if cpu.id in facts.clos_of
-        else CpuPriority.NORMAL
+        cpu: of_clos.get(domain.clos_of[cpu], rest) if cpu in domain.clos_of else CpuPriority.NORMAL
         for cpu in cpus
     }
 

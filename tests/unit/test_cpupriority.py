@@ -1,16 +1,18 @@
 """Which cpus are of high, normal and low priority, and how sets of them compare."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from pinfold.policy.configuration.config import CpuPriority
 from pinfold.policy.cpus.blocks import CpuBlocks
-from pinfold.policy.cpus.priority import PriorityClasses, SstFacts, priority_classes
+from pinfold.policy.cpus.priority import PriorityClasses, priority_classes
 from pinfold.policy.cpus.smt import hide_siblings
 from pinfold.topology.cpuset import CpuSet
 from pinfold.topology.machine import CoreKind, Machine, SocketId
 from pinfold.topology.spec import machine_from_spec
+from pinfold.topology.speedselect import SpeedSelect
 
 HIGH, NORMAL, LOW = CpuPriority.HIGH, CpuPriority.NORMAL, CpuPriority.LOW
 
@@ -85,49 +87,89 @@ def test_classes_of_frequencies(facts: Machine, expected: tuple[str, str, str]) 
 
 
 CLOS = {0: 0, 1: 1, 2: 2, 3: 3}
+ALL = CpuSet.parse("0-3")
+
+
+def domain(**facts: Any) -> SpeedSelect:
+    """A power domain that is the whole first socket, unless told otherwise."""
+    return SpeedSelect(**{"socket": SocketId(0), "cpus": ALL, **facts})
+
 
 SST = {
     "turbo frequency: classes 0 and 1 are high": (
-        SstFacts(socket=SocketId(0), has_turbo_frequency=True, has_core_power=True, clos_of=CLOS),
+        [domain(has_turbo_frequency=True, has_core_power=True, clos_of=CLOS)],
         ("0-1", "4-7", "2-3"),
     ),
     "core power: first class high, last low": (
-        SstFacts(socket=SocketId(0), has_core_power=True, clos_order=(1, 0, 3, 2), clos_of=CLOS),
+        [domain(has_core_power=True, clos_order=(1, 0, 3, 2), clos_of=CLOS)],
         ("1", "0,3-7", "2"),
     ),
     "core power: a cpu of unknown class is normal": (
-        SstFacts(socket=SocketId(0), has_core_power=True, clos_order=(0, 1), clos_of={0: 0, 1: 1}),
+        [domain(has_core_power=True, clos_order=(0, 1), clos_of={0: 0, 1: 1})],
         ("0", "2-7", "1"),
     ),
     "core power with one class": (
-        SstFacts(
-            socket=SocketId(0),
-            has_core_power=True,
-            clos_order=(0,),
-            clos_of=dict.fromkeys(range(4), 0),
-        ),
+        [domain(has_core_power=True, clos_order=(0,), clos_of=dict.fromkeys(range(4), 0))],
         ("0-3", "4-7", ""),
     ),
+    "core power of proportional priority orders nothing: frequencies": (
+        [domain(has_core_power=True, clos_of=CLOS)],
+        ("0-1,3", "4-7", "2"),
+    ),
     "base frequency: the listed cpus are high": (
-        SstFacts(socket=SocketId(0), base_frequency_cpus=CpuSet.parse("2-3")),
+        [domain(base_frequency_cpus=CpuSet.parse("2-3"))],
         ("2-3", "0-1,4-7", ""),
     ),
-    "nothing enabled: frequencies": (SstFacts(socket=SocketId(0)), ("0-1,3", "4-7", "2")),
+    "nothing enabled: frequencies": ([domain()], ("0-1,3", "4-7", "2")),
     "another socket's facts change nothing here": (
-        SstFacts(socket=SocketId(1), base_frequency_cpus=CpuSet.parse("4")),
+        [
+            domain(
+                socket=SocketId(1),
+                cpus=CpuSet.parse("4-7"),
+                base_frequency_cpus=CpuSet.parse("4"),
+            )
+        ],
         ("0-1,3-4", "5-7", "2"),
+    ),
+    "two power domains of a socket, each by its own classes of service": (
+        [
+            domain(cpus=CpuSet.parse("0-1"), has_turbo_frequency=True, clos_of={0: 3, 1: 1}),
+            domain(
+                domain=1,
+                cpus=CpuSet.parse("2-3"),
+                has_core_power=True,
+                clos_order=(0, 1, 2, 3),
+                clos_of={2: 0, 3: 2},
+            ),
+        ],
+        ("1-2", "3-7", "0"),
+    ),
+    "of two power domains one orders nothing: its cpus by frequencies among themselves": (
+        [
+            domain(cpus=CpuSet.parse("0-1"), has_turbo_frequency=True, clos_of={0: 3, 1: 3}),
+            domain(domain=1, cpus=CpuSet.parse("2-3")),
+        ],
+        ("3", "4-7", "0-2"),
+    ),
+    "cpus that are not online are left out": (
+        [domain(cpus=CpuSet.parse("0-3,64"), has_turbo_frequency=True, clos_of={64: 0})],
+        ("", "0-7", ""),
     ),
 }
 
 
-@pytest.mark.parametrize(("facts", "expected"), SST.values(), ids=SST)
-def test_classes_of_speed_select(facts: SstFacts, expected: tuple[str, str, str]) -> None:
-    assert listed(priority_classes(machine(FAST_AND_SLOW), [facts])) == expected
+@pytest.mark.parametrize(("domains", "expected"), SST.values(), ids=SST)
+def test_classes_of_speed_select(
+    domains: list[SpeedSelect], expected: tuple[str, str, str]
+) -> None:
+    facts = replace(machine(FAST_AND_SLOW), speed_select=tuple(domains))
+    assert listed(priority_classes(facts)) == expected
 
 
 def test_efficient_cores_are_low_under_speed_select_too() -> None:
-    facts = SstFacts(socket=SocketId(0), base_frequency_cpus=CpuSet.parse("0-1"))
-    assert listed(priority_classes(machine(efficient="1"), [facts])) == ("0", "2-7", "1")
+    first = domain(base_frequency_cpus=CpuSet.parse("0-1"))
+    facts = replace(machine(efficient="1"), speed_select=(first,))
+    assert listed(priority_classes(facts)) == ("0", "2-7", "1")
 
 
 CLASSES = PriorityClasses(high=0xF, normal=0xF0, low=0xF00)
