@@ -177,13 +177,18 @@ def _cpu_classes(config: Config) -> Iterator[Fault]:
             ("sharedPoolCPUClass",),
             f"cpuClasses need the class of shared cpus — write one of {', '.join(names)}",
         )
-    for field, name in (
-        ("sharedPoolCPUClass", config.shared_pool_cpu_class),
-        ("reservedPoolCPUClass", config.reserved_pool_cpu_class),
-        ("defaultExclusiveCPUClass", config.default_exclusive_cpu_class),
+    # Operators look for these words: they are those of the Go policy.
+    for field, name, what in (
+        ("sharedPoolCPUClass", config.shared_pool_cpu_class, "shared CPU class"),
+        ("reservedPoolCPUClass", config.reserved_pool_cpu_class, "reserved CPU class"),
+        (
+            "defaultExclusiveCPUClass",
+            config.default_exclusive_cpu_class,
+            "default exclusive CPU class",
+        ),
     ):
         if name is not None:
-            yield from _known((field,), name, names)
+            yield from _known((field,), name, names, what)
     managed = [one.name for one in config.cpu_classes if one.pct_priority is not None]
     for index, one in enumerate(config.cpu_classes):
         path: Path = ("cpuClasses", index)
@@ -283,10 +288,10 @@ def _unique(field: str, names: Sequence[str]) -> Iterator[Fault]:
             yield Fault((field, index, "name"), f"{name!r} is the name of two classes — rename one")
 
 
-def _known(path: Path, name: str, names: Sequence[str]) -> Iterator[Fault]:
+def _known(path: Path, name: str, names: Sequence[str], what: str = "class") -> Iterator[Fault]:
     if name not in names:
         advice = name_advice(name, names) if names else "define it first, there are no classes"
-        yield Fault(path, f"unknown class {name!r} — {advice}")
+        yield Fault(path, f"unknown {what} {name!r} — {advice}")
 
 
 _CHECKS: Final[tuple[Callable[[Config], Iterator[Fault]], ...]] = (

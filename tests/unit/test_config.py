@@ -257,7 +257,19 @@ CLASSES = "cpuClasses: [{name: a}, {name: b}]\nsharedPoolCPUClass: a\n"
         pytest.param("cpuClasses: [{name: a}]", "sharedPoolCPUClass: cpuClasses need", id="shared"),
         pytest.param("sharedPoolCPUClass: a", "define it first", id="a class of no classes"),
         pytest.param(
-            CLASSES + "reservedPoolCPUClass: c", "unknown class 'c' — accepted: a, b", id="unknown"
+            CLASSES + "reservedPoolCPUClass: c",
+            "reservedPoolCPUClass: unknown reserved CPU class 'c' — accepted: a, b",
+            id="an unknown class of reserved cpus",
+        ),
+        pytest.param(
+            "cpuClasses: [{name: a}]\nsharedPoolCPUClass: c",
+            "sharedPoolCPUClass: unknown shared CPU class 'c' — accepted: a",
+            id="an unknown class of shared cpus",
+        ),
+        pytest.param(
+            CLASSES + "defaultExclusiveCPUClass: c",
+            "defaultExclusiveCPUClass: unknown default exclusive CPU class 'c' — accepted: a, b",
+            id="an unknown class of exclusive cpus",
         ),
         pytest.param(
             "cpuClasses: [{name: a}, {name: a}]\nsharedPoolCPUClass: a",
