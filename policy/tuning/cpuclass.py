@@ -49,8 +49,9 @@ def cpu_class_wish(
 ) -> tuple[str | None, tuple[Problem, ...]]:
     """The class of a container's exclusive cpus, None for the shared one; and what is wrong.
 
-    `exclusive`: how many cpus it gets for itself. Wider annotations are passed over where they
-    cannot apply; of what a container asks for itself it is told, and the default class counts.
+    `exclusive`: how many cpus it gets for itself. A class can be understood and yet not be had:
+    that refuses who asks for itself alone, and whoever asks for a class nobody knows. Wider
+    annotations are passed over where they cannot apply.
     """
     chosen = preferences.cpu_class
     if chosen is None:
@@ -61,21 +62,21 @@ def cpu_class_wish(
         what, fix = "this node has no cpu classes", "configure cpuClasses or leave it out"
         return None, (Problem(where=where, what=what, fix=fix),)
     qos = container.pod.qos
+    what, is_fatal = f"CPU class {chosen.value!r} invalid", chosen.scope is Scope.CONTAINER
     if qos is not QosClass.GUARANTEED:
-        what = f"invalid cpu class, QoS class {qos.value} is not Guaranteed"
-        fix, is_told = "set limits equal to requests", chosen.scope is Scope.CONTAINER
+        what += f" for non-Guaranteed QoS class {qos.value}"
+        fix = "set limits equal to requests"
     elif chosen.value not in names:
-        what, is_told = f"no cpu class {chosen.value!r}", True
+        what, is_fatal = f"unknown CPU class {chosen.value!r}", True
         fix = suggestion(chosen.value, tuple(names))
     elif not exclusive:
-        what = f"cpu class {chosen.value!r} is invalid without exclusive CPUs"
-        fix, is_told = "ask for whole cpus", chosen.scope is Scope.CONTAINER
+        what += " without exclusive CPUs"
+        fix = "ask for whole cpus"
     else:
         return chosen.value, ()
-    default = config.default_exclusive_cpu_class if exclusive else None
-    if not is_told:
-        return default, ()
-    return default, (Problem(where=where, what=what, fix=fix, container=container.name),)
+    if not is_fatal:
+        return None, ()
+    return None, (Problem(where=where, what=what, fix=fix, is_fatal=True),)
 
 
 def classes_in_force(

@@ -83,29 +83,31 @@ def test_the_class_of_a_container(
             {f"{KEY}/container.c": "high"},
             1000,
             "BestEffort",
-            "invalid cpu class, QoS class BestEffort is not Guaranteed",
+            "CPU class 'high' invalid for non-Guaranteed QoS class BestEffort",
             id="not guaranteed",
         ),
         pytest.param(
             {f"{KEY}/container.c": "high"},
             500,
             "Guaranteed",
-            "cpu class 'high' is invalid without exclusive CPUs",
+            "CPU class 'high' invalid without exclusive CPUs",
             id="no cpu for itself",
         ),
         pytest.param(
-            {KEY: "hihg"}, 1000, "Guaranteed", "no cpu class 'hihg' — did you mean", id="unknown"
+            {KEY: "hihg"},
+            1000,
+            "Guaranteed",
+            "unknown CPU class 'hihg' — did you mean",
+            id="unknown",
         ),
     ],
 )
-def test_classes_that_cannot_be_applied_are_told_and_left_out(
+def test_classes_that_refuse_the_container(
     annotations: dict[str, str], milli: int, qos: str, expected: str
 ) -> None:
-    classified = classify(annotations, milli, qos)
-    (problem,) = classified.problems
-    assert not problem.is_fatal
+    (problem,) = classify(annotations, milli, qos).problems
+    assert problem.is_fatal
     assert expected in str(problem)
-    assert classified.cpu_class == ("low" if classified.request.exclusive else None)
 
 
 def test_a_class_where_there_are_none_is_no_reason_to_refuse() -> None:

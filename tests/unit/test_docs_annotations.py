@@ -109,7 +109,7 @@ def test_keys_without_effect_are_documented_as_such() -> None:
 
 def test_the_keys_that_refuse_a_container_are_documented() -> None:
     introduction = TEXT.partition("\n## ")[0]
-    for key in ("irq-affinity", "onBadAnnotation: fail"):
+    for key in ("irq-affinity", "cpu-class", "onBadAnnotation: fail"):
         assert f"`{key}`" in introduction
 
 
