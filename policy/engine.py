@@ -364,7 +364,7 @@ class Engine:
             pinning=pinning,
             decided_by="kept",
             cold_start_ns=request.cold_start_ns if is_cold else 0,
-            degraded=f"{missing} of {asked} exclusive cpus are missing" if missing > 0 else "",
+            degraded=f"{missing} of {asked} exclusive CPUs are missing" if missing > 0 else "",
             problems=self._classified[container.id].problems,
         )
         return True

@@ -141,15 +141,15 @@ def _demands(request: Request, ledger: Ledger, isolated: Column) -> tuple[Demand
     if count:
         serving = zip(isolated, ledger.room.sliceable, strict=True)
         if request.isolation is Isolation.REQUIRED:
-            own = Demand("isolated cpus", count, [one + count for one in isolated])
+            own = Demand("isolated CPUs", count, [one + count for one in isolated])
         else:
             whole = [one + count if one >= 0 else other for one, other in serving]
-            own = Demand("exclusive cpus", count, whole)
+            own = Demand("exclusive CPUs", count, whole)
         demands.append(own)
         pairs = zip(isolated, left, strict=True)
         left = [other if one >= 0 else other - 1000 * count for one, other in pairs]
     if milli:
-        demands.append(Demand("shared cpu", milli, left, "m"))
+        demands.append(Demand("shared CPU", milli, left, "m"))
     return tuple(demands)
 
 

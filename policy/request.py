@@ -86,9 +86,9 @@ class Request:
         parts: list[str] = []
         if self.exclusive:
             kind = "isolated" if self.isolation is Isolation.REQUIRED else "exclusive"
-            parts.append(f"{self.exclusive} {kind} cpu{'s' if self.exclusive > 1 else ''}")
+            parts.append(f"{self.exclusive} {kind} CPU{'s' if self.exclusive > 1 else ''}")
         if self.shared_milli or not self.exclusive:
-            parts.append(f"{self.shared_milli}m of shared cpu")
+            parts.append(f"{self.shared_milli}m of shared CPU")
         if self.memory_bytes:
             parts.append(f"{bytes_text(self.memory_bytes)} of memory")
         return ", ".join(parts)

@@ -90,15 +90,15 @@ class Resizer:
             sliceable = room.sliceable[pool_id]
             is_isolated = _grows_isolated(held, request, isolated)
             if more > 0 and not is_isolated and request.isolation is Isolation.REQUIRED:
-                candidates[name] = f"{more} more isolated cpus: {isolated} free"
+                candidates[name] = f"{more} more isolated CPUs: {isolated} free"
                 continue
             if more > 0 and not is_isolated and sliceable < more:
-                candidates[name] = f"{more} more exclusive cpus: {sliceable} free"
+                candidates[name] = f"{more} more exclusive CPUs: {sliceable} free"
                 continue
             taken = 0 if is_isolated else max(more, 0)
             left = max(room.grantable_milli[pool_id] + 1000 * (back - taken), 0)
             if request.shared_milli > left:
-                candidates[name] = f"{request.shared_milli}m of shared cpu: {left}m free"
+                candidates[name] = f"{request.shared_milli}m of shared CPU: {left}m free"
                 continue
             return pool_id
         reasons = "; ".join(f"{name}: {reason}" for name, reason in candidates.items())

@@ -26,19 +26,19 @@ def objection(request: Request, ledger: Ledger, pool_id: int, zone: Zone) -> Dro
         free = isolated if is_isolated else ledger.slice(ledger.tree.pools[pool_id].id)
         near = strict_cpus(request, free)
         if near.bit_count() < request.exclusive:
-            return _too_far("exclusive cpus near all hints", str(request.exclusive), near)
+            return _too_far("exclusive CPUs fail strict hints", str(request.exclusive), near)
     if request.needs_shared_cpu:
         shared = ledger.free_sharable[pool_id]
         near = strict_cpus(request, shared)
         if not near or near != shared:
-            return _too_far("shared cpus near all hints", str(CpuSet(shared)), near)
+            return _too_far("shared CPUs fail strict hints", str(CpuSet(shared)), near)
     if request.preserve_memory:
         return None
     for hint in request.hints:
         nodes = hint.numa_nodes
         if nodes and zone.mask & ~nodes.mask:
             wanted, available = str(NodeSet(zone.mask)), f"{nodes} ({hint.provider})"
-            return Dropped("memory near all hints", wanted, available)
+            return Dropped("memory fails strict hints", wanted, available)
     return None
 
 
@@ -47,7 +47,7 @@ def reserved_objection(request: Request, reserved: CpuSet) -> Dropped | None:
     near = strict_cpus(request, reserved.mask)
     if near == reserved.mask:
         return None
-    return _too_far("reserved cpus near all hints", str(reserved), near)
+    return _too_far("reserved CPUs fail strict hints", str(reserved), near)
 
 
 def pick_by_hints(request: Request, free: int, picker: CpuPicker) -> int | None:

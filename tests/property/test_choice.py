@@ -11,7 +11,7 @@ from pinfold.policy.request import Isolation, Request
 
 NUMBERS = st.integers(-2, 2)
 ZONES = st.builds(Zone, st.just(1), st.integers(1, 2), st.booleans(), st.booleans(), st.booleans())
-TOO_FAR = Dropped("memory near all hints", "0", "1")
+TOO_FAR = Dropped("memory fails strict hints", "0", "1")
 NO_MEMORY = Dropped("memory", "5 bytes", "none is left")
 
 requests = st.builds(

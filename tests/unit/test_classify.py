@@ -224,13 +224,13 @@ def test_colocation_is_for_containers_without_rules_of_their_own() -> None:
 
 
 DESCRIPTIONS = [
-    pytest.param(request(1000, NOT_ISOLATED), "1 exclusive cpu", id="one"),
-    pytest.param(request(2000), "2 exclusive cpus", id="two"),
-    pytest.param(request(1000, MUST), "1 isolated cpu", id="isolated"),
-    pytest.param(request(1500), "1 exclusive cpu, 500m of shared cpu", id="mixed"),
-    pytest.param(request(), "0m of shared cpu", id="nothing"),
+    pytest.param(request(1000, NOT_ISOLATED), "1 exclusive CPU", id="one"),
+    pytest.param(request(2000), "2 exclusive CPUs", id="two"),
+    pytest.param(request(1000, MUST), "1 isolated CPU", id="isolated"),
+    pytest.param(request(1500), "1 exclusive CPU, 500m of shared CPU", id="mixed"),
+    pytest.param(request(), "0m of shared CPU", id="nothing"),
     pytest.param(
-        request(100, memory_limit_bytes=7), "100m of shared cpu, 7 bytes of memory", id="memory"
+        request(100, memory_limit_bytes=7), "100m of shared CPU, 7 bytes of memory", id="memory"
     ),
 ]
 

@@ -81,7 +81,7 @@ def test_a_strict_hint_refuses_what_is_far_and_says_why() -> None:
     node = engine()
     create(node, 3000, device(0))
     decision = create(node, 2000, device(0), annotations=STRICT)
-    assert "exclusive cpus near all hints: wanted 2, available none" in reason(decision)
+    assert "exclusive CPUs fail strict hints: wanted 2, available none" in reason(decision)
     assert decision.changes == ()
 
 
@@ -95,7 +95,7 @@ def test_a_strict_container_takes_near_cpus_of_a_wide_pool_never_far_ones() -> N
 
 def test_strict_hints_that_contradict_each_other_are_refused() -> None:
     decision = create(engine(), 1000, device(0), device(3), annotations=STRICT)
-    assert "near all hints" in reason(decision)
+    assert "strict hints" in reason(decision)
 
 
 def test_a_strict_shared_container_needs_a_pool_inside_the_hint() -> None:
@@ -108,7 +108,7 @@ def test_strict_hints_hold_for_reserved_cpus_too() -> None:
     near = create(engine(), 100, device(0), annotations=STRICT, namespace="kube-system")
     assert isinstance(near.result, Grant)
     far = create(engine(), 100, device(3), annotations=STRICT, namespace="kube-system")
-    assert "reserved cpus near all hints" in reason(far)
+    assert "reserved CPUs fail strict hints" in reason(far)
 
 
 def test_cpus_are_picked_evenly_near_each_device() -> None:

@@ -107,7 +107,7 @@ def test_who_cannot_have_all_it_asks_for_is_degraded() -> None:
     )
     found = fates(old, small)
     assert [fate for fate, _ in found.values()] == [Fate.DEGRADED, Fate.DEGRADED]
-    assert all("3 exclusive cpus" in reason for _, reason in found.values()), found
+    assert all("3 exclusive CPUs" in reason for _, reason in found.values()), found
 
 
 def test_pinning_that_is_switched_on_moves_everybody() -> None:

@@ -75,7 +75,7 @@ def dropped(decision: Decision) -> dict[int, str]:
 def test_every_pool_is_a_candidate_or_has_a_reason() -> None:
     one = engine()
     decision = create(one, "a", 4000)
-    assert dropped(decision) == {0: "exclusive cpus: wanted 4, available 3"}
+    assert dropped(decision) == {0: "exclusive CPUs: wanted 4, available 3"}
     ranked = [found for found in decision.candidates if isinstance(found, Rank)]
     assert [found.pool_id for found in ranked] == [1, 2, 3, 4, 5, 6]
     winner = min(ranked)
@@ -222,9 +222,9 @@ def test_where_isolated_cpus_are_too_few_others_do() -> None:
     assert decision.result.isolated == CpuSet()
     strict = create(one, "b", 2000, {"require-isolated-cpus": "true"})
     assert dropped(strict) == {
-        0: "isolated cpus: wanted 2, available 0",
-        1: "isolated cpus: wanted 2, available 1",
-        2: "isolated cpus: wanted 2, available 1",
+        0: "isolated CPUs: wanted 2, available 0",
+        1: "isolated CPUs: wanted 2, available 1",
+        2: "isolated CPUs: wanted 2, available 1",
     }
 
 
@@ -241,7 +241,7 @@ def test_a_mixed_container_needs_room_for_both_parts() -> None:
     one = engine("socket:1 core:3")
     create(one, "a", 800)
     decision = create(one, "mixed", 1500)
-    assert dropped(decision) == {0: "shared cpu: wanted 500m, available 200m"}
+    assert dropped(decision) == {0: "shared CPU: wanted 500m, available 200m"}
     assert isinstance(create(one, "fits", 1200).result, Grant)
 
 
@@ -290,7 +290,7 @@ def test_on_a_machine_of_one_cpu_everybody_runs() -> None:
     assert str(create(one, "a", 100).pinning.cpus) == "0"
     refused = create(one, "too-much", 900)
     assert isinstance(refused.result, Refusal)
-    assert "shared cpu: wanted 900m, available 800m" in refused.result.reason
+    assert "shared CPU: wanted 900m, available 800m" in refused.result.reason
 
 
 def with_extra(machine: Machine, kind: MemoryKind, near: int) -> Machine:

@@ -67,9 +67,9 @@ def resize(one: Engine, name: str, milli: int, memory: int = 0) -> Decision:
 def test_a_refusal_names_every_pool_with_its_reason() -> None:
     one = engine(TWO_NODES)
     assert refused(one.create(container("big", 8000))) == (
-        "no pool has room for 8 exclusive cpus — socket #0: exclusive cpus: wanted 8, available 7;"
-        " NUMA node #1: exclusive cpus: wanted 8, available 4;"
-        " NUMA node #0: exclusive cpus: wanted 8, available 3"
+        "no pool has room for 8 exclusive CPUs — socket #0: exclusive CPUs: wanted 8, available 7;"
+        " NUMA node #1: exclusive CPUs: wanted 8, available 4;"
+        " NUMA node #0: exclusive CPUs: wanted 8, available 3"
     )
 
 
@@ -78,8 +78,8 @@ def test_pools_with_the_same_reason_are_named_together() -> None:
     one.create(container("a", 1000))
     reason = refused(one.create(container("isolated", 1000, {"require-isolated-cpus": "true"})))
     assert reason == (
-        "no pool has room for 1 isolated cpu — root, socket #1, socket #0:"
-        " isolated cpus: wanted 1, available 0"
+        "no pool has room for 1 isolated CPU — root, socket #1, socket #0:"
+        " isolated CPUs: wanted 1, available 0"
     )
 
 
@@ -87,7 +87,7 @@ def test_a_refusal_for_want_of_memory_says_so() -> None:
     one = engine(TWO_NODES)
     reason = refused(one.create(container("big", 500, memory=9 * GIB)))
     assert reason == (
-        "no pool has room for 500m of shared cpu, 9 GiB of memory"
+        "no pool has room for 500m of shared CPU, 9 GiB of memory"
         " — socket #0, NUMA node #1, NUMA node #0: memory: wanted 9 GiB,"
         " available 8 GiB on nodes 0-1"
     )
@@ -99,7 +99,7 @@ def test_exclusive_cpus_of_a_wide_pool_spare_what_a_pool_below_owes() -> None:
     assert one.tree.pools[near.pool_id].name == "NUMA node #1"
     wide = granted(one.create(container("wide", 3000)))
     assert str(wide.exclusive) == "1-3", "cpus 4-7 are all owed"
-    assert "exclusive cpus: wanted 1, available 0" in refused(one.create(container("more", 1000)))
+    assert "exclusive CPUs: wanted 1, available 0" in refused(one.create(container("more", 1000)))
 
 
 def test_a_container_that_asks_for_nothing_keeps_the_last_cpu_of_its_pool_while_others_do() -> None:
@@ -178,17 +178,17 @@ def test_a_refused_resize_leaves_everything_as_it_was() -> None:
         after = (dict(one.grants), one.decisions[ContainerId("a")], one.memory.snapshot())
         assert after == before
     reason = refused(resize(one, "a", 4000, GIB // 2))
-    assert reason.startswith("no room to grow to 4 exclusive cpus")
-    assert "socket #0: 3 more exclusive cpus: 1 free" in reason
+    assert reason.startswith("no room to grow to 4 exclusive CPUs")
+    assert "socket #0: 3 more exclusive CPUs: 1 free" in reason
 
 
 def test_shared_cpus_do_not_grow_beyond_what_the_pools_have() -> None:
     one = engine("socket:1 core:3")
     one.create(container("a", 900))
     one.create(container("b", 900))
-    assert "900m of shared cpu: 100m free" in refused(resize(one, "a", 1900))
+    assert "900m of shared CPU: 100m free" in refused(resize(one, "a", 1900))
     one.create(container("c", 100, SHARED))
-    assert "1200m of shared cpu: 200m free" in refused(resize(one, "c", 1200))
+    assert "1200m of shared CPU: 200m free" in refused(resize(one, "c", 1200))
     assert granted(resize(one, "c", 200)).shared_milli == 200
 
 
@@ -199,7 +199,7 @@ def test_who_is_promised_more_than_there_is_may_shrink() -> None:
     assert one.ledger.room.grantable_milli == (-2800,)
     assert granted(resize(one, "a", 3000)).shared_milli == 3000
     assert granted(resize(one, "b", 900, GIB // 4)).memory_bytes == GIB // 4
-    assert "950m of shared cpu: 0m free" in refused(resize(one, "b", 950))
+    assert "950m of shared CPU: 0m free" in refused(resize(one, "b", 950))
 
 
 def test_cpus_given_back_serve_the_share_that_replaces_them() -> None:
@@ -214,7 +214,7 @@ def test_a_container_that_requires_isolated_cpus_grows_on_isolated_ones_or_not_a
     one.create(container("a", 1000, {"require-isolated-cpus": "true"}))
     grant = granted(resize(one, "a", 2000))
     assert str(grant.isolated) == "4-5"
-    assert "1 more isolated cpus: 0 free" in refused(resize(one, "a", 3000))
+    assert "1 more isolated CPUs: 0 free" in refused(resize(one, "a", 3000))
     assert one.grants[ContainerId("a")] == grant
 
 

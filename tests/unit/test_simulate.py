@@ -79,7 +79,7 @@ def test_manifests_are_one_scenario(manifests: str) -> None:
     assert first["cpus"] == first["exclusive"] == "4-5"
     assert (first["pool"], first["shared"], first["mems"]) == ("NUMA node #1", "", "1")
     assert (first["pod"], first["namespace"]) == ("web-0", "default")
-    assert "90 exclusive cpus" in containers["huge"]["refused"]
+    assert "90 exclusive CPUs" in containers["huge"]["refused"]
     assert (scenario["expectations"], scenario["skipped"], scenario["problems"]) == ([], [], [])
 
 
