@@ -4,10 +4,10 @@ import logging
 from typing import Final
 
 from ..topology.cpuset import CpuSet, IdListError
-from ..topology.discovery import read_machine
 from ..topology.errors import PinfoldError
 from ..topology.sysfs import open_tree
 from .daemon import Daemon
+from .machinesource import machine_of
 
 _ONLINE: Final = "sys/devices/system/cpu/online"
 
@@ -37,7 +37,7 @@ class CpuWatch:
         if not online or online == known or text == self._refused:
             return
         try:
-            machine = read_machine(self._root)
+            machine = machine_of(self._root, None)
             if machine.online == known:
                 return  # files of a cpu on its way: the next look sees it whole
             self._daemon.reconfigure(machine=machine)

@@ -1,12 +1,14 @@
 """The options that say which machine is meant: this one, a copy of /sys, or one line."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
 
 from ..topology.discovery import read_machine
 from ..topology.machine import Machine
+from ..topology.overrides import override_machine, parse_overrides
 from ..topology.spec import machine_from_spec
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -27,13 +29,19 @@ def machine_options(command: _Command) -> _Command:
     return sysfs_root(machine(command))
 
 
-def machine_of(sysfs_root: str | None, machine: str | None) -> Machine:
+def machine_of(
+    sysfs_root: str | None, machine: str | None, environment: Mapping[str, str] = os.environ
+) -> Machine:
     """The machine the options mean; without any, the one this runs on.
 
-    Raises `TopologyError`, and `click.UsageError` where both are given.
+    What the environment overrides of it is overridden. Raises `TopologyError`, and
+    `click.UsageError` where both are given.
     """
     if sysfs_root is not None and machine is not None:
         raise click.UsageError("--sysfs-root and --machine exclude each other; give one")
+    overrides = parse_overrides(environment)
     if machine is not None:
-        return machine_from_spec(machine)
-    return read_machine("/" if sysfs_root is None else sysfs_root)
+        found = machine_from_spec(machine)
+    else:
+        found = read_machine("/" if sysfs_root is None else sysfs_root)
+    return override_machine(found, overrides)
