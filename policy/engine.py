@@ -12,7 +12,6 @@ from .adoption import (
     adoption_order,
     changed,
     difference,
-    instance_key,
     is_alive,
     newest_of_each_name,
     on_usable_cpus,
@@ -27,6 +26,7 @@ from .placement import Chooser
 from .placer import Failure, Placer, Plan
 from .request import Request
 from .resizer import Resizer
+from .roster import Roster
 from .tuning.effects import Holding, Occupancy
 from .tuning.interrupts import Interrupt
 
@@ -64,15 +64,12 @@ class Engine:
         self._classifier = Classifier(config, interrupts, machine)
         self._placer = Placer(self._books, Chooser(self.tree, self._books.picker.classes))
         self._resizer = Resizer(self._books)
-        self._containers: dict[ContainerId, Container] = {}
-        self._instances: dict[tuple[str, str], ContainerId] = {}
-        self._classified: dict[ContainerId, Classified] = {}
-        self._decisions: dict[ContainerId, Decision] = {}
+        self._roster = Roster()
 
     @property
     def containers(self) -> Mapping[ContainerId, Container]:
         """Every container known, stopped ones included until they are removed."""
-        return self._containers
+        return self._roster.containers
 
     @property
     def grants(self) -> Mapping[ContainerId, Grant]:
@@ -82,7 +79,7 @@ class Engine:
     @property
     def decisions(self) -> Mapping[ContainerId, Decision]:
         """The last decision about each known container."""
-        return self._decisions
+        return self._roster.decisions
 
     @property
     def interrupts(self) -> tuple[Interrupt, ...]:
@@ -98,7 +95,7 @@ class Engine:
     @property
     def occupancy(self) -> Occupancy:
         """Who has cpus for itself, and what it asks of them beside. O(grants)."""
-        classified = self._classified
+        classified = self._roster.classified
         return Occupancy(
             machine=self.machine,
             config=self.config,
@@ -125,7 +122,7 @@ class Engine:
         else.
         """
         self._forget(container.id)
-        if (older := self._instances.get(instance_key(container))) is not None:
+        if (older := self._roster.instance(container)) is not None:
             self._forget(older)
         classified = self._know(container)
         decision = self._place(container, classified)
@@ -133,15 +130,11 @@ class Engine:
 
     def start(self, container_id: ContainerId) -> None:
         """The container runs. Unknown ids are ignored."""
-        container = self._containers.get(container_id)
-        if container is not None:
-            self._containers[container_id] = replace(container, state=ContainerState.RUNNING)
+        self._roster.reach(container_id, ContainerState.RUNNING)
 
     def stop(self, container_id: ContainerId) -> tuple[Change, ...]:
         """Release what a container held. Unknown ids and repeated stops change nothing."""
-        container = self._containers.get(container_id)
-        if container is not None:
-            self._containers[container_id] = replace(container, state=ContainerState.EXITED)
+        self._roster.reach(container_id, ContainerState.EXITED)
         if container_id in self.ledger.grants:
             self._books.release(container_id)
             self._books.relax()
@@ -172,14 +165,14 @@ class Engine:
 
     def update(self, container_id: ContainerId, resources: Resources) -> Decision:
         """Change what a container asks for; a refusal leaves it what it had."""
-        known = self._containers.get(container_id)
+        known = self._roster.containers.get(container_id)
         grant = self.ledger.grants.get(container_id)
         if known is None or grant is None:
             refusal = Refusal(reason=f"container {container_id!r} holds no cpus to resize")
             return Decision(container_id=container_id, result=refusal)
         if resources == known.resources:
             pinning = self._books.pinner.told(container_id) or Pinning()
-            return replace(self._decisions[container_id], pinning=pinning, changes=())
+            return replace(self._roster.decisions[container_id], pinning=pinning, changes=())
         container = replace(known, resources=resources)
         classified = self._classifier.classify(container)
         plan = self._resizer.plan(grant, classified.request)
@@ -192,8 +185,7 @@ class Engine:
                 lineup=plan.lineup,
                 problems=classified.problems,
             )
-        self._containers[container_id] = container
-        self._classified[container_id] = classified
+        self._roster.add(container, classified)
         return self._conclude(self._apply(plan, classified))
 
     def synchronize(
@@ -207,7 +199,7 @@ class Engine:
         cpus are placed, Guaranteed first, in a fixed order. The runtime's list is the truth;
         `advice` only tells apart what looks the same there.
         """
-        for container_id in tuple(self._containers):
+        for container_id in tuple(self._roster.containers):
             self._forget(container_id)
         running = sorted(
             (one for one in newest_of_each_name(containers) if is_alive(one)), key=adoption_order
@@ -221,7 +213,7 @@ class Engine:
             self._conclude(self._place_running(container))
         for container in running:
             self._mend(container)
-        decisions = tuple(self._decisions[one.id] for one in running)
+        decisions = tuple(self._roster.decisions[one.id] for one in running)
         changes = (difference(one, self.pinning(one.id)) for one in running)
         return Synchronized(decisions=decisions, changes=tuple(filter(None, changes)))
 
@@ -241,14 +233,17 @@ class Engine:
         """Another engine with the same containers, and what they must be told; this one stays.
 
         Every container keeps exactly what it has where that is legal under the new configuration
-        (and on the new machine, after a cpu went offline or came back). So the plan and the change
-        itself are the same call: take the new engine or leave it. Raises `ConfigError`.
+        (and on the new machine, after a cpu went offline or came back). Only where cpus came back
+        are shared containers told of them: the kernel gave them back too. So the plan and the
+        change itself are the same call: take the new engine or leave it. Raises `ConfigError`.
         """
         engine = Engine(machine or self.machine, config, interrupts=self._interrupts)
         running = self.running()
         engine.synchronize([on_usable_cpus(one, engine.supply) for one in running], self.advice())
         for container in running:
             engine._mend(container)
+        if engine.machine.online - self.machine.online:
+            engine._books.pinner.catch_up()
         changes = (changed(one.id, self.pinning(one.id), engine.pinning(one.id)) for one in running)
         decisions = tuple(engine.decisions.values())
         return engine, Synchronized(decisions=decisions, changes=tuple(filter(None, changes)))
@@ -257,7 +252,8 @@ class Engine:
         """Every placed container with the cpus and memory it has, as a runtime would list it."""
         pinner, found = self._books.pinner, list[Container]()
         for container_id, grant in self.ledger.grants.items():
-            container, told = self._containers[container_id], pinner.told(container_id) or Pinning()
+            container = self._roster.containers[container_id]
+            told = pinner.told(container_id) or Pinning()
             cpus = told.cpus or pinner.cpus(grant) or container.cpus
             found.append(replace(container, cpus=cpus, mems=told.mems or grant.memory))
         return tuple(found)
@@ -265,26 +261,17 @@ class Engine:
     def check(self) -> None:
         """Assert every invariant. O(everything); for tests."""
         self._books.check()
-        assert self.ledger.grants.keys() <= self._containers.keys()
+        assert self.ledger.grants.keys() <= self._roster.containers.keys()
 
     def _know(self, container: Container) -> Classified:
         classified = self._classifier.classify(container)
-        self._containers[container.id] = container
-        self._instances[instance_key(container)] = container.id
-        self._classified[container.id] = classified
+        self._roster.add(container, classified)
         self._books.affinity.add(container, classified.rules)
         return classified
 
     def _forget(self, container_id: ContainerId) -> None:
         self._books.release(container_id)
-        container = self._containers.pop(container_id, None)
-        if container is None:
-            return
-        key = instance_key(container)
-        if self._instances.get(key) == container_id:
-            del self._instances[key]
-        self._classified.pop(container_id, None)
-        self._decisions.pop(container_id, None)
+        self._roster.remove(container_id)
 
     def _place(self, container: Container, classified: Classified) -> Decision:
         problems = classified.problems
@@ -322,19 +309,19 @@ class Engine:
         """Note what the container and the others are told, and the decision itself."""
         pinning, changes = self._books.settle(decision.container_id)
         decision = replace(decision, pinning=pinning, changes=changes)
-        self._decisions[decision.container_id] = decision
+        self._roster.decisions[decision.container_id] = decision
         return decision
 
     def _adopt(
         self, running: Sequence[Container], advice: Mapping[ContainerId, Advice]
     ) -> list[Container]:
         """Book what every container has; returns those that have nothing legal."""
-        others = overlaps([(one, self._classified[one.id].request) for one in running])
+        others = overlaps([(one, self._roster.classified[one.id].request) for one in running])
         homeless: list[Container] = []
         left: list[tuple[Container, Request]] = []
         # What an exclusive grant holds is legal for nobody else, so those come first.
         for container in running:
-            request = self._classified[container.id].request
+            request = self._roster.classified[container.id].request
             hint = advice.get(container.id)
             if not request.exclusive:
                 left.append((container, request))
@@ -354,10 +341,10 @@ class Engine:
         if grant is None:
             return False
         grant, pinning = self._books.adopt(container, request, grant)
-        asked = self._classified[container.id].request.exclusive
+        asked = self._roster.classified[container.id].request.exclusive
         missing = asked - len(grant.exclusive)
         is_cold = not self._books.has_dram(grant.memory)
-        self._decisions[container.id] = Decision(
+        self._roster.decisions[container.id] = Decision(
             container_id=container.id,
             result=grant,
             pool=self.tree.pools[grant.pool_id].name,
@@ -365,13 +352,13 @@ class Engine:
             decided_by="kept",
             cold_start_ns=request.cold_start_ns if is_cold else 0,
             degraded=f"{missing} of {asked} exclusive CPUs are missing" if missing > 0 else "",
-            problems=self._classified[container.id].problems,
+            problems=self._roster.classified[container.id].problems,
         )
         return True
 
     def _place_running(self, container: Container) -> Decision:
         """Place a container that runs already: it cannot be refused any more."""
-        classified = self._classified[container.id]
+        classified = self._roster.classified[container.id]
         decision = self._place(container, classified)
         if isinstance(decision.result, Grant):
             return decision
@@ -390,9 +377,9 @@ class Engine:
     def _mend(self, container: Container) -> None:
         """Give a container that was kept other cpus in place of exclusive ones it lost."""
         is_whole = on_usable_cpus(container, self.supply) is container
-        if is_whole or not self._decisions[container.id].degraded:
+        if is_whole or not self._roster.decisions[container.id].degraded:
             return
-        classified = self._classified[container.id]
+        classified = self._roster.classified[container.id]
         plan = self._resizer.plan(self.ledger.grants[container.id], classified.request)
         if isinstance(plan, Plan):
             self._conclude(self._apply(plan, classified))
