@@ -92,6 +92,11 @@ class Pinner:
             if told.cpus is not None and told.cpus.mask & taken & ~grant.exclusive.mask:
                 self._told[container_id] = replace(told, cpus=self.cpus(grant))
 
+    def catch_up(self) -> tuple[Change, ...]:
+        """Tell everybody on shared cpus which they are by now, whatever was told. O(grants)."""
+        self._marked |= dict.fromkeys(self._ledger.grants)
+        return self.changes()
+
     def _refresh(self) -> Iterator[PoolId]:
         """The pools whose shared cpus are others than at the last call. O(pools)."""
         before, self._shared = self._shared, self._effective()

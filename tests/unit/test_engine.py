@@ -1,6 +1,5 @@
 """The engine: a container's life, who else is told, and laws of sequences of events."""
 
-import dataclasses
 from collections.abc import Mapping
 
 import pytest
@@ -450,28 +449,6 @@ def test_the_plan_of_a_new_configuration_leaves_the_old_engine_alone() -> None:
         assert now is not None
         assert now.cpus is not None
         assert now.cpus <= other.supply.allowed
-
-
-def test_of_its_own_cpus_those_stay_that_are_online() -> None:
-    one = engine()
-    one.create(container("a", 2000))
-    assert cpus(one, "a") == "1-2"
-    full = one.machine
-    cores = tuple(core for core in full.cores if core.lowest != 2)
-    online = full.online - full.cores[2]
-    machine = dataclasses.replace(
-        full,
-        online=online,
-        cores=cores,
-        cpus={cpu: full.cpus[cpu] for cpu in online},
-        sockets=(dataclasses.replace(full.sockets[0], cpus=online),),
-        dies=(dataclasses.replace(full.dies[0], cpus=online),),
-        numa_nodes=(dataclasses.replace(full.numa_nodes[0], cpus=online),),
-    )
-    other, _ = one.reconfigured(one.config, machine)
-    assert str(other.grants[ContainerId("a")].exclusive) == "1,3"
-    assert cpus(other, "a") == "1,3"
-    other.check()
 
 
 def test_one_cpu_serves_everybody() -> None:
