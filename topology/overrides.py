@@ -4,21 +4,25 @@ They are values: whoever has an environment (or a scenario's) passes its mapping
 """
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeGuard, cast
+from typing import Any, Final, cast
 
 from .caches import cache_bytes, cache_groups, in_order
-from .cpuset import CpuSet, IdListError
+from .cpuset import CpuSet
 from .errors import TopologyError
-from .machine import Cache, CoreKind, Machine
+from .jsonrow import is_whole, parse_cpus, parse_row, parse_rows
+from .machine import Cache, CoreKind, Machine, MemoryKind
+from .speedselect import SpeedSelect
+from .speedselectfile import on_cpus, parse_speed_select
 from .traits import efficient_cpus
 
 CACHES: Final = "OVERRIDE_SYS_CACHES"
 CORE_CPUS: Final = "OVERRIDE_SYS_CORE_CPUS"
 ATOM_CPUS: Final = "OVERRIDE_SYS_ATOM_CPUS"
 CPUFREQ: Final = "OVERRIDE_SYS_CPUFREQ"
+MEMORY_TYPE: Final = "OVERRIDE_SYS_MEMORY_TYPE"
+SPEED_SELECT: Final = "OVERRIDE_SST"
 
 _TYPES: Final = {"d": "Data", "i": "Instruction", "u": "Unified", "": "Unified"}
 
@@ -41,6 +45,10 @@ class Overrides:
     performance: CpuSet | None = None
     efficient: CpuSet | None = None
     frequencies: tuple[Range, ...] = field(default_factory=tuple[Range, ...])
+    memory_kinds: Mapping[int, MemoryKind] = field(default_factory=dict[int, MemoryKind])
+    """By the id of a NUMA node."""
+    speed_select: tuple[SpeedSelect, ...] | None = None
+    """Replaces what the hardware says, with nothing where it is empty."""
 
 
 def parse_overrides(environment: Mapping[str, str]) -> Overrides:
@@ -50,9 +58,13 @@ def parse_overrides(environment: Mapping[str, str]) -> Overrides:
     """
     return Overrides(
         caches=_parse_caches(environment.get(CACHES, "")),
-        performance=_cpus(CORE_CPUS, environment[CORE_CPUS]) if CORE_CPUS in environment else None,
-        efficient=_cpus(ATOM_CPUS, environment[ATOM_CPUS]) if ATOM_CPUS in environment else None,
+        performance=_cpus_in(environment, CORE_CPUS),
+        efficient=_cpus_in(environment, ATOM_CPUS),
         frequencies=_parse_frequencies(environment.get(CPUFREQ, "")),
+        memory_kinds=_parse_memory_kinds(environment.get(MEMORY_TYPE, "")),
+        speed_select=parse_speed_select(SPEED_SELECT, environment[SPEED_SELECT])
+        if environment.get(SPEED_SELECT, "").strip()
+        else None,
     )
 
 
@@ -65,6 +77,15 @@ def override_machine(machine: Machine, overrides: Overrides) -> Machine:
         changes["l2_groups"] = cache_groups(caches, 2)
         changes["l3_groups"] = cache_groups(caches, 3)
     warnings: list[str] = []
+    if overrides.memory_kinds:
+        changes["numa_nodes"] = tuple(
+            dataclasses.replace(node, kind=overrides.memory_kinds.get(node.id, node.kind))
+            for node in machine.numa_nodes
+        )
+        unknown = [node for node in overrides.memory_kinds if node not in machine.node_by_id]
+        warnings.extend(f"{MEMORY_TYPE}: no NUMA node {node} here — ignored" for node in unknown)
+    if overrides.speed_select is not None:
+        changes["speed_select"] = on_cpus(overrides.speed_select, machine.online)
     cpus = dict(machine.cpus)
     if overrides.performance is not None or overrides.efficient is not None:
         efficient = efficient_cpus(
@@ -101,12 +122,13 @@ def _parse_caches(text: str) -> tuple[Cache, ...]:
     found: list[Cache] = []
     # Ids count up per level and type over all cpusets, in the order they are listed.
     counts: dict[tuple[int, str], int] = {}
-    for where, row in _rows(CACHES, text):
+    for one in parse_rows(CACHES, text):
+        where, row = one.where, one.values
         level = row.get("level", 1)
         kind = row.get("kind", "")
         size = row.get("size", "0")
         cpusets = row.get("cpusets", [])
-        if not _is_whole(level) or not isinstance(kind, str) or kind not in _TYPES:
+        if not is_whole(level) or not isinstance(kind, str) or kind not in _TYPES:
             raise TopologyError(f"{where}: bad level or kind — level is a number, kind d, i or u")
         size_bytes = cache_bytes(str(size))
         if size_bytes is None:
@@ -121,7 +143,7 @@ def _parse_caches(text: str) -> tuple[Cache, ...]:
                 Cache(
                     level=level,
                     type=_TYPES[kind],
-                    cpus=_cpus(where, str(cpus)),
+                    cpus=parse_cpus(where, str(cpus)),
                     id=number,
                     size_bytes=size_bytes,
                 )
@@ -131,13 +153,14 @@ def _parse_caches(text: str) -> tuple[Cache, ...]:
 
 def _parse_frequencies(text: str) -> tuple[Range, ...]:
     found: list[Range] = []
-    for where, row in _rows(CPUFREQ, text):
+    for one in parse_rows(CPUFREQ, text):
+        where, row = one.where, one.values
         numbers = {key: row.get(key) for key in ("base", "min", "max")}
-        if any(value is not None and not _is_whole(value) for value in numbers.values()):
+        if any(value is not None and not is_whole(value) for value in numbers.values()):
             raise TopologyError(f"{where}: base, min and max are whole kHz — drop the others")
         found.append(
             Range(
-                cpus=_cpus(where, str(row.get("cpus", ""))),
+                cpus=parse_cpus(where, str(row.get("cpus", ""))),
                 base_khz=numbers["base"] or None,
                 min_khz=numbers["min"] or None,
                 max_khz=numbers["max"] or None,
@@ -146,29 +169,20 @@ def _parse_frequencies(text: str) -> tuple[Range, ...]:
     return tuple(found)
 
 
-def _is_whole(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _rows(variable: str, text: str) -> list[tuple[str, dict[str, Any]]]:
+def _parse_memory_kinds(text: str) -> Mapping[int, MemoryKind]:
     if not text.strip():
-        return []
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise TopologyError(f"{variable}: {error} — it holds a JSON list of objects") from error
-    if not isinstance(document, list):
-        raise TopologyError(f"{variable}: not a list — it holds a JSON list of objects")
-    rows: list[tuple[str, dict[str, Any]]] = []
-    for position, row in enumerate(cast("list[object]", document)):
-        if not isinstance(row, dict):
-            raise TopologyError(f"{variable}[{position}]: {row!r} is not an object")
-        rows.append((f"{variable}[{position}]", cast("dict[str, Any]", row)))
-    return rows
+        return {}
+    found: dict[int, MemoryKind] = {}
+    for node, kind in parse_row(MEMORY_TYPE, text).values.items():
+        if not (node.isascii() and node.isdigit() and len(node) < 6):
+            raise TopologyError(f"{MEMORY_TYPE}: {node!r} is no NUMA node — name it as in '2'")
+        known = {one.value: one for one in MemoryKind}
+        if not isinstance(kind, str) or kind.lower() not in known:
+            names = ", ".join(known).upper()
+            raise TopologyError(f"{MEMORY_TYPE}[{node}]: {kind!r} is no type — one of {names}")
+        found[int(node)] = known[kind.lower()]
+    return found
 
 
-def _cpus(where: str, text: str) -> CpuSet:
-    try:
-        return CpuSet.parse(text)
-    except IdListError as error:
-        raise TopologyError(f"{where}: {error}") from error
+def _cpus_in(environment: Mapping[str, str], variable: str) -> CpuSet | None:
+    return parse_cpus(variable, environment[variable]) if variable in environment else None

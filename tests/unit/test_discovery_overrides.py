@@ -6,7 +6,7 @@ import pytest
 
 from pinfold.topology.cpuset import CpuSet
 from pinfold.topology.errors import TopologyError
-from pinfold.topology.machine import CoreKind, Machine
+from pinfold.topology.machine import CoreKind, Machine, MemoryKind
 from pinfold.topology.overrides import Overrides, override_machine, parse_overrides
 from pinfold.topology.spec import machine_from_spec
 
@@ -19,6 +19,10 @@ def overridden(environment: dict[str, str], machine: Machine = MACHINE) -> Machi
 
 def caches(*rows: dict[str, object]) -> dict[str, str]:
     return {"OVERRIDE_SYS_CACHES": json.dumps(rows)}
+
+
+def memory(text: str) -> dict[str, str]:
+    return {"OVERRIDE_SYS_MEMORY_TYPE": text}
 
 
 def test_nothing_is_overridden_by_other_variables() -> None:
@@ -92,6 +96,19 @@ def test_frequencies_are_overridden() -> None:
     assert machine.cpus[2] == MACHINE.cpus[2]
 
 
+def test_types_of_memory_are_overridden_with_or_without_cpus() -> None:
+    machine = overridden(memory('{"1": "pmem", "0": "Hbm"}'), machine_from_spec("numa:3 core:2"))
+    kinds = [node.kind for node in machine.numa_nodes]
+    assert kinds == [MemoryKind.HBM, MemoryKind.PMEM, MemoryKind.DRAM]
+    assert machine.warnings == ()
+
+
+def test_the_type_of_a_node_that_is_not_there_is_a_warning() -> None:
+    machine = overridden(memory('{"7": "PMEM"}'))
+    assert machine.numa_nodes == MACHINE.numa_nodes
+    assert machine.warnings == ("OVERRIDE_SYS_MEMORY_TYPE: no NUMA node 7 here — ignored",)
+
+
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
@@ -105,6 +122,15 @@ def test_frequencies_are_overridden() -> None:
         (caches({"cpusets": [], "size": "16X"}), r"'16X' is not a size — "),
         ({"OVERRIDE_SYS_CORE_CPUS": "a"}, "OVERRIDE_SYS_CORE_CPUS: 'a' is not a list of ids"),
         ({"OVERRIDE_SYS_CPUFREQ": '[{"cpus": "0", "max": "3G"}]'}, "whole kHz — "),
+        (memory("[]"), r"OVERRIDE_SYS_MEMORY_TYPE: \[\] is not an object"),
+        (memory("{"), "OVERRIDE_SYS_MEMORY_TYPE: .* — it holds a JSON object"),
+        (memory('{"a": "DRAM"}'), "OVERRIDE_SYS_MEMORY_TYPE: 'a' is no NUMA node — name it as"),
+        (memory('{"²": "DRAM"}'), "'²' is no NUMA node"),
+        (
+            memory('{"0": "ROM"}'),
+            r"MEMORY_TYPE\[0\]: 'ROM' is no type — one of DRAM, PMEM, HBM, CXL",
+        ),
+        (memory('{"0": 1}'), "1 is no type — "),
     ],
 )
 def test_errors_name_the_variable(environment: dict[str, str], message: str) -> None:
