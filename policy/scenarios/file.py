@@ -12,7 +12,7 @@ from ...topology.cpuset import CpuSet, IdListError
 from ...topology.errors import PinfoldError
 from ...topology.machine import Machine
 from ...topology.spec import machine_from_spec
-from ..configuration.quantity import parse_bytes, parse_milli
+from ..configuration.quantity import parse_bytes, parse_milli, parse_nanoseconds
 from ..configuration.yamlfield import Field, FieldError
 from ..container import QosClass, Resources
 from ..errors import ConfigError
@@ -32,6 +32,7 @@ from .step import (
     Synchronize,
     Unsupported,
     UpdateContainer,
+    Wait,
 )
 from .topology import machine_from_table
 
@@ -261,6 +262,14 @@ def _synchronize(step: Field) -> Step:
     )
 
 
+def _wait(step: Field) -> Step:
+    """`duration: 5s`, or `seconds: 5`."""
+    if step["duration"].is_missing:
+        return Wait(step["seconds"].integer() * 10**9)
+    nanoseconds = _amount(step["duration"], parse_nanoseconds)
+    return Wait(nanoseconds or 0)
+
+
 def _state_file(step: Field) -> Step:
     return Unsupported("the state file is the daemon's, not the policy's", spoils_start=True)
 
@@ -279,5 +288,6 @@ _STEPS: Final[Mapping[str, Callable[[Field], Step]]] = {
     "set_interrupts": _interrupts,
     "synchronize": _synchronize,
     "synchronize_with_duplicates": _synchronize,
+    "wait": _wait,
     "replace_state_file_by_symlink": _state_file,
 }

@@ -23,6 +23,8 @@ class Running:
     grant: Grant | None = None
     scheduling: Mapping[str, str | int] = field(default_factory=dict[str, str | int])
     """What its processes were created with."""
+    cold_until_ns: int | None = None
+    """When its cold start ends; None where it has none any more."""
 
     def tell(self, pinning: Pinning) -> None:
         """Restrict it; what the pinning leaves alone stays as it is."""
@@ -41,10 +43,27 @@ class Runtime:
         self.pods: dict[tuple[str, str], Pod] = {}
         self.running: dict[ContainerId, Running] = {}
         self.updates = 0
+        self._now_ns = 0
         self.numa_nodes = NodeSet.collect(node.id for node in machine.numa_nodes)
         self._all_memory = NodeSet.collect(
             node.id for node in machine.numa_nodes if node.memory_bytes != 0
         )
+
+    def run(self, one: Running) -> None:
+        """A container runs from now on."""
+        self.running[one.container.id] = one
+        if one.decision is not None and one.decision.cold_start_ns:
+            one.cold_until_ns = self._now_ns + one.decision.cold_start_ns
+
+    def wait(self, nanoseconds: int) -> list[ContainerId]:
+        """Let time pass; returns whose cold start ended meanwhile, in the order of their ends."""
+        self._now_ns += nanoseconds
+        over: list[tuple[int, ContainerId]] = []
+        for container_id, one in self.running.items():
+            if one.cold_until_ns is not None and one.cold_until_ns <= self._now_ns:
+                over.append((one.cold_until_ns, container_id))
+                one.cold_until_ns = None
+        return [container_id for _, container_id in sorted(over, key=lambda each: each[0])]
 
     def effective_cpus(self, one: Running) -> CpuSet:
         """The cpus a container may use."""

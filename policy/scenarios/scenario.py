@@ -1,6 +1,5 @@
 """Running scenarios: the policy's engine, a simulated runtime, and verdicts on expectations."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
@@ -15,11 +14,11 @@ from ..hints.text import TEST_APIS, annotated_hints
 from ..request import CpuType
 from ..tuning.interrupts import Interrupt
 from ..tuning.scheduling import scheduling_values
-from .evaluator import evaluate
-from .evaluatortables import Function, Value
-from .facts import FACT_FUNCTIONS, MachineNames, classes_of, fact_names, served_by, zones
+from .evaluatortables import Value
+from .facts import MachineNames
 from .file import Scenario, Topology
 from .manifest import ContainerSpec, PodSpec
+from .present import Present
 from .result import ContainerResult, ScenarioResult
 from .runtime import Running, Runtime, keys_of, violations
 from .step import (
@@ -36,6 +35,7 @@ from .step import (
     Synchronize,
     Unsupported,
     UpdateContainer,
+    Wait,
 )
 from .verdict import Verdicts
 
@@ -115,6 +115,10 @@ class ScenarioRun:
                 )
                 if self.engine is not None:
                     self.engine.interrupts = self._interrupts
+            case Wait():
+                for container_id in self.runtime.wait(step.nanoseconds):
+                    if self.engine is not None and self.is_started:
+                        self.runtime.apply(self.engine.end_cold_start(container_id))
             case Unsupported():
                 self.verdicts.skip(step.reason)
                 self._is_start_spoilt |= step.spoils_start
@@ -284,7 +288,7 @@ class ScenarioRun:
                 one.scheduling = scheduling_values(decision.scheduling)
             self.engine.start(container.id)
         self._refused.pop(container.path, None)
-        self.runtime.running[container.id] = one
+        self.runtime.run(one)
         return ""
 
     def _end(self, container_id: ContainerId) -> None:
@@ -359,35 +363,10 @@ class ScenarioRun:
         return one
 
     def _value(self, expression: str) -> Value:
-        running = self.runtime.by_key()
-        names = fact_names(
-            self._names,
-            {key: self.runtime.effective_cpus(one) for key, one in running.items()},
-            {key: self.runtime.effective_mems(one) for key, one in running.items()},
+        present = Present(
+            engine=self.engine,
+            runtime=self.runtime,
+            names=self._names,
+            interrupts=self._interrupts,
         )
-        names["sched"] = {key: one.scheduling for key, one in running.items()}
-        names["irq"] = served_by(self.engine, self._interrupts, self._names)
-        names["zones"] = zones(self.engine) if self.engine else {}
-        return evaluate(expression, {**names, **self._remembered}, self._functions())
-
-    def _functions(self) -> Mapping[str, Function]:
-        def allocation_ids(name: Value) -> Value:
-            if self.engine is None or not isinstance(name, str):
-                return frozenset[Value]()
-            known = self.engine.containers
-            return frozenset[Value](
-                one for one in self.engine.grants if name in (known[one].name, known[one].path)
-            )
-
-        def cpu_class(cpus: Value) -> Value:
-            return classes_of(self.engine, cpus)
-
-        def has_allocation(name: Value) -> Value:
-            return bool(allocation_ids(name))
-
-        return {
-            **FACT_FUNCTIONS,
-            "allocation_ids": allocation_ids,
-            "cpu_class": cpu_class,
-            "has_allocation": has_allocation,
-        }
+        return present.value(expression, self._remembered)

@@ -103,6 +103,13 @@ class Synchronize:
 
 
 @dataclass(frozen=True, slots=True)
+class Wait:
+    """Time passes: cold starts end."""
+
+    nanoseconds: int
+
+
+@dataclass(frozen=True, slots=True)
 class Unsupported:
     """A step that is passed over. `spoils_start`: the next start depends on it."""
 
@@ -122,5 +129,6 @@ Step = (
     | Expect
     | SetInterrupts
     | Synchronize
+    | Wait
     | Unsupported
 )

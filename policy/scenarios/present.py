@@ -1,0 +1,63 @@
+"""The node at one moment, as the expressions of scenarios see it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..engine import Engine
+from ..tuning.interrupts import Interrupt
+from .evaluator import evaluate
+from .evaluatortables import Function, Value
+from .facts import FACT_FUNCTIONS, MachineNames, classes_of, fact_names, served_by, zones
+from .runtime import Runtime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Present:
+    """What can be asked: the policy (None before it starts), what runs, and the hardware."""
+
+    engine: Engine | None
+    runtime: Runtime
+    names: MachineNames
+    interrupts: tuple[Interrupt, ...] = ()
+
+    def value(self, expression: str, remembered: Mapping[str, Value]) -> Value:
+        """What an expression comes to; raises what `evaluate` does.
+
+        `remembered` are values kept under a name before.
+        """
+        return evaluate(expression, {**self._values(), **remembered}, self._functions())
+
+    def _values(self) -> dict[str, Value]:
+        runtime = self.runtime
+        running = runtime.by_key()
+        values = fact_names(
+            self.names,
+            {key: runtime.effective_cpus(one) for key, one in running.items()},
+            {key: runtime.effective_mems(one) for key, one in running.items()},
+        )
+        values["sched"] = {key: one.scheduling for key, one in running.items()}
+        values["irq"] = served_by(self.engine, self.interrupts, self.names)
+        values["zones"] = zones(self.engine) if self.engine else {}
+        return values
+
+    def _functions(self) -> Mapping[str, Function]:
+        def allocation_ids(name: Value) -> Value:
+            if self.engine is None or not isinstance(name, str):
+                return frozenset[Value]()
+            known = self.engine.containers
+            return frozenset[Value](
+                one for one in self.engine.grants if name in (known[one].name, known[one].path)
+            )
+
+        def cpu_class(cpus: Value) -> Value:
+            return classes_of(self.engine, cpus)
+
+        def has_allocation(name: Value) -> Value:
+            return bool(allocation_ids(name))
+
+        return {
+            **FACT_FUNCTIONS,
+            "allocation_ids": allocation_ids,
+            "cpu_class": cpu_class,
+            "has_allocation": has_allocation,
+        }
