@@ -10,6 +10,7 @@ from ..policy.tuning.effects import Effects, Hardware, Knob, KnobKind
 from ..topology.cpuset import CpuSet, IdListError
 from .knobs import Knobs
 from .originals import Original, Originals
+from .speedselectknobs import DEVICE, SPEED_SELECT, undo_order
 
 _FREQUENCIES: Final = frozenset(
     {
@@ -28,6 +29,12 @@ _REMEDIES: Final[Mapping[int | None, str]] = {
     errno.EIO: "some interrupts the kernel lets nobody move; leave them out",
     errno.EINVAL: "the kernel does not take this value here",
     errno.EBUSY: "the driver does not take it with this governor",
+}
+_SPEED_SELECT: Final = "Speed Select"
+_SPEED_SELECT_REMEDIES: Final[Mapping[int | None, str]] = {
+    errno.ENODEV: f"load the driver isst_tpmi, and let the service have {DEVICE}",
+    errno.EPERM: "let the service have CAP_SYS_ADMIN",
+    errno.EACCES: f"let the service have {DEVICE}",
 }
 _NAMED_MAX: Final = 8
 
@@ -83,9 +90,10 @@ class Actuator:
         failures = _Failures()
         settings = self._settings(wanted, failures)
         todo = {path: one for path, one in settings.items() if self._applied.get(path) != one.text}
+        originals = self._originals.by_path
         undo = {
-            path: original.text
-            for path, original in self._originals.by_path.items()
+            path: originals[path].text
+            for path in sorted(originals, key=undo_order)
             if path not in settings
         }
         for path in self._applied.keys() - settings.keys():
@@ -110,7 +118,7 @@ class Actuator:
             try:
                 path = self._knobs.path(knob)
             except OSError as error:
-                failures.add(knob.kind.value, str(knob), error)
+                failures.add(_label(knob.kind), str(knob), error)
                 continue
             known = found.get(path)
             if known is not None and not _is_faster(knob, text, known.text):
@@ -126,7 +134,7 @@ class Actuator:
             try:
                 now = self._knobs.read(path)
             except OSError as error:
-                failures.add(one.kind.value, one.name, error)
+                failures.add(_label(one.kind), one.name, error)
                 continue
             if not _is_same(one.kind, now, one.text):
                 self._originals.keep(path, Original(text=now, owner=self._owners.get(path, "")))
@@ -135,7 +143,7 @@ class Actuator:
         refused = self._write({path: one.text for path, one in differing.items()})
         for path, refusal in refused.items():
             one = differing[path]
-            failures.add(one.kind.value, one.name, refusal)
+            failures.add(_label(one.kind), one.name, refusal)
             original = self._originals.by_path.get(path)
             if original is not None and self._holds(path, one.kind, original.text):
                 self._originals.drop(path)
@@ -184,21 +192,27 @@ class _Failures:
     """Files that refuse, those of one kind and error together: there may be thousands."""
 
     def __init__(self) -> None:
-        self._names: dict[tuple[str, int | None, str], list[str]] = {}
+        self._names: dict[tuple[str, int | None, str], dict[str, None]] = {}
 
     def add(self, kind: str, name: str, error: OSError) -> None:
         text = error.strerror or str(error)
         text = text[:1].lower() + text[1:]
-        self._names.setdefault((kind, error.errno, text), []).append(name)
+        self._names.setdefault((kind, error.errno, text), {}).setdefault(name)
 
     def texts(self) -> list[str]:
         found: list[str] = []
         for (kind, number, text), names in self._names.items():
-            shown = ", ".join(names[:_NAMED_MAX])
+            shown = ", ".join([*names][:_NAMED_MAX])
             more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
-            remedy = _REMEDIES.get(number, "it stays as it is")
+            remedies = _SPEED_SELECT_REMEDIES if kind == _SPEED_SELECT else _REMEDIES
+            remedy = remedies.get(number, "it stays as it is")
             found.append(f"{kind} of {shown}{more}: {text} — {remedy}")
         return found
+
+
+def _label(kind: KnobKind) -> str:
+    """What a refusal calls the knob; one device refuses all of Speed Select alike."""
+    return _SPEED_SELECT if kind in SPEED_SELECT else kind.value
 
 
 def _is_faster(knob: Knob, text: str, than: str) -> bool:

@@ -15,6 +15,7 @@ from ..policy.tuning.cpuclass import Clock
 from ..policy.tuning.effects import Hardware, Knob, KnobKind
 from ..policy.tuning.interrupts import Interrupt
 from ..topology.cpuset import CpuSet, IdListError
+from .speedselectknobs import Registers, SpeedSelectKnobs, is_speed_select, speed_select_path
 
 _CPU: Final = "sys/devices/system/cpu"
 _UNCORE: Final = f"{_CPU}/intel_uncore_frequency"
@@ -32,10 +33,15 @@ _UNCORE_FILES: Final[Mapping[KnobKind, str]] = {
 
 
 class Knobs:
-    """The files below a root that holds sys/ and proc/. Paths are relative to it."""
+    """The files below a root that holds sys/ and proc/. Paths are relative to it.
 
-    def __init__(self, root: Path) -> None:
+    The registers of Speed Select have paths as well, though their device knows no files.
+    """
+
+    def __init__(self, root: Path, registers: Registers | None = None) -> None:
+        """`registers`: those of Speed Select, None where the machine has none."""
         self._root = root
+        self._speed_select = SpeedSelectKnobs(registers)
         self._clocks: dict[int, str] = {}
         self._states: dict[int, Mapping[str, str]] = {}
 
@@ -56,13 +62,20 @@ class Knobs:
                 return f"{_UNCORE}/{folder}/{_UNCORE_FILES[knob.kind]}"
             case KnobKind.GOVERNOR | KnobKind.EPP | KnobKind.MIN_FREQUENCY | KnobKind.MAX_FREQUENCY:
                 return f"{self._clock(knob.number)}/{_CPU_FILES[knob.kind]}"
+            case _:
+                return speed_select_path(knob)
 
     def read(self, path: str) -> str:
         """The text of a file, without its end of line. Raises `OSError`."""
+        if is_speed_select(path):
+            return self._speed_select.read(path)
         return self._full(path).read_text(encoding="utf-8", errors="replace").strip()
 
     def write(self, path: str, text: str) -> None:
         """Set a knob. Raises `OSError`, also where there is no file: none is ever created."""
+        if is_speed_select(path):
+            self._speed_select.write(path, text)
+            return
         descriptor = os.open(self._full(path), os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
         try:
             os.write(descriptor, text.encode())

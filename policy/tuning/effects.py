@@ -6,6 +6,7 @@ Whoever turns the knobs keeps what they were before: what is not named here is l
 import enum
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from ...topology.cpuset import CpuSet
 from ...topology.machine import Machine
@@ -14,12 +15,17 @@ from ..language.settings import IrqAffinity
 from ..supply import Supply
 from .cpuclass import Clock, CpuSettings, classes_in_force, cpu_settings, uncore_clocks
 from .interrupts import Interrupt, InterruptTable, route
+from .speedselect import SpeedSelectPlan, domain_label, plan_speed_select
+
+ORDERED: Final = "1 ordered"
+"""Core power is on, and classes of service are served in the order of their numbers."""
 
 
 class KnobKind(enum.Enum):
     """What can be set, in the order in which it is.
 
-    A governor resets the energy preference, so it comes first.
+    A governor resets the energy preference, so it comes first. Speed Select is switched on when all
+    is as it should be then, and turbo frequency needs core power.
     """
 
     IRQ_AFFINITY = "interrupt affinity"
@@ -30,11 +36,20 @@ class KnobKind(enum.Enum):
     CSTATE_DISABLED = "idle state"
     UNCORE_MIN = "lowest uncore frequency"
     UNCORE_MAX = "highest uncore frequency"
+    CLOS_MIN = "lowest frequency of Speed Select"
+    CLOS_MAX = "highest frequency of Speed Select"
+    CLOS = "class of service of Speed Select"
+    CORE_POWER = "core power of Speed Select"
+    TURBO_FREQUENCY = "turbo frequency of Speed Select"
 
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """One thing to set: of an interrupt or cpu (`number`), of an idle state or die (`name`)."""
+    """One thing to set: of an interrupt or cpu (`number`), of an idle state or die (`name`).
+
+    For Speed Select the name is that of a power domain ("0/1": socket and domain), and the number
+    that of a cpu or of a class of service.
+    """
 
     kind: KnobKind
     number: int = 0
@@ -48,6 +63,10 @@ class Knob:
                 return f"cpu {self.number} {self.name}"
             case KnobKind.UNCORE_MIN | KnobKind.UNCORE_MAX:
                 return f"die {self.name}"
+            case KnobKind.CLOS_MIN | KnobKind.CLOS_MAX:
+                return f"class {self.number} in power domain {self.name}"
+            case KnobKind.CORE_POWER | KnobKind.TURBO_FREQUENCY:
+                return f"power domain {self.name}"
             case _:
                 return f"cpu {self.number}"
 
@@ -76,6 +95,11 @@ class Occupancy:
         return classes_in_force(
             self.config, self.supply, ((one.cpus, one.cpu_class) for one in self.holdings)
         )
+
+    @property
+    def speed_select(self) -> SpeedSelectPlan:
+        """What Speed Select is set to."""
+        return plan_speed_select(self.machine, self.config, self.supply.allowed, self.classes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +136,7 @@ def effects(occupancy: Occupancy, hardware: Hardware) -> Effects:
     clocks, useless = uncore_clocks(machine, config, classes, hardware.uncore)
     values.update(_cpu_values(settings))
     values.update(_uncore_values(clocks))
+    values.update(_speed_select_values(machine, occupancy.speed_select))
     return Effects(values, (*routing.warnings, *unknown, *useless))
 
 
@@ -137,6 +162,25 @@ def _uncore_values(clocks: Mapping[str, Clock]) -> Iterator[tuple[Knob, str]]:
                 (Knob(KnobKind.UNCORE_MAX, name=die), clock.max_khz),
             )
         )
+
+
+def _speed_select_values(machine: Machine, plan: SpeedSelectPlan) -> Iterator[tuple[Knob, str]]:
+    for one, clock in plan.limits.items():
+        yield from _known(
+            (
+                (Knob(KnobKind.CLOS_MIN, one.clos, one.domain), clock.min_khz),
+                (Knob(KnobKind.CLOS_MAX, one.clos, one.domain), clock.max_khz),
+            )
+        )
+    for domain in machine.speed_select:
+        for cpu in domain.cpus:
+            if cpu in plan.clos_of:
+                knob = Knob(KnobKind.CLOS, cpu, domain_label(domain))
+                yield knob, str(plan.clos_of[cpu])
+    for label in plan.core_power:
+        yield Knob(KnobKind.CORE_POWER, name=label), ORDERED
+    for label in plan.turbo_frequency:
+        yield Knob(KnobKind.TURBO_FREQUENCY, name=label), "1"
 
 
 def _known(pairs: Iterable[tuple[Knob, str | int | None]]) -> Iterator[tuple[Knob, str]]:

@@ -8,7 +8,9 @@ import pytest
 
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.text import config_from_values
+from pinfold.policy.supply import Supply
 from pinfold.policy.tuning.cpuclass import Clock
+from pinfold.policy.tuning.effects import Hardware, Holding, Knob, KnobKind, Occupancy, effects
 from pinfold.policy.tuning.extendedresources import extended_resources
 from pinfold.policy.tuning.speedselect import (
     ClosId,
@@ -16,7 +18,7 @@ from pinfold.policy.tuning.speedselect import (
     plan_speed_select,
     speed_select_warnings,
 )
-from pinfold.topology.cpuset import CpuSet
+from pinfold.topology.cpuset import NO_CPUS, CpuSet
 from pinfold.topology.machine import Machine, SocketId
 from pinfold.topology.spec import machine_from_spec
 from pinfold.topology.speedselect import SpeedSelect
@@ -122,7 +124,7 @@ def test_managed_classes_have_limits_of_the_hardware_and_both_features_on() -> N
     ],
 )
 def test_cpus_are_in_the_class_of_service_of_their_class(
-    configured: Config, held: dict[str, str], expected: dict[int, str]
+    configured: Config, held: dict[str, Any], expected: dict[int, str]
 ) -> None:
     assert groups(plan(configured, **held)) == expected
 
@@ -189,7 +191,7 @@ def limits(*, base: int | None = 2_900_000, **fields: Any) -> Clock:
     ],
 )
 def test_limits_of_a_class_of_service(
-    fields: dict[str, object], expected: tuple[int | None, int | None]
+    fields: dict[str, Any], expected: tuple[int | None, int | None]
 ) -> None:
     low, high = expected
     assert limits(**fields) == Clock(min_khz=low, max_khz=high)
@@ -214,6 +216,31 @@ def test_a_frequency_nobody_knows_is_left_as_found_and_told_once() -> None:
 def test_a_domain_of_two_classes_of_service_has_its_low_priority_in_the_last() -> None:
     found = plan(MANAGED, machine(domain(0, "0-7", clos_count=2)), low="0-5", high="6-7")
     assert groups(found) == {0: "6-7", 1: "0-5"}
+
+
+def test_knobs_are_turned_in_the_order_the_hardware_needs() -> None:
+    supply = Supply(isolated=NO_CPUS, reserved=CpuSet.of(0), sharable=CpuSet.parse("1-7"))
+    alone = machine(domain(0, "0-7", domain=1))
+    occupancy = Occupancy(
+        machine=alone,
+        config=MANAGED,
+        supply=supply,
+        holdings=(Holding(cpus=CpuSet.parse("2-3"), cpu_class="high"),),
+    )
+    values = effects(occupancy, Hardware()).values
+    assert {knob: text for knob, text in values.items() if knob.kind is KnobKind.CLOS} == {
+        Knob(KnobKind.CLOS, cpu, "0/1"): "0" if cpu in (2, 3) else "3" for cpu in range(8)
+    }
+    assert [(str(knob), text) for knob, text in values.items() if knob.name == "0/1"][:4] == [
+        ("class 3 in power domain 0/1", "800000"),
+        ("class 3 in power domain 0/1", "2900000"),
+        ("class 0 in power domain 0/1", "3800000"),
+        ("class 0 in power domain 0/1", "3800000"),
+    ]
+    assert list(values.items())[-2:] == [
+        (Knob(KnobKind.CORE_POWER, name="0/1"), "1 ordered"),
+        (Knob(KnobKind.TURBO_FREQUENCY, name="0/1"), "1"),
+    ]
 
 
 def warnings(configured: Config, where: Machine = TWO) -> list[str]:
@@ -292,7 +319,7 @@ def published(*classes: Mapping[str, object]) -> Config:
     return config(*({**one, "publishExtendedResource": True} for one in classes))
 
 
-def associated(**facts: object) -> list[SpeedSelect]:
+def associated(**facts: Any) -> list[SpeedSelect]:
     khz = {0: (800_000, 3_800_000), 1: (800_000, 2_000_000)}
     return [domain(0, "0-7", clos_khz=khz, **facts), domain(1, "8-15", clos_khz=khz)]
 
