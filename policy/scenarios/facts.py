@@ -206,20 +206,6 @@ FACT_FUNCTIONS: Final[Mapping[str, Function]] = {
     "cpu_ids": _ids,
 }
 
-NOT_SIMULATED: Final[Mapping[str, str]] = {
-    "clos": "Speed Select is not simulated",
-    "clos_freq": "Speed Select is not simulated",
-    "extended_resources": "extended resources are published by the daemon",
-}
-
-
-def not_simulated(expression: str) -> str:
-    """Why an expression cannot be judged here; empty where it can."""
-    for name, reason in NOT_SIMULATED.items():
-        if re.search(rf"\b{name}\b *[\[(]", expression):
-            return reason
-    return ""
-
 
 def _width(ids: "Iterator[int] | Mapping[int, object] | CpuSet") -> int:
     return len(str(max(ids, default=0)))

@@ -9,6 +9,7 @@ from .evaluator import evaluate
 from .evaluatortables import Function, Value
 from .facts import FACT_FUNCTIONS, MachineNames, classes_of, fact_names, served_by, zones
 from .runtime import Runtime
+from .speedselectfacts import RESOURCES, published, speed_select_functions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,7 @@ class Present:
         values["sched"] = {key: one.scheduling for key, one in running.items()}
         values["irq"] = served_by(self.engine, self.interrupts, self.names)
         values["zones"] = zones(self.engine) if self.engine else {}
+        values[RESOURCES] = published(self.engine)
         return values
 
     def _functions(self) -> Mapping[str, Function]:
@@ -57,6 +59,7 @@ class Present:
 
         return {
             **FACT_FUNCTIONS,
+            **speed_select_functions(self.engine),
             "allocation_ids": allocation_ids,
             "cpu_class": cpu_class,
             "has_allocation": has_allocation,

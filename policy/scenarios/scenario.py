@@ -21,6 +21,7 @@ from .manifest import ContainerSpec, PodSpec
 from .present import Present
 from .result import ContainerResult, ScenarioResult
 from .runtime import Running, Runtime, keys_of, violations
+from .speedselectfacts import not_simulated
 from .step import (
     CreatePod,
     DeletePods,
@@ -105,7 +106,8 @@ class ScenarioRun:
                 self._remembered[step.name] = value
             case Expect():
                 for expression in step.that:
-                    self.verdicts.expect(expression, self._value)
+                    reason = not_simulated(expression, self._machine)
+                    self.verdicts.expect(expression, self._value, reason)
             case Synchronize():
                 self._synchronize(step)
             case SetInterrupts():

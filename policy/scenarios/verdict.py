@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 from .evaluator import EvaluatorError
 from .evaluatortables import Value, brief
-from .facts import not_simulated
 from .result import Expectation, Skipped
 
 Evaluate = Callable[[str], Value]
@@ -45,10 +44,13 @@ class Verdicts:
         """This step, or a part of it, is passed over."""
         self.skipped.append(Skipped(self.step, reason))
 
-    def expect(self, expression: str, evaluate: Evaluate) -> None:
-        """The expression should be true; other values are as wrong as false."""
-        if reason := not_simulated(expression):
-            self.skip(f"{expression}: {reason}")
+    def expect(self, expression: str, evaluate: Evaluate, not_simulated: str = "") -> None:
+        """The expression should be true; other values are as wrong as false.
+
+        `not_simulated`: why it is passed over, empty where it can be judged.
+        """
+        if not_simulated:
+            self.skip(f"{expression}: {not_simulated}")
             return
         try:
             value = evaluate(expression)

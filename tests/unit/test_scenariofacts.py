@@ -2,7 +2,7 @@ import pytest
 
 from pinfold.policy.scenarios.evaluator import evaluate
 from pinfold.policy.scenarios.evaluatortables import Value
-from pinfold.policy.scenarios.facts import MachineNames, fact_names, not_simulated, set_ids
+from pinfold.policy.scenarios.facts import MachineNames, fact_names, set_ids
 from pinfold.topology.cpuset import CpuSet, NodeSet
 from pinfold.topology.spec import machine_from_spec
 
@@ -49,16 +49,3 @@ def test_ids_are_numbers(strings: set[str], chars: str, expected: set[object]) -
 def test_ids_need_digits() -> None:
     with pytest.raises(ValueError, match="invalid literal"):
         set_ids(frozenset({"cpu"}))
-
-
-@pytest.mark.parametrize(
-    ("expression", "is_simulated"),
-    [
-        pytest.param('extended_resources["x"] == 1', False, id="what the cluster is told"),
-        pytest.param('clos(cpus["c"]) == {1}', False, id="speed select"),
-        pytest.param("clos_freq(1) == (1, 2)", False, id="a function"),
-        pytest.param('cpus["clos"] == cpus["clos_freq"]', True, id="a container of that name"),
-    ],
-)
-def test_what_is_not_simulated_is_known(expression: str, is_simulated: bool) -> None:
-    assert (not_simulated(expression) == "") is is_simulated
