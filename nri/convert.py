@@ -15,6 +15,7 @@ from ..policy.resources import (
     parse_page_size,
     qos_of_cgroup,
 )
+from ..policy.tuning.resourceclass import NO_CLASSES, ResourceClasses
 from ..topology.cpuset import CpuSet, IdListError, NodeSet
 from .api import nri_pb2
 from .schedule import add_scheduling
@@ -118,7 +119,9 @@ def container_linux_value(container: nri_pb2.Container) -> LinuxResources:
 
 
 def adjustment_message(
-    pinning: Pinning, scheduling: SchedulingClass | None = None
+    pinning: Pinning,
+    scheduling: SchedulingClass | None = None,
+    classes: ResourceClasses = NO_CLASSES,
 ) -> nri_pb2.ContainerAdjustment | None:
     """What a container being created gets; None where nothing is asked for."""
     linux = nri_pb2.LinuxContainerAdjustment()
@@ -127,6 +130,10 @@ def adjustment_message(
         linux.resources.cpu.CopyFrom(cpu)
     if scheduling is not None:
         add_scheduling(linux, scheduling)
+    if classes.rdt:
+        linux.resources.rdt_class.value = classes.rdt
+    if classes.blockio:
+        linux.resources.blockio_class.value = classes.blockio
     return nri_pb2.ContainerAdjustment(linux=linux) if linux.ListFields() else None
 
 

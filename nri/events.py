@@ -13,6 +13,7 @@ from ..policy.engine import Engine
 from ..policy.errors import Problem
 from ..policy.move import find_moves
 from ..policy.resources import LinuxResources, estimate, merge
+from ..policy.tuning.resourceclass import NO_CLASSES, ResourceClasses
 from ..topology.machine import Machine
 from .api import nri_pb2
 from .arrivals import FIND_SECONDS, Arrivals, Newcomer
@@ -41,6 +42,8 @@ class Answer:
     own: Pinning | None = None
     scheduling: SchedulingClass | None = None
     """How the processes of the container of the call are to be scheduled, while it is created."""
+    classes: ResourceClasses = NO_CLASSES
+    """The classes of caches and block devices it is to be created in."""
     others: Mapping[ContainerId, Pinning] = field(default_factory=dict[ContainerId, Pinning])
     refusal: str = ""
 
@@ -314,6 +317,7 @@ class Events:
             container_id=container.id,
             own=decision.pinning,
             scheduling=decision.scheduling,
+            classes=decision.classes,
             others=others,
         )
 

@@ -241,7 +241,7 @@ class Service:
             return Rejection(Code.FAILED_PRECONDITION, answer.refusal), outcome
         response = nri_pb2.CreateContainerResponse(update=update_messages(answer.others))
         if answer.own is not None:
-            adjustment = adjustment_message(answer.own, self._scheduling(answer))
+            adjustment = adjustment_message(answer.own, self._scheduling(answer), answer.classes)
             if adjustment is not None:
                 response.adjust.CopyFrom(adjustment)
         return response, outcome

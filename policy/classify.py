@@ -19,6 +19,7 @@ from .language.settings import IrqAffinity
 from .request import CpuType, Isolation, Request
 from .tuning.cpuclass import cpu_class_wish, suitable_cpus
 from .tuning.interrupts import Interrupt, InterruptTable, irq_wish
+from .tuning.resourceclass import NO_CLASSES, ResourceClasses, resource_classes
 from .tuning.scheduling import scheduling_class
 
 SYSTEM_NAMESPACE = "kube-system"
@@ -37,6 +38,7 @@ class Classified:
     scheduling: SchedulingClass | None = None
     irq: IrqAffinity | None = None
     cpu_class: str | None = None
+    classes: ResourceClasses = NO_CLASSES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +115,8 @@ class Classifier:
         )
         scheduling = scheduling_class(container, config)
         irq, irq_problems = irq_wish(container, preferences, cpu.exclusive, self._interrupts)
-        problems = (*preferences.problems, *problems, *irq_problems, *class_problems)
+        classes, idle = resource_classes(container, preferences, config)
+        problems = (*preferences.problems, *problems, *irq_problems, *class_problems, *idle)
         if isinstance(scheduling, Problem):
             problems, scheduling = (*problems, scheduling), None
         return Classified(
@@ -123,6 +126,7 @@ class Classifier:
             scheduling=scheduling,
             irq=irq,
             cpu_class=cpu_class,
+            classes=classes,
         )
 
     def _class_cpus(self, name: str | None) -> CpuSet | None:

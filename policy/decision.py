@@ -10,6 +10,7 @@ from .lineup import Lineup
 from .pool import PoolId
 from .rank import Dropped, Rank
 from .request import CpuType
+from .tuning.resourceclass import NO_CLASSES, ResourceClasses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +88,8 @@ class Decision:
     pinning: Pinning = field(default_factory=Pinning)
     scheduling: SchedulingClass | None = None
     """How the processes of a new container are scheduled; None leaves that to the runtime."""
+    classes: ResourceClasses = NO_CLASSES
+    """The classes the runtime puts a new container in."""
     cold_start_ns: int = 0
     """How long after its start its memory is to be widened (`Engine.end_cold_start`); 0: never."""
     degraded: str = ""

@@ -302,6 +302,7 @@ class Engine:
             decided_by=plan.decided_by,
             problems=classified.problems,
             scheduling=classified.scheduling,
+            classes=classified.classes,
             cold_start_ns=classified.request.cold_start_ns,
         )
 

@@ -58,12 +58,16 @@ _SPEED_SELECT: Final = frozenset(
 )
 
 _NOT_HERE: Final = "this version does not implement it; leave it out"
+_RESCTRL: Final = "cache classes are set up in resctrl; containers are only put into them"
 
 IDLE_FIELDS: Final[Mapping[Path, str]] = {
     ("onUnsatisfiable",): _NOT_HERE,
     ("poolLabels",): _NOT_HERE,
     ("agent", "nodeResourceTopology"): _NOT_HERE,
-    ("control",): "cache and block device classes are left to the runtime",
+    ("control", "rdt", "options"): _RESCTRL,
+    ("control", "rdt", "partitions"): _RESCTRL,
+    ("control", "rdt", "force"): _RESCTRL,
+    ("control", "cpu"): "write cpuClasses instead",
     ("log",): _NOT_HERE,
     ("instrumentation",): _NOT_HERE,
 }

@@ -374,11 +374,11 @@ poolLabels: [{pool: 'NUMA node #*', labels: {rack: a}}, {cpus: 0-3, labels: {rac
 
 def test_fields_without_effect_are_accepted_with_a_word() -> None:
     checked = read_config(
-        "control:\n  rdt: {enable: false}\n  blockio:\n    enable: true\n", "p.yaml"
+        "control:\n  rdt:\n    force: true\n  blockio:\n    enable: true\n", "p.yaml"
     )
     assert checked.config.control.blockio.enable
     assert [line.split(" — ")[0] for line in checked.warnings] == [
-        "p.yaml:1: control: accepted, but has no effect"
+        "p.yaml:3: control.rdt.force: accepted, but has no effect"
     ]
 
 

@@ -75,7 +75,7 @@ def test_every_field_of_the_go_policy_is_accepted() -> None:
 
 def test_what_has_no_effect_is_said_field_by_field() -> None:
     warnings = "\n".join(read_config(MANIFEST, "policy.yaml").warnings)
-    for field in ("control", "log", "instrumentation", "agent.nodeResourceTopology"):
+    for field in ("control.rdt.partitions", "log", "instrumentation", "agent.nodeResourceTopology"):
         assert f": {field}" in warnings, field
 
 

@@ -112,10 +112,10 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
         pytest.param("pinCPUs: 1\n", 1, "", "{file}:1: pinCPUs: unknown field", id="faults"),
         pytest.param(None, 2, "", "{file}: No such file", id="no file"),
         pytest.param(
-            "control: {rdt: {enable: true}}",
+            "control: {rdt: {force: true}}",
             0,
             "{file}: good\n",
-            "warning: {file}:1: control",
+            "warning: {file}:1: control.rdt.force",
             id="a field without effect",
         ),
     ],
