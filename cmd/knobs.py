@@ -15,7 +15,7 @@ from ..policy.tuning.cpuclass import Clock
 from ..policy.tuning.effects import Hardware, Knob, KnobKind
 from ..policy.tuning.interrupts import Interrupt
 from ..topology.cpuset import CpuSet, IdListError
-from .speedselectknobs import Registers, SpeedSelectKnobs, is_speed_select, speed_select_path
+from .speedselectknobs import Registers, SpeedSelectKnobs, is_speed_select
 
 _CPU: Final = "sys/devices/system/cpu"
 _UNCORE: Final = f"{_CPU}/intel_uncore_frequency"
@@ -63,7 +63,7 @@ class Knobs:
             case KnobKind.GOVERNOR | KnobKind.EPP | KnobKind.MIN_FREQUENCY | KnobKind.MAX_FREQUENCY:
                 return f"{self._clock(knob.number)}/{_CPU_FILES[knob.kind]}"
             case _:
-                return speed_select_path(knob)
+                return self._speed_select.path(knob)
 
     def read(self, path: str) -> str:
         """The text of a file, without its end of line. Raises `OSError`."""

@@ -70,6 +70,11 @@ class SpeedSelectKnobs:
         """Without registers every read and write fails."""
         self._registers = registers
 
+    def path(self, knob: Knob) -> str:
+        """Where a knob is. Raises `OSError` where there are no registers at all."""
+        self._present()
+        return f"{_ROOT}{_NAMES[knob.kind]}/{knob.name}/{knob.number}"
+
     def read(self, path: str) -> str:
         """The text of a register. Raises `OSError`."""
         registers = self._present()
@@ -112,11 +117,6 @@ class SpeedSelectKnobs:
         if self._registers is None:
             raise OSError(errno.ENODEV, f"no {DEVICE} here")
         return self._registers
-
-
-def speed_select_path(knob: Knob) -> str:
-    """Where a knob of Speed Select is."""
-    return f"{_ROOT}{_NAMES[knob.kind]}/{knob.name}/{knob.number}"
 
 
 def is_speed_select(path: str) -> bool:

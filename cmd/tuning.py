@@ -1,17 +1,21 @@
 """Interrupts and clocks follow the containers: in a thread of its own, after every answer."""
 
 import logging
+import os
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from ..nri.happening import Decided, Happening, Reconfigured, Released, Synchronized
 from ..nri.plugin import Plugin
-from ..policy.tuning.effects import Hardware, Occupancy, effects
+from ..policy.tuning.effects import Effects, Hardware, Occupancy, effects
 from ..policy.tuning.interrupts import Interrupt
+from ..topology.overrides import SPEED_SELECT as SPEED_SELECT_VARIABLE
 from .actuator import Actuator
 from .knobs import Knobs
 from .originals import Originals
+from .speedselectknobs import SPEED_SELECT
 
 _PAUSE_SECONDS: Final = 0.1
 """Between two looks, so that a burst of events is one change."""
@@ -25,9 +29,14 @@ class Tuner:
     and everything else is worked out and written here.
     """
 
-    def __init__(self, actuator: Actuator, log: logging.Logger) -> None:
+    def __init__(
+        self, actuator: Actuator, log: logging.Logger, *, simulates_speed_select: bool = False
+    ) -> None:
+        """`simulates_speed_select`: it is made up, so the registers of hardware are left alone."""
         self._actuator = actuator
         self._log = log
+        self._simulates_speed_select = simulates_speed_select
+        self._has_told_of_simulation = False
         self._is_due = threading.Event()
         self._is_stopping = threading.Event()
         self._uncore = Hardware()
@@ -69,10 +78,26 @@ class Tuner:
             except TimeoutError:
                 self._is_due.set()
             else:
-                changed = self._actuator.apply(effects(occupancy, self._look(occupancy, plugin)))
+                wanted = effects(occupancy, self._look(occupancy, plugin))
+                changed = self._actuator.apply(self._real(wanted))
                 if changed:
                     self._log.debug("event=tuned files=%d", changed)
             self._is_stopping.wait(_PAUSE_SECONDS)
+
+    def _real(self, wanted: Effects) -> Effects:
+        """What concerns hardware that is really there."""
+        if not self._simulates_speed_select:
+            return wanted
+        values = {
+            knob: text for knob, text in wanted.values.items() if knob.kind not in SPEED_SELECT
+        }
+        if len(values) < len(wanted.values) and not self._has_told_of_simulation:
+            self._has_told_of_simulation = True
+            self._log.warning(
+                "Speed Select is simulated: nothing is written to hardware — unset %s",
+                SPEED_SELECT_VARIABLE,
+            )
+        return Effects(values, wanted.warnings)
 
     def _look(self, occupancy: Occupancy, plugin: Plugin) -> Hardware:
         """What there is to set by now: devices come and go, and their interrupts with them."""
@@ -89,10 +114,17 @@ class Tuner:
         return hardware
 
 
-def tuner_below(root: Path, folder: Path | None, log: logging.Logger) -> Tuner:
+def tuner_below(
+    root: Path,
+    folder: Path | None,
+    log: logging.Logger,
+    environment: Mapping[str, str] = os.environ,
+) -> Tuner:
     """A tuner of the kernel whose sys/ and proc/ are below `root`.
 
     `folder`: where it remembers over restarts what it changed, if anywhere.
     """
     knobs = Knobs(root)
-    return Tuner(Actuator(knobs, Originals(folder, knobs.boot_id(), log), log), log)
+    actuator = Actuator(knobs, Originals(folder, knobs.boot_id(), log), log)
+    is_simulated = bool(environment.get(SPEED_SELECT_VARIABLE, "").strip())
+    return Tuner(actuator, log, simulates_speed_select=is_simulated)
