@@ -15,11 +15,12 @@ from .memory.choice import PoolMemory
 from .memory.ledger import MemoryLedger
 from .memory.nodes import MemoryNodes
 from .memory.request import MemoryPriority, MemoryRequest, Offer
+from .memory.supply import withheld_bytes
 from .pinning import Pinner
 from .placer import Plan
 from .pool import build_tree
 from .request import Request
-from .supply import read_supply, withheld_bytes
+from .supply import read_supply
 
 _WITHHELD: Final = ContainerId("(not for containers)")
 _SHRINKS_AT_ONCE: Final = 8
@@ -35,7 +36,7 @@ class Books:
         self.supply = read_supply(machine, config, self.picker)
         self.tree = build_tree(machine, self.supply)
         self.ledger = Ledger(self.tree, self.picker)
-        self.memory = MemoryLedger(MemoryNodes.of(machine))
+        self.memory = MemoryLedger(MemoryNodes.of(machine, self.supply.memory))
         self.pool_memory = PoolMemory(self.tree, self.memory)
         self.pinner = Pinner(self.ledger, config, self.picker.cores)
         self.affinity = AffinityIndex()
@@ -43,9 +44,10 @@ class Books:
         self._withhold_memory(config)
 
     def _withhold_memory(self, config: Config) -> None:
-        """Book the memory that is not for containers, wherever on the machine it is."""
-        everything = self.tree.root.memory_nodes
-        size = withheld_bytes(config, self.memory.capacity(everything))
+        """Book the memory that is not for containers, wherever on the ordinary nodes it is."""
+        everything, nodes = self.tree.root.memory_nodes, self.memory.nodes
+        total = self.memory.capacity(NodeSet(nodes.with_memory))
+        size = withheld_bytes(config, total, self.memory.capacity(everything))
         if size:
             request = MemoryRequest(
                 container_id=_WITHHELD,
@@ -124,12 +126,13 @@ class Books:
         return grant, pinning
 
     def adopt_memory(self, request: Request, grant: Grant, mems: NodeSet | None) -> NodeSet:
-        """Account the memory of a running container: the nodes it has, where they have memory."""
+        """Account the memory of a running container: the nodes it has, where they are for it."""
         wanted = self.pool_memory.choice(request).request_at(grant.pool_id)
         if request.cold_start_ns and self.has_dram(mems or NO_NODES):
             # Its cold start is over: DRAM is part of what it asks for.
             wanted = replace(wanted, types=wanted.types | {MemoryKind.DRAM})
-        if not mems or mems.mask & ~self.memory.nodes.with_memory:
+        usable = self.memory.nodes.open_to(wanted.may_use_reserved).with_memory
+        if not mems or mems.mask & ~usable:
             offer = self.memory.offer(wanted)
             if isinstance(offer, Offer) and not offer.moves:
                 self.memory.commit(offer)

@@ -16,6 +16,7 @@ from .language.affinity import AffinityRule, affinity_rules
 from .language.glob import compile_glob
 from .language.preferences import Preferences, parse_preferences
 from .language.settings import IrqAffinity
+from .memory.supply import read_memory_supply
 from .request import CpuType, Isolation, Request
 from .tuning.cpuclass import cpu_class_wish, suitable_cpus
 from .tuning.interrupts import Interrupt, InterruptTable, irq_wish
@@ -64,9 +65,10 @@ class Classifier:
     ) -> None:
         """Without a machine no container has topology hints or starts without DRAM."""
         self._config = config
-        self._cold_kinds = _cold_kinds(machine.numa_nodes if machine else ())
+        nodes = _memory_nodes(machine, config) if machine else ()
+        self._cold_kinds = _cold_kinds(nodes)
         self._machine = machine
-        self._kinds = _kinds(machine)
+        self._kinds = _kinds(nodes) if machine else frozenset(MemoryKind)
         self._class_cpus_by_name: dict[str, CpuSet] = {}
         self._interrupts = InterruptTable(interrupts, config.controllable_interrupts)
 
@@ -176,11 +178,14 @@ def grave_problems(
     )
 
 
-def _kinds(machine: Machine | None) -> frozenset[MemoryKind]:
-    """The kinds of memory that can be asked for; every one where the machine is not known."""
-    if machine is None:
-        return frozenset(MemoryKind)
-    kinds = {node.kind for node in machine.numa_nodes if node.memory_bytes != 0}
+def _memory_nodes(machine: Machine, config: Config) -> tuple[NumaNode, ...]:
+    supply = read_memory_supply(machine, config)
+    return tuple(node for node in machine.numa_nodes if not supply.excludes(node.id))
+
+
+def _kinds(nodes: Sequence[NumaNode]) -> frozenset[MemoryKind]:
+    """The kinds of memory that can be asked for."""
+    kinds = {node.kind for node in nodes if node.memory_bytes != 0}
     return frozenset(kinds | {MemoryKind.PMEM} if MemoryKind.CXL in kinds else kinds)
 
 

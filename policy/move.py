@@ -3,7 +3,7 @@
 import enum
 from dataclasses import dataclass
 
-from ..topology.cpuset import NO_CPUS, CpuSet
+from ..topology.cpuset import NO_CPUS, CpuSet, NodeSet
 from .container import Container, ContainerId
 from .decision import Pinning
 from .engine import Engine
@@ -74,8 +74,17 @@ def _why(container_id: ContainerId, before: Pinning, after: Pinning, new: Engine
     if after.mems not in (None, before.mems):
         if before.mems is None:
             return "its memory was not pinned"
-        return f"memory nodes {before.mems} are not for it any more"
+        return _why_memory(before.mems, new)
     return f"its cpu shares were {before.cpu_shares}"
+
+
+def _why_memory(nodes: NodeSet, new: Engine) -> str:
+    supply = new.supply.memory
+    if reserved := nodes & supply.reserved:
+        return f"memory nodes {reserved} are reserved"
+    if supply.ordinary is not None and (unavailable := nodes - supply.ordinary):
+        return f"memory nodes {unavailable} are not available"
+    return f"memory nodes {nodes} are not for it any more"
 
 
 def _why_cpus(container_id: ContainerId, cpus: CpuSet, new: Engine) -> str:

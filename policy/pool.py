@@ -11,6 +11,7 @@ from typing import NewType
 
 from ..topology.cpuset import CpuSet, NodeSet
 from ..topology.machine import Domain, Machine, MemoryKind, NumaNode
+from .memory.supply import MemorySupply
 from .supply import Supply
 
 PoolId = NewType("PoolId", int)
@@ -55,7 +56,7 @@ class Pool:
     reserved: CpuSet
     sharable: CpuSet
     memory: Mapping[MemoryKind, NodeSet]
-    """Its memory nodes by kind; kinds it has none of are absent."""
+    """The nodes of ordinary containers' memory by kind; kinds it has none of are absent."""
 
     @property
     def memory_nodes(self) -> NodeSet:
@@ -179,7 +180,7 @@ def _add_l3(machine: Machine, parent: _Branch) -> None:
 
 
 def _number(root: _Branch, machine: Machine, supply: Supply) -> PoolTree:
-    memory = _MemoryMap(machine)
+    memory = _MemoryMap(machine, supply.memory)
     pools: list[Pool] = []
     ancestors: dict[int, tuple[PoolId, ...]] = {}
 
@@ -220,9 +221,13 @@ def _number(root: _Branch, machine: Machine, supply: Supply) -> PoolTree:
 class _MemoryMap:
     """Which memory nodes belong to which cpus."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, supply: MemorySupply) -> None:
         self._machine = machine
-        self._with_memory = [node for node in machine.numa_nodes if node.memory_bytes != 0]
+        self._with_memory = [
+            node
+            for node in machine.numa_nodes
+            if node.memory_bytes != 0 and not supply.excludes(node.id)
+        ]
         self._with_cpus = [node for node in machine.numa_nodes if node.cpus]
         self._nearest = {
             node.id: self._nearest_to(node) for node in self._with_memory if not node.cpus

@@ -1,4 +1,4 @@
-"""Which cpus may be used at all, which are reserved, which are isolated."""
+"""Which cpus may be used at all, which are reserved, which are isolated; and which memory."""
 
 from dataclasses import dataclass
 
@@ -8,16 +8,18 @@ from .configuration.config import Amounts, Config, CpuPriority
 from .configuration.quantity import AllCpusBut, CpuAmount, CpuQuantity, OnlyCpus, QuantityError
 from .cpus.picker import CpuPicker
 from .errors import ConfigError
+from .memory.supply import ALL_MEMORY, MemorySupply, read_memory_supply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supply:
-    """The usable cpus of a machine in three disjoint sets."""
+    """The usable cpus of a machine in three disjoint sets, and its usable memory."""
 
     isolated: CpuSet
     """Isolated by the kernel (isolcpus) and free to be granted exclusively."""
     reserved: CpuSet
     sharable: CpuSet
+    memory: MemorySupply = ALL_MEMORY
     warnings: tuple[str, ...] = ()
 
     @property
@@ -27,7 +29,7 @@ class Supply:
 
 
 def read_supply(machine: Machine, config: Config, picker: CpuPicker) -> Supply:
-    """The cpus of `availableResources` and `reservedResources` on this machine.
+    """What `availableResources` and `reservedResources` come to on this machine.
 
     Raises `ConfigError` where a value cannot be read or does not fit. Cpus that are not online are
     left out with a warning: a set written for another machine must not stop this one.
@@ -36,11 +38,13 @@ def read_supply(machine: Machine, config: Config, picker: CpuPicker) -> Supply:
     allowed = _allowed(machine, config, warnings)
     isolated = machine.isolated & allowed
     reserved = _reserved(machine, config, allowed, isolated, picker, warnings)
+    memory = read_memory_supply(machine, config)
     return Supply(
         isolated=isolated - reserved,
         reserved=reserved,
         sharable=allowed - isolated - reserved,
-        warnings=tuple(warnings),
+        memory=memory,
+        warnings=(*warnings, *memory.warnings),
     )
 
 
@@ -129,24 +133,3 @@ def _pick(where: str, text: str | None, count: int, usable: CpuSet, picker: CpuP
             " — reserve fewer"
         )
     return CpuSet(picked)
-
-
-def withheld_bytes(config: Config, total: int | None) -> int:
-    """How much of the machine's memory is not for containers.
-
-    What `reservedResources.memory` sets aside, and what `availableResources.memory` leaves out.
-    `total` is None where the machine does not say how much it has: then nothing can be left out.
-    Raises `ConfigError` where containers would be left with no memory.
-    """
-    reserved = config.reserved_resources.memory_bytes or 0
-    available = config.available_resources.memory_bytes
-    if total is None:
-        return reserved
-    left_out = 0 if available is None else max(0, total - available)
-    if reserved + left_out >= total:
-        field = "reservedResources.memory" if reserved else "availableResources.memory"
-        raise ConfigError(
-            f"{field}: leaves no memory for containers — the machine has {total} bytes,"
-            f" {reserved} are reserved and {left_out} left out"
-        )
-    return reserved + left_out

@@ -11,7 +11,8 @@ from ..errors import ConfigError
 from ..language.glob import compile_glob
 from .config import Config, CpuClass, IoClass, MetricsExporter, SchedulingClass, SchedulingPolicy
 from .document import Path, mapping_of
-from .quantity import CpuQuantity, OnlyCpus, parse_bytes, parse_khz, parse_nanoseconds
+from .memorysets import memory_faults
+from .quantity import CpuQuantity, OnlyCpus, parse_khz, parse_nanoseconds
 from .shape import Fault, name_advice
 
 
@@ -107,11 +108,7 @@ def _resources(config: Config) -> Iterator[Fault]:
             f"cpus {reserved.cpus - available.cpus} are not in availableResources.cpu"
             f" ({available.cpus}) — reserve available cpus",
         )
-    for name, amounts in (
-        ("availableResources", config.available_resources),
-        ("reservedResources", config.reserved_resources),
-    ):
-        yield from _parsed((name, "memory"), parse_bytes, amounts.memory)
+    yield from memory_faults(config)
 
 
 def _patterns(config: Config) -> Iterator[Fault]:

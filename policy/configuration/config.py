@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from .quantity import CpuAmount, parse_bytes, parse_cpu_amount
+from .quantity import CpuAmount, MemoryAmount, parse_cpu_amount, parse_memory_amount
 
 
 class CpuPriority(enum.Enum):
@@ -118,7 +118,7 @@ class Section(
 
 
 class Amounts(Section, frozen=True, kw_only=True):
-    """Cpus and memory of the whole machine, as written."""
+    """Cpus and memory, as written: amounts ("750m"), "cpuset:0-3", "nodeset:0", "exclude-…"."""
 
     cpu: str | None = None
     memory: str | None = None
@@ -129,9 +129,9 @@ class Amounts(Section, frozen=True, kw_only=True):
         return None if self.cpu is None else parse_cpu_amount(self.cpu)
 
     @property
-    def memory_bytes(self) -> int | None:
+    def memory_amount(self) -> MemoryAmount | None:
         """The memory, parsed. Raises `QuantityError`."""
-        return None if self.memory is None else parse_bytes(self.memory)
+        return None if self.memory is None else parse_memory_amount(self.memory)
 
 
 class PoolLabels(Section, frozen=True, kw_only=True):

@@ -6,10 +6,11 @@ Go's time.ParseDuration.
 
 import enum
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
-from ...topology.cpuset import CpuSet, IdListError
+from ...topology.cpuset import CpuSet, IdListError, NodeSet
 from ..errors import ConfigError
 
 _NUMBER: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(.*)", re.ASCII | re.DOTALL)
@@ -75,6 +76,27 @@ class AllCpusBut:
     cpus: CpuSet
 
 
+@dataclass(frozen=True, slots=True)
+class ByteQuantity:
+    """So much memory, no matter where: "2Gi"."""
+
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class OnlyNodes:
+    """The memory of exactly these NUMA nodes: "nodeset:0-1"."""
+
+    nodes: NodeSet
+
+
+@dataclass(frozen=True, slots=True)
+class AllNodesBut:
+    """The memory of all NUMA nodes except these: "exclude-nodeset:2"."""
+
+    nodes: NodeSet
+
+
 class NamedFrequency(enum.Enum):
     """A frequency that depends on the cpu."""
 
@@ -84,6 +106,22 @@ class NamedFrequency(enum.Enum):
 
 
 CpuAmount = CpuQuantity | OnlyCpus | AllCpusBut
+MemoryAmount = ByteQuantity | OnlyNodes | AllNodesBut | OnlyCpus | AllCpusBut
+"""Cpus stand for the NUMA nodes they are in."""
+
+_Set = TypeVar("_Set")
+
+_CPU_SETS: Final[Mapping[str, Callable[[str], OnlyCpus | AllCpusBut]]] = {
+    "cpuset": lambda ids: OnlyCpus(CpuSet.parse(ids)),
+    "exclude-cpuset": lambda ids: AllCpusBut(CpuSet.parse(ids)),
+}
+_MEMORY_SETS: Final[
+    Mapping[str, Callable[[str], OnlyNodes | AllNodesBut | OnlyCpus | AllCpusBut]]
+] = {
+    "nodeset": lambda ids: OnlyNodes(NodeSet.parse(ids)),
+    "exclude-nodeset": lambda ids: AllNodesBut(NodeSet.parse(ids)),
+    **_CPU_SETS,
+}
 
 
 def parse_milli(text: str) -> int:
@@ -107,22 +145,15 @@ def parse_cpu_amount(text: str) -> CpuAmount:
 
     Raises `QuantityError`, which names the text.
     """
-    kind, colon, ids = text.strip().partition(":")
-    if not colon:
-        return CpuQuantity(parse_milli(text))
-    try:
-        match kind:
-            case "cpuset":
-                return OnlyCpus(CpuSet.parse(ids))
-            case "exclude-cpuset":
-                return AllCpusBut(CpuSet.parse(ids))
-            case _:
-                raise QuantityError(
-                    f"failed to parse cpus {text!r}: unknown kind {kind!r} — write a quantity"
-                    " ('750m'), 'cpuset:LIST' or 'exclude-cpuset:LIST'"
-                )
-    except IdListError as error:
-        raise QuantityError(f"failed to parse cpus {text!r}: {error}") from error
+    return _parse_set("cpus", text, _CPU_SETS, "750m") or CpuQuantity(parse_milli(text))
+
+
+def parse_memory_amount(text: str) -> MemoryAmount:
+    """An amount of memory, or a list of NUMA nodes or of the cpus in them, all but a list included.
+
+    Raises `QuantityError`, which names the text.
+    """
+    return _parse_set("memory", text, _MEMORY_SETS, "2Gi") or ByteQuantity(parse_bytes(text))
 
 
 def parse_khz(text: str | int) -> int | NamedFrequency:
@@ -168,6 +199,25 @@ def parse_nanoseconds(text: str) -> int:
             " as in '1m30s'"
         )
     return total
+
+
+def _parse_set(
+    what: str, text: str, kinds: Mapping[str, Callable[[str], _Set]], example: str
+) -> _Set | None:
+    """The list of ids of one of these kinds; None for a text without a kind, a quantity."""
+    kind, colon, ids = text.strip().partition(":")
+    if not colon:
+        return None
+    if kind not in kinds:
+        *others, last = (f"'{one}:LIST'" for one in kinds)
+        raise QuantityError(
+            f"failed to parse {what} {text!r}: unknown kind {kind!r} — write a quantity"
+            f" ({example!r}), {', '.join(others)} or {last}"
+        )
+    try:
+        return kinds[kind](ids)
+    except IdListError as error:
+        raise QuantityError(f"failed to parse {what} {text!r}: {error}") from error
 
 
 def _scale(text: str, power: int) -> int:

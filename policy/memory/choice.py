@@ -12,7 +12,8 @@ from ..decision import Grant, Refusal
 from ..hints.demand import hinted_memory
 from ..pool import PoolId, PoolTree
 from ..rank import Dropped, Zone
-from ..request import Request
+from ..request import CpuType, Request
+from . import zone as held
 from .ledger import MemoryLedger
 from .request import MemoryPriority, MemoryRequest, Offer
 
@@ -29,6 +30,8 @@ class _Nodes(NamedTuple):
     """What never changes about the nodes a request starts from."""
 
     affinity: int
+    initial: held.Zone | None
+    """What a request gets that fits at once."""
     capacity: int
     lacks_kind: bool
     """A kind asked for is not among them."""
@@ -37,7 +40,6 @@ class _Nodes(NamedTuple):
 class _Start(NamedTuple):
     """Where requests for some kinds of memory start in every pool."""
 
-    kinds: int
     wanted: tuple[int, ...]
     """For each of `nodes` the kinds a zone should have."""
     nodes: tuple[_Nodes, ...]
@@ -53,27 +55,33 @@ class PoolMemory:
         """Reads the ledger, never changes it."""
         self._pools = tree.pools
         self._ledger = ledger
-        self._starts: dict[tuple[frozenset[MemoryKind] | None, int], _Start] = {}
+        self._starts: dict[tuple[frozenset[MemoryKind] | None, int, bool], _Start] = {}
 
     def choice(self, request: Request) -> "MemoryChoice":
         """The choice of memory for one request."""
         types = None if request.preserve_memory else request.memory_kinds
         hinted = hinted_memory(request) if request.hints else 0
-        start = self._starts.get((types, hinted))
+        key = (types, hinted, _may_use_reserved(request))
+        start = self._starts.get(key)
         if start is None:
-            start = self._starts[types, hinted] = self._start(types, hinted)
+            start = self._starts[key] = self._start(*key)
         return MemoryChoice(request, start, self._ledger)
 
-    def _start(self, types: frozenset[MemoryKind] | None, hinted: int) -> _Start:
+    def _start(
+        self, types: frozenset[MemoryKind] | None, hinted: int, may_use_reserved: bool
+    ) -> _Start:
         """Preserved memory (None) may be anywhere; else the pool's nodes of the types wanted.
 
         The `hinted` nodes alone, where a pool has all of them and they are of exactly these types.
+        Who may use reserved memory has it in the root pool.
         """
-        nodes = self._ledger.nodes
+        nodes = self._ledger.nodes.open_to(may_use_reserved)
         kinds = 0 if types is None else nodes.kinds_mask(types)
         wanted = nodes.of_kinds(kinds) or nodes.with_memory
-        root = self._pools[-1].memory_nodes.mask
-        masks = [root if types is None else pool.memory_nodes.mask for pool in self._pools]
+        masks = [pool.memory_nodes.mask for pool in self._pools]
+        masks[-1] |= nodes.with_memory & ~self._ledger.nodes.ordinary.with_memory
+        if types is None:
+            masks = [masks[-1]] * len(masks)
         affinities = [mask & wanted or mask for mask in masks]
         if hinted and nodes.kinds(hinted) == kinds & nodes.kinds_present:
             pairs = zip(masks, affinities, strict=True)
@@ -81,14 +89,23 @@ class PoolMemory:
         distinct = list(dict.fromkeys(affinities))
         targets = [kinds & nodes.kinds_present or nodes.kinds(one) for one in distinct]
         return _Start(
-            kinds=kinds,
             wanted=tuple(targets),
             nodes=tuple(
-                _Nodes(one, nodes.capacity(one), bool(target & ~nodes.kinds(one)))
+                _Nodes(
+                    affinity=one,
+                    initial=self._ledger.initial_zone(one, kinds, may_use_reserved),
+                    capacity=nodes.capacity(one),
+                    lacks_kind=bool(target & ~nodes.kinds(one)),
+                )
                 for one, target in zip(distinct, targets, strict=True)
             ),
             of_pool=tuple(distinct.index(one) for one in affinities),
         )
+
+
+def _may_use_reserved(request: Request) -> bool:
+    # Where preserved memory is, nobody knows: it may be on reserved nodes as well.
+    return request.preserve_memory or request.cpu_type is CpuType.RESERVED
 
 
 class MemoryChoice:
@@ -140,10 +157,14 @@ class MemoryChoice:
     def _look(self, index: int) -> Zone | Dropped:
         request, ledger = self._request, self._ledger
         nodes = self._start.nodes[index]
-        mask = None
-        if not request.hugepage_bytes:
-            mask = ledger.quick_zone(nodes.affinity, self._start.kinds, request.memory_bytes)
-        if mask is None:
+        initial = nodes.initial
+        if (
+            initial is not None
+            and not request.hugepage_bytes
+            and ledger.has_room(initial, request.memory_bytes)
+        ):
+            mask = initial.mask
+        else:
             offer = ledger.offer(self._memory_request(nodes.affinity))
             if not isinstance(offer, Offer):
                 return self._no_memory()
@@ -166,7 +187,8 @@ class MemoryChoice:
         """The same words for every pool: a zone can be widened to all nodes, so all are full."""
         if self._request.hugepage_bytes:
             return Dropped("memory", "its huge pages", "too few of them are left on any nodes")
-        nodes = NodeSet(self._ledger.nodes.with_memory)
+        usable = self._ledger.nodes.open_to(_may_use_reserved(self._request))
+        nodes = NodeSet(usable.with_memory)
         free = self._ledger.free(nodes)
         available = "unknown" if free is None else bytes_text(max(free, 0))
         return Dropped(
@@ -185,5 +207,6 @@ class MemoryChoice:
             size_bytes=request.memory_bytes,
             types=types,
             priority=priority,
+            may_use_reserved=_may_use_reserved(request),
             hugepage_bytes=request.hugepage_bytes,
         )

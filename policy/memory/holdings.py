@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ...topology.cpuset import NodeSet
 from ..container import ContainerId
 from ..decision import Refusal
-from .nodes import KIND_BITS, MemoryNodes
+from .nodes import MemoryNodes
 from .observed import ObservedMemory
 from .request import MemoryRequest
 from .zone import Holding, Zone, Zones
@@ -32,7 +32,7 @@ class Holdings:
         self._by_id: dict[ContainerId, Holding] = {}
         self._zone_of: dict[ContainerId, Zone] = {}
         self._sequence = 0
-        self._initial: dict[int, Zone | None] = {}
+        self._initial: dict[tuple[int, int, bool], Zone | None] = {}
 
     def find(self, container_id: ContainerId) -> Holding | None:
         """What a container holds; None for an unknown one."""
@@ -42,13 +42,24 @@ class Holdings:
         """The zone of a container. Raises `KeyError` for an unknown one."""
         return self._zone_of[container_id]
 
+    def nodes_of(self, request: MemoryRequest) -> MemoryNodes:
+        """The nodes whose memory a request may have."""
+        return self.nodes.open_to(request.may_use_reserved)
+
+    def bound_to(self, nodes: MemoryNodes) -> int:
+        """Bytes of all that can be nowhere but on these nodes, however containers move."""
+        if nodes is self.nodes:
+            return self.zones.usage(nodes.with_memory)
+        return sum(one.size for one in self._by_id.values() if self.nodes_of(one.request) is nodes)
+
     def holding(self, request: MemoryRequest) -> Holding | Refusal:
         """A request made ready: its kinds and its initial zone; or why there is none."""
-        affinity, kinds = request.affinity.mask, self.nodes.kinds_mask(request.types)
+        nodes = self.nodes_of(request)
+        affinity, kinds = request.affinity.mask, nodes.kinds_mask(request.types)
         if request.is_strict:
-            initial = self.nodes.initial_zone(affinity, kinds, is_strict=True)
+            initial = nodes.initial_zone(affinity, kinds, is_strict=True)
         else:
-            zone = self.initial_zone(affinity, kinds)
+            zone = self.initial_zone(affinity, kinds, request.may_use_reserved)
             initial = zone.mask if zone is not None else 0
         return self._make(request, kinds, initial) if initial else self._no_zone(request)
 
@@ -57,11 +68,13 @@ class Holdings:
         ready = self.holding(request)
         return ready if isinstance(ready, Holding) else self._make(request, 0, mask)
 
-    def initial_zone(self, affinity: int, kinds: int) -> Zone | None:
+    def initial_zone(
+        self, affinity: int, kinds: int, may_use_reserved: bool = False
+    ) -> Zone | None:
         """The zone of a request that is not strict while memory is plenty."""
-        key = affinity << KIND_BITS | kinds
+        key = (affinity, kinds, may_use_reserved)
         if key not in self._initial:
-            mask = self.nodes.initial_zone(affinity, kinds)
+            mask = self.nodes.open_to(may_use_reserved).initial_zone(affinity, kinds)
             self._initial[key] = self.zones.zone(mask) if mask else None
         return self._initial[key]
 
@@ -119,13 +132,14 @@ class Holdings:
             assert zone.users.get(one) is holding, f"{one}: not a user of its zone"
             assert (one in self.grown) == _has_grown(holding, zone.mask)
             assert holding.sequence < self._sequence
+            assert not zone.mask & ~self.nodes_of(holding.request).with_memory
         assert len(self._by_id) == sum(len(zone.users) for zone in self.zones.used())
 
     def _make(self, request: MemoryRequest, kinds: int, initial: int) -> Holding:
-        known = self._by_id.get(request.container_id)
+        known, nodes = self._by_id.get(request.container_id), self.nodes_of(request)
         return Holding(
             request=request,
-            kinds=kinds & self.nodes.kinds_present or self.nodes.kinds(initial),
+            kinds=kinds & nodes.kinds_present or nodes.kinds(initial),
             initial=initial,
             sequence=known.sequence if known is not None else self._sequence,
         )

@@ -1,6 +1,6 @@
 """All memory of one machine that is held, and by whom; offers for those who want some."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from ...topology.cpuset import NO_NODES, NodeSet
@@ -27,23 +27,24 @@ class MemoryLedger:
         self.version = 0
         self._held = Holdings(nodes)
 
-    def initial_zone(self, affinity: int, kinds: int) -> int:
-        """The zone of a request that is not strict while memory is plenty; 0 if there is none."""
-        zone = self._held.initial_zone(affinity, kinds)
-        return zone.mask if zone is not None else 0
+    def initial_zone(
+        self, affinity: int, kinds: int, may_use_reserved: bool = False
+    ) -> Zone | None:
+        """The zone of a request that is not strict while memory is plenty; None if there is none.
 
-    def quick_zone(self, affinity: int, kinds: int, size_bytes: int) -> int | None:
-        """The zone that `offer` would give, as a mask, where it fits at once; None: ask `offer`.
-
-        For requests that are not strict and want no huge pages. Masks as in `MemoryNodes`.
+        Masks as in `MemoryNodes`. The zone stays the same for the life of the ledger.
         """
-        zone = self._held.initial_zone(affinity, kinds)
-        if zone is None or not zone.fits(size_bytes):
-            return None
+        return self._held.initial_zone(affinity, kinds, may_use_reserved)
+
+    def has_room(self, initial: Zone, size_bytes: int) -> bool:
+        """Whether `offer` would give an initial zone at once; else ask it.
+
+        For requests that want no huge pages.
+        """
+        if not initial.fits(size_bytes):
+            return False
         observed = self._held.observed
-        if observed is not None and observed.is_short(zone, size_bytes):
-            return None
-        return zone.mask
+        return observed is None or not observed.is_short(initial, size_bytes)
 
     def offer(
         self, request: MemoryRequest, *, replaces: ContainerId | None = None
@@ -91,14 +92,14 @@ class MemoryLedger:
         holding = self._held.find(container_id)
         if holding is None:
             return _unknown(container_id)
+        old, open_nodes = holding.request, self._held.nodes_of(holding.request)
         zone = self._held.zone_of(container_id).mask
-        wider = zone | (nodes.mask & self.nodes.with_memory)
-        kinds = self.nodes.kinds_mask(types)
+        wider = zone | (nodes.mask & open_nodes.with_memory)
+        kinds = open_nodes.kinds_mask(types)
         if kinds:
-            wider |= self.nodes.expansion(wider, kinds & ~self.nodes.kinds(wider))
+            wider |= open_nodes.expansion(wider, kinds & ~open_nodes.kinds(wider))
         elif wider != zone:
-            wider |= self.nodes.expansion(wider, self.nodes.kinds(zone))
-        old = holding.request
+            wider |= open_nodes.expansion(wider, open_nodes.kinds(zone))
         request = replace(
             old,
             affinity=NodeSet(old.affinity.mask | (nodes.mask & self.nodes.known)),
@@ -182,9 +183,10 @@ class MemoryLedger:
     def adopt(self, request: MemoryRequest, zone: NodeSet) -> NodeSet:
         """Account a running container to exactly the nodes it has, even where that is too much.
 
-        Returns them; without nodes that have no memory, or all nodes where none has any.
+        Returns them; without nodes it may have no memory of, or all it may where those are all.
         """
-        mask = zone.mask & self.nodes.with_memory or self.nodes.with_memory
+        usable = self._held.nodes_of(request).with_memory
+        mask = zone.mask & usable or usable
         self._held.adopt(self._held.holding_in(request, mask), mask)
         self.version += 1
         return NodeSet(mask)
@@ -272,7 +274,7 @@ class MemoryLedger:
             if is_around and zones.has_pages(own.mask, pages, given_back):
                 starts.append(own)
         nearest: Zone | None = None
-        for mask in self.nodes.ladder(holding.initial, kinds):
+        for mask in self._ladder(holding, holding.initial):
             if not zones.has_pages(mask, pages, given_back):
                 continue
             zone = zones.zone(mask)
@@ -285,8 +287,8 @@ class MemoryLedger:
     def _has_room(self, holding: Holding, leaving: Holding | None) -> bool:
         # Asked first: moving containers around cannot help a machine that is full.
         need = holding.size - (leaving.size if leaving is not None else 0)
-        everything = self.nodes.with_memory
-        free = self.nodes.capacity(everything) - self._held.zones.usage(everything)
+        nodes = self._held.nodes_of(holding.request)
+        free = nodes.capacity(nodes.with_memory) - self._held.bound_to(nodes)
         return need <= 0 or need <= free
 
     def _grown(self, holding: Holding, request: MemoryRequest, wider: int) -> Offer | Refusal:
@@ -302,7 +304,7 @@ class MemoryLedger:
             return None
         observed, zones = self._held.observed, self._held.zones
         zone = self._held.zone_of(holding.id)
-        rungs = list(self.nodes.ladder(zone.mask, self._usable_kinds(holding)))[1:]
+        rungs = list(self._ladder(holding, zone.mask))[1:]
         if observed is not None:
             for mask in rungs:
                 if not observed.is_short(zones.zone(mask), 0):
@@ -314,7 +316,7 @@ class MemoryLedger:
         if holding.pages():
             return False
         observed, zone = self._held.observed, self._held.zone_of(holding.id)
-        for mask in self.nodes.ladder(holding.initial, self._usable_kinds(holding)):
+        for mask in self._ladder(holding, holding.initial):
             if mask == zone.mask or mask & ~zone.mask:
                 return False
             target = plan.zone(mask)
@@ -325,11 +327,16 @@ class MemoryLedger:
                 return True
         return False
 
+    def _ladder(self, holding: Holding, zone: int) -> Iterator[int]:
+        """A zone, then wider and wider ones that a container may have."""
+        nodes = self._held.nodes_of(holding.request)
+        return nodes.ladder(zone, self._usable_kinds(holding))
+
     def _usable_kinds(self, holding: Holding) -> int:
         return holding.kinds if holding.request.is_strict else ALL_KINDS
 
     def _no_room(self, holding: Holding) -> Refusal:
-        nodes = NodeSet(self.nodes.with_memory)
+        nodes = NodeSet(self._held.nodes_of(holding.request).with_memory)
         return Refusal(
             reason=f"memory: {holding.size} bytes fit neither nodes {NodeSet(holding.initial)} nor"
             f" a wider zone (of nodes {nodes} {self.free(nodes)} are free) — ask for less"

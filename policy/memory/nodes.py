@@ -5,6 +5,7 @@ from typing import Final, Self
 
 from ...topology.cpuset import iter_bits
 from ...topology.machine import Machine, MemoryKind, NumaNode, NumaNodeId
+from .supply import ALL_MEMORY, MemorySupply
 
 KINDS: Final = (MemoryKind.DRAM, MemoryKind.CXL, MemoryKind.PMEM, MemoryKind.HBM)
 """In the order in which a zone is widened; bit i of a mask of kinds is `KINDS[i]`.
@@ -37,15 +38,24 @@ class MemoryNodes:
     """
 
     def __init__(
-        self, numa_nodes: Sequence[NumaNode], distances: Sequence[Sequence[int]] = ()
+        self,
+        numa_nodes: Sequence[NumaNode],
+        distances: Sequence[Sequence[int]] = (),
+        *,
+        only: int = -1,
+        reserved: int = 0,
     ) -> None:
-        """`distances`: a row and a column per node, or nothing where the kernel has none."""
+        """`distances`: a row and a column per node, or nothing where the kernel has none.
+
+        Nodes that are not in `only` count as nodes without memory.
+        """
         nodes = tuple(numa_nodes) or (NumaNode(id=NumaNodeId(0)),)
         having = tuple(node for node in nodes if node.memory_bytes != 0)
         self._size: dict[int, int] = {node.id: _capacity(node) for node in having}
         if not having:
             having = nodes
             self._size = {node.id: UNLIMITED_BYTES for node in nodes}
+        having = tuple(node for node in having if only >> node.id & 1)
         self._pages: dict[int, Mapping[int, int]] = {node.id: node.hugepages for node in having}
         self.known: Final = _mask(node.id for node in nodes)
         self.with_memory: Final = _mask(node.id for node in having)
@@ -55,11 +65,21 @@ class MemoryNodes:
         self.kinds_present: Final = self.kinds(self.with_memory)
         self._rings = _rings(nodes, distances, self._of_kind)
         self._expansions: dict[int, int] = {}
+        self.ordinary: Final[MemoryNodes] = (
+            MemoryNodes(nodes, distances, only=self.with_memory & ~reserved) if reserved else self
+        )
+        """The nodes as they are for containers that may have nothing of the `reserved` ones."""
 
     @classmethod
-    def of(cls, machine: Machine) -> Self:
-        """The memory nodes of a machine."""
-        return cls(machine.numa_nodes, machine.distances)
+    def of(cls, machine: Machine, supply: MemorySupply = ALL_MEMORY) -> Self:
+        """The memory nodes of a machine, of which only some may be used."""
+        reserved, ordinary = supply.reserved.mask, supply.ordinary
+        only = -1 if ordinary is None else ordinary.mask | reserved
+        return cls(machine.numa_nodes, machine.distances, only=only, reserved=reserved)
+
+    def open_to(self, may_use_reserved: bool) -> "MemoryNodes":
+        """The nodes as they are for one container."""
+        return self if may_use_reserved else self.ordinary
 
     def kinds_mask(self, types: Iterable[MemoryKind]) -> int:
         """Kinds of memory as a mask.

@@ -130,19 +130,27 @@ class Plan:
 
     def _relieve(self, zone: Zone, extra: int, limit: MemoryPriority) -> bool:
         """Move users of an overcommitted zone to the next wider one; whether anybody moved."""
-        wider = zone.mask | self._nodes.expansion(zone.mask, zone.kinds | extra)
-        if wider == zone.mask or self._excess(zone) <= 0:
+        if self._excess(zone) <= 0:
             return False
-        target = self.zone(wider)
+        # Those who may have reserved memory may have other zones to go to than the others.
+        targets: dict[MemoryNodes, Zone] = {}
+        for nodes in (self._nodes, self._nodes.ordinary):
+            targets[nodes] = self.zone(zone.mask | nodes.expansion(zone.mask, zone.kinds | extra))
         users = [
             user
             for user in self._users(zone)
-            if user.size and user.request.priority <= limit and _may_use(user, target)
+            if user.size
+            and user.request.priority <= limit
+            and _may_use(user, targets[self._nodes_of(user)])
+            and targets[self._nodes_of(user)] is not zone
         ]
         chosen = choose(users, self._excess(zone), self._place)
         for user in chosen:
-            self.shift(user, zone, target)
+            self.shift(user, zone, targets[self._nodes_of(user)])
         return bool(chosen)
+
+    def _nodes_of(self, user: Holding) -> MemoryNodes:
+        return self._nodes.open_to(user.request.may_use_reserved)
 
     def _take_back(self) -> None:
         """Undo every single move that proved unnecessary."""

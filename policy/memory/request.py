@@ -43,6 +43,8 @@ class MemoryRequest:
     priority: MemoryPriority = MemoryPriority.BEST_EFFORT
     is_strict: bool = False
     """Whether it must have all of `types` and never anything else."""
+    may_use_reserved: bool = False
+    """Whether it may have memory of the nodes that are reserved."""
     hugepage_bytes: Mapping[int, int] = field(default_factory=dict[int, int])
     """Bytes wanted in huge pages, by page size in bytes. Not part of `size_bytes`."""
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from pinfold.policy.configuration.config import Amounts, BurstLevel, Config, CpuPriority, yaml_name
-from pinfold.policy.configuration.quantity import CpuQuantity
+from pinfold.policy.configuration.quantity import ByteQuantity, CpuQuantity
 from pinfold.policy.configuration.text import (
     build_config,
     config_from_values,
@@ -40,7 +40,7 @@ def test_the_defaults_reserve_one_cpu() -> None:
 def test_reserving_memory_alone_keeps_the_reserved_cpu() -> None:
     checked = read_config("reservedResources: {memory: 1Gi, cpu: null}", "p.yaml")
     assert checked.config.reserved_resources == Amounts(cpu="1", memory="1Gi")
-    assert checked.config.reserved_resources.memory_bytes == 1 << 30
+    assert checked.config.reserved_resources.memory_amount == ByteQuantity(1 << 30)
     assert checked.warnings == ()
 
 
@@ -148,6 +148,35 @@ spec:
             2,
             "cpus 4 are not in availableResources.cpu (0-3)",
             id="reserved cpus that are not available",
+        ),
+        pytest.param(
+            "reservedResources:\n  memory: nodes:0\n",
+            2,
+            "reservedResources.memory: failed to parse memory 'nodes:0': unknown kind 'nodes'",
+            id="no such kind of memory",
+        ),
+        pytest.param(
+            "availableResources: {memory: 'nodeset:'}", 1, "no nodes at all", id="no nodes"
+        ),
+        pytest.param(
+            "reservedResources: {memory: 'cpuset:'}",
+            1,
+            "reservedResources.memory: no cpus at all",
+            id="the memory of no cpus",
+        ),
+        pytest.param(
+            "availableResources: {memory: 'nodeset:0-1'}\n"
+            "reservedResources: {memory: 'nodeset:1-2'}",
+            2,
+            "nodes 2 are not in availableResources.memory (0-1) — reserve available nodes",
+            id="reserved memory that is not available",
+        ),
+        pytest.param(
+            "availableResources: {memory: 'nodeset:0-1'}\n"
+            "reservedResources: {memory: 'nodeset:0-1'}",
+            2,
+            "leaves no memory for other containers — reserve fewer nodes",
+            id="all memory reserved",
         ),
         pytest.param("pinCPU: true\npinCPU: false", 2, "'pinCPU' is written twice", id="twice"),
         pytest.param("- pinCPU", 1, "expected a mapping", id="a list as the whole file"),
@@ -382,13 +411,10 @@ def test_fields_without_effect_are_accepted_with_a_word() -> None:
     ]
 
 
-def test_speed_select_is_accepted_with_one_word_for_all_classes() -> None:
+def test_fields_that_depend_on_the_machine_are_not_judged_without_one() -> None:
     text = CLASSES.replace("{name: a}", "{name: a, pctPriority: high, pctMaxFreq: 3GHz}")
     checked = read_config(text.replace("{name: b}", "{name: b, pctPriority: low}"), "p.yaml")
-    assert checked.warnings == (
-        "p.yaml:1: cpuClasses: pctPriority, pctMaxFreq: accepted, but has no effect"
-        " — Speed Select is left as it is",
-    )
+    assert checked.warnings == ()
 
 
 def test_every_configuration_of_the_given_scenarios_is_read() -> None:

@@ -5,10 +5,12 @@ from dataclasses import replace
 import pytest
 
 from pinfold.policy.container import ContainerId
+from pinfold.policy.memory.ledger import MemoryLedger
+from pinfold.policy.memory.nodes import MemoryNodes
 from pinfold.policy.memory.request import MemoryPriority, Offer, StaleOfferError
 from pinfold.topology.cpuset import NO_NODES, NodeSet
 from pinfold.topology.machine import MemoryKind
-from tests.unit.memorywords import HUGE, ledger, moves, node, reason, request, taken, zone
+from tests.unit.memorywords import FOUR, HUGE, ledger, moves, node, reason, request, taken, zone
 
 DRAM, PMEM = frozenset({MemoryKind.DRAM}), frozenset({MemoryKind.PMEM})
 BEST_EFFORT, BURSTABLE = MemoryPriority.BEST_EFFORT, MemoryPriority.BURSTABLE
@@ -63,8 +65,11 @@ def test_available_is_bound_by_the_zones_around() -> None:
     taken(memory, request("a", "0-1", 15), request("b", "1", 3))
     assert memory.free(NodeSet.of(0)) == 10
     assert memory.available(NodeSet.of(0)) == 2
-    assert memory.quick_zone(1, memory.nodes.kinds_mask(DRAM), 2) == 1
-    assert memory.quick_zone(1, memory.nodes.kinds_mask(DRAM), 3) is None
+    first = memory.initial_zone(1, memory.nodes.kinds_mask(DRAM))
+    assert first is not None
+    assert first.mask == 1
+    assert memory.has_room(first, 2)
+    assert not memory.has_room(first, 3)
 
 
 def test_an_older_instance_makes_room_for_the_next() -> None:
@@ -195,7 +200,9 @@ def test_the_most_important_return_first_and_no_more_than_asked_for() -> None:
 def test_a_node_that_is_really_full_is_avoided() -> None:
     memory = ledger()
     memory.observe({0: 1, 1: 9, 2: 9, 3: 9})
-    assert memory.quick_zone(1, memory.nodes.kinds_mask(DRAM), 4) is None
+    full = memory.initial_zone(1, memory.nodes.kinds_mask(DRAM))
+    assert full is not None
+    assert not memory.has_room(full, 4)
     assert zone(memory.offer(request("c", "0", 4))) == "0-1"
     assert zone(memory.offer(request("c", "1", 4))) == "1"
 
@@ -295,3 +302,52 @@ def test_a_part_of_a_huge_page_counts_as_a_page() -> None:
     memory = ledger(hugepages=1)
     asked = replace(request("a", "0"), hugepage_bytes={HUGE: HUGE + 1})
     assert zone(memory.offer(asked)) == "0-1"
+
+
+# Nodes that are not for everybody
+
+
+def reserving(reserved: int, only: int = -1) -> MemoryLedger:
+    """Four nodes of 10 bytes on two sockets, some of them reserved or not available."""
+    nodes = [node(one) for one in range(4)]
+    return MemoryLedger(MemoryNodes(nodes, FOUR, only=only, reserved=reserved))
+
+
+def test_only_who_may_use_reserved_nodes_is_widened_to_them() -> None:
+    memory = reserving(0b0010)
+    taken(memory, request("a", "0", 8))
+    assert zone(memory.offer(request("plain", "0", 5))) == "0,2-3"
+    system = replace(request("system", "0", 5), may_use_reserved=True)
+    assert zone(memory.offer(system)) == "0-1"
+
+
+def test_reserved_nodes_are_full_for_the_others_alone() -> None:
+    memory = reserving(0b1110)
+    taken(memory, request("a", "0", 10))
+    assert "fit neither nodes 0 nor a wider zone (of nodes 0 0 are free)" in reason(
+        memory.offer(request("plain", "0", 1))
+    )
+    system = replace(request("system", "1", 30), may_use_reserved=True)
+    taken(memory, system)
+
+
+def test_who_may_use_reserved_nodes_moves_there_for_the_others() -> None:
+    memory = reserving(0b1110)
+    taken(memory, replace(request("system", "0", 6), may_use_reserved=True))
+    offer = memory.offer(request("plain", "0", 6, priority=GUARANTEED))
+    assert (zone(offer), moves(offer)) == ("0", {"system": "0-1"})
+
+
+def test_near_a_node_that_is_not_available_the_nearest_one_stands_in() -> None:
+    memory = reserving(0, only=0b1110)
+    assert zone(memory.offer(request("c", "0", 5))) == "1"
+    assert memory.capacity(NodeSet.parse("0-3")) == 30
+
+
+def test_a_container_in_nodes_that_are_not_for_it_is_adopted_without_them() -> None:
+    memory = reserving(0b0001, only=0b0111)
+    assert str(memory.adopt(request("plain", "0", 5), NodeSet.parse("0-1,3"))) == "1"
+    assert str(memory.adopt(request("lost", "0", 5), NodeSet.parse("0,3"))) == "1-2"
+    system = replace(request("system", "0", 5), may_use_reserved=True)
+    assert str(memory.adopt(system, NodeSet.parse("0-1,3"))) == "0-1"
+    memory.check()

@@ -1,19 +1,26 @@
+import re
+
 import pytest
 
 from pinfold.policy.configuration.quantity import (
     AllCpusBut,
+    AllNodesBut,
+    ByteQuantity,
     CpuAmount,
     CpuQuantity,
+    MemoryAmount,
     NamedFrequency,
     OnlyCpus,
+    OnlyNodes,
     parse_bytes,
     parse_cpu_amount,
     parse_khz,
+    parse_memory_amount,
     parse_milli,
     parse_nanoseconds,
 )
 from pinfold.policy.errors import ConfigError
-from pinfold.topology.cpuset import CpuSet
+from pinfold.topology.cpuset import CpuSet, NodeSet
 
 
 @pytest.mark.parametrize(
@@ -104,6 +111,39 @@ def test_a_number_of_many_digits_is_refused_before_it_costs_anything() -> None:
 )
 def test_cpu_amount(text: str, amount: CpuAmount) -> None:
     assert parse_cpu_amount(text) == amount
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        pytest.param("2Gi", ByteQuantity(2 << 30), id="a quantity"),
+        pytest.param("nodeset:0-1,4", OnlyNodes(NodeSet.of(0, 1, 4)), id="nodes"),
+        pytest.param(" nodeset:0 ", OnlyNodes(NodeSet.of(0)), id="spaces around"),
+        pytest.param("exclude-nodeset:2", AllNodesBut(NodeSet.of(2)), id="all but some nodes"),
+        pytest.param("cpuset:0-3", OnlyCpus(CpuSet.parse("0-3")), id="the nodes of cpus"),
+        pytest.param("exclude-cpuset:4", AllCpusBut(CpuSet.of(4)), id="all but those of cpus"),
+    ],
+)
+def test_memory_amount(text: str, amount: MemoryAmount) -> None:
+    assert parse_memory_amount(text) == amount
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        pytest.param("2GiB", "failed to parse quantity '2GiB'", id="neither amount nor list"),
+        pytest.param("nodeset:a", "failed to parse memory 'nodeset:a': 'a' is not", id="bad list"),
+        pytest.param(
+            "nodes:0",
+            "unknown kind 'nodes' — write a quantity ('2Gi'), 'nodeset:LIST',"
+            " 'exclude-nodeset:LIST', 'cpuset:LIST' or 'exclude-cpuset:LIST'",
+            id="unknown kind",
+        ),
+    ],
+)
+def test_a_text_that_is_no_memory_amount(text: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(reason)):
+        parse_memory_amount(text)
 
 
 @pytest.mark.parametrize(

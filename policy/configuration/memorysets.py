@@ -1,0 +1,40 @@
+"""What is wrong with sets of memory nodes on any machine."""
+
+from collections.abc import Generator, Iterator
+
+from ...topology.cpuset import NO_CPUS, NO_NODES
+from .config import Amounts, Config
+from .document import Path
+from .quantity import MemoryAmount, OnlyCpus, OnlyNodes, QuantityError
+from .shape import Fault
+
+
+def memory_faults(config: Config) -> Iterator[Fault]:
+    """The faults of `availableResources.memory` and `reservedResources.memory`."""
+    available = yield from _amount("availableResources", config.available_resources)
+    reserved = yield from _amount("reservedResources", config.reserved_resources)
+    if not isinstance(available, OnlyNodes) or not isinstance(reserved, OnlyNodes):
+        return
+    path = ("reservedResources", "memory")
+    if outside := reserved.nodes - available.nodes:
+        yield Fault(
+            path,
+            f"nodes {outside} are not in availableResources.memory ({available.nodes})"
+            " — reserve available nodes",
+        )
+    elif reserved.nodes == available.nodes:
+        yield Fault(path, "leaves no memory for other containers — reserve fewer nodes")
+
+
+def _amount(section: str, amounts: Amounts) -> Generator[Fault, None, MemoryAmount | None]:
+    path: Path = (section, "memory")
+    try:
+        amount = amounts.memory_amount
+    except QuantityError as error:
+        yield Fault(path, str(error))
+        return None
+    if amount in (OnlyNodes(NO_NODES), OnlyCpus(NO_CPUS)):
+        what = "nodes" if isinstance(amount, OnlyNodes) else "cpus"
+        yield Fault(path, f"no {what} at all — name at least one")
+        return None
+    return amount
