@@ -90,7 +90,7 @@ def plan_config(state: State, machine: Machine, file: Path) -> ConfigPlan:
     planned, _ = present.reconfigured(loaded.config)
     return ConfigPlan(
         moves=find_moves(present, planned),
-        warnings=(*loaded.warnings, *planned.supply.warnings),
+        warnings=(*loaded.warnings, *planned.warnings),
     )
 
 

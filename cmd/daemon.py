@@ -157,6 +157,7 @@ def reload_configuration(
 ) -> None:
     """Read the configuration again; with a fault in it the old one stays in force."""
     notifier.reloading()
+    known = daemon.engine.warnings
     try:
         is_changed = daemon.reconfigure(load())
     except (PinfoldError, TimeoutError) as error:
@@ -168,5 +169,8 @@ def reload_configuration(
         log.exception("event=fault during=reload; the old configuration stays in force")
         notifier.reloaded("running with the old configuration: the changed one was too much for us")
     else:
+        for warning in daemon.engine.warnings:
+            if warning not in known:
+                log.warning("%s", warning)
         log.info("event=%s", "reconfigured" if is_changed else "reconfigured changed=nothing")
         notifier.reloaded("configuration reloaded")

@@ -133,7 +133,7 @@ def command(
         identity=access.identity,
         finder=surroundings,
     )
-    for warning in daemon.engine.supply.warnings:
+    for warning in daemon.engine.warnings:
         log.warning("%s", warning)
     if state_dir is not None and keeper is not None:
         daemon.plugin.events.advice = read_state(state_dir, log).advice()

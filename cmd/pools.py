@@ -8,6 +8,7 @@ import click
 from ..policy.configuration.config import Config
 from ..policy.drawpools import draw_pools, pools_document
 from ..policy.engine import Engine
+from ..policy.tuning.extendedresources import extended_resources
 from .configfile import load_config
 from .machinesource import machine_of, machine_options
 
@@ -29,9 +30,12 @@ def command(
     """Show the pool tree: which cpus and memory each pool could give."""
     config, warnings = chosen_config(config_path)
     engine = Engine(machine_of(sysfs_root, machine), config)
-    warnings = (*warnings, *engine.supply.warnings)
+    warnings = (*warnings, *engine.warnings)
     if output == "json":
         document = pools_document(engine.tree, engine.machine, engine.supply, warnings)
+        document["extended_resources"] = dict(
+            extended_resources(engine.machine, config, engine.supply.allowed)
+        )
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
         return
     click.echo(draw_pools(engine.tree, engine.machine))

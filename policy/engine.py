@@ -29,6 +29,7 @@ from .resizer import Resizer
 from .roster import Roster
 from .tuning.effects import Holding, Occupancy
 from .tuning.interrupts import Interrupt
+from .tuning.speedselect import speed_select_warnings
 
 _WIDENED_AT_ONCE: Final = 4
 """Memory sets widened per look at the free memory: the next look sees what that helped."""
@@ -91,6 +92,12 @@ class Engine:
         if interrupts != self._interrupts:
             self._interrupts = interrupts
             self._classifier = Classifier(self.config, interrupts, self.machine)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What of the configuration this machine cannot have."""
+        machine, config, allowed = self.machine, self.config, self.supply.allowed
+        return (*self.supply.warnings, *speed_select_warnings(machine, config, allowed))
 
     @property
     def occupancy(self) -> Occupancy:

@@ -28,24 +28,7 @@ def find_idle_fields(config: Config) -> list[Fault]:
         Fault(path, f"accepted, but has no effect — {advice}")
         for path, advice in IDLE_FIELDS.items()
         if _value_at(values, path) != _value_at(defaults, path)
-    ] + _idle_class_fields(config)
-
-
-def _idle_class_fields(config: Config) -> list[Fault]:
-    """One fault for all classes: whoever writes such fields writes them in each."""
-    plain = CpuClass(name="")
-    names = [
-        field.encode_name
-        for field in msgspec.structs.fields(CpuClass)
-        if field.name in _SPEED_SELECT
-        and any(
-            getattr(one, field.name) != getattr(plain, field.name) for one in config.cpu_classes
-        )
     ]
-    if not names:
-        return []
-    what = f"{', '.join(names)}: accepted, but has no effect — Speed Select is left as it is"
-    return [Fault(("cpuClasses",), what)]
 
 
 def _value_at(value: object, path: Path) -> object:
@@ -53,10 +36,6 @@ def _value_at(value: object, path: Path) -> object:
         value = (mapping_of(value) or {}).get(str(step))
     return value
 
-
-_SPEED_SELECT: Final = frozenset(
-    {"pct_priority", "sst_clos_id", "pct_min_freq", "pct_max_freq", "publish_extended_resource"}
-)
 
 _NOT_HERE: Final = "this version does not implement it; leave it out"
 _RESCTRL: Final = "cache classes are set up in resctrl; containers are only put into them"

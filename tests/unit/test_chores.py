@@ -325,6 +325,16 @@ def fixture_reload_after(run: Run, tmp_path: Path) -> Generator[ReloadAfter]:
         thread.join()
 
 
+def test_what_the_machine_cannot_have_of_a_changed_file_is_told_once(
+    reload_after: ReloadAfter, caplog: pytest.LogCaptureFixture
+) -> None:
+    classes = "cpuClasses: [{name: low, pctPriority: low}]\nsharedPoolCPUClass: low\n"
+    reload_after(SETTINGS + classes)
+    said = [one.getMessage() for one in caplog.records if "Speed Select" in one.getMessage()]
+    (line,) = said
+    assert line.startswith("cpuClasses: pctPriority: no effect, this machine shows no Speed Select")
+
+
 def test_a_file_that_changes_is_put_in_force(
     reload_after: ReloadAfter, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -72,3 +72,46 @@ def test_a_configuration_that_does_not_fit_is_status_2(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert "reservedResources.cpu" in result.stderr
     assert result.stdout == ""
+
+
+SPEED_SELECT = (
+    '{"supported": true, "packages": [{"id": 0, "cpus": "0-7", "cp_supported": true,'
+    ' "tf_supported": true, "max_hp_cpus": 3}]}'
+)
+PUBLISHED = """
+cpuClasses:
+- {name: low, pctPriority: low}
+- {name: high, pctPriority: high, publishExtendedResource: true}
+sharedPoolCPUClass: low
+"""
+
+
+@pytest.mark.parametrize(
+    ("environment", "resources", "warning"),
+    [
+        pytest.param(
+            {"OVERRIDE_SST": SPEED_SELECT},
+            {"cpuclass.resource-policy.nri.io/high": 3},
+            "cpuClasses: publishExtendedResource of high: nothing is published by this version",
+            id="with Speed Select",
+        ),
+        pytest.param(
+            {"OVERRIDE_SST": ""},
+            {},
+            "cpuClasses: pctPriority, publishExtendedResource: no effect, this machine shows no"
+            " Speed Select",
+            id="without",
+        ),
+    ],
+)
+def test_what_speed_select_comes_to_depends_on_the_machine(
+    tmp_path: Path, environment: dict[str, str], resources: dict[str, int], warning: str
+) -> None:
+    path = tmp_path / "published.yaml"
+    path.write_text(PUBLISHED)
+    arguments = ["pools", "--machine", SPEC, "--config", str(path), "-o", "json"]
+    result = CliRunner(env=environment).invoke(main, arguments)
+    document = json.loads(result.stdout)
+    assert document["extended_resources"] == resources
+    (said,) = document["warnings"]
+    assert said.startswith(warning)
