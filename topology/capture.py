@@ -8,10 +8,12 @@ from typing import Final
 
 from .attributes import Attributes
 from .cpus import CPU
-from .discovery import discover
+from .discovery import ask_hardware, discover, is_live
 from .machine import Machine
 from .numa import NODE
 from .snapshot import Snapshot
+from .speedselect import SNAPSHOT_FILE
+from .speedselectfile import speed_select_text
 from .sysfs import SysfsTree
 
 _WHOLE_MACHINE: Final = (
@@ -63,6 +65,10 @@ class Recorder:
                 self._files[path] = text
         return self._files.get(path)
 
+    def keep(self, path: str, text: str) -> None:
+        """Put a file of our own into the snapshot."""
+        self._files[path] = text
+
     def names(self, path: str) -> list[str]:
         """The sorted names in a directory."""
         if path not in self._names:
@@ -109,9 +115,16 @@ class Recorder:
 
 
 def capture(tree: SysfsTree) -> tuple[Machine, Snapshot]:
-    """The machine a tree shows, and the snapshot in which discovery finds that very machine."""
+    """The machine a tree shows, and the snapshot in which discovery finds that very machine.
+
+    What hardware was asked for is kept as a file; a warning that it could not be read is not.
+    """
     recorder = Recorder(tree)
     machine = discover(recorder)
+    if is_live(tree):
+        machine = ask_hardware(machine)
+        if machine.speed_select:
+            recorder.keep(SNAPSHOT_FILE, speed_select_text(machine.speed_select))
     for path in _more_files(recorder):
         recorder.read(path)
     return machine, recorder.snapshot()

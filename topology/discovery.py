@@ -1,13 +1,16 @@
 """Discovery: a tree of sysfs files becomes a `Machine`. Nothing the kernel shows makes it fail."""
 
+import os
+
 from .attributes import Attributes
 from .caches import cache_groups, read_caches
 from .cpus import CPU, read_cpu_sets, read_layout
-from .cpuset import NodeSet
+from .cpuset import CpuSet, NodeSet
 from .devices import read_devices
 from .errors import TopologyError
 from .machine import CoreKind, Cpu, Machine, SocketId
 from .numa import read_numa
+from .speedselect import DEVICE, SNAPSHOT_FILE, SpeedSelect
 from .sysfs import SysfsTree, open_tree
 from .traits import Frequency, read_efficient, read_frequencies
 
@@ -17,9 +20,27 @@ _NO_FREQUENCY = Frequency()
 def read_machine(root: str = "/") -> Machine:
     """The machine below a directory or in a snapshot archive; "/" is the one this runs on.
 
-    Raises `TopologyError` where the root cannot be read or shows no cpus.
+    Only that one is asked for Speed Select. Raises `TopologyError` where the root cannot be read
+    or shows no cpus.
     """
-    return discover(open_tree(root))
+    tree = open_tree(root)
+    machine = discover(tree)
+    return ask_hardware(machine) if is_live(tree) else machine
+
+
+def is_live(tree: SysfsTree) -> bool:
+    """Whether a tree is that of the machine this runs on."""
+    return tree.root == "/"
+
+
+def ask_hardware(machine: Machine) -> Machine:
+    """The machine this runs on with what no file says of it: Speed Select, where there is any."""
+    # Its modules are spared those who have no such hardware.
+    if not os.path.exists(DEVICE):
+        return machine
+    from .speedselectdevice import add_speed_select
+
+    return add_speed_select(machine)
 
 
 def discover(tree: SysfsTree) -> Machine:
@@ -68,5 +89,22 @@ def discover(tree: SysfsTree) -> Machine:
         numa_nodes=numa.nodes,
         distances=numa.distances,
         devices=read_devices(attributes, online, NodeSet.collect(node.id for node in numa.nodes)),
+        speed_select=() if is_live(tree) else _kept_speed_select(attributes, tree, online),
         warnings=tuple(attributes.warnings),
     )
+
+
+def _kept_speed_select(
+    attributes: Attributes, tree: SysfsTree, online: CpuSet
+) -> tuple[SpeedSelect, ...]:
+    """What a snapshot keeps of Speed Select."""
+    text = tree.read(SNAPSHOT_FILE)
+    if text is None:
+        return ()
+    from .speedselectfile import on_cpus, parse_speed_select
+
+    try:
+        return on_cpus(parse_speed_select(f"{tree.root}/{SNAPSHOT_FILE}", text), online)
+    except TopologyError as error:
+        attributes.warnings.append(f"{error}; Speed Select is not read")
+        return ()

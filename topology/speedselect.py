@@ -2,12 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from .cpuset import NO_CPUS, CpuSet
 
 if TYPE_CHECKING:
     from .machine import SocketId
+
+DEVICE: Final = "/dev/isst_interface"
+"""What says it on the machine this runs on."""
+SNAPSHOT_FILE: Final = "pinfold/speedselect.json"
+"""What says it in a snapshot, where there is no device to ask."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,4 +44,7 @@ class SpeedSelect:
     base_frequency_cpus: CpuSet = NO_CPUS
     """The high-priority cpus of SST-BF; none where it is not enabled."""
     high_priority_cpus: int = 0
-    """How many cpus SST-TF guarantees its high turbo, in its largest bucket; 0 is unknown."""
+    """How many cores SST-TF guarantees its highest turbo, in its smallest bucket; 0 is unknown.
+
+    So many cpus have it wherever they are, and more where they share cores.
+    """
