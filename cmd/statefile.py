@@ -100,7 +100,8 @@ def write_state(folder: Path, state: State) -> None:
     """Replace the file in one step: a crash leaves the old or the new one. Raises `OSError`."""
     path = folder / STATE_NAME
     fresh = path.with_suffix(".new")
-    content = msgspec.json.encode(state, order="sorted")
+    # Page sizes and an operator's free mappings may have numbers for keys, which cannot be sorted.
+    content = msgspec.json.encode(msgspec.to_builtins(state, str_keys=True), order="sorted")
     file = _File(version=VERSION, checksum=_checksum(content), state=msgspec.Raw(content))
     fresh.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -110,7 +110,13 @@ class StateKeeper:
             self._is_changed.clear()
             if self._is_dirty:
                 self._is_dirty = False
-                save()
+                try:
+                    save()
+                except Exception:
+                    # Whatever cannot be saved of one moment, the next one may be.
+                    self._log.exception(
+                        "%s: a fault of ours — the state is not saved", self._folder
+                    )
 
     def _save(self, plugin: Plugin) -> None:
         try:

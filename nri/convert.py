@@ -1,6 +1,7 @@
 """The runtime's messages as values of the policy, and what it decided as messages for it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from ..policy.configuration.config import SchedulingClass
@@ -66,6 +67,9 @@ def container_value(
     if annotation is not None:
         try:
             resources = annotated_resources(annotation, name)
+            if resources is not None and linux.hugepage_bytes:
+                # A cgroup's limits of huge pages are exact, whoever wrote the annotation.
+                resources = replace(resources, hugepage_bytes=linux.hugepage_bytes)
         except ConfigError as error:
             problems.append(Problem(where=where, what=str(error)))
     cpu = container.linux.resources.cpu

@@ -91,4 +91,6 @@ class Request:
             parts.append(f"{self.shared_milli}m of shared CPU")
         if self.memory_bytes:
             parts.append(f"{bytes_text(self.memory_bytes)} of memory")
+        for size, total in sorted(self.hugepage_bytes.items()):
+            parts.append(f"{bytes_text(total)} in huge pages of {bytes_text(size)}")
         return ", ".join(parts)

@@ -185,10 +185,13 @@ class MemoryChoice:
 
     def _no_memory(self) -> Dropped:
         """The same words for every pool: a zone can be widened to all nodes, so all are full."""
-        if self._request.hugepage_bytes:
-            return Dropped("memory", "its huge pages", "too few of them are left on any nodes")
         usable = self._ledger.nodes.open_to(_may_use_reserved(self._request))
         nodes = NodeSet(usable.with_memory)
+        for size, wanted in sorted(self._request.hugepage_bytes.items()):
+            left = self._ledger.free_page_bytes(size)
+            if wanted > left:
+                available = f"{bytes_text(left)} on nodes {nodes}" if left else "none"
+                return Dropped(f"huge pages of {bytes_text(size)}", bytes_text(wanted), available)
         free = self._ledger.free(nodes)
         available = "unknown" if free is None else bytes_text(max(free, 0))
         return Dropped(

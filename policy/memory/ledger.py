@@ -240,6 +240,12 @@ class MemoryLedger:
             return None
         return max(0, self._held.zones.room(zone.mask))
 
+    def free_page_bytes(self, page_bytes: int) -> int:
+        """Bytes left in huge pages of one size on all nodes; 0 where more are promised."""
+        everything = self.nodes.with_memory
+        held = self._held.zones.zone(everything).pages.get(page_bytes, 0)
+        return page_bytes * max(0, self.nodes.page_count(everything, page_bytes) - held)
+
     def check(self) -> None:
         """Assert that all sums and indices are what a fresh count says. For tests."""
         self._held.check()

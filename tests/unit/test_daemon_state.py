@@ -1,13 +1,15 @@
 import logging
 import os
+import queue
 from collections.abc import Callable, Generator, Mapping
+from logging.handlers import QueueHandler
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from pinfold.cmd.daemon import Daemon
-from pinfold.cmd.savedcontainer import SavedContainer, SavedPod, saved_container
+from pinfold.cmd.savedcontainer import SavedContainer, SavedPod, SavedResources, saved_container
 from pinfold.cmd.statefile import SavedMachine, State, read_state, write_state
 from pinfold.cmd.statekeeper import Moment, StateKeeper, saved_machine
 from pinfold.nri.embedded import EmbeddedRuntime
@@ -110,6 +112,16 @@ def test_state_is_read_as_it_was_written(tmp_path: Path) -> None:
     }
     assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
     assert (tmp_path / "state.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_numbers_may_be_keys(tmp_path: Path) -> None:
+    resources = SavedResources(hugepage_bytes={2 << 20: 4 << 20, 1 << 30: 1 << 30})
+    one = msgspec.structs.replace(STATE.containers[0], resources=resources)
+    state = msgspec.structs.replace(STATE, containers=(one,), config={"control": {"rdt": {1: 2}}})
+    write_state(tmp_path, state)
+    again = read_state(tmp_path, LOG)
+    assert again.containers == (one,)
+    assert again.config == {"control": {"rdt": {"1": 2}}}
 
 
 def test_no_file_means_nothing_is_remembered(tmp_path: Path) -> None:
@@ -378,3 +390,22 @@ def test_folder_that_cannot_be_written_is_told_once(
     assert [one.getMessage() for one in caplog.records] == [
         f"{tmp_path}/none: No such file or directory — the state is not saved"
     ]
+
+
+def test_a_fault_of_ours_ends_no_saving(caplog: pytest.LogCaptureFixture) -> None:
+    runtime = EmbeddedRuntime()
+    # No folder has such a name, and the error is none of the file system's.
+    keeper = StateKeeper(Path("no\0folder"), LOG, pause_seconds=0)
+    saved: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
+    handler = QueueHandler(saved)
+    LOG.addHandler(handler)
+    daemon = Daemon(MACHINE, Config(), runtime.connect, reports=(keeper,))
+    keeper.start(daemon.plugin)
+    daemon.start()
+    assert runtime.wait_until_synchronized(5)
+    for name in ("one", "two"):
+        start_pod(runtime, mixed(name), 8 << 30)
+        assert "a fault of ours — the state is not saved" in saved.get(timeout=5).getMessage()
+    keeper.stop()
+    daemon.stop()
+    LOG.removeHandler(handler)

@@ -136,17 +136,29 @@ def test_is_below_the_limit(asks: dict[str, Any], expected: list[bool]) -> None:
 
 
 @pytest.mark.parametrize(
-    "asks",
+    ("asks", "reason"),
     [
-        pytest.param({"memory_bytes": 10 * GIB}, id="more than the machine has"),
-        pytest.param({"hugepage_bytes": {2**21: 2**26}}, id="more huge pages than there are"),
-        pytest.param({"hugepage_bytes": {2**30: 2**30}}, id="huge pages of a size nobody has"),
+        pytest.param(
+            {"memory_bytes": 10 * GIB},
+            "memory: wanted 10 GiB, available 9 GiB on nodes 0-2",
+            id="more than the machine has",
+        ),
+        pytest.param(
+            {"hugepage_bytes": {2**21: 2**26}},
+            "huge pages of 2 MiB: wanted 64 MiB, available 32 MiB on nodes 0-2",
+            id="more huge pages than there are",
+        ),
+        pytest.param(
+            {"hugepage_bytes": {2**30: 2**30}},
+            "huge pages of 1 GiB: wanted 1 GiB, available none",
+            id="huge pages of a size nobody has",
+        ),
     ],
 )
-def test_what_nobody_has_drops_every_pool(asks: dict[str, Any]) -> None:
+def test_what_nobody_has_drops_every_pool(asks: dict[str, Any], reason: str) -> None:
     for zone in choice(**asks).zones():
         assert isinstance(zone, Dropped)
-        assert zone.criterion == "memory"
+        assert str(zone) == reason
 
 
 PRIORITIES = [
