@@ -33,14 +33,14 @@ def is_live(tree: SysfsTree) -> bool:
     return tree.root == "/"
 
 
-def ask_hardware(machine: Machine) -> Machine:
+def ask_hardware(machine: Machine, device: str = DEVICE) -> Machine:
     """The machine this runs on with what no file says of it: Speed Select, where there is any."""
-    # Its modules are spared those who have no such hardware.
-    if not os.path.exists(DEVICE):
+    # Who has no such hardware is spared the modules.
+    if not os.path.lexists(device):
         return machine
     from .speedselectdevice import add_speed_select
 
-    return add_speed_select(machine)
+    return add_speed_select(machine, device)
 
 
 def discover(tree: SysfsTree) -> Machine:

@@ -7,11 +7,15 @@ import pytest
 from click.testing import CliRunner
 
 from pinfold.cmd.pinfold import main
-from pinfold.topology.capture import capture
-from pinfold.topology.discovery import discover, read_machine
+from pinfold.topology.capture import Recorder, capture
+from pinfold.topology.cpuset import CpuSet
+from pinfold.topology.discovery import ask_hardware, discover, read_machine
 from pinfold.topology.generate import machine_snapshot
+from pinfold.topology.machine import SocketId
 from pinfold.topology.snapshot import pack, write_tree
 from pinfold.topology.spec import machine_from_spec
+from pinfold.topology.speedselect import SNAPSHOT_FILE, SpeedSelect
+from pinfold.topology.speedselectfile import speed_select_text
 from pinfold.topology.sysfs import open_tree
 
 SPECS = ["core:1", "socket:2 numa:2 core:2 thread:2", "die:2 l3:2 cluster:2 core:2 isolated:0"]
@@ -61,6 +65,55 @@ def test_links_and_folders_of_offline_cpus_and_empty_nodes_are_kept(tmp_path: Pa
     assert [device.name for device in found.devices] == ["eth0", "0000:00:01.0"]
     assert discover(snapshot.tree()) == found
     assert files["sys/devices/system/cpu/online"] == snapshot.files["sys/devices/system/cpu/online"]
+
+
+DOMAIN = SpeedSelect(
+    socket=SocketId(0),
+    cpus=CpuSet.parse("0-1"),
+    has_core_power=True,
+    supports_core_power=True,
+    clos_order=(0, 1, 2, 3),
+    clos_of={0: 0, 1: 3},
+    clos_khz={0: (3_800_000, 3_800_000), 3: (800_000, 2_900_000)},
+)
+
+
+def with_speed_select(folder: Path, text: str) -> None:
+    write_tree(machine_snapshot(machine_from_spec("core:2")), str(folder))
+    (folder / "pinfold").mkdir()
+    (folder / "pinfold/speedselect.json").write_text(text)
+
+
+def test_speed_select_is_kept_in_archives_and_captures_of_them(tmp_path: Path) -> None:
+    with_speed_select(tmp_path, speed_select_text((DOMAIN,)))
+    found, snapshot = capture(open_tree(str(tmp_path)))
+    assert found.speed_select == (DOMAIN,)
+    assert found.warnings == ()
+    file = tmp_path / "here.tar.xz"
+    file.write_bytes(pack(snapshot, file.name))
+    assert read_machine(str(file)) == found
+
+
+def test_what_hardware_said_is_kept_as_a_file() -> None:
+    recorder = Recorder(machine_snapshot(machine_from_spec("core:2")).tree())
+    discover(recorder)
+    recorder.keep(SNAPSHOT_FILE, speed_select_text((DOMAIN,)))
+    assert discover(recorder.snapshot().tree()).speed_select == (DOMAIN,)
+
+
+def test_a_snapshot_with_broken_speed_select_is_a_machine_with_a_warning(tmp_path: Path) -> None:
+    with_speed_select(tmp_path, '{"supported": 1}')
+    machine = read_machine(str(tmp_path))
+    assert machine.speed_select == ()
+    (warning,) = machine.warnings
+    assert warning.startswith(f"{tmp_path}/pinfold/speedselect.json: supported: 1 — ")
+
+
+def test_the_hardware_is_asked_only_where_it_has_the_device(tmp_path: Path) -> None:
+    machine = machine_from_spec("core:2")
+    assert ask_hardware(machine, str(tmp_path / "absent")) is machine
+    (warning,) = ask_hardware(machine, "/dev/null").warnings
+    assert warning.endswith(" — Speed Select is not read")
 
 
 def test_the_command_writes_an_archive_that_the_other_commands_read(tmp_path: Path) -> None:
