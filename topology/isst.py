@@ -63,14 +63,14 @@ class SpeedSelectControl(Protocol):
         """
         ...
 
-    def set_core_power(self, domain: SpeedSelect, enabled: bool) -> None:
-        """Switch SST-CP, with ordered priority (class 0 first) where it is on.
+    def set_core_power(self, domain: SpeedSelect, enabled: bool, ordered: bool = True) -> None:
+        """Switch SST-CP, with ordered priority (class 0 first) or else the proportional one.
 
-        Turbo frequency needs it: switch it on before that and off after it.
+        Turbo frequency needs the ordered one: switch it on before that and off after it.
         """
         ...
 
-    def set_turbo_frequency(self, domain: SpeedSelect, enabled: bool) -> None:
+    def set_turbo_frequency(self, domain: SpeedSelect, is_enabled: bool) -> None:
         """Switch SST-TF; SST-BF stays as it is."""
         ...
 

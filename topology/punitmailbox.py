@@ -201,19 +201,19 @@ class MailboxControl:
         value |= ratio(lowest_khz) << 8 | ratio(highest_khz) << 16
         punit.write(cpu, register, value)
 
-    def set_core_power(self, domain: SpeedSelect, enabled: bool) -> None:
-        """Switch SST-CP, with ordered priority."""
+    def set_core_power(self, domain: SpeedSelect, enabled: bool, ordered: bool = True) -> None:
+        """Switch SST-CP, with ordered or proportional priority."""
         punit, cpu = PunitMailbox(self.interface), min(domain.cpus)
         punit.send(cpu, _SET_FEATURES, _HAS_CORE_POWER * enabled)
-        value = punit.send(cpu, _PRIORITIES) & ~_PRIORITIES_ON
-        value |= _PRIORITIES_ORDERED | _PRIORITIES_ON * enabled
+        value = punit.send(cpu, _PRIORITIES) & ~(_PRIORITIES_ON | _PRIORITIES_ORDERED)
+        value |= _PRIORITIES_ORDERED * ordered | _PRIORITIES_ON * enabled
         punit.send(cpu, _PRIORITIES, value, _WRITES)
 
-    def set_turbo_frequency(self, domain: SpeedSelect, enabled: bool) -> None:
+    def set_turbo_frequency(self, domain: SpeedSelect, is_enabled: bool) -> None:
         """Switch SST-TF; SST-BF stays as it is."""
         punit, cpu = PunitMailbox(self.interface), min(domain.cpus)
         control = punit.send(cpu, _CONTROL, _level(punit, cpu))
-        punit.send(cpu, _SET_CONTROL, control & _HAS_BASE | _HAS_TURBO * enabled)
+        punit.send(cpu, _SET_CONTROL, control & _HAS_BASE | _HAS_TURBO * is_enabled)
 
 
 def mailbox_control(interface: Interface, cpus: CpuSet, platform: Platform) -> MailboxControl:

@@ -45,6 +45,7 @@ frequencies; cores of each bucket; frequencies."""
 _CLASSES: Final = 4
 _BASE_FREQUENCY: Final = 1 << 0
 _TURBO_FREQUENCY: Final = 1 << 1
+_PROPORTIONAL: Final = 0
 _ORDERED: Final = 1
 
 
@@ -154,12 +155,13 @@ class TpmiControl:
         mhz = [ratio(khz) * KHZ_PER_RATIO // 1000 for khz in (lowest_khz, highest_khz)]
         self.interface.ask(CLOS, 1, *place, *mhz, weight)
 
-    def set_core_power(self, domain: SpeedSelect, enabled: bool) -> None:
-        """Switch SST-CP, with ordered priority."""
-        self.interface.ask(CORE_POWER, 1, domain.socket, domain.domain, enabled, 0, _ORDERED)
+    def set_core_power(self, domain: SpeedSelect, enabled: bool, ordered: bool = True) -> None:
+        """Switch SST-CP, with ordered or proportional priority."""
+        priority = _ORDERED if ordered else _PROPORTIONAL
+        self.interface.ask(CORE_POWER, 1, domain.socket, domain.domain, enabled, 0, priority)
 
-    def set_turbo_frequency(self, domain: SpeedSelect, enabled: bool) -> None:
+    def set_turbo_frequency(self, domain: SpeedSelect, is_enabled: bool) -> None:
         """Switch SST-TF; SST-BF stays as it is."""
         levels = self.interface.ask(LEVELS, domain.socket, domain.domain, *[0] * 9)
-        features = levels[6] & ~_TURBO_FREQUENCY | _TURBO_FREQUENCY * enabled
+        features = levels[6] & ~_TURBO_FREQUENCY | _TURBO_FREQUENCY * is_enabled
         self.interface.ask(FEATURES, domain.socket, domain.domain, features)
