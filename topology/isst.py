@@ -63,7 +63,9 @@ class SpeedSelectControl(Protocol):
         """
         ...
 
-    def set_core_power(self, domain: SpeedSelect, enabled: bool, ordered: bool = True) -> None:
+    def set_core_power(
+        self, domain: SpeedSelect, is_enabled: bool, is_ordered: bool = True
+    ) -> None:
         """Switch SST-CP, with ordered priority (class 0 first) or else the proportional one.
 
         Turbo frequency needs the ordered one: switch it on before that and off after it.

@@ -201,12 +201,14 @@ class MailboxControl:
         value |= ratio(lowest_khz) << 8 | ratio(highest_khz) << 16
         punit.write(cpu, register, value)
 
-    def set_core_power(self, domain: SpeedSelect, enabled: bool, ordered: bool = True) -> None:
+    def set_core_power(
+        self, domain: SpeedSelect, is_enabled: bool, is_ordered: bool = True
+    ) -> None:
         """Switch SST-CP, with ordered or proportional priority."""
         punit, cpu = PunitMailbox(self.interface), min(domain.cpus)
-        punit.send(cpu, _SET_FEATURES, _HAS_CORE_POWER * enabled)
+        punit.send(cpu, _SET_FEATURES, _HAS_CORE_POWER * is_enabled)
         value = punit.send(cpu, _PRIORITIES) & ~(_PRIORITIES_ON | _PRIORITIES_ORDERED)
-        value |= _PRIORITIES_ORDERED * ordered | _PRIORITIES_ON * enabled
+        value |= _PRIORITIES_ORDERED * is_ordered | _PRIORITIES_ON * is_enabled
         punit.send(cpu, _PRIORITIES, value, _WRITES)
 
     def set_turbo_frequency(self, domain: SpeedSelect, is_enabled: bool) -> None:

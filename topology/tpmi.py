@@ -155,10 +155,12 @@ class TpmiControl:
         mhz = [ratio(khz) * KHZ_PER_RATIO // 1000 for khz in (lowest_khz, highest_khz)]
         self.interface.ask(CLOS, 1, *place, *mhz, weight)
 
-    def set_core_power(self, domain: SpeedSelect, enabled: bool, ordered: bool = True) -> None:
+    def set_core_power(
+        self, domain: SpeedSelect, is_enabled: bool, is_ordered: bool = True
+    ) -> None:
         """Switch SST-CP, with ordered or proportional priority."""
-        priority = _ORDERED if ordered else _PROPORTIONAL
-        self.interface.ask(CORE_POWER, 1, domain.socket, domain.domain, enabled, 0, priority)
+        priority = _ORDERED if is_ordered else _PROPORTIONAL
+        self.interface.ask(CORE_POWER, 1, domain.socket, domain.domain, is_enabled, 0, priority)
 
     def set_turbo_frequency(self, domain: SpeedSelect, is_enabled: bool) -> None:
         """Switch SST-TF; SST-BF stays as it is."""
