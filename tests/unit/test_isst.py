@@ -223,7 +223,7 @@ def test_features_are_switched_one_by_one() -> None:
     control.set_turbo_frequency(domain, False)
     control.set_core_power(domain, False, False)
     assert (registers.cp, registers.ordered, registers.features) == (0, 0, 1)
-    control.set_core_power(domain, True, ordered=False)
+    control.set_core_power(domain, True, is_ordered=False)
     assert (registers.cp, registers.ordered) == (1, 0)
     assert device.domains[0, 2].cp == 0
 
