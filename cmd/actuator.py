@@ -8,9 +8,10 @@ from typing import Final
 
 from ..policy.tuning.effects import Effects, Hardware, Knob, KnobKind
 from ..topology.cpuset import CpuSet, IdListError
+from ..topology.speedselect import DEVICE
 from .knobs import Knobs
 from .originals import Original, Originals
-from .speedselectknobs import DEVICE, SPEED_SELECT, undo_order
+from .speedselectknobs import SPEED_SELECT, undo_order
 
 _FREQUENCIES: Final = frozenset(
     {
@@ -31,10 +32,12 @@ _REMEDIES: Final[Mapping[int | None, str]] = {
     errno.EBUSY: "the driver does not take it with this governor",
 }
 _SPEED_SELECT: Final = "Speed Select"
+_NO_DEVICE: Final = f"load its drivers, and let the service have {DEVICE}"
 _SPEED_SELECT_REMEDIES: Final[Mapping[int | None, str]] = {
-    errno.ENODEV: f"load the driver isst_tpmi, and let the service have {DEVICE}",
-    errno.EPERM: "let the service have CAP_SYS_ADMIN",
+    errno.ENOENT: _NO_DEVICE,
+    errno.ENODEV: _NO_DEVICE,
     errno.EACCES: f"let the service have {DEVICE}",
+    errno.EPERM: f"let the service have {DEVICE} and CAP_SYS_ADMIN",
 }
 _NAMED_MAX: Final = 8
 

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from ..policy.tuning.effects import ORDERED, Knob, KnobKind
-
-DEVICE: Final = "/dev/isst_interface"
+from ..topology.speedselect import DEVICE
 
 _ROOT: Final = "speedselect/"
 _NAMES: Final[Mapping[KnobKind, str]] = {
@@ -27,6 +26,10 @@ SPEED_SELECT: Final = frozenset(_NAMES)
 
 class Registers(Protocol):
     """What can be read and set of a power domain (socket, number there). Raises `OSError`."""
+
+    def ensure(self, socket: int, domain: int) -> None:
+        """Do nothing where there is such a domain that can be read."""
+        ...
 
     def clos_of(self, socket: int, domain: int, cpu: int) -> int:
         """The class of service of a cpu."""
@@ -71,9 +74,11 @@ class SpeedSelectKnobs:
         self._registers = registers
 
     def path(self, knob: Knob) -> str:
-        """Where a knob is. Raises `OSError` where there are no registers at all."""
-        self._present()
-        return f"{_ROOT}{_NAMES[knob.kind]}/{knob.name}/{knob.number}"
+        """Where a knob is. Raises `OSError` where the machine has no such power domain."""
+        path = f"{_ROOT}{_NAMES[knob.kind]}/{knob.name}/{knob.number}"
+        _, socket, domain, _ = _parsed(path)
+        self._present().ensure(socket, domain)
+        return path
 
     def read(self, path: str) -> str:
         """The text of a register. Raises `OSError`."""

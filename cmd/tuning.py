@@ -4,6 +4,8 @@ import logging
 import os
 import threading
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -11,11 +13,14 @@ from ..nri.happening import Decided, Happening, Reconfigured, Released, Synchron
 from ..nri.plugin import Plugin
 from ..policy.tuning.effects import Effects, Hardware, Occupancy, effects
 from ..policy.tuning.interrupts import Interrupt
+from ..topology.machine import Machine
 from ..topology.overrides import SPEED_SELECT as SPEED_SELECT_VARIABLE
+from ..topology.speedselect import DEVICE
 from .actuator import Actuator
 from .knobs import Knobs
 from .originals import Originals
 from .speedselectknobs import SPEED_SELECT
+from .speedselectregisters import DeviceRegisters, open_registers
 
 _PAUSE_SECONDS: Final = 0.1
 """Between two looks, so that a burst of events is one change."""
@@ -30,11 +35,21 @@ class Tuner:
     """
 
     def __init__(
-        self, actuator: Actuator, log: logging.Logger, *, simulates_speed_select: bool = False
+        self,
+        actuator: Actuator,
+        log: logging.Logger,
+        registers: DeviceRegisters,
+        *,
+        simulates_speed_select: bool = False,
     ) -> None:
-        """`simulates_speed_select`: it is made up, so the registers of hardware are left alone."""
+        """`registers` are those the actuator changes.
+
+        `simulates_speed_select`: it is made up, so the registers of hardware are left alone.
+        """
         self._actuator = actuator
         self._log = log
+        self._registers = registers
+        self._machine: Machine | None = None
         self._simulates_speed_select = simulates_speed_select
         self._has_told_of_simulation = False
         self._is_due = threading.Event()
@@ -63,7 +78,8 @@ class Tuner:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-            self._actuator.rest()
+            with self._session():
+                self._actuator.rest()
 
     def _run(self, plugin: Plugin) -> None:
         while True:
@@ -78,11 +94,16 @@ class Tuner:
             except TimeoutError:
                 self._is_due.set()
             else:
-                wanted = effects(occupancy, self._look(occupancy, plugin))
-                changed = self._actuator.apply(self._real(wanted))
+                self._machine = occupancy.machine
+                wanted = self._real(effects(occupancy, self._look(occupancy, plugin)))
+                with self._session():
+                    changed = self._actuator.apply(wanted)
                 if changed:
                     self._log.debug("event=tuned files=%d", changed)
             self._is_stopping.wait(_PAUSE_SECONDS)
+
+    def _session(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._machine is None else self._registers.session(self._machine)
 
     def _real(self, wanted: Effects) -> Effects:
         """What concerns hardware that is really there."""
@@ -120,11 +141,12 @@ def tuner_below(
     log: logging.Logger,
     environment: Mapping[str, str] = os.environ,
 ) -> Tuner:
-    """A tuner of the kernel whose sys/ and proc/ are below `root`.
+    """A tuner of the kernel whose sys/, proc/ and dev/ are below `root`.
 
     `folder`: where it remembers over restarts what it changed, if anywhere.
     """
-    knobs = Knobs(root)
+    registers = DeviceRegisters(partial(open_registers, root / DEVICE.lstrip("/")))
+    knobs = Knobs(root, registers)
     actuator = Actuator(knobs, Originals(folder, knobs.boot_id(), log), log)
     is_simulated = bool(environment.get(SPEED_SELECT_VARIABLE, "").strip())
-    return Tuner(actuator, log, simulates_speed_select=is_simulated)
+    return Tuner(actuator, log, registers, simulates_speed_select=is_simulated)

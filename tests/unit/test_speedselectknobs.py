@@ -35,6 +35,9 @@ class Domain:
     def state(self) -> tuple[object, ...]:
         return dict(self.clos), dict(self.khz), self.power, self.turbo
 
+    def ensure(self, socket: int, domain: int) -> None:
+        self._here(socket, domain)
+
     def clos_of(self, socket: int, domain: int, cpu: int) -> int:
         self._here(socket, domain)
         return self.clos[cpu]
@@ -142,7 +145,11 @@ def test_a_released_cpu_is_set_once_more_and_nothing_else(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("number", "remedy"),
     [
-        pytest.param(errno.EPERM, "let the service have CAP_SYS_ADMIN", id="no capability"),
+        pytest.param(
+            errno.EPERM,
+            "let the service have /dev/isst_interface and CAP_SYS_ADMIN",
+            id="no capability",
+        ),
         pytest.param(errno.EIO, "it stays as it is", id="whatever else"),
     ],
 )
@@ -168,7 +175,7 @@ def test_no_device_is_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     assert actuator(tmp_path, None).apply(Effects(WANTED)) == 0
     (record,) = caplog.records
     assert record.getMessage().endswith(
-        "no /dev/isst_interface here — load the driver isst_tpmi, and let the service have"
+        "no /dev/isst_interface here — load its drivers, and let the service have"
         " /dev/isst_interface"
     )
 
