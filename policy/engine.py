@@ -30,6 +30,7 @@ from .roster import Roster
 from .tuning.effects import Holding, Occupancy
 from .tuning.interrupts import Interrupt
 from .tuning.speedselect import speed_select_warnings
+from .tuning.turbo import prefer_turbo
 
 _WIDENED_AT_ONCE: Final = 4
 """Memory sets widened per look at the free memory: the next look sees what that helped."""
@@ -288,7 +289,10 @@ class Engine:
             self._books.affinity.remove(container.id)
             return Decision(container_id=container.id, result=refusal, problems=problems)
         weights = self._books.affinity.weights(container, classified.rules)
-        plan = self._placer.plan(classified.request, weights)
+        request = prefer_turbo(
+            classified.request, classified.cpu_class, self.config, lambda: self.occupancy
+        )
+        plan = self._placer.plan(request, weights)
         if isinstance(plan, Failure):
             self._books.affinity.remove(container.id)
             return Decision(

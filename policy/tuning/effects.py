@@ -90,6 +90,14 @@ class Occupancy:
     holdings: tuple[Holding, ...] = ()
 
     @property
+    def free(self) -> CpuSet:
+        """The cpus that could still be granted to somebody for itself."""
+        left = self.supply.allowed - self.supply.reserved
+        for one in self.holdings:
+            left -= one.cpus
+        return left
+
+    @property
     def classes(self) -> Mapping[str, CpuSet]:
         """The cpus of every class of cpus."""
         return classes_in_force(
