@@ -92,15 +92,18 @@ def _mask(of_cpu: Mapping[int, CpuPriority], priority: CpuPriority) -> int:
 
 def _of_speed_select(domain: SpeedSelect, cpus: CpuSet) -> dict[int, CpuPriority]:
     """The classes of a power domain; none where no feature that orders cpus is enabled."""
+    # Classes that nobody is in rank nobody: cpus that are all in one are all alike.
+    used = {domain.clos_of.get(cpu) for cpu in cpus}
+    order = [clos for clos in domain.clos_order if clos in used]
     if domain.has_turbo_frequency:
         of_clos = {clos: CpuPriority.HIGH for clos in _TURBO_CLOS}
         rest = CpuPriority.LOW
-    elif domain.has_core_power and domain.clos_order:
-        order = domain.clos_order
+    elif domain.has_core_power and len(order) > 1:
         of_clos = {order[-1]: CpuPriority.LOW, order[0]: CpuPriority.HIGH}
         rest = CpuPriority.NORMAL
     elif preferred := domain.base_frequency_cpus:
-        return {cpu: CpuPriority.HIGH if cpu in preferred else CpuPriority.NORMAL for cpu in cpus}
+        # SST-BF takes from the others' base frequency what it gives to these.
+        return {cpu: CpuPriority.HIGH if cpu in preferred else CpuPriority.LOW for cpu in cpus}
     else:
         return {}
     # A cpu whose class of service could not be read is neither the best nor the worst.

@@ -108,17 +108,25 @@ SST = {
         [domain(has_core_power=True, clos_order=(0, 1), clos_of={0: 0, 1: 1})],
         ("0", "2-7", "1"),
     ),
-    "core power with one class": (
-        [domain(has_core_power=True, clos_order=(0,), clos_of=dict.fromkeys(range(4), 0))],
-        ("0-3", "4-7", ""),
+    "core power: classes that nobody is in do not count": (
+        [domain(has_core_power=True, clos_order=(0, 1, 2, 3), clos_of={0: 1, 1: 1, 2: 2, 3: 2})],
+        ("0-1", "4-7", "2-3"),
+    ),
+    "core power with everybody in one class orders nothing: frequencies": (
+        [domain(has_core_power=True, clos_order=(0, 1, 2, 3), clos_of=dict.fromkeys(range(4), 0))],
+        ("0-1,3", "4-7", "2"),
+    ),
+    "core power that orders nothing leaves it to base frequency": (
+        [domain(has_core_power=True, clos_of=CLOS, base_frequency_cpus=CpuSet.parse("2-3"))],
+        ("2-3", "4-7", "0-1"),
     ),
     "core power of proportional priority orders nothing: frequencies": (
         [domain(has_core_power=True, clos_of=CLOS)],
         ("0-1,3", "4-7", "2"),
     ),
-    "base frequency: the listed cpus are high": (
+    "base frequency: the listed cpus are high, the others of the domain pay for it": (
         [domain(base_frequency_cpus=CpuSet.parse("2-3"))],
-        ("2-3", "0-1,4-7", ""),
+        ("2-3", "4-7", "0-1"),
     ),
     "nothing enabled: frequencies": ([domain()], ("0-1,3", "4-7", "2")),
     "another socket's facts change nothing here": (
@@ -129,7 +137,7 @@ SST = {
                 base_frequency_cpus=CpuSet.parse("4"),
             )
         ],
-        ("0-1,3-4", "5-7", "2"),
+        ("0-1,3-4", "", "2,5-7"),
     ),
     "two power domains of a socket, each by its own classes of service": (
         [
@@ -169,7 +177,7 @@ def test_classes_of_speed_select(
 def test_efficient_cores_are_low_under_speed_select_too() -> None:
     first = domain(base_frequency_cpus=CpuSet.parse("0-1"))
     facts = replace(machine(efficient="1"), speed_select=(first,))
-    assert listed(priority_classes(facts)) == ("0", "2-7", "1")
+    assert listed(priority_classes(facts)) == ("0", "4-7", "1-3")
 
 
 CLASSES = PriorityClasses(high=0xF, normal=0xF0, low=0xF00)
