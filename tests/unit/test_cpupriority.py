@@ -150,7 +150,7 @@ SST = {
                 clos_of={2: 0, 3: 2},
             ),
         ],
-        ("1-2", "3-7", "0"),
+        ("1-2", "4-7", "0,3"),
     ),
     "of two power domains one orders nothing: its cpus by frequencies among themselves": (
         [
