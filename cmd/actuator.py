@@ -8,10 +8,11 @@ from typing import Final
 
 from ..policy.tuning.effects import Effects, Hardware, Knob, KnobKind
 from ..topology.cpuset import CpuSet, IdListError
+from ..topology.machine import Machine
 from ..topology.speedselect import DEVICE
 from .knobs import Knobs
 from .originals import Original, Originals
-from .speedselectknobs import SPEED_SELECT, undo_order
+from .speedselectknobs import SPEED_SELECT, as_found, undo_order
 
 _FREQUENCIES: Final = frozenset(
     {
@@ -65,6 +66,14 @@ class Actuator:
     def moves_interrupts(self) -> bool:
         """Whether some interrupt is not where it was found."""
         return any(path.startswith("proc/irq/") for path in self._originals.by_path)
+
+    def as_found(self, machine: Machine) -> Machine:
+        """The machine without our changes to Speed Select, those of an earlier process included.
+
+        What is picked must not depend on whom we served before. May be called from any thread.
+        """
+        originals = dict(self._originals.by_path)
+        return as_found(machine, {path: one.text for path, one in originals.items()})
 
     def hardware(self) -> Hardware:
         """What there is to set; interrupts with the cpus that served them before we moved them."""

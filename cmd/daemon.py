@@ -52,15 +52,20 @@ class Daemon:
         timing: Timing | None = None,
         finder: HintFinder | None = None,
         clock: Callable[[], float] = time.monotonic,
+        as_found: Callable[[Machine], Machine] | None = None,
     ) -> None:
-        """Raises `ConfigError` where the configuration does not fit the machine."""
+        """`as_found`: what a machine is without our own changes to it, where there are any.
+
+        Raises `ConfigError` where the configuration does not fit the machine.
+        """
+        self._as_found = as_found or _as_it_is
         self.timetable = Timetable(lambda what, error: self._report(Crashed(what, error)), clock)
         self.tally = Tally()
         cold_starts = ColdStarts(self.timetable)
         self._reports: tuple[Report, ...] = (self.tally, cold_starts, *reports)
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self.plugin = Plugin(
-            Engine(machine, config),
+            Engine(self._as_found(machine), config),
             connect,
             self._report,
             identity=identity,
@@ -118,7 +123,8 @@ class Daemon:
     def _try(self, config: Config | None, machine: Machine | None) -> bool | ConfigError:
         """A fault of the operator's is an answer: raised in the policy's thread it seems ours."""
         try:
-            return self.plugin.events.reconfigure(config, machine)
+            found = None if machine is None else self._as_found(machine)
+            return self.plugin.events.reconfigure(config, found)
         except ConfigError as error:
             return error
 
@@ -145,6 +151,10 @@ class Daemon:
         except TimeoutError:
             return
         notifier.alive()
+
+
+def _as_it_is(machine: Machine) -> Machine:
+    return machine
 
 
 def memory_bytes(machine: Machine) -> int | None:

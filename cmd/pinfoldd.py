@@ -118,8 +118,7 @@ def command(
     if keeper is not None:
         reports.append(keeper)
     is_here = sysfs_root is None and machine is None and access.embedded is None
-    if kernel_root is None and is_here:
-        kernel_root = Path("/")
+    kernel_root = Path("/") if kernel_root is None and is_here else kernel_root
     tuner = None if kernel_root is None else tuner_below(kernel_root, state_dir, log)
     if tuner is not None:
         reports.append(tuner)
@@ -132,6 +131,7 @@ def command(
         reports=reports,
         identity=access.identity,
         finder=surroundings,
+        as_found=tuner.as_found if tuner else None,
     )
     for warning in daemon.engine.warnings:
         log.warning("%s", warning)

@@ -1,11 +1,15 @@
 """The registers of Speed Select as texts under paths, like files, so that they can be put back."""
 
+import contextlib
+import dataclasses
 import errno
 from collections.abc import Mapping
+from functools import partial
 from typing import Final, Protocol
 
 from ..policy.tuning.effects import ORDERED, Knob, KnobKind
-from ..topology.speedselect import DEVICE
+from ..topology.machine import Machine, SocketId
+from ..topology.speedselect import DEVICE, SpeedSelect
 
 _ROOT: Final = "speedselect/"
 _NAMES: Final[Mapping[KnobKind, str]] = {
@@ -111,9 +115,9 @@ class SpeedSelectKnobs:
                 low, _ = registers.clos_khz(socket, domain, number)
                 registers.set_clos_khz(socket, domain, number, low, int(text))
             case KnobKind.CORE_POWER:
-                enabled, _, order = text.partition(" ")
+                is_enabled, is_ordered = _core_power(text)
                 registers.set_core_power(
-                    socket, domain, is_enabled=enabled == "1", is_ordered=order == _ORDERED
+                    socket, domain, is_enabled=is_enabled, is_ordered=is_ordered
                 )
             case _:
                 registers.set_turbo_frequency(socket, domain, is_enabled=text == "1")
@@ -127,6 +131,47 @@ class SpeedSelectKnobs:
 def is_speed_select(path: str) -> bool:
     """Whether a path is that of a register and not of a file."""
     return path.startswith(_ROOT)
+
+
+def as_found(machine: Machine, originals: Mapping[str, str]) -> Machine:
+    """The machine with registers as they were before they were changed, by `originals`.
+
+    `originals`: texts by path; others than those of registers are passed over.
+    """
+    domains = {(one.socket, one.domain): one for one in machine.speed_select}
+    for path, text in originals.items():
+        if not is_speed_select(path):
+            continue
+        with contextlib.suppress(OSError, ValueError):
+            kind, socket, domain, number = _parsed(path)
+            key = SocketId(socket), domain
+            if key in domains:
+                domains[key] = _with(domains[key], kind, number, text)
+    return dataclasses.replace(machine, speed_select=tuple(domains.values()))
+
+
+def _with(domain: SpeedSelect, kind: KnobKind, number: int, text: str) -> SpeedSelect:
+    change = partial(dataclasses.replace, domain)
+    low, high = domain.clos_khz.get(number, (0, 0))
+    match kind:
+        case KnobKind.CLOS:
+            return change(clos_of={**domain.clos_of, number: int(text)})
+        case KnobKind.CLOS_MIN:
+            return change(clos_khz={**domain.clos_khz, number: (int(text), high)})
+        case KnobKind.CLOS_MAX:
+            return change(clos_khz={**domain.clos_khz, number: (low, int(text))})
+        case KnobKind.CORE_POWER:
+            is_enabled, is_ordered = _core_power(text)
+            order = tuple(range(domain.clos_count)) if is_ordered else ()
+            return change(has_core_power=is_enabled, clos_order=order)
+        case _:
+            return change(has_turbo_frequency=text == "1")
+
+
+def _core_power(text: str) -> tuple[bool, bool]:
+    """Whether it is enabled, and whether its priority is ordered."""
+    enabled, _, order = text.partition(" ")
+    return enabled == "1", order == _ORDERED
 
 
 def undo_order(path: str) -> int:

@@ -62,6 +62,10 @@ class Tuner:
         if isinstance(happening, Decided | Released | Synchronized | Reconfigured):
             self._is_due.set()
 
+    def as_found(self, machine: Machine) -> Machine:
+        """The machine without our changes to it; see `Actuator.as_found`."""
+        return self._actuator.as_found(machine)
+
     def start(self, plugin: Plugin) -> None:
         """Begin, before the plugin itself does; nothing is set before the first change."""
         self._uncore = self._actuator.hardware()

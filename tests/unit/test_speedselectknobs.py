@@ -3,7 +3,9 @@
 import errno
 import logging
 import os
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,10 @@ from pinfold.cmd.knobs import Knobs
 from pinfold.cmd.originals import Originals
 from pinfold.cmd.speedselectknobs import Registers
 from pinfold.policy.tuning.effects import Effects, Knob, KnobKind
+from pinfold.topology.cpuset import CpuSet
+from pinfold.topology.machine import Machine, SocketId
+from pinfold.topology.spec import machine_from_spec
+from pinfold.topology.speedselect import SpeedSelect
 
 FAST = Knob(KnobKind.CLOS_MIN, 0, "0/1")
 TOP = Knob(KnobKind.CLOS_MAX, 0, "0/1")
@@ -122,6 +128,35 @@ def test_what_is_so_already_is_not_written_and_not_put_back(tmp_path: Path) -> N
     assert domain.written == []
 
 
+def test_the_machine_as_found_is_known_while_it_is_changed(tmp_path: Path) -> None:
+    domain = Domain()
+    found = machine(
+        clos_of={16: 0, 17: 0},
+        clos_khz={0: (800_000, 3_000_000), 3: (0, 25_500_000)},
+    )
+    turning = actuator(tmp_path, domain)
+    assert turning.as_found(found) == found
+    turning.apply(Effects(WANTED))
+    changed = machine(
+        clos_of={16: 0, 17: 3},
+        clos_khz={0: (3_800_000, 3_800_000), 3: (0, 25_500_000)},
+        has_core_power=True,
+        has_turbo_frequency=True,
+        clos_order=(0, 1, 2, 3),
+    )
+    for process in (turning, actuator(tmp_path, domain)):
+        assert process.as_found(changed) == found
+    turning.rest()
+    assert turning.as_found(changed) == changed
+
+
+def machine(**facts: Any) -> Machine:
+    """A machine of one power domain."""
+    cpus = CpuSet.parse("16-17")
+    domains = (SpeedSelect(socket=SocketId(0), domain=1, cpus=cpus, **facts),)
+    return replace(machine_from_spec("core:18"), speed_select=domains)
+
+
 def test_another_order_of_priority_is_put_back_too(tmp_path: Path) -> None:
     domain = Domain()
     domain.power = (True, False)
@@ -187,6 +222,8 @@ def test_an_original_of_no_register_is_told_and_ends_nothing(
     (tmp_path / "originals.json").write_text(
         '{"boot_id": "boot", "originals": {"speedselect/what/0/1/2": {"text": "1"}}}'
     )
-    assert actuator(tmp_path, domain).apply(Effects(WANTED)) == len(WANTED)
+    turning = actuator(tmp_path, domain)
+    assert turning.as_found(machine()) == machine()
+    assert turning.apply(Effects(WANTED)) == len(WANTED)
     assert caplog.records == []
     assert "what" not in (tmp_path / "originals.json").read_text()
