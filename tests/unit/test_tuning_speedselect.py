@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pinfold.cmd.daemon import Daemon
 from pinfold.cmd.tuning import tuner_below
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.embedded import EmbeddedRuntime
@@ -102,3 +103,19 @@ def test_a_device_that_is_gone_is_told_once_and_the_rest_is_tuned(
         "Speed Select of cpu 0, cpu 1, cpu 2, cpu 3, power domain 0/0: no such file or directory"
         " — load its drivers, and let the service have /dev/isst_interface"
     )
+
+
+def test_a_daemon_sees_a_machine_as_it_was_found() -> None:
+    found = replace(MACHINE, speed_select=())
+    runtime = EmbeddedRuntime()
+    daemon = Daemon(
+        MACHINE, CONFIG, runtime.connect, as_found=lambda one: replace(one, speed_select=())
+    )
+    assert daemon.machine == found
+    daemon.start()
+    try:
+        assert runtime.wait_until_synchronized(SECONDS)
+        assert not daemon.reconfigure(machine=MACHINE)
+        assert daemon.machine == found
+    finally:
+        daemon.stop()
