@@ -69,6 +69,19 @@ class Ledger:
         """The grants with a shared part in exactly this pool."""
         return self._sharing[pool_id]
 
+    def promised_milli(self) -> tuple[int, ...]:
+        """Milli-cpus promised to the shared grants of exactly each pool. O(pools).
+
+        Those of reserved cpus count for the root, wherever the grant was found.
+        """
+        whole = self._shared_milli
+        own = [
+            whole[pool.id] - sum(whole[child] for child in pool.children)
+            for pool in self.tree.pools
+        ]
+        own[-1] += self._reserved_milli
+        return tuple(own)
+
     @property
     def free_reserved_milli(self) -> int:
         """Milli-cpus of the reserved cpus that are not promised."""

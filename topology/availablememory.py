@@ -1,7 +1,7 @@
-"""How much memory each node could still give to containers, as the kernel counts at this moment."""
+"""How much memory of each node is in use and could be had, as the kernel counts at this moment."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from .sysfs import SysfsTree
@@ -21,15 +21,23 @@ def read_available_memory(tree: SysfsTree) -> Mapping[int, int]:
     left out. Source: Documentation/filesystems/proc.rst, meminfo; nodeN/meminfo has the same lines.
     """
     found: dict[int, int] = {}
+    for node, amounts in _amounts(tree):
+        if "MemFree" in amounts:
+            given = sum(amounts.get(kind, 0) for kind in _GIVEN)
+            kept = sum(amounts.get(kind, 0) for kind in _KEPT)
+            found[node] = max(given - kept, amounts["MemFree"])
+    return found
+
+
+def read_used_memory(tree: SysfsTree) -> Mapping[int, int]:
+    """Bytes by node id that are in use by whatever: all but free memory. Source: as above."""
+    return {node: found["MemUsed"] for node, found in _amounts(tree) if "MemUsed" in found}
+
+
+def _amounts(tree: SysfsTree) -> Iterator[tuple[int, Mapping[str, int]]]:
     for name in tree.names(_NODE):
         folder = _FOLDER.fullmatch(name)
         text = tree.read(f"{_NODE}/{name}/meminfo") if folder else None
-        if folder is None or text is None:
-            continue
-        amounts = {match[1]: int(match[2]) * 1024 for match in _AMOUNT.finditer(text)}
-        if "MemFree" not in amounts:
-            continue
-        given = sum(amounts.get(kind, 0) for kind in _GIVEN)
-        kept = sum(amounts.get(kind, 0) for kind in _KEPT)
-        found[int(folder[1])] = max(given - kept, amounts["MemFree"])
-    return found
+        if folder is not None and text is not None:
+            matches = _AMOUNT.finditer(text)
+            yield int(folder[1]), {match[1]: int(match[2]) * 1024 for match in matches}

@@ -1,10 +1,10 @@
-"""What each memory node could still give."""
+"""What each memory node could still give, and what of it is in use."""
 
 from pathlib import Path
 
 import pytest
 
-from pinfold.topology.availablememory import read_available_memory
+from pinfold.topology.availablememory import read_available_memory, read_used_memory
 from pinfold.topology.sysfs import open_tree
 
 KIB = 1024
@@ -52,3 +52,12 @@ def test_nodes_that_say_nothing_are_left_out(tmp_path: Path) -> None:
     (base / "node5").mkdir()
     (base / "possible").write_text("0-5\n")
     assert read_available_memory(open_tree(str(tmp_path))) == {3: 7 * KIB}
+
+
+def test_memory_in_use_is_told_by_node(tmp_path: Path) -> None:
+    base = tmp_path / "sys/devices/system/node"
+    (tmp_path / "sys/devices/system/cpu/cpu0").mkdir(parents=True)
+    for node, text in (("node0", meminfo(0, MemTotal=5)), ("node3", meminfo(3, MemUsed=7))):
+        (base / node).mkdir(parents=True)
+        (base / node / "meminfo").write_text(text)
+    assert read_used_memory(open_tree(str(tmp_path))) == {3: 7 * KIB}
