@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -23,6 +24,7 @@ from .decisionlog import DecisionLog
 from .garbage import LOOK_SECONDS, Garbage
 from .logsetup import LEVELS, set_up_logging
 from .machinesource import machine_of, machine_options
+from .metrics import Metrics
 from .nearness import find_surroundings
 from .notify import Notifier
 from .paperpods import start_pods
@@ -115,13 +117,10 @@ def command(
     keeper = None if state_dir is None else StateKeeper(state_dir, log)
     garbage = Garbage()
     reports: list[Report] = [DecisionLog(log, access.where), notifier, garbage]
-    if keeper is not None:
-        reports.append(keeper)
     is_here = sysfs_root is None and machine is None and access.embedded is None
     kernel_root = Path("/") if kernel_root is None and is_here else kernel_root
     tuner = None if kernel_root is None else tuner_below(kernel_root, state_dir, log)
-    if tuner is not None:
-        reports.append(tuner)
+    reports.extend(one for one in (keeper, tuner) if one is not None)
     root = live_root(sysfs_root, machine)
     surroundings = find_surroundings(root, environment)
     daemon = Daemon(
@@ -142,17 +141,20 @@ def command(
         tuner.start(daemon.plugin)
 
     plan_chores(daemon, watch, root, log)
+    metrics = Metrics(daemon, root, log)
     load = partial(_load_again, watch, config_path, settings, log)
     _listen(daemon)
     daemon.timetable.every("garbage", LOOK_SECONDS, garbage.look)
     garbage.start()
     daemon.start()
     try:
+        metrics.follow()
         if access.embedded is not None:
             _run_pods(access.embedded, pods, memory_bytes(found))
-        ended = daemon.run(notifier, partial(reload_configuration, daemon, load, notifier, log))
+        ended = daemon.run(notifier, partial(_reload, daemon, load, notifier, metrics, log))
     finally:
         notifier.stopping()
+        metrics.stop()
         if keeper is not None:
             keeper.stop()
         if tuner is not None:
@@ -171,6 +173,17 @@ def _load_again(
     for warning in again.warnings:
         log.warning("%s", warning)
     return again.config
+
+
+def _reload(
+    daemon: Daemon,
+    load: Callable[[], Config],
+    notifier: Notifier,
+    metrics: Metrics,
+    log: logging.Logger,
+) -> None:
+    reload_configuration(daemon, load, notifier, log)
+    metrics.follow()
 
 
 def _listen(daemon: Daemon) -> None:

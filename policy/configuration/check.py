@@ -11,6 +11,7 @@ from ..errors import ConfigError
 from ..language.glob import compile_glob
 from .config import Config, CpuClass, IoClass, MetricsExporter, SchedulingClass, SchedulingPolicy
 from .document import Path, mapping_of
+from .endpoint import parse_endpoint
 from .memorysets import memory_faults
 from .quantity import CpuQuantity, OnlyCpus, parse_khz, parse_nanoseconds
 from .shape import Fault, name_advice
@@ -24,11 +25,30 @@ def find_faults(config: Config) -> list[Fault]:
 def find_idle_fields(config: Config) -> list[Fault]:
     """The fields that differ from their default and have no effect, with what to do."""
     values, defaults = msgspec.to_builtins(config), msgspec.to_builtins(Config())
-    return [
+    idle = (
         Fault(path, f"accepted, but has no effect — {advice}")
         for path, advice in IDLE_FIELDS.items()
         if _value_at(values, path) != _value_at(defaults, path)
-    ]
+    )
+    return [*idle, *_idle_export(config)]
+
+
+def _idle_export(config: Config) -> Iterator[Fault]:
+    section = config.instrumentation
+    is_pushed = section.metrics_exporter in (MetricsExporter.OTLP_HTTP, MetricsExporter.OTLP_GRPC)
+    if is_pushed:
+        advice = "metrics are served, never sent; write prometheus"
+    elif section.http_endpoint:
+        return
+    else:
+        advice = "set instrumentation.httpEndpoint, where metrics are to be served"
+    for field, is_set in (
+        ("metricsExporter", section.metrics_exporter is not None),
+        ("prometheusExport", section.prometheus_export),
+    ):
+        if is_set:
+            path = ("instrumentation", field)
+            yield Fault(path, f"accepted, but has no effect — {advice}")
 
 
 def _value_at(value: object, path: Path) -> object:
@@ -38,6 +58,8 @@ def _value_at(value: object, path: Path) -> object:
 
 
 _NOT_HERE: Final = "this version does not implement it; leave it out"
+_NO_TRACES: Final = "there are no traces; leave it out"
+_NO_LOG_EXPORT: Final = "logs go to the journal or standard error alone; leave it out"
 _RESCTRL: Final = "cache classes are set up in resctrl; containers are only put into them"
 
 IDLE_FIELDS: Final[Mapping[Path, str]] = {
@@ -49,7 +71,12 @@ IDLE_FIELDS: Final[Mapping[Path, str]] = {
     ("control", "rdt", "force"): _RESCTRL,
     ("control", "cpu"): "write cpuClasses instead",
     ("log",): _NOT_HERE,
-    ("instrumentation",): _NOT_HERE,
+    ("instrumentation", "metrics", "polled"): "metrics are computed when somebody asks for them",
+    ("instrumentation", "reportPeriod"): "metrics are served, never sent",
+    ("instrumentation", "samplingRatePerMillion"): _NO_TRACES,
+    ("instrumentation", "tracingCollector"): _NO_TRACES,
+    ("instrumentation", "logExporter"): _NO_LOG_EXPORT,
+    ("instrumentation", "logExportPeriod"): _NO_LOG_EXPORT,
 }
 """Fields that existing configurations have and that nothing reads, with what to do instead."""
 
@@ -226,6 +253,11 @@ def _instrumentation(config: Config) -> Iterator[Fault]:
             ("instrumentation", "prometheusExport"),
             f"excludes metricsExporter {section.metrics_exporter.value} — leave one of them out",
         )
+    yield from _parsed(
+        ("instrumentation", "httpEndpoint"), parse_endpoint, section.http_endpoint or None
+    )
+    for index, pattern in enumerate(section.metrics.enabled):
+        yield from _glob(("instrumentation", "metrics", "enabled", index), pattern)
     for field, text in (
         ("reportPeriod", section.report_period),
         ("logExportPeriod", section.log_export_period),
