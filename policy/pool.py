@@ -96,13 +96,13 @@ class PoolTree:
 
 
 @dataclass(slots=True)
-class _Branch:
-    """A pool before it has an id."""
+class Branch:
+    """A pool before it has an id, and before it is known what of its cpus may be used."""
 
     name: str
     kind: PoolKind
     cpus: CpuSet
-    children: "list[_Branch]" = field(default_factory=lambda: [])
+    children: "list[Branch]" = field(default_factory=lambda: [])
 
 
 def build_tree(machine: Machine, supply: Supply) -> PoolTree:
@@ -112,18 +112,18 @@ def build_tree(machine: Machine, supply: Supply) -> PoolTree:
     nodes give a cpu to the first of them only: pools of one parent never share a cpu.
     """
     sockets = [_socket_branch(machine, socket) for socket in machine.sockets]
-    root = sockets[0] if len(sockets) == 1 else _Branch("root", PoolKind.VIRTUAL, machine.online)
+    root = sockets[0] if len(sockets) == 1 else Branch("root", PoolKind.VIRTUAL, machine.online)
     if len(sockets) > 1:
         root.children = sockets
-    return _number(root, machine, supply)
+    return number_branches(root, machine, supply)
 
 
-def _socket_branch(machine: Machine, socket: Domain) -> _Branch:
-    branch = _Branch(f"socket #{socket.label}", PoolKind.SOCKET, socket.cpus)
+def _socket_branch(machine: Machine, socket: Domain) -> Branch:
+    branch = Branch(f"socket #{socket.label}", PoolKind.SOCKET, socket.cpus)
     dies = [die for die in machine.dies if die.cpus <= socket.cpus]
     if _has_die_pools(machine, dies):
         for die in dies:
-            below = _Branch(f"die #{die.label}", PoolKind.DIE, die.cpus)
+            below = Branch(f"die #{die.label}", PoolKind.DIE, die.cpus)
             _add_numa_or_l3(machine, below)
             branch.children.append(below)
     else:
@@ -141,7 +141,7 @@ def _has_die_pools(machine: Machine, dies: list[Domain]) -> bool:
     return any(len({clusters[cpu] for cpu in die.cpus}) > 1 for die in dies)
 
 
-def _add_numa_or_l3(machine: Machine, parent: _Branch) -> None:
+def _add_numa_or_l3(machine: Machine, parent: Branch) -> None:
     nodes = [node for node in machine.numa_nodes if not node.cpus.isdisjoint(parent.cpus)]
     if len(nodes) < 2:
         _add_l3(machine, parent)
@@ -156,14 +156,14 @@ def _add_numa_or_l3(machine: Machine, parent: _Branch) -> None:
         name = f"NUMA node #{node.id}"
         if not node.cpus <= parent.cpus:
             name = f"{parent.name}/{name}"
-        branch = _Branch(name, PoolKind.NUMA, cpus)
+        branch = Branch(name, PoolKind.NUMA, cpus)
         _add_l3(machine, branch)
         parent.children.append(branch)
     if len(parent.children) == 1 and parent.children[0].cpus == parent.cpus:
         parent.children = parent.children[0].children
 
 
-def _add_l3(machine: Machine, parent: _Branch) -> None:
+def _add_l3(machine: Machine, parent: Branch) -> None:
     groups = [group for group in machine.l3_groups if group <= parent.cpus]
     if len(groups) < 2:
         return
@@ -176,15 +176,16 @@ def _add_l3(machine: Machine, parent: _Branch) -> None:
         if group.isdisjoint(taken):
             taken |= group
             name = f"{parent.name}/L3 cache #{cache_id}"
-            parent.children.append(_Branch(name, PoolKind.L3, group))
+            parent.children.append(Branch(name, PoolKind.L3, group))
 
 
-def _number(root: _Branch, machine: Machine, supply: Supply) -> PoolTree:
+def number_branches(root: Branch, machine: Machine, supply: Supply) -> PoolTree:
+    """The pools of a tree of branches, each after all that is below it."""
     memory = _MemoryMap(machine, supply.memory)
     pools: list[Pool] = []
     ancestors: dict[int, tuple[PoolId, ...]] = {}
 
-    def add(branch: _Branch, depth: int) -> Pool:
+    def add(branch: Branch, depth: int) -> Pool:
         first = PoolId(len(pools))
         below = [add(child, depth + 1) for child in branch.children]
         pool_id = PoolId(len(pools))

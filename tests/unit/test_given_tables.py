@@ -1,12 +1,9 @@
 """The unit-level tables of the policy our users run today, where they are at hand.
 
-The tables of the cpu picker and of the memory allocator have tests of their own.
+Those of the cpu picker, of the memory allocator and of single parts have tests of their own.
 """
 
 from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
@@ -15,8 +12,7 @@ from pinfold.policy.classify import Classifier
 from pinfold.policy.closeness import Closeness
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.quantity import parse_milli
-from pinfold.policy.configuration.text import config_from_values
-from pinfold.policy.configuration.yamlfield import Field, read_fields
+from pinfold.policy.configuration.yamlfield import Field
 from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.language.preferences import parse_preferences
 from pinfold.policy.placement import Chooser, Facts
@@ -24,11 +20,8 @@ from pinfold.policy.pool import Pool, PoolId
 from pinfold.policy.request import CpuType, Isolation, Request
 from pinfold.policy.scenarios.evaluator import evaluate
 from pinfold.policy.scenarios.evaluatortables import Record, Value
-from pinfold.policy.scenarios.file import build_topology
-from pinfold.topology.machine import Machine, MemoryKind
-
-GIVEN = Path(__file__).parents[3] / "shared" / "scenarios" / "given.yaml"
-NO_TABLE = "the given tables are not beside the project"
+from pinfold.topology.machine import MemoryKind
+from tests.unit.giventables import config, machine, needs_tables, rows, table
 
 SIBLINGS = (
     "two pools are as close as the smallest pool that holds both: joining one friend beats the"
@@ -48,41 +41,6 @@ DIFFERENCES: Mapping[tuple[str, str], tuple[str, str]] = {
     ("unit-affinities", "equal NUMA #0,#3 vs socket #1"): ("NUMA node #3", SIBLINGS),
     ("unit-affinities", "half NUMA #0,#3 vs socket #1"): ("NUMA node #3", SIBLINGS),
 }
-
-
-@cache
-def given() -> Field:
-    (document,) = read_fields(GIVEN.read_text(), GIVEN.name)
-    return document
-
-
-def table(table_id: str) -> Field:
-    (found,) = [one for one in given()["scenarios"].elements() if one["id"].value == table_id]
-    return found
-
-
-def rows(*table_ids: str) -> list[object]:
-    """One parameter for each row of the tables; one that skips where there are none."""
-    if not GIVEN.exists():
-        return [pytest.param("", None, marks=pytest.mark.skip(reason=NO_TABLE))]
-    return [
-        pytest.param(table_id, one, id=f"{table_id}: {one['name'].text(f'row {number}')}")
-        for table_id in table_ids
-        for number, one in enumerate(table(table_id)["cases"].elements())
-    ]
-
-
-def no_sysfs(path: str) -> NoReturn:
-    raise AssertionError(path)
-
-
-@cache
-def machine(name: str) -> Machine:
-    return build_topology(given()["topologies"][name], no_sysfs).machine
-
-
-def config(values: Field) -> Config:
-    return config_from_values({key: one.value for key, one in values.entries().items()})
 
 
 def container(row: Field, qos: QosClass) -> Container:
@@ -199,7 +157,7 @@ def test_pools_are_built_and_ranked_as_given(table_id: str, row: Field) -> None:
         assert best.name == difference[0]
 
 
-@pytest.mark.skipif(not GIVEN.exists(), reason=NO_TABLE)
+@needs_tables
 @pytest.mark.parametrize("name", ["unit-server", "unit-4-socket-nosnc", "unit-desktop"])
 def test_pools_have_the_given_ids(name: str) -> None:
     books = Books(machine(name), Config())
