@@ -92,7 +92,8 @@ ALL = CpuSet.parse("0-3")
 
 def domain(**facts: Any) -> SpeedSelect:
     """A power domain that is the whole first socket, unless told otherwise."""
-    return SpeedSelect(**{"socket": SocketId(0), "cpus": ALL, **facts})
+    whole: dict[str, Any] = {"socket": SocketId(0), "cpus": ALL}
+    return SpeedSelect(**{**whole, **facts})
 
 
 SST = {
