@@ -150,6 +150,8 @@ class Books:
         self.ledger.check()
         self.memory.check()
         for container_id, grant in self.ledger.grants.items():
-            assert self.pinner.told(container_id) is not None, container_id
+            told = self.pinner.told(container_id)
+            assert told is not None, container_id
+            assert told.mems is None or told.mems <= self.memory.open_to(container_id), container_id
             pinning = self.pinner.pinning(grant)
             assert pinning.cpus is None or pinning.cpus, container_id

@@ -188,7 +188,7 @@ class MemoryChoice:
         usable = self._ledger.nodes.open_to(_may_use_reserved(self._request))
         nodes = NodeSet(usable.with_memory)
         for size, wanted in sorted(self._request.hugepage_bytes.items()):
-            left = self._ledger.free_page_bytes(size)
+            left = self._ledger.free_page_bytes(size, nodes)
             if wanted > left:
                 available = f"{bytes_text(left)} on nodes {nodes}" if left else "none"
                 return Dropped(f"huge pages of {bytes_text(size)}", bytes_text(wanted), available)

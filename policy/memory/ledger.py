@@ -220,6 +220,11 @@ class MemoryLedger:
         holding = self._held.find(container_id)
         return holding.request if holding is not None else None
 
+    def open_to(self, container_id: ContainerId) -> NodeSet:
+        """The nodes whose memory a container may have; none for an unknown one."""
+        holding = self._held.find(container_id)
+        return NodeSet(self._held.nodes_of(holding.request).with_memory) if holding else NO_NODES
+
     def capacity(self, zone: NodeSet) -> int | None:
         """Bytes of memory of a zone, without huge pages; None where a node's size is not known."""
         capacity = self.nodes.capacity(zone.mask)
@@ -240,11 +245,11 @@ class MemoryLedger:
             return None
         return max(0, self._held.zones.room(zone.mask))
 
-    def free_page_bytes(self, page_bytes: int) -> int:
-        """Bytes left in huge pages of one size on all nodes; 0 where more are promised."""
-        everything = self.nodes.with_memory
-        held = self._held.zones.zone(everything).pages.get(page_bytes, 0)
-        return page_bytes * max(0, self.nodes.page_count(everything, page_bytes) - held)
+    def free_page_bytes(self, page_bytes: int, among: NodeSet | None = None) -> int:
+        """Bytes left in huge pages of one size on some nodes or all; 0 where more are promised."""
+        mask = self.nodes.with_memory if among is None else among.mask
+        held = self._held.zones.zone(mask).pages.get(page_bytes, 0)
+        return page_bytes * max(0, self.nodes.page_count(mask, page_bytes) - held)
 
     def check(self) -> None:
         """Assert that all sums and indices are what a fresh count says. For tests."""

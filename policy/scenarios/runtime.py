@@ -158,6 +158,9 @@ def _violations_of(
     told = engine.pinning(one.container.id)
     if told is not None and (told.cpus not in (None, cpus) or told.mems not in (None, mems)):
         yield f"{path} runs on {cpus} and memory {mems}, the policy believes otherwise: {told}"
+    is_ours = engine.config.pin_memory and not grant.preserve_memory
+    if is_ours and (forbidden := mems - engine.memory.open_to(one.container.id)):
+        yield f"{path} may use memory nodes {forbidden}, which are not for it"
     if not engine.config.pin_cpu or grant.cpu_type is CpuType.PRESERVE:
         return
     if taken := cpus & (exclusive - grant.exclusive):

@@ -21,7 +21,7 @@ from pinfold.policy.container import (
 from pinfold.policy.decision import Change, Decision, Grant, Pinning, Refusal
 from pinfold.policy.engine import Engine
 from pinfold.policy.errors import ConfigError
-from pinfold.topology.cpuset import CpuSet
+from pinfold.topology.cpuset import CpuSet, NodeSet
 from pinfold.topology.machine import CoreKind, Domain, Machine, MemoryKind, NumaNode, NumaNodeId
 from pinfold.topology.spec import machine_from_spec
 
@@ -168,15 +168,26 @@ class Walk:
         return container.pod.qos is QosClass.GUARANTEED and milli >= 1000
 
     def reconfigure(self) -> None:
-        """Other reserved and available cpus; a legal container keeps what it has."""
+        """Other reserved and available cpus and memory; a legal container keeps what it has."""
         usable = list(self.machine.online)
         amount = self.random.choice(("750m", f"cpuset:{usable[-1]}"))
         excluded = self.random.choice(usable[:-1]) if len(usable) > 2 else 999
+        available, reserved = self.random.choice(self.memory_sets())
         config = Config(
-            reserved_resources=Amounts(cpu=amount),
-            available_resources=Amounts(cpu=f"exclude-cpuset:{excluded}"),
+            reserved_resources=Amounts(cpu=amount, memory=reserved),
+            available_resources=Amounts(cpu=f"exclude-cpuset:{excluded}", memory=available),
         )
         self.change(config, self.machine)
+
+    def memory_sets(self) -> list[tuple[str | None, str | None]]:
+        """Available and reserved memory of a configuration, such that some is left."""
+        nodes = [node.id for node in self.machine.numa_nodes]
+        sets: list[tuple[str | None, str | None]] = [(None, None)]
+        if len(nodes) > 1:
+            one, other = self.random.sample(nodes, 2)
+            sets += [(f"exclude-nodeset:{one}", None), (None, f"nodeset:{other}")]
+            sets += [(f"exclude-nodeset:{one}", f"nodeset:{other}")] * (len(nodes) > 2)
+        return sets
 
     def plug(self) -> None:
         """Cpus go offline and come back; the configuration stays."""
@@ -206,6 +217,7 @@ class Walk:
             if container_id in told or pinning.cpus is None:
                 continue
             assert after.cpus == pinning.cpus, "an untold container runs where it ran"
+            assert after.mems == pinning.mems, "an untold container has the memory it had"
             assert not pinning.cpus.mask & taken & ~grant.exclusive.mask
 
     def without(self, offline: CpuSet) -> Machine:
@@ -261,10 +273,13 @@ class Walk:
             assert not taken & grant.exclusive.mask, "an exclusive cpu was granted twice"
             taken |= grant.exclusive.mask
         usable = self.engine.supply.allowed.mask & self.machine.online.mask
+        ordinary, all_nodes = self.usable_memory(False), self.usable_memory(True)
         for container_id, pinning in self.kernel.items():
             assert pinning.cpus, f"{container_id} has no cpus"
             if not grants[container_id].preserve_memory:
                 assert pinning.mems, f"{container_id} has no memory nodes"
+                is_ordinary = pinning.mems <= ordinary
+                assert is_ordinary or (pinning.mems <= all_nodes and self.is_reserved(container_id))
             mask = pinning.cpus.mask
             assert not mask & ~usable, f"{container_id} runs on cpus it may not use"
             others = taken & ~grants[container_id].exclusive.mask
@@ -273,6 +288,21 @@ class Walk:
         self.count += 1
         if self.count % 50 == 0:
             self.engine.check()
+
+    def usable_memory(self, may_use_reserved: bool) -> NodeSet:
+        """The nodes whose memory containers may have, read off the configuration."""
+        nodes = NodeSet.collect(one.id for one in self.machine.numa_nodes)
+        denied = [self.config.available_resources.memory]
+        if not may_use_reserved:
+            denied.append(self.config.reserved_resources.memory)
+        for text in filter(None, denied):
+            nodes -= NodeSet.parse(text.partition(":")[2])
+        return nodes
+
+    def is_reserved(self, container_id: ContainerId) -> bool:
+        pod = self.running[container_id].pod
+        asks = pod.annotations.get(f"prefer-reserved-cpus.{PREFIX}/pod")
+        return pod.namespace == "kube-system" if asks is None else asks == "true"
 
     def new_container(self) -> Container:
         qos = self.random.choice(tuple(QosClass))

@@ -24,8 +24,12 @@ def container(name: str, milli: int, qos: QosClass) -> Container:
     )
 
 
-def healthy() -> tuple[Engine, Runtime]:
-    engine = Engine(MACHINE, config_from_values({"reservedResources": {"cpu": "cpuset:0"}}))
+def healthy(available_memory: str | None = None) -> tuple[Engine, Runtime]:
+    values = {
+        "reservedResources": {"cpu": "cpuset:0"},
+        "availableResources": {"memory": available_memory},
+    }
+    engine = Engine(MACHINE, config_from_values(values))
     runtime = Runtime(MACHINE)
     for one in (
         container("own", 2000, QosClass.GUARANTEED),
@@ -102,6 +106,15 @@ def test_a_broken_law_is_one_sentence(
     engine, runtime = healthy()
     spoil(engine, runtime)
     assert any(sentence in one for one in violations(engine, runtime))
+
+
+def test_memory_that_is_not_for_a_container_breaks_a_law() -> None:
+    engine, runtime = healthy(available_memory="nodeset:0")
+    assert list(violations(engine, runtime)) == []
+    held(runtime, "shared").mems = NodeSet.of(0, 1)
+    assert "default/shared/shared may use memory nodes 1, which are not for it" in list(
+        violations(engine, runtime)
+    )
 
 
 def test_the_newest_of_one_name_is_found() -> None:
