@@ -26,6 +26,7 @@ def pools_document(
         "isolated": str(supply.isolated),
         "reserved": str(supply.reserved),
         "sharable": str(supply.sharable),
+        "reserved_memory": str(supply.memory.reserved),
         "pools": [
             {
                 "id": pool.id,

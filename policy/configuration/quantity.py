@@ -145,7 +145,9 @@ def parse_cpu_amount(text: str) -> CpuAmount:
 
     Raises `QuantityError`, which names the text.
     """
-    return _parse_set("cpus", text, _CPU_SETS, "750m") or CpuQuantity(parse_milli(text))
+    return _parse_set("failed to parse cpus", text, _CPU_SETS, "750m") or CpuQuantity(
+        parse_milli(text)
+    )
 
 
 def parse_memory_amount(text: str) -> MemoryAmount:
@@ -153,7 +155,9 @@ def parse_memory_amount(text: str) -> MemoryAmount:
 
     Raises `QuantityError`, which names the text.
     """
-    return _parse_set("memory", text, _MEMORY_SETS, "2Gi") or ByteQuantity(parse_bytes(text))
+    return _parse_set("failed to parse memory", text, _MEMORY_SETS, "2Gi") or ByteQuantity(
+        parse_bytes(text)
+    )
 
 
 def parse_khz(text: str | int) -> int | NamedFrequency:
@@ -204,20 +208,23 @@ def parse_nanoseconds(text: str) -> int:
 def _parse_set(
     what: str, text: str, kinds: Mapping[str, Callable[[str], _Set]], example: str
 ) -> _Set | None:
-    """The list of ids of one of these kinds; None for a text without a kind, a quantity."""
+    """The list of ids of one of these kinds; None for a text without a kind, a quantity.
+
+    `what` begins a complaint.
+    """
     kind, colon, ids = text.strip().partition(":")
     if not colon:
         return None
     if kind not in kinds:
         *others, last = (f"'{one}:LIST'" for one in kinds)
         raise QuantityError(
-            f"failed to parse {what} {text!r}: unknown kind {kind!r} — write a quantity"
+            f"{what} {text!r}: unknown kind {kind!r} — write a quantity"
             f" ({example!r}), {', '.join(others)} or {last}"
         )
     try:
         return kinds[kind](ids)
     except IdListError as error:
-        raise QuantityError(f"failed to parse {what} {text!r}: {error}") from error
+        raise QuantityError(f"{what} {text!r}: {error}") from error
 
 
 def _scale(text: str, power: int) -> int:

@@ -98,7 +98,7 @@ class _Reader:
         found &= self.having
         if not found:
             raise ConfigError(
-                f"{where}: {amounts.memory!r} is no memory at all"
+                f"{where}: {amounts.memory!r} stands for no node with memory"
                 f" — the nodes with memory are {among or self.having}, name some of them"
             )
         return found

@@ -78,6 +78,20 @@ def test_who_would_have_to_move_where_to_and_why(folder: Path) -> None:
     assert run.exit_code == 1
 
 
+def test_memory_that_is_not_available_any_more_is_left(folder: Path) -> None:
+    run = plan(
+        folder,
+        'availableResources: {memory: "nodeset:0"}\nreservedResources: {cpu: "cpuset:0"}\n',
+    )
+    assert run.output == (
+        "default/db-pod/db: stays on cpus 1-3, memory 0\n"
+        "default/web-pod/web: moves from cpus 4-5, memory 1 to cpus 4-5, memory 0"
+        " — memory nodes 1 are not available\n"
+        "stays: 1, moves: 1, degraded: 0\n"
+    )
+    assert run.exit_code == 1
+
+
 def test_who_could_not_have_what_it_asks_for(folder: Path) -> None:
     config = 'availableResources: {cpu: "cpuset:0-4"}\nreservedResources: {cpu: "cpuset:0"}\n'
     run = plan(folder, config)

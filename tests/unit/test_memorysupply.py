@@ -103,14 +103,19 @@ FAULTS = [
     pytest.param(
         "nodeset:5",
         None,
-        "availableResources.memory: 'nodeset:5' is no memory at all"
+        "availableResources.memory: 'nodeset:5' stands for no node with memory"
         " — the nodes with memory are 0-4, name some of them",
         id="a node without memory alone",
     ),
     pytest.param(
-        "cpuset:99", None, "'cpuset:99' is no memory at all", id="a cpu that is not there"
+        "cpuset:99",
+        None,
+        "'cpuset:99' stands for no node with memory",
+        id="a cpu that is not there",
     ),
-    pytest.param("exclude-nodeset:0-4", None, "is no memory at all", id="nothing is left"),
+    pytest.param(
+        "exclude-nodeset:0-4", None, "stands for no node with memory", id="nothing is left"
+    ),
     pytest.param(
         None, "exclude-nodeset:0-5", "reservedResources.memory: 'exclude-n", id="none reserved"
     ),

@@ -65,6 +65,20 @@ def test_the_configuration_counts(tmp_path: Path) -> None:
     assert "warning: reservedResources.cpu: cpus 99" in result.stdout
 
 
+def test_memory_that_is_kept_from_containers_is_in_no_pool(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "availableResources: {memory: 'exclude-nodeset:1'}\n"
+        "reservedResources: {memory: 'nodeset:2'}\n"
+    )
+    result = run("--machine", SPEC, "--config", str(config), "-o", "json")
+    document = json.loads(result.stdout)
+    assert document["reserved_memory"] == "2"
+    nodes = {pool["name"]: pool["memory"]["dram"]["nodes"] for pool in document["pools"]}
+    assert (nodes["root"], nodes["socket #0"], nodes["socket #1"]) == ("0,3", "0", "3")
+    assert (nodes["NUMA node #1"], nodes["NUMA node #2"]) == ("0", "3")
+
+
 def test_a_configuration_that_does_not_fit_is_status_2(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text("reservedResources: {cpu: 40}\n")
