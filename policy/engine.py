@@ -214,7 +214,8 @@ class Engine:
         )
         for container in running:
             self._know(container)
-        homeless = self._adopt(running, advice)
+        with self._books.expecting(running, self._roster.classified):
+            homeless = self._adopt(running, advice)
         # What was adopted keeps its cpus: nobody is told of growth until the next event.
         self._books.pinner.drain()
         for container in homeless:
@@ -241,16 +242,17 @@ class Engine:
         """Another engine with the same containers, and what they must be told; this one stays.
 
         Every container keeps exactly what it has where that is legal under the new configuration
-        (and on the new machine, after a cpu went offline or came back). Only where cpus came back
-        are shared containers told of them: the kernel gave them back too. So the plan and the
-        change itself are the same call: take the new engine or leave it. Raises `ConfigError`.
+        (and on the new machine, after a cpu went offline or came back). Cpus that came back go to
+        those that miss exclusive ones, and shared containers are told, as the kernel gave them back
+        too. The plan and the change are the same call: take the new engine. Raises `ConfigError`.
         """
         engine = Engine(machine or self.machine, config, interrupts=self._interrupts)
         running = self.running()
         engine.synchronize([on_usable_cpus(one, engine.supply) for one in running], self.advice())
+        has_more = bool(engine.machine.online - self.machine.online)
         for container in running:
-            engine._mend(container)
-        if engine.machine.online - self.machine.online:
+            engine._mend(container, has_more=has_more)
+        if has_more:
             engine._books.pinner.catch_up()
         changes = (changed(one.id, self.pinning(one.id), engine.pinning(one.id)) for one in running)
         decisions = tuple(engine.decisions.values())
@@ -386,10 +388,10 @@ class Engine:
             lineup=decision.lineup,
         )
 
-    def _mend(self, container: Container) -> None:
-        """Give a container that was kept other cpus in place of exclusive ones it lost."""
+    def _mend(self, container: Container, *, has_more: bool = False) -> None:
+        """Give a container other cpus for exclusive ones it lost now, or before `has_more` came."""
         is_whole = on_usable_cpus(container, self.supply) is container
-        if is_whole or not self._roster.decisions[container.id].degraded:
+        if (is_whole and not has_more) or not self._roster.decisions[container.id].degraded:
             return
         classified = self._roster.classified[container.id]
         plan = self._resizer.plan(self.ledger.grants[container.id], classified.request)
