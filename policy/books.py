@@ -1,10 +1,13 @@
 """All that is held on one machine: cpus, memory, affinities, and what the kernel was told."""
 
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeGuard
 
 from ..topology.cpuset import NO_CPUS, NO_NODES, NodeSet
 from ..topology.machine import Machine, MemoryKind
+from .classify import Classified
 from .configuration.config import Config
 from .container import Container, ContainerId
 from .cpus.picker import CpuPicker
@@ -113,6 +116,28 @@ class Books:
         self.pinner.note(container_id, pinning)
         return pinning, changes
 
+    @contextmanager
+    def expecting(
+        self, running: Sequence[Container], classified: Mapping[ContainerId, Classified]
+    ) -> Generator[None, None, None]:
+        """Adopt running containers while the memory of those still to come counts already.
+
+        Else one that has to leave its nodes would be given what others are about to keep.
+        """
+        root, ordinary = self.tree.root.id, self.memory.nodes.ordinary.with_memory
+        expected: list[tuple[MemoryRequest, NodeSet]] = []
+        if any(one.mems and one.mems.mask & ~ordinary for one in running):
+            for one in running:
+                request = self.pool_memory.choice(classified[one.id].request).request_at(root)
+                if self._may_keep(one.mems, request):
+                    expected.append((request, one.mems))
+        for request, mems in expected:
+            self.memory.adopt(request, mems)
+        yield
+        for request, _ in expected:
+            if request.container_id not in self.ledger.grants:
+                self.memory.release(request.container_id)
+
     def adopt(self, container: Container, request: Request, grant: Grant) -> tuple[Grant, Pinning]:
         """Book what a running container has; its cpus and a legal memory set stay as they are."""
         zone = self.adopt_memory(request, grant, container.mems)
@@ -131,14 +156,17 @@ class Books:
         if request.cold_start_ns and self.has_dram(mems or NO_NODES):
             # Its cold start is over: DRAM is part of what it asks for.
             wanted = replace(wanted, types=wanted.types | {MemoryKind.DRAM})
-        usable = self.memory.nodes.open_to(wanted.may_use_reserved).with_memory
-        if not mems or mems.mask & ~usable:
+        if not self._may_keep(mems, wanted):
             offer = self.memory.offer(wanted)
             if isinstance(offer, Offer) and not offer.moves:
                 self.memory.commit(offer)
                 return offer.zone
             mems = self.tree.root.memory_nodes
         return self.memory.adopt(wanted, mems)
+
+    def _may_keep(self, mems: NodeSet | None, request: MemoryRequest) -> TypeGuard[NodeSet]:
+        usable = self.memory.nodes.open_to(request.may_use_reserved)
+        return mems is not None and bool(mems) and not mems.mask & ~usable.with_memory
 
     def has_dram(self, nodes: NodeSet) -> bool:
         """Whether some of these nodes are DRAM."""

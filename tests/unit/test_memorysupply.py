@@ -381,3 +381,32 @@ def test_another_configuration_moves_only_who_must_and_says_why() -> None:
     assert moves[ContainerId(where["3"])].reason == "memory nodes 3 are reserved"
     assert all(move.before.cpus == move.after.cpus for move in moves.values())
     other.check()
+
+
+def test_who_must_leave_its_nodes_is_not_put_where_others_stay() -> None:
+    engine = Engine(FOUR, config("exclude-nodeset:1", None))
+    first = dataclasses.replace(
+        container("first", memory=3 * GIB), cpus=CpuSet.of(4), mems=NodeSet.of(1)
+    )
+    second = dataclasses.replace(
+        container("second", memory=3 * GIB, qos=QosClass.BURSTABLE),
+        cpus=CpuSet.parse("1-3"),
+        mems=NodeSet.of(0),
+    )
+    found = engine.synchronize([first, second])
+    assert [(one.container_id, str(one.after.mems)) for one in found.changes] == [
+        ("first", "0,2-3")
+    ]
+    assert engine.memory.usage(NodeSet.of(0)) == 3 * GIB
+    engine.check()
+
+
+def test_who_is_placed_anew_is_not_counted_twice() -> None:
+    engine = Engine(FOUR, config("exclude-nodeset:1", None))
+    lost = dataclasses.replace(container("lost", memory=3 * GIB), mems=NodeSet.of(0))
+    moved = dataclasses.replace(container("moved"), cpus=CpuSet.of(4), mems=NodeSet.of(1))
+    decisions = {one.container_id: one for one in engine.synchronize([lost, moved]).decisions}
+    assert all(isinstance(one.result, Grant) for one in decisions.values())
+    assert not any(one.degraded for one in decisions.values())
+    assert engine.memory.usage(NodeSet.parse("0,2-3")) == 4 * GIB
+    engine.check()
