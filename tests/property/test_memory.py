@@ -38,10 +38,10 @@ def random_machine(seed: int) -> MemoryNodes:
     far = {pair: pick((11, 12, 21)) for pair in combinations(ids, 2)}
     rows = [[far.get((min(i, j), max(i, j)), 10) for j in ids] for i in ids]
     having = sum(1 << one.id for one in nodes if one.memory_bytes != 0)
-    reserved = pick((0, 0, 1 << pick(ids)))
-    if not having & ~reserved:
-        reserved = 0
-    return MemoryNodes(nodes, pick((rows, rows, [])), reserved=reserved)
+    only, reserved = (pick((-1, -1, ~(1 << pick(ids)))), pick((0, 0, 1 << pick(ids))))
+    if not having & only & ~reserved:
+        only, reserved = -1, 0
+    return MemoryNodes(nodes, pick((rows, rows, [])), only=only, reserved=reserved)
 
 
 def open_to(nodes: MemoryNodes, request: MemoryRequest) -> MemoryNodes:
