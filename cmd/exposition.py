@@ -3,12 +3,15 @@
 import importlib.metadata
 import platform
 import re
+import time
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Final
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 from ..policy.gauges import Gauge
 
@@ -16,6 +19,8 @@ CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
 # What existing dashboards ask for: the names that the Go policy's exporter makes.
 _NAMESPACE: Final = "nri"
+_SAMPLES_AT_ONCE: Final = 64
+_PAUSE_SECONDS: Final = 0.00005
 _NO_NAME: Final = re.compile(r"[^a-zA-Z0-9:_]+")
 
 
@@ -32,26 +37,52 @@ def prometheus_name(name: str, unit: str) -> str:
 
 
 def exposition(gauges: Iterable[Gauge], *, with_build: bool) -> bytes:
-    """The page of all gauges; `with_build`: which program it is, too."""
+    """The page of all gauges; `with_build`: which program it is, too.
+
+    Takes its time, for a whole thread: others have a turn every now and then.
+    """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Once([*map(_family, gauges), *([_build()] if with_build else [])]))
+    registry.register(_Once(gauges, with_build))
     return generate_latest(registry)
 
 
 class _Once(Collector):
-    def __init__(self, families: list[Metric]) -> None:
-        self._families = families
+    def __init__(self, gauges: Iterable[Gauge], with_build: bool) -> None:
+        self._gauges = gauges
+        self._with_build = with_build
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._families
+        yield from map(_family, self._gauges)
+        if self._with_build:
+            yield _build()
+
+
+class _Unhurried(list[Sample]):
+    """Samples with pauses in between.
+
+    A thread that computes keeps Python's lock for 5 ms at a time, and a container's start passes it
+    on several times: thousands of samples without a pause would hold it up for far too long.
+    """
+
+    def __iter__(self) -> Iterator[Sample]:
+        for number, sample in enumerate(super().__iter__()):
+            if number % _SAMPLES_AT_ONCE == 0:
+                time.sleep(_PAUSE_SECONDS)
+            yield sample
 
 
 def _family(gauge: Gauge) -> Metric:
     family = GaugeMetricFamily(prometheus_name(gauge.name, gauge.unit), gauge.help)
-    for sample in gauge.samples:
-        labels = {_NO_NAME.sub("_", key): text for key, text in sample.labels.items()}
-        family.add_sample(family.name, labels, sample.value)
+    family.samples = _Unhurried(
+        Sample(family.name, {_label(key): text for key, text in one.labels.items()}, one.value)
+        for one in gauge.samples
+    )
     return family
+
+
+@cache
+def _label(name: str) -> str:
+    return _NO_NAME.sub("_", name)
 
 
 def _build() -> Metric:

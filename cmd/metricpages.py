@@ -43,11 +43,11 @@ class MetricPages:
         used_bytes: Mapping[int, int] = {}
         if self._tree is not None:
             used_bytes = read_used_memory(self._tree)
-        gauges = [
+        gauges = (
             gauge
             for gauge in read_gauges(figures, used_bytes)
             if is_selected(gauge.group, self._groups)
-        ]
+        )
         content = exposition(gauges, with_build=is_selected(_BUILD, self._groups))
         return Page(content=content, content_type=CONTENT_TYPE)
 

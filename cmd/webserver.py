@@ -98,6 +98,8 @@ class _Server(ThreadingTCPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     timeout = _CLIENT_SECONDS
+    # The head and the page go out together: apart, the second waits for the first to be confirmed.
+    wbufsize = -1
     server_version = "pinfold"
     sys_version = ""
 

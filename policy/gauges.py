@@ -5,7 +5,7 @@ Instruments, units and labels are those of the Go policy, without those of cache
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..topology.cpuset import CpuSet, NodeSet, iter_bits
 from ..topology.machine import Machine
@@ -18,8 +18,7 @@ ZONES: Final = "policy/topologyaware"
 SYSTEM: Final = "policy/system"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class Sample(NamedTuple):
     """One value of a gauge."""
 
     labels: Mapping[str, str]
@@ -98,13 +97,15 @@ class Figures:
         )
 
 
-def read_gauges(figures: Figures, used_bytes: Mapping[int, int]) -> tuple[Gauge, ...]:
-    """Every instrument. O(pools + nodes + cpus x distinct cpusets).
+def read_gauges(figures: Figures, used_bytes: Mapping[int, int]) -> Iterator[Gauge]:
+    """Every instrument, each as it is asked for. O(pools + nodes + cpus x distinct cpusets).
 
     `used_bytes`: memory in use by whatever, by node id, as far as that is known.
     """
-    zones = (_zone_gauge(one, figures) for one in _ZONE_INSTRUMENTS)
-    return (*zones, *_node_gauges(figures, used_bytes), *_cpu_gauges(figures))
+    for instrument in _ZONE_INSTRUMENTS:
+        yield _zone_gauge(instrument, figures)
+    yield from _node_gauges(figures, used_bytes)
+    yield from _cpu_gauges(figures)
 
 
 def is_selected(group: str, patterns: Sequence[str]) -> bool:

@@ -114,7 +114,7 @@ def test_gauges_agree_with_what_is_granted(
     machine: Machine, newcomers: list[Container], random: Random
 ) -> None:
     engine = Engine(machine, Config(reserved_resources=Amounts(cpu="cpuset:0")))
-    empty = read_gauges(Figures.of(engine), {})
+    empty = [*read_gauges(Figures.of(engine), {})]
     for newcomer in newcomers:
         engine.create(newcomer)
         agree(engine)
@@ -123,4 +123,4 @@ def test_gauges_agree_with_what_is_granted(
     for container_id in order:
         engine.remove(container_id)
         agree(engine)
-    assert read_gauges(Figures.of(engine), {}) == empty, "nothing is left of those who are gone"
+    assert [*read_gauges(Figures.of(engine), {})] == empty, "nothing is left of those who are gone"
