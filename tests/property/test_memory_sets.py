@@ -53,7 +53,9 @@ def random_set(random: Random, machine: Machine) -> tuple[str | None, set[int]]:
     """An amount of memory, and the nodes it names (those of its cpus), whether it wants them."""
     cpus = random.sample(tuple(machine.online), random.randrange(1, 4))
     nodes = random.sample([node.id for node in machine.numa_nodes], random.choice((1, 1, 2)))
-    near = {node.id for node in machine.numa_nodes if not node.cpus.isdisjoint(CpuSet.of(*cpus))}
+    near: set[int] = {
+        node.id for node in machine.numa_nodes if not node.cpus.isdisjoint(CpuSet.of(*cpus))
+    }
     form = random.choice((None, "3Gi", "nodeset", "exclude-nodeset", "cpuset", "exclude-cpuset"))
     if form is None or form == "3Gi":
         return form, set()
@@ -66,7 +68,7 @@ class Wanted:
     """A configuration of random sets, and in plain words who may have which memory."""
 
     def __init__(self, random: Random, machine: Machine) -> None:
-        everything = {node.id for node in machine.numa_nodes}
+        everything: set[int] = {node.id for node in machine.numa_nodes}
         available, chosen = random_set(random, machine)
         reserved, kept = random_set(random, machine)
         self.all_nodes = self._selected(available, chosen, everything, everything)
