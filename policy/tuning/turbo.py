@@ -24,10 +24,10 @@ def prefer_turbo(
     alike, or there are none, the request stays as it is. O(grants), and O(1) where no classes
     compete: then nobody looks who has what.
     """
-    by_name = {one.name: one for one in config.cpu_classes}
-    mine = by_name.get(name or "")
-    if mine is None or request.class_cpus is None or not any(map(_competes, by_name.values())):
+    if name is None or request.class_cpus is None or not any(map(_competes, config.cpu_classes)):
         return request
+    by_name = {one.name: one for one in config.cpu_classes}
+    mine = by_name[name]
     now = look()
     free, classes = now.free, now.classes
     by_cost: dict[int, CpuSet] = {}
