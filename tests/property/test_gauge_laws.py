@@ -12,6 +12,8 @@ from pinfold.policy.engine import Engine
 from pinfold.policy.gauges import Figures, Sample, read_gauges
 from pinfold.topology.machine import Machine
 from pinfold.topology.spec import machine_from_spec
+from tests.property.test_engine_walk import MACHINES as WALKED
+from tests.property.test_engine_walk import Walk
 
 GIB = 2**30
 MACHINES = [
@@ -124,3 +126,12 @@ def test_gauges_agree_with_what_is_granted(
         engine.remove(container_id)
         agree(engine)
     assert [*read_gauges(Figures.of(engine), {})] == empty, "nothing is left of those who are gone"
+
+
+@pytest.mark.parametrize("machine", WALKED.values(), ids=WALKED)
+def test_gauges_agree_wherever_a_long_walk_leads(machine: Machine) -> None:
+    walk = Walk(machine, seed=7)
+    for step in range(400):
+        walk.step()
+        if step % 10 == 0:
+            agree(walk.engine)

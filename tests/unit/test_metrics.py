@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Generator
 from http import HTTPStatus
 from pathlib import Path
@@ -19,7 +20,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pinfold.cmd.daemon import Daemon
-from pinfold.cmd.exposition import prometheus_name
+from pinfold.cmd.exposition import exposition, prometheus_name
 from pinfold.cmd.metrics import Metrics
 from pinfold.cmd.webserver import Page, WebServer
 from pinfold.nri.embedded import EmbeddedRuntime
@@ -28,6 +29,7 @@ from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.endpoint import Endpoint
 from pinfold.policy.configuration.text import config_from_values
 from pinfold.policy.container import QosClass, Resources
+from pinfold.policy.gauges import Gauge, Sample
 from pinfold.policy.scenarios.manifest import ContainerSpec, PodSpec
 from pinfold.topology.generate import machine_snapshot
 from pinfold.topology.snapshot import write_tree
@@ -188,6 +190,17 @@ def test_instruments_are_named_as_their_exporter_names_them(
     name: str, unit: str, expected: str
 ) -> None:
     assert prometheus_name(name, unit) == expected
+
+
+def test_a_large_page_is_made_with_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container that starts meanwhile needs its turns (see there)."""
+    samples = tuple(Sample({"n": str(number)}, number) for number in range(1000))
+    gauge = Gauge(name="many", unit="", help="Many.", group="policy/system", samples=samples)
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    page = exposition([gauge], with_build=False)
+    assert page.count(b"\nnri_many{") == 1000
+    assert len(pauses) > 10
 
 
 def test_memory_in_use_is_read_as_somebody_looks(run: Run, tmp_path: Path) -> None:
