@@ -33,11 +33,8 @@ def resource_classes(
     Where the configuration leaves classes off, nobody gets one: a runtime that knows no such class
     would not create the container.
     """
-    wishes = (preferences.rdt_class, preferences.blockio_class)
-    control = (config.control.rdt, config.control.blockio)
-    rdt, blockio = (
-        _class(container, control, wish) for control, wish in zip(control, wishes, strict=True)
-    )
+    rdt = _class(container, config.control.rdt, preferences.rdt_class)
+    blockio = _class(container, config.control.blockio, preferences.blockio_class)
     problems = tuple(_problems(container, preferences, config))
     if not rdt and not blockio:
         return NO_CLASSES, problems
