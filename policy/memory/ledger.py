@@ -248,7 +248,7 @@ class MemoryLedger:
     def free_page_bytes(self, page_bytes: int, among: NodeSet | None = None) -> int:
         """Bytes left in huge pages of one size on some nodes or all; 0 where more are promised."""
         mask = self.nodes.with_memory if among is None else among.mask
-        held = self._held.zones.zone(mask).pages.get(page_bytes, 0)
+        held = self._held.zones.promised_pages(mask, page_bytes)
         return page_bytes * max(0, self.nodes.page_count(mask, page_bytes) - held)
 
     def check(self) -> None:
@@ -282,7 +282,9 @@ class MemoryLedger:
         if leaving is not None and leaving.id == holding.id:
             own = self._held.zone_of(leaving.id)
             is_around = not holding.initial & ~own.mask and not own.kinds & ~kinds
-            if is_around and zones.has_pages(own.mask, pages, given_back):
+            held = leaving.pages()
+            is_no_more = all(count <= held.get(size, 0) for size, count in pages.items())
+            if is_around and (is_no_more or zones.has_pages(own.mask, pages, given_back)):
                 starts.append(own)
         nearest: Zone | None = None
         for mask in self._ladder(holding, holding.initial):

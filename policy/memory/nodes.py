@@ -116,6 +116,11 @@ class MemoryNodes:
         nodes = iter_bits(zone & self.with_memory)
         return sum(self._pages[node].get(page_bytes, 0) for node in nodes)
 
+    def pages_by_node(self, page_bytes: int) -> Mapping[int, int]:
+        """Number of huge pages of one size by node, of nodes that have some."""
+        counts = ((node, sizes.get(page_bytes, 0)) for node, sizes in self._pages.items())
+        return {node: count for node, count in counts if count}
+
     def expansion(self, zone: int, kinds: int) -> int:
         """For each of `kinds`, the nodes outside `zone` that are nearest to any node in it.
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from ..container import ContainerId
 from .nodes import MemoryNodes
+from .pages import pages_short
 from .request import MemoryRequest
 
 
@@ -53,7 +54,7 @@ class Zone:
     users: dict[ContainerId, Holding] = field(default_factory=dict[ContainerId, Holding])
     """Who holds exactly this zone."""
     pages: dict[int, int] = field(default_factory=dict[int, int])
-    """Huge pages held of this zone and of all zones within it, by page size."""
+    """Number of huge pages promised to holders of exactly this zone, by page size."""
     containing: list["Zone"] = field(default_factory=list["Zone"])
     """All known zones this one lies in, itself included."""
 
@@ -107,20 +108,28 @@ class Zones:
         wanted: Mapping[int, int],
         given_back: tuple[int, Mapping[int, int]] | None = None,
     ) -> bool:
-        """Whether so many huge pages (by size) are left in `mask`, itself and around.
+        """Whether `mask` can have so many huge pages (by size) and nobody gets fewer for it.
 
-        `given_back`: a zone and the pages of it that count as free.
+        `given_back`: a zone and the pages of it that count as free. O(known zones) and more.
         """
-        inner, free = given_back or (mask, dict[int, int]())
-        for zone in self.zone(mask).containing if wanted else ():
-            for size, count in wanted.items():
-                held = zone.pages.get(size, 0)
-                if not inner & ~zone.mask:
-                    held -= free.get(size, 0)
-                is_bound = held or zone.mask == mask
-                if is_bound and held + count > self._nodes.page_count(zone.mask, size):
-                    return False
+        for size, count in wanted.items():
+            promised = {
+                zone.mask: zone.pages[size] for zone in self._known.values() if zone.pages.get(size)
+            }
+            if given_back is not None:
+                where, back = given_back
+                promised[where] = promised.get(where, 0) - back.get(size, 0)
+            pages = self._nodes.pages_by_node(size)
+            short = pages_short(promised, pages)
+            promised[mask] = promised.get(mask, 0) + count
+            if pages_short(promised, pages) > short:
+                return False
         return True
+
+    def promised_pages(self, mask: int, page_bytes: int) -> int:
+        """Huge pages of one size promised to holders of `mask` and of zones within it."""
+        inside = (zone for zone in self._known.values() if not zone.mask & ~mask)
+        return sum(zone.pages.get(page_bytes, 0) for zone in inside)
 
     def put(self, holding: Holding, zone: Zone) -> None:
         """Account a container to a zone."""
@@ -143,7 +152,7 @@ class Zones:
             assert zone.direct == sum(user.size for user in zone.users.values())
             assert zone.usage == sum(other.direct for other in inside)
             assert sorted(z.mask for z in zone.containing) == sorted(around)
-            assert _page_sums(inside) == {size: n for size, n in zone.pages.items() if n}
+            assert _page_sums(zone) == {size: n for size, n in zone.pages.items() if n}
 
     def _add_zone(self, mask: int) -> Zone:
         zone = Zone(mask=mask, kinds=self._nodes.kinds(mask), capacity=self._nodes.capacity(mask))
@@ -156,7 +165,6 @@ class Zones:
                 inside.append(other)
         zone.containing.append(zone)
         zone.usage = sum(other.direct for other in inside)
-        zone.pages = _page_sums(inside)
         self._known[mask] = zone
         return zone
 
@@ -167,14 +175,12 @@ class Zones:
             around.usage += size
         if holding.request.hugepage_bytes:
             for page_bytes, count in holding.pages().items():
-                for around in zone.containing:
-                    around.pages[page_bytes] = around.pages.get(page_bytes, 0) + sign * count
+                zone.pages[page_bytes] = zone.pages.get(page_bytes, 0) + sign * count
 
 
-def _page_sums(zones: list[Zone]) -> dict[int, int]:
+def _page_sums(zone: Zone) -> dict[int, int]:
     sums: dict[int, int] = {}
-    for zone in zones:
-        for user in zone.users.values():
-            for size, count in user.pages().items():
-                sums[size] = sums.get(size, 0) + count
+    for user in zone.users.values():
+        for size, count in user.pages().items():
+            sums[size] = sums.get(size, 0) + count
     return sums
