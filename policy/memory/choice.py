@@ -35,6 +35,8 @@ class _Nodes(NamedTuple):
     capacity: int
     lacks_kind: bool
     """A kind asked for is not among them."""
+    is_foreign: bool
+    """None of the kinds asked for is among them, and elsewhere there is some."""
 
 
 class _Start(NamedTuple):
@@ -96,6 +98,7 @@ class PoolMemory:
                     initial=self._ledger.initial_zone(one, kinds, may_use_reserved),
                     capacity=nodes.capacity(one),
                     lacks_kind=bool(target & ~nodes.kinds(one)),
+                    is_foreign=not one & wanted,
                 )
                 for one, target in zip(distinct, targets, strict=True)
             ),
@@ -176,7 +179,7 @@ class MemoryChoice:
         return Zone(
             mask=mask,
             node_count=mask.bit_count(),
-            is_exact=ledger.nodes.kinds(mask) == self._start.wanted[index],
+            is_exact=not nodes.is_foreign and ledger.nodes.kinds(mask) == self._start.wanted[index],
             is_below_limit=limit is not None
             and limit != request.memory_bytes
             and nodes.capacity < limit,

@@ -86,7 +86,7 @@ def test_zones(asks: dict[str, Any], expected: list[str]) -> None:
 FLAGS = [
     pytest.param({}, [(True, False)] * 3, id="dram is everywhere"),
     pytest.param(
-        {"memory_kinds": frozenset({HBM})}, [(True, True), (True, False), (True, False)], id="hbm"
+        {"memory_kinds": frozenset({HBM})}, [(False, True), (True, False), (True, False)], id="hbm"
     ),
     pytest.param(
         {"memory_kinds": frozenset({HBM, DRAM})},
