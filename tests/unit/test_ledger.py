@@ -14,8 +14,8 @@ from pinfold.policy.decision import Grant
 from pinfold.policy.ledger import Ledger
 from pinfold.policy.pool import PoolId, build_tree
 from pinfold.policy.request import CpuType
-from pinfold.policy.supply import read_supply
-from pinfold.topology.cpuset import CpuSet, NodeSet, iter_bits
+from pinfold.policy.supply import Supply, read_supply
+from pinfold.topology.cpuset import NO_CPUS, CpuSet, NodeSet, iter_bits
 from pinfold.topology.machine import Machine
 from pinfold.topology.spec import machine_from_spec
 
@@ -77,6 +77,12 @@ ROOM = [
         [share("a", NODE1, 0)], (3000, 4000, 7000), (3, 3, 6), id="who asks for nothing has a cpu"
     ),
     pytest.param(
+        [share("a", NODE1, 0), share("b", ROOT, 12000)],
+        (3000, 3000, 3000),
+        (3, 2, 2),
+        id="who asks for nothing takes nothing from the pools beside",
+    ),
+    pytest.param(
         [share("a", NODE1, 6000)],
         (1000, -2000, 1000),
         (1, 0, 1),
@@ -105,6 +111,17 @@ def test_a_container_that_asks_for_nothing_counts_one_in_its_pool_and_above() ->
     ledger.add(share("a", NODE1, 0))
     ledger.add(share("b", NODE1, 0))
     assert ledger.room.shared_milli == (3000, 3999, 6999, 4000, 4000, 8000, 14999)
+
+
+def test_without_reserved_cpus_nobody_takes_the_last_sharable_one() -> None:
+    machine = machine_from_spec("socket:2 core:1")
+    ledger = Ledger(
+        build_tree(machine, Supply(isolated=NO_CPUS, reserved=NO_CPUS, sharable=machine.online)),
+        CpuPicker(machine),
+    )
+    assert ledger.room.sliceable == (1, 1, 1)
+    ledger.add(own("a", 0, "0"))
+    assert ledger.room.sliceable == (0, 0, 0)
 
 
 def test_a_slice_takes_nothing_a_pool_below_owes() -> None:
