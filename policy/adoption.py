@@ -110,6 +110,8 @@ def adopted_grant(
             return _grant(container, request, NO_CPUS, root)
         # The reserved cpus were full when it came.
         request = replace(request, cpu_type=CpuType.NORMAL)
+    if advice is not None:
+        request = _as_before(request, cpus, advice)
     sharable = CpuSet(ledger.free_sharable[root.id])
     free = sharable | CpuSet(ledger.free_isolated[root.id])
     exclusive: CpuSet | None = NO_CPUS
@@ -140,6 +142,24 @@ def adopted_grant(
         pool_id=named.id if cpus <= named.cpus else pool.id,
         grown=advice.grown if exclusive == advice.exclusive else (),
     )
+
+
+def has_own_cpus(request: Request, advice: Advice | None) -> bool:
+    """Whether a container asks for cpus of its own, or is remembered to have some."""
+    return request.exclusive > 0 or (advice is not None and bool(advice.exclusive))
+
+
+def _as_before(request: Request, cpus: CpuSet, advice: Advice) -> Request:
+    """The request of a container that has cpus of its own and would get shared ones by now.
+
+    A configuration that prefers shared cpus is for those who come; what it asked for it still asks.
+    """
+    count = len(advice.exclusive)
+    if request.exclusive or not 0 < 1000 * count <= request.total_milli:
+        return request
+    shared_milli = request.total_milli - 1000 * count
+    before = replace(request, exclusive=count, shared_milli=shared_milli)
+    return before if advice.explains(cpus, before) else request
 
 
 def _exclusive_part(

@@ -12,6 +12,7 @@ from .adoption import (
     adoption_order,
     changed,
     difference,
+    has_own_cpus,
     is_alive,
     newest_of_each_name,
     on_usable_cpus,
@@ -337,7 +338,7 @@ class Engine:
         for container in running:
             request = self._roster.classified[container.id].request
             hint = advice.get(container.id)
-            if not request.exclusive:
+            if not has_own_cpus(request, hint):
                 left.append((container, request))
             elif not self._adopt_one(container, request, others[container.id], hint):
                 left.append((container, request.as_shared()))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -147,7 +148,32 @@ ADVISED = [
     pytest.param(2000, "5-7", "", "", id="that its request was served by shared cpus"),
     pytest.param(1000, "5-7", "5-7", "5-7", id="that it had more than it asks for by now"),
     pytest.param(2000, "5", "5", "5", id="that it had fewer than it asks for by now"),
+    pytest.param(500, "5", "5", "", id="not a cpu of its own where it asks for less than one"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "namespace"),
+    [
+        pytest.param({"prefer_shared_cpus": True}, "default", id="prefers shared cpus"),
+        pytest.param({"reserved_pool_namespaces": ("tools",)}, "tools", id="reserves for tools"),
+    ],
+)
+def test_a_configuration_takes_nobody_cpus_of_its_own(
+    fields: Mapping[str, Any], namespace: str
+) -> None:
+    reserved = Amounts(cpu="cpuset:0")
+    one = engine()
+    one.create(running("a", 2500, annotations={"prefer-shared-cpus": "false"}))
+    one.create(running("b", 2000, namespace=namespace))
+    before = (told(one), exclusive(one))
+    other, answer = one.reconfigured(Config(reserved_resources=reserved, **fields))
+    assert answer.changes == ()
+    assert (told(other), exclusive(other)) == before
+    assert str(other.grants[ContainerId("b")].shared_milli) == "0"
+    other.create(running("c", 500))
+    assert exclusive(other) == before[1]
+    other.check()
 
 
 @pytest.mark.parametrize(("milli", "cpus", "remembered", "own"), ADVISED)
