@@ -83,7 +83,7 @@ class CoreStage:
             return 0
         whole = count - count % self.blocks.size_max
         if whole and len(self._sockets) > 1:
-            idle &= self._home(self.blocks.members(idle), whole, priority, taken)
+            idle &= self._home(self.blocks.members(idle), whole, priority, taken, is_tight=False)
         is_uniform = self.blocks.size_min == self.blocks.size_max
         cores = 0
         for tier in self._core_tiers[priority]:
@@ -131,8 +131,13 @@ class CoreStage:
             cpus &= ~core
         return picked
 
-    def _home(self, cpus: int, count: int, priority: CpuPriority, taken: int) -> int:
-        """The cpus of the best socket that alone has `count` of `cpus`; all where none has."""
+    def _home(
+        self, cpus: int, count: int, priority: CpuPriority, taken: int, *, is_tight: bool = True
+    ) -> int:
+        """The cpus of the best socket that alone has `count` of `cpus`; all where none has.
+
+        `is_tight`: of sockets with enough cpus of the class the one with fewer to spare.
+        """
         if len(self._sockets) == 1 or cpus.bit_count() < count:
             return cpus
         best: tuple[tuple[int, ...], int, int] | None = None
@@ -141,11 +146,10 @@ class CoreStage:
             here = cpus & socket
             if here.bit_count() < count:
                 continue
-            rank = (
-                self._classes.rank(here, priority, count),
-                -(taken & socket).bit_count(),
-                position,
-            )
+            by_class = self._classes.rank(here, priority, count)
+            if not is_tight and by_class and by_class[0] == 0:
+                by_class = (0,)
+            rank = (by_class, -(taken & socket).bit_count(), position)
             if best is None or rank < best:
                 best, home = rank, here
         return home

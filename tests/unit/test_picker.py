@@ -122,6 +122,7 @@ PRIORITY = {
     "normal before high where low ones run out": ("4-5,10-11,12", 3, LOW, "10-12"),
     "normal ones": ("0-15", 2, NORMAL, "0-1"),
     "low before high where normal ones run out": ("3-7,12-15", 3, NORMAL, "3,12-13"),
+    "normal cores in the order of their ids": ("0-3,8-9", 2, NORMAL, "0-1"),
     "no preference": ("12-15,4-7", 2, NONE, "4-5"),
 }
 
