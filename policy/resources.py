@@ -6,7 +6,7 @@ are the kubelet's (pkg/kubelet/cm/helpers_linux.go, pkg/kubelet/qos/policy.go), 
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, cast
 
 from .configuration.quantity import parse_bytes, parse_milli
@@ -118,6 +118,12 @@ def linux_resources(
         hugepage_bytes=resources.hugepage_bytes,
         oom_score_adj=_oom_of_bytes(resources.memory_request_bytes, qos, machine_memory_bytes),
     )
+
+
+def as_told(resources: Resources) -> Resources:
+    """What a runtime can tell of the same: cpu requests of 1m and 2m look like none."""
+    is_seen = resources.cpu_request_milli * _SHARES_PER_CPU // 1000 > _SHARES_MIN
+    return resources if is_seen else replace(resources, cpu_request_milli=0)
 
 
 def merge(current: LinuxResources, update: LinuxResources) -> LinuxResources:

@@ -12,6 +12,7 @@ from ..decision import Decision, Grant, Refusal
 from ..engine import Engine
 from ..hints.text import TEST_APIS, annotated_hints
 from ..request import CpuType
+from ..resources import as_told
 from ..tuning.interrupts import Interrupt
 from ..tuning.scheduling import scheduling_values
 from .evaluatortables import Value
@@ -175,13 +176,19 @@ class ScenarioRun:
             name=one.container.name,
             pod=one.container.pod.name,
             namespace=one.container.pod.namespace,
-            pool=decision.pool if decision else "",
+            pool=self._pool_of(one),
             cpus=str(cpus),
             exclusive=str(grant.exclusive) if grant else "",
             shared=shared,
             mems=str(self.runtime.effective_mems(one)),
             decided_by=decision.decided_by if decision else "no policy ran",
         )
+
+    def _pool_of(self, one: Running) -> str:
+        """The pool a container is in by now; it may have been lifted since the decision."""
+        if one.grant is None or self.engine is None:
+            return one.decision.pool if one.decision else ""
+        return self.engine.tree.pools[one.grant.pool_id].name
 
     def _start(self, step: Start) -> None:
         if self._is_start_spoilt:
@@ -264,7 +271,7 @@ class ScenarioRun:
             id=ContainerId(f"{spec.name}-{self._serial}"),
             name=spec.name,
             pod=pod,
-            resources=spec.resources,
+            resources=as_told(spec.resources),
             created_at=self._serial,
         )
         hints = annotated_hints(container)[0] if self._reads_test_hints else ()
@@ -329,12 +336,13 @@ class ScenarioRun:
         one = self._find(step.container)
         if one is None or self.engine is None or not self.is_started:
             return
-        decision: Decision = self.engine.update(one.container.id, step.resources)
+        resources = as_told(step.resources)
+        decision: Decision = self.engine.update(one.container.id, resources)
         self.runtime.apply(decision.changes)
         error = ""
         if isinstance(decision.result, Grant):
             one.tell(decision.pinning)
-            one.container = replace(one.container, resources=step.resources)
+            one.container = replace(one.container, resources=resources)
         else:
             error = decision.result.reason
         self.verdicts.expect_error("expect_update_error", step.expected_error, error)

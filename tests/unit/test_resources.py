@@ -5,6 +5,7 @@ from pinfold.policy.errors import ConfigError
 from pinfold.policy.resources import (
     LinuxResources,
     annotated_resources,
+    as_told,
     estimate,
     linux_resources,
     merge,
@@ -79,6 +80,11 @@ def test_every_request_survives_the_kubelets_rounding() -> None:
     for milli in [*range(3, 5000), 17_999, 100_001, 255_999, 256_000]:
         linux = linux_resources(Resources(cpu_request_milli=milli), QosClass.BURSTABLE, None)
         assert estimate(linux, QosClass.BURSTABLE, None).cpu_request_milli == milli
+
+
+@pytest.mark.parametrize(("milli", "told"), [(0, 0), (1, 0), (2, 0), (3, 3), (500_000, 500_000)])
+def test_what_a_runtime_can_tell_of_a_request(milli: int, told: int) -> None:
+    assert as_told(Resources(cpu_request_milli=milli)) == Resources(cpu_request_milli=told)
 
 
 def test_guaranteed_limit_is_the_request_and_memory_request_the_limit() -> None:
