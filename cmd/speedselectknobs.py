@@ -8,8 +8,8 @@ from functools import partial
 from typing import Final, Protocol
 
 from ..policy.tuning.effects import ORDERED, Knob, KnobKind
-from ..topology.machine import Machine, SocketId
-from ..topology.speedselect import DEVICE, SpeedSelect
+from ..topology.machine import Machine, SocketId, SpeedSelect
+from ..topology.speedselect import DEVICE
 
 _ROOT: Final = "speedselect/"
 _NAMES: Final[Mapping[KnobKind, str]] = {

@@ -12,8 +12,7 @@ from typing import TypeAlias, TypeVar
 from ..topology.cpuset import CpuSet
 from ..topology.errors import TopologyError
 from ..topology.isst import SpeedSelectControl
-from ..topology.machine import Machine
-from ..topology.speedselect import SpeedSelect
+from ..topology.machine import Machine, SpeedSelect
 
 Session: TypeAlias = tuple[tuple[SpeedSelect, ...], SpeedSelectControl]
 """What a device says by now, and what changes it."""

@@ -10,7 +10,6 @@ import zlib
 from typing import IO, Final, TypeAlias
 
 from .errors import TopologyError
-from .sysfs import MAX_FILE_BYTES
 
 MAX_ARCHIVE_BYTES: Final = 2**29
 """Of the unpacked tar; that of a 4096-cpu machine has less than half of it."""
@@ -95,13 +94,14 @@ class ArchiveTree:
         return "/".join(names), entry
 
 
-def read_archive(root: str, file: IO[bytes]) -> ArchiveTree:
+def read_archive(root: str, file: IO[bytes], max_file_bytes: int) -> ArchiveTree:
     """The tree in an archive; it may hold sys/ and proc/ at its top or in one folder, or be a /sys.
 
+    Longer files in it are cut.
     Raises `TopologyError` where it is no archive, is damaged or unpacks to too much.
     """
     try:
-        top = _read_members(_unpack(file))
+        top = _read_members(_unpack(file), max_file_bytes)
     except (tarfile.TarError, lzma.LZMAError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise TopologyError(
             f"{root}: not a readable archive ({error}) — give a .tar, .tar.gz or .tar.xz"
@@ -125,7 +125,7 @@ def _unpack(file: IO[bytes]) -> bytes:
     return content
 
 
-def _read_members(content: bytes) -> Directory:
+def _read_members(content: bytes, max_file_bytes: int) -> Directory:
     top: Directory = {}
     with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
         for member in archive:
@@ -139,7 +139,7 @@ def _read_members(content: bytes) -> Directory:
                 _place(top, names, member.linkname)
             elif member.isreg() and not member.issparse():
                 start = member.offset_data
-                size = min(member.size, MAX_FILE_BYTES)
+                size = min(member.size, max_file_bytes)
                 _place(top, names, content[start : start + size])
     return top
 

@@ -8,9 +8,9 @@ from .cpus import CPU, read_cpu_sets, read_layout
 from .cpuset import CpuSet, NodeSet
 from .devices import read_devices
 from .errors import TopologyError
-from .machine import CoreKind, Cpu, Machine, SocketId
+from .machine import CoreKind, Cpu, Machine, SocketId, SpeedSelect
 from .numa import read_numa
-from .speedselect import DEVICE, SNAPSHOT_FILE, SpeedSelect
+from .speedselect import DEVICE, SNAPSHOT_FILE
 from .sysfs import SysfsTree, open_tree
 from .traits import Frequency, read_efficient, read_frequencies
 

@@ -13,7 +13,8 @@ from typing import Final, NamedTuple, Protocol
 
 from .cpuset import CpuSet
 from .errors import TopologyError
-from .speedselect import DEVICE, SpeedSelect
+from .machine import SpeedSelect
+from .speedselect import DEVICE
 
 READ: Final = 2
 WRITE: Final = 1

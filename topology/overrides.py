@@ -12,8 +12,7 @@ from .caches import cache_bytes, cache_groups, in_order
 from .cpuset import CpuSet
 from .errors import TopologyError
 from .jsonrow import is_whole, parse_cpus, parse_row, parse_rows
-from .machine import Cache, CoreKind, Machine, MemoryKind
-from .speedselect import SpeedSelect
+from .machine import Cache, CoreKind, Machine, MemoryKind, SpeedSelect
 from .speedselectfile import on_cpus, parse_speed_select
 from .traits import efficient_cpus
 

@@ -20,8 +20,8 @@ from .isst import (
     SpeedSelectError,
     ratio,
 )
-from .machine import Machine, SocketId
-from .speedselect import DEVICE, SpeedSelect
+from .machine import Machine, SocketId, SpeedSelect
+from .speedselect import DEVICE
 
 REGISTERS: Final = Request("registers", WRITE, 2, "<I", "4I")
 """isst_if_io_regs: count; write, cpu, register, value."""

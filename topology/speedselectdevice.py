@@ -15,10 +15,10 @@ from .isst import (
     SpeedSelectDevice,
     SpeedSelectError,
 )
-from .machine import Machine
+from .machine import Machine, SpeedSelect
 from .punitmailbox import mailbox_control
 from .punitmailbox import read_domains as read_mailbox_domains
-from .speedselect import DEVICE, SpeedSelect
+from .speedselect import DEVICE
 from .tpmi import TpmiControl, read_places
 from .tpmi import read_domains as read_tpmi_domains
 

@@ -7,8 +7,7 @@ from typing import Any
 from .cpuset import CpuSet
 from .errors import TopologyError
 from .jsonrow import Row, parse_row
-from .machine import SocketId
-from .speedselect import SpeedSelect
+from .machine import SocketId, SpeedSelect
 
 _ORDERED = "ordered"
 _PRIORITIES = ("", _ORDERED, "proportional")

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from .errors import TopologyError
 
-MAX_FILE_BYTES: Final = 2**24
+_MAX_FILE_BYTES: Final = 2**24
 """Longer files are cut: /proc/cpuinfo of 4096 cpus has 7 MB, everything else is far smaller."""
 
 _CPU_DIRECTORY: Final = "devices/system/cpu"
@@ -127,7 +127,7 @@ class DirectoryTree:
             content = os.read(file, _PAGE_BYTES)
             # The kernel shows up to a page of an attribute in one read: a short one is the end.
             if len(content) == _PAGE_BYTES:
-                while len(content) < MAX_FILE_BYTES and (more := os.read(file, 2**18)):
+                while len(content) < _MAX_FILE_BYTES and (more := os.read(file, 2**18)):
                     content += more
         except OSError:
             return None
@@ -181,7 +181,7 @@ def open_tree(root: str) -> SysfsTree:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     what = "not a regular file — give a directory or an archive"
                     raise TopologyError(f"{root}: {what}")
-                tree = read_archive(root, file)
+                tree = read_archive(root, file, _MAX_FILE_BYTES)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise TopologyError(f"{root}: {reason} — give a directory or an archive") from error

@@ -20,8 +20,7 @@ from .isst import (
     Request,
     ratio,
 )
-from .machine import Machine, SocketId
-from .speedselect import SpeedSelect
+from .machine import Machine, SocketId, SpeedSelect
 
 INSTANCES: Final = Request("instances", READ, 5, "<2BH")
 """isst_tpmi_instance_count: socket, count, mask of the domains that are there."""

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...topology.cpuset import CpuSet
-from ...topology.machine import CoreKind, Cpu, Machine, SocketId
-from ...topology.speedselect import SpeedSelect
+from ...topology.machine import CoreKind, Cpu, Machine, SocketId, SpeedSelect
 from ..configuration.config import CpuPriority
 
 EPP_ORDER: Final = ("performance", "balance_performance", "balance_power", "power")

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ...topology.cpuset import CpuSet
-from ...topology.machine import Cpu, Machine
-from ...topology.speedselect import SpeedSelect
+from ...topology.machine import Cpu, Machine, SpeedSelect
 from ..configuration.config import Config, CpuClass, PctPriority
 from ..configuration.quantity import NamedFrequency, parse_khz
 from .cpuclass import Clock

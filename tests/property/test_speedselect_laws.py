@@ -20,9 +20,8 @@ from pinfold.policy.configuration.text import config_from_values
 from pinfold.policy.supply import Supply
 from pinfold.policy.tuning.effects import Effects, Hardware, Holding, Occupancy, effects
 from pinfold.topology.cpuset import NO_CPUS, CpuSet
-from pinfold.topology.machine import Machine
+from pinfold.topology.machine import Machine, SpeedSelect
 from pinfold.topology.spec import machine_from_spec
-from pinfold.topology.speedselect import SpeedSelect
 from pinfold.topology.speedselectdevice import read_speed_select, speed_select_control
 from tests.unit.fakeisst import Domain, FakeTpmi
 

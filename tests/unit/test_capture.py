@@ -11,10 +11,10 @@ from pinfold.topology.capture import Recorder, capture
 from pinfold.topology.cpuset import CpuSet
 from pinfold.topology.discovery import ask_hardware, discover, read_machine
 from pinfold.topology.generate import machine_snapshot
-from pinfold.topology.machine import SocketId
+from pinfold.topology.machine import SocketId, SpeedSelect
 from pinfold.topology.snapshot import pack, write_tree
 from pinfold.topology.spec import machine_from_spec
-from pinfold.topology.speedselect import SNAPSHOT_FILE, SpeedSelect
+from pinfold.topology.speedselect import SNAPSHOT_FILE
 from pinfold.topology.speedselectfile import speed_select_text
 from pinfold.topology.sysfs import open_tree
 

@@ -10,9 +10,8 @@ from pinfold.policy.cpus.blocks import CpuBlocks
 from pinfold.policy.cpus.priority import PriorityClasses, priority_classes
 from pinfold.policy.cpus.smt import hide_siblings
 from pinfold.topology.cpuset import CpuSet
-from pinfold.topology.machine import CoreKind, Machine, SocketId
+from pinfold.topology.machine import CoreKind, Machine, SocketId, SpeedSelect
 from pinfold.topology.spec import machine_from_spec
-from pinfold.topology.speedselect import SpeedSelect
 
 HIGH, NORMAL, LOW = CpuPriority.HIGH, CpuPriority.NORMAL, CpuPriority.LOW
 

@@ -19,9 +19,8 @@ from pinfold.policy.tuning.speedselect import (
     speed_select_warnings,
 )
 from pinfold.topology.cpuset import NO_CPUS, CpuSet
-from pinfold.topology.machine import Machine, SocketId
+from pinfold.topology.machine import Machine, SocketId, SpeedSelect
 from pinfold.topology.spec import machine_from_spec
-from pinfold.topology.speedselect import SpeedSelect
 
 PLAIN = machine_from_spec("socket:2 numa:1 core:4 thread:2 mem:4G")
 HIGH = {"name": "high", "minFreq": "turbo", "maxFreq": "turbo", "pctPriority": "high"}

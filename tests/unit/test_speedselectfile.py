@@ -7,10 +7,9 @@ import pytest
 
 from pinfold.topology.cpuset import CpuSet
 from pinfold.topology.errors import TopologyError
-from pinfold.topology.machine import Machine, SocketId
+from pinfold.topology.machine import Machine, SocketId, SpeedSelect
 from pinfold.topology.overrides import override_machine, parse_overrides
 from pinfold.topology.spec import machine_from_spec
-from pinfold.topology.speedselect import SpeedSelect
 from pinfold.topology.speedselectfile import parse_speed_select, speed_select_text
 
 MACHINE = machine_from_spec("socket:2 core:8")

@@ -15,9 +15,8 @@ from pinfold.cmd.originals import Originals
 from pinfold.cmd.speedselectknobs import Registers
 from pinfold.policy.tuning.effects import Effects, Knob, KnobKind
 from pinfold.topology.cpuset import CpuSet
-from pinfold.topology.machine import Machine, SocketId
+from pinfold.topology.machine import Machine, SocketId, SpeedSelect
 from pinfold.topology.spec import machine_from_spec
-from pinfold.topology.speedselect import SpeedSelect
 
 FAST = Knob(KnobKind.CLOS_MIN, 0, "0/1")
 TOP = Knob(KnobKind.CLOS_MAX, 0, "0/1")

@@ -17,9 +17,8 @@ from pinfold.nri.plugin import Plugin, Timing
 from pinfold.policy.configuration.text import config_from_values
 from pinfold.policy.engine import Engine
 from pinfold.topology.cpuset import CpuSet
-from pinfold.topology.machine import SocketId
+from pinfold.topology.machine import SocketId, SpeedSelect
 from pinfold.topology.spec import machine_from_spec
-from pinfold.topology.speedselect import SpeedSelect
 
 SECONDS = 10.0
 DOMAIN = SpeedSelect(
