@@ -113,17 +113,20 @@ class Ledger:
             for child in below:
                 inside += sliceable[child]
             sliceable[pool_id] = max(0, min(spare, inside))
+        # Who asked for nothing binds its own pool and those around it, and the pools beside only
+        # where they would take the last cpu of all around both. Promised shares keep one anyway.
+        pairs = zip(slack, self._shared_milli, self._zero_requests, strict=True)
+        whole = [(milli - (zero > 0 and not shared)) // 1000 for milli, shared, zero in pairs]
         grantable = slack
-        # Who asked for nothing binds its own pool and those around it, not the pools beside; but
-        # without reserved cpus nobody anywhere takes the last sharable one.
-        in_all = (grantable[-1] - (not self.tree.root.reserved)) // 1000
         for pool_id in range(size - 2, -1, -1):
             parent = self._parent[pool_id]
             if grantable[parent] < grantable[pool_id]:
                 grantable[pool_id] = grantable[parent]
-            whole = (grantable[pool_id] - (self._zero_requests[pool_id] > 0)) // 1000
-            if whole < sliceable[pool_id] or in_all < sliceable[pool_id]:
-                sliceable[pool_id] = max(0, min(whole, in_all))
+            if whole[parent] < whole[pool_id]:
+                whole[pool_id] = whole[parent]
+            spare = (grantable[pool_id] - (self._zero_requests[pool_id] > 0)) // 1000
+            if spare < sliceable[pool_id] or whole[pool_id] < sliceable[pool_id]:
+                sliceable[pool_id] = max(0, min(spare, whole[pool_id]))
         pairs = zip(grantable, self._zero_requests, strict=True)
         return Room(
             shared_milli=tuple([milli - (zero > 0) for milli, zero in pairs]),
