@@ -77,6 +77,7 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     pool: str
     exclusive: str = ""
     grown: tuple[str, ...] = ()
+    is_reserved: bool = False
 
     def advice(self) -> Advice:
         """What is remembered of its grant. Raises `IdListError`."""
@@ -84,6 +85,7 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             pool=self.pool,
             exclusive=CpuSet.parse(self.exclusive),
             grown=tuple(map(CpuSet.parse, self.grown)),
+            is_reserved=self.is_reserved,
         )
 
     def container(self) -> Container:
@@ -150,6 +152,7 @@ def saved_container(container: Container, advice: Advice) -> SavedContainer:
         pool=advice.pool,
         exclusive=str(advice.exclusive),
         grown=tuple(map(str, advice.grown)),
+        is_reserved=advice.is_reserved,
     )
 
 

@@ -26,6 +26,18 @@ class Advice:
     pool: str
     exclusive: CpuSet = NO_CPUS
     grown: tuple[CpuSet, ...] = ()
+    is_reserved: bool = False
+    """It was on the reserved cpus."""
+
+    @classmethod
+    def of(cls, grant: Grant, pool: Pool) -> "Advice":
+        """What to remember of a grant, which is in this pool."""
+        return cls(
+            pool=pool.name,
+            exclusive=grant.exclusive,
+            grown=grant.grown,
+            is_reserved=grant.cpu_type is CpuType.RESERVED,
+        )
 
     def explains(self, cpus: CpuSet, request: Request) -> bool:
         """Whether a container with these exclusive cpus may have this cpuset."""
@@ -108,6 +120,9 @@ def adopted_grant(
     if request.cpu_type is CpuType.RESERVED:
         if cpus <= root.reserved:
             return _grant(container, request, NO_CPUS, root)
+        if advice is not None and advice.is_reserved:
+            # Others are reserved by now: those are for it, and its old ones for everybody.
+            return None
         # The reserved cpus were full when it came.
         request = replace(request, cpu_type=CpuType.NORMAL)
     if advice is not None:

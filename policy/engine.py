@@ -231,9 +231,7 @@ class Engine:
         """What to remember of every grant for the next `synchronize`."""
         pools = self.tree.pools
         return {
-            container_id: Advice(
-                pool=pools[grant.pool_id].name, exclusive=grant.exclusive, grown=grant.grown
-            )
+            container_id: Advice.of(grant, pools[grant.pool_id])
             for container_id, grant in self.ledger.grants.items()
         }
 
@@ -243,14 +241,14 @@ class Engine:
         """Another engine with the same containers, and what they must be told; this one stays.
 
         Every container keeps exactly what it has where that is legal under the new configuration
-        (and on the new machine, after a cpu went offline or came back). Cpus that came back go to
-        those that miss exclusive ones, and shared containers are told, as the kernel gave them back
-        too. The plan and the change are the same call: take the new engine. Raises `ConfigError`.
+        (and on the new machine, after a cpu went offline or came back). Cpus that can be used again
+        go to those that miss exclusive ones, then to all that share them. The plan and the change
+        are the same call: take the new engine. Raises `ConfigError`.
         """
         engine = Engine(machine or self.machine, config, interrupts=self._interrupts)
         running = self.running()
         engine.synchronize([on_usable_cpus(one, engine.supply) for one in running], self.advice())
-        has_more = bool(engine.machine.online - self.machine.online)
+        has_more = bool(engine.supply.usable - self.supply.usable)
         for container in running:
             engine._mend(container, has_more=has_more)
         if has_more:

@@ -7,6 +7,7 @@ from ..topology.cpuset import NO_CPUS, CpuSet, NodeSet
 from .container import Container, ContainerId
 from .decision import Pinning
 from .engine import Engine
+from .request import CpuType
 
 
 class Fate(enum.Enum):
@@ -92,6 +93,8 @@ def _why_cpus(container_id: ContainerId, cpus: CpuSet, new: Engine) -> str:
         return f"cpus {offline} are offline"
     if unavailable := cpus - new.supply.allowed:
         return f"cpus {unavailable} are not available"
+    if new.grants[container_id].cpu_type is CpuType.RESERVED:
+        return f"cpus {cpus - new.supply.reserved} are not reserved any more"
     if reserved := cpus & new.supply.reserved:
         return f"cpus {reserved} are reserved"
     taken = NO_CPUS

@@ -23,6 +23,11 @@ class Supply:
     warnings: tuple[str, ...] = ()
 
     @property
+    def usable(self) -> CpuSet:
+        """Every cpu for containers that are not of the system."""
+        return self.isolated | self.sharable
+
+    @property
     def allowed(self) -> CpuSet:
         """Every cpu that may be used."""
         return self.isolated | self.reserved | self.sharable

@@ -115,9 +115,11 @@ def test_pinning_that_is_switched_on_moves_everybody() -> None:
     assert fates(old, Config())["a"] == (Fate.MOVES, "it was not pinned")
 
 
-def test_reserved_cpus_that_change_leave_who_runs_on_the_old_ones_there() -> None:
+def test_who_runs_on_reserved_cpus_follows_them() -> None:
     old = engine_with(container("system", 100))
     found = fates(old, Config(reserved_resources=Amounts(cpu="cpuset:3")))
+    assert found == {"system": (Fate.MOVES, "cpus 0 are not reserved any more")}
+    found = fates(old, Config(reserved_resources=Amounts(cpu="cpuset:0,3")))
     assert found == {"system": (Fate.STAYS, "")}
 
 

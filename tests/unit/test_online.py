@@ -75,14 +75,26 @@ def test_a_cpu_that_comes_back_leaves_exclusive_ones_alone() -> None:
     assert cpus(other, "own") == cpus(one, "own")
 
 
-def test_a_configuration_alone_lets_everybody_keep_exactly_what_they_have() -> None:
+def test_a_configuration_that_allows_more_gives_back_what_one_before_took() -> None:
     narrow = Config(
-        reserved_resources=Amounts(cpu="cpuset:0"), available_resources=Amounts(cpu="cpuset:0-2")
+        reserved_resources=Amounts(cpu="cpuset:0"), available_resources=Amounts(cpu="cpuset:0-1")
     )
-    one = Engine(FULL, narrow)
+    one = Engine(FULL, RESERVED)
+    one.create(container("own", 2000))
     one.create(container("shares", 500))
-    other, answer = one.reconfigured(RESERVED)
+    assert (cpus(one, "own"), cpus(one, "shares")) == ("1-2", "3")
+    poor, _ = one.reconfigured(narrow)
+    assert (cpus(poor, "own"), cpus(poor, "shares")) == ("1", "0")
+    rich, _ = poor.reconfigured(RESERVED)
+    assert len(rich.grants[ContainerId("own")].exclusive) == 2
+    assert not {*cpus(rich, "own").split("-")} & {cpus(rich, "shares")}
+    rich.check()
+
+
+def test_a_configuration_that_allows_no_more_tells_nobody() -> None:
+    one = Engine(FULL, RESERVED)
+    one.create(container("own", 1000))
+    one.create(container("shares", 500))
+    other, answer = one.reconfigured(Config(pin_memory=True, colocate_pods=True))
     assert answer.changes == ()
-    assert cpus(other, "shares") == "1-2"
-    (grown,) = other.create(container("own", 1000)).changes
-    assert str(grown.after.cpus) == "2-3"
+    assert cpus(other, "shares") == cpus(one, "shares")
