@@ -1,8 +1,9 @@
 """The runtime's messages as values of the policy, and what it decided as messages for it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Final, TypeVar
+from itertools import product, starmap
+from typing import Final, NamedTuple, TypeVar
 
 from ..policy.configuration.config import SchedulingClass
 from ..policy.container import Container, ContainerId, ContainerState, Device, Mount, Pod, PodId
@@ -25,6 +26,9 @@ Ids = TypeVar("Ids", CpuSet, NodeSet)
 
 _NAME_LABEL: Final = "io.kubernetes.container.name"
 
+_ALL: Final = "a"
+_EVERY_NUMBER: Final = -1
+
 # A container without a known state may run: it keeps its cpus.
 _STATES: Final[Mapping[int, ContainerState]] = {
     nri_pb2.CONTAINER_UNKNOWN: ContainerState.CREATED,
@@ -33,6 +37,17 @@ _STATES: Final[Mapping[int, ContainerState]] = {
     nri_pb2.CONTAINER_RUNNING: ContainerState.RUNNING,
     nri_pb2.CONTAINER_STOPPED: ContainerState.EXITED,
 }
+
+
+class _DeviceKey(NamedTuple):
+    """What a rule is about; type "a" and number -1 stand for all, as nothing does.
+
+    Source: the OCI runtime specification, "Allowed Device list".
+    """
+
+    type: str
+    major: int
+    minor: int
 
 
 def pod_value(pod: nri_pb2.PodSandbox) -> Pod:
@@ -162,31 +177,38 @@ def update_messages(pinnings: Mapping[ContainerId, Pinning]) -> list[nri_pb2.Con
 
 
 def _devices(linux: nri_pb2.LinuxContainer) -> tuple[Device, ...]:
-    """A container's devices; writable are those that a rule of the device cgroup lets it write."""
-    rules = [one for one in linux.resources.devices if one.allow and "w" in one.access]
+    """A container's devices; writable are those that a rule of the device cgroup lets it write.
+
+    Linear: a container may have thousands of devices, each with a rule of its own.
+    """
+    rules = {
+        _DeviceKey(
+            _ALL if one.type in ("", "a") else one.type,
+            one.major.value if one.HasField("major") else _EVERY_NUMBER,
+            one.minor.value if one.HasField("minor") else _EVERY_NUMBER,
+        )
+        for one in linux.resources.devices
+        if one.allow and "w" in one.access
+    }
     return tuple(
         Device(
             path=one.path,
             type=one.type,
             major=one.major,
             minor=one.minor,
-            is_writable=any(_is_meant(rule, one) for rule in rules),
+            is_writable=any(key in rules for key in _keys_of(one)),
         )
         for one in linux.devices
     )
 
 
-def _is_meant(rule: nri_pb2.LinuxDeviceCgroup, device: nri_pb2.LinuxDevice) -> bool:
-    """Whether a rule is about a device; type "a" and number -1 stand for all, as nothing does.
-
-    Source: the OCI runtime specification, "Allowed Device list".
-    """
+def _keys_of(device: nri_pb2.LinuxDevice) -> Iterator[_DeviceKey]:
+    """The rules that would be about a device, from the exact one to that about all."""
     # An unbuffered character device ("u") is a character device to the cgroup.
     kind = "c" if device.type == "u" else device.type
-    return (
-        rule.type in ("", "a", kind)
-        and (not rule.HasField("major") or rule.major.value in (-1, device.major))
-        and (not rule.HasField("minor") or rule.minor.value in (-1, device.minor))
+    return starmap(
+        _DeviceKey,
+        product((kind, _ALL), (device.major, _EVERY_NUMBER), (device.minor, _EVERY_NUMBER)),
     )
 
 
