@@ -1,13 +1,17 @@
 """Where something is served over HTTP: a host and a port."""
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
 from typing import Final
 
 from ..errors import ConfigError
 
 _PORT_MAX: Final = 65535
 _LABEL: Final = "[a-zA-Z0-9_-]{1,63}"
+_LOCALHOST: Final = "localhost"
+_EXAMPLES: Final = "':8891' or '127.0.0.1:8891'"
 _TEXT: Final = re.compile(
     rf"(?:http://)?(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<name>{_LABEL}(?:\.{_LABEL})*)?)"
     r":(?P<port>[0-9]{1,5})/?",
@@ -20,7 +24,7 @@ class Endpoint:
     """An address to listen at."""
 
     host: str
-    """A name or an address; empty for all addresses of the machine."""
+    """An address or "localhost"; empty for all addresses of the machine."""
     port: int
     """0 for any free one."""
 
@@ -32,12 +36,27 @@ class Endpoint:
 def parse_endpoint(text: str) -> Endpoint:
     """The endpoint of "HOST:PORT" or ":PORT", with or without "http://". Raises `ConfigError`.
 
+    Other names than localhost are refused: which address they mean, if any, shows only once the
+    daemon is to listen there, and name servers are hardly there when a node starts.
+
     >>> parse_endpoint("http://[::1]:8891/")
     Endpoint(host='::1', port=8891)
     """
     matched = _TEXT.fullmatch(text)
     if matched is None or int(matched["port"]) > _PORT_MAX:
+        raise ConfigError(f"{text!r} is no address to listen at — write {_EXAMPLES}")
+    host = matched["v6"] or matched["name"] or ""
+    if host and host.lower() != _LOCALHOST and not _is_address(host):
         raise ConfigError(
-            f"{text!r} is no address to listen at — write ':8891' or '127.0.0.1:8891'"
+            f"{text!r} has no address to listen at, but {host!r} — write an address of the machine"
+            f" instead, or none: {_EXAMPLES}"
         )
-    return Endpoint(matched["v6"] or matched["name"] or "", int(matched["port"]))
+    return Endpoint(host, int(matched["port"]))
+
+
+def _is_address(host: str) -> bool:
+    for kind in (IPv4Address, IPv6Address):
+        with suppress(ValueError):
+            kind(host)
+            return True
+    return False

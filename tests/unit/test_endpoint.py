@@ -12,7 +12,10 @@ from pinfold.policy.errors import ConfigError
     [
         pytest.param(":8891", Endpoint("", 8891), ":8891", id="all addresses"),
         pytest.param("127.0.0.1:0", Endpoint("127.0.0.1", 0), "127.0.0.1:0", id="one address"),
-        pytest.param("http://node-1:80/", Endpoint("node-1", 80), "node-1:80", id="as an URL"),
+        pytest.param("http://10.0.0.1:80/", Endpoint("10.0.0.1", 80), "10.0.0.1:80", id="as URL"),
+        pytest.param(
+            "localhost:80", Endpoint("localhost", 80), "localhost:80", id="the machine's own name"
+        ),
         pytest.param("[::1]:8891", Endpoint("::1", 8891), "[::1]:8891", id="an IPv6 address"),
     ],
 )
@@ -41,6 +44,22 @@ def test_endpoints_are_read(text: str, endpoint: Endpoint, shown: str) -> None:
 )
 def test_what_is_no_endpoint_says_how_to_write_one(text: str) -> None:
     with pytest.raises(ConfigError, match="is no address to listen at — write ':8891' or"):
+        parse_endpoint(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "host"),
+    [
+        pytest.param("http://x:1", "x", id="a name"),
+        pytest.param("node-1.example.com:80", "node-1.example.com", id="a name with a domain"),
+        pytest.param("localhost.example.com:80", "localhost.example.com", id="another's localhost"),
+        pytest.param("127.1:80", "127.1", id="an address in short"),
+        pytest.param("10.0.0.256:80", "10.0.0.256", id="numbers that are too large"),
+        pytest.param("[::1::2]:80", "::1::2", id="two gaps"),
+    ],
+)
+def test_what_only_a_name_server_may_know_is_refused(text: str, host: str) -> None:
+    with pytest.raises(ConfigError, match=f"{host!r} — write an address of the machine instead"):
         parse_endpoint(text)
 
 
