@@ -11,10 +11,13 @@ from ..policy.configuration.text import config_from_values
 from ..policy.decision import Pinning
 from ..policy.engine import Engine
 from ..policy.move import Fate, Move, find_moves
+from ..policy.tuning.interrupts import Interrupt
+from ..topology.cpuset import CpuSet, NodeSet
 from ..topology.errors import PinfoldError
 from ..topology.fingerprint import machine_fingerprint, machine_summary
 from ..topology.machine import Machine
 from .configfile import load_config
+from .knobs import Knobs
 from .machinesource import machine_of, machine_options
 from .statefile import STATE_NAME, State, StateFileError, load_state
 
@@ -68,14 +71,19 @@ def command(
     """
     state = _state(state_path)
     found = machine_of(sysfs_root, machine)
-    plan = plan_config(state, found, file)
+    interrupts = () if machine is not None else _interrupts(Path(sysfs_root or "/"))
+    plan = plan_config(state, found, file, interrupts)
     click.echo(_as_json(plan) if output == "json" else _as_text(plan))
     if plan.count(Fate.STAYS) < len(plan.moves):
         raise click.exceptions.Exit(_SOMETHING_MOVES)
 
 
-def plan_config(state: State, machine: Machine, file: Path) -> ConfigPlan:
+def plan_config(
+    state: State, machine: Machine, file: Path, interrupts: tuple[Interrupt, ...] = ()
+) -> ConfigPlan:
     """What a configuration file would do to everything in a state.
+
+    `interrupts`: those of the machine; without, nobody is told that some may not be moved.
 
     Raises `ConfigError` for the file, `PlanError` where the state is of another machine.
     """
@@ -85,13 +93,19 @@ def plan_config(state: State, machine: Machine, file: Path) -> ConfigPlan:
             f" {machine_summary(machine)}) — name that one with --sysfs-root or --machine"
         )
     loaded = load_config(file)
-    present = Engine(machine, config_from_values(state.config, "the state's configuration"))
+    config = config_from_values(state.config, "the state's configuration")
+    present = Engine(machine, config, interrupts=interrupts)
     present.synchronize(state.running(), state.advice())
     planned, _ = present.reconfigured(loaded.config)
     return ConfigPlan(
         moves=find_moves(present, planned),
         warnings=(*loaded.warnings, *planned.warnings),
     )
+
+
+def _interrupts(root: Path) -> tuple[Interrupt, ...]:
+    """Those of a kernel whose sys/ and proc/ are below `root`; none of an archive."""
+    return Knobs(root).hardware().interrupts
 
 
 def _state(path: Path) -> State:
@@ -116,16 +130,27 @@ def _as_text(plan: ConfigPlan) -> str:
 
 
 def _fate(move: Move) -> str:
-    if move.fate is Fate.STAYS:
-        return f"stays on {_place(move.after)}"
-    way = f"from {_place(move.before)} to {_place(move.after)} — {move.reason}"
-    return f"moves {way}" if move.fate is Fate.MOVES else f"degraded, {way}"
+    before, after = _place(move.before, Pinning()), _place(move.after, move.before)
+    match move.fate:
+        case Fate.STAYS:
+            return f"stays on {after}"
+        case Fate.MOVES:
+            return f"moves from {before} to {after} — {move.reason}"
+        case Fate.DEGRADED:
+            way = f"from {before} to {after}" if move.is_elsewhere else f"stays on {after}"
+            return f"degraded, {way} — {move.reason}"
 
 
-def _place(pinning: Pinning) -> str:
-    cpus = "any cpus" if pinning.cpus is None else f"cpus {pinning.cpus}"
-    mems = "any memory" if pinning.mems is None else f"memory {pinning.mems}"
-    return f"{cpus}, {mems}"
+def _place(now: Pinning, before: Pinning) -> str:
+    """What a container runs on; the kernel keeps `before` of what it is not told any more."""
+    cpus = _ids("cpus", now.cpus, before.cpus)
+    return f"{cpus}, {_ids('memory', now.mems, before.mems)}"
+
+
+def _ids(what: str, now: CpuSet | NodeSet | None, before: CpuSet | NodeSet | None) -> str:
+    if now is not None:
+        return f"{what} {now}"
+    return f"any {what}" if before is None else f"{what} {before} (not pinned)"
 
 
 def _as_json(plan: ConfigPlan) -> str:

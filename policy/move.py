@@ -1,12 +1,14 @@
 """What another configuration, or other cpus, mean for the containers that run."""
 
 import enum
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from ..topology.cpuset import NO_CPUS, CpuSet, NodeSet
 from .container import Container, ContainerId
 from .decision import Pinning
 from .engine import Engine
+from .errors import Problem
 from .request import CpuType
 
 
@@ -26,10 +28,17 @@ class Move:
     container: Container
     fate: Fate
     before: Pinning
+    """What the kernel has of it as far as we know, whoever told it."""
     after: Pinning
+    """What the kernel is told by now; None leaves what it has."""
     pool_before: str
     pool_after: str
     reason: str = ""
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it has other cpus or memory from now on."""
+        return replace(self.after, cpu_shares=None).differs_from(self.before)
 
 
 def find_moves(old: Engine, new: Engine) -> tuple[Move, ...]:
@@ -43,23 +52,48 @@ def find_moves(old: Engine, new: Engine) -> tuple[Move, ...]:
 
 
 def _move(container: Container, old: Engine, new: Engine) -> Move:
-    before = old.pinning(container.id) or Pinning()
-    after = new.pinning(container.id) or Pinning()
-    degraded = new.decisions[container.id].degraded
-    fate, reason = Fate.STAYS, ""
-    if degraded and degraded != old.decisions[container.id].degraded:
-        fate, reason = Fate.DEGRADED, degraded
-    elif after.differs_from(before):
-        fate, reason = Fate.MOVES, _why(container.id, before, after, new)
-    return Move(
+    move = Move(
         container=container,
-        fate=fate,
-        before=before,
-        after=after,
+        fate=Fate.STAYS,
+        before=_known(container, old),
+        after=new.pinning(container.id) or Pinning(),
         pool_before=_pool(old, container.id),
         pool_after=_pool(new, container.id),
-        reason=reason,
     )
+    reasons = list(_losses(container, old, new))
+    fate = Fate.DEGRADED if reasons else Fate.STAYS
+    degraded = new.decisions[container.id].degraded
+    if degraded and degraded != old.decisions[container.id].degraded:
+        fate, reasons = Fate.DEGRADED, [degraded, *reasons]
+    elif move.is_elsewhere:
+        fate = Fate.DEGRADED if reasons else Fate.MOVES
+        reasons = [_why(container.id, move.before, move.after, new), *reasons]
+    return replace(move, fate=fate, reason="; ".join(reasons))
+
+
+def _known(container: Container, old: Engine) -> Pinning:
+    """What the kernel was told, by us or before we knew the container."""
+    told = old.pinning(container.id) or Pinning()
+    return replace(
+        told,
+        cpus=container.cpus if told.cpus is None else told.cpus,
+        mems=container.mems if told.mems is None else told.mems,
+    )
+
+
+def _losses(container: Container, old: Engine, new: Engine) -> Iterator[str]:
+    """What its annotations ask for in vain from now on."""
+    vain = {_place(one) for one in old.decisions[container.id].problems}
+    decision = new.decisions[container.id]
+    for one in decision.problems:
+        is_told = one.is_advice or str(one) in decision.degraded
+        if not is_told and _place(one) not in vain:
+            yield str(replace(one, where=one.where.removesuffix(f" of {container.path}")))
+
+
+def _place(problem: Problem) -> tuple[str, int, int]:
+    """Where a problem is; the text may name another interrupt of those that match by now."""
+    return problem.where, problem.line, problem.column
 
 
 def _pool(engine: Engine, container_id: ContainerId) -> str:
@@ -72,11 +106,9 @@ def _why(container_id: ContainerId, before: Pinning, after: Pinning, new: Engine
         if before.cpus is None:
             return "it was not pinned"
         return _why_cpus(container_id, before.cpus, new)
-    if after.mems not in (None, before.mems):
-        if before.mems is None:
-            return "its memory was not pinned"
-        return _why_memory(before.mems, new)
-    return f"its cpu shares were {before.cpu_shares}"
+    if before.mems is None:
+        return "its memory was not pinned"
+    return _why_memory(before.mems, new)
 
 
 def _why_memory(nodes: NodeSet, new: Engine) -> str:

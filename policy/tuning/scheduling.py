@@ -17,7 +17,9 @@ def scheduling_class(container: Container, config: Config) -> SchedulingClass | 
         return Problem(
             where=f"scheduling-class of {container.path}",
             what=f"no scheduling class {wanted!r}",
-            fix=suggestion(wanted, tuple(classes)),
+            fix=suggestion(wanted, tuple(classes))
+            if classes
+            else "configure schedulingClasses or leave it out",
         )
     by_qos = {name.lower(): one for name, one in config.pod_qos_scheduling_classes.items()}
     name = (

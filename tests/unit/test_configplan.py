@@ -1,5 +1,6 @@
 """`pinfold config plan` against the state file of a daemon."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from pinfold.cmd.statekeeper import Moment, saved_machine
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.engine import Engine
+from pinfold.topology.discovery import read_machine
+from pinfold.topology.generate import machine_snapshot
+from pinfold.topology.snapshot import write_tree
 from pinfold.topology.spec import machine_from_spec
 
 SPEC = "socket:2 core:4 thread:1 mem:4G"
@@ -117,6 +121,48 @@ def test_the_document_is_sorted_and_whole(folder: Path) -> None:
         "reason": None,
     }
     assert (web["fate"], web["reason"]) == ("moves", "cpus 4 are reserved")
+
+
+def test_who_stays_is_not_said_to_run_anywhere(folder: Path) -> None:
+    run = plan(folder, 'reservedResources: {cpu: "cpuset:0"}\npinCPU: false\npinMemory: false\n')
+    assert run.output == (
+        "default/db-pod/db: stays on cpus 1-3 (not pinned), memory 0 (not pinned)\n"
+        "default/web-pod/web: stays on cpus 4-5 (not pinned), memory 1 (not pinned)\n"
+        "stays: 2, moves: 0, degraded: 0\n"
+    )
+    assert run.exit_code == 0
+
+
+def test_what_is_asked_for_in_vain_from_then_on_is_said(tmp_path: Path) -> None:
+    machine = machine_from_spec(SPEC)
+    write_tree(machine_snapshot(machine), str(tmp_path))
+    (tmp_path / "proc/irq/24").mkdir(parents=True)
+    (tmp_path / "proc/irq/24/smp_affinity_list").write_text("0-7\n")
+    (tmp_path / "proc/interrupts").write_text("  CPU0\n 24: 0 PCI-MSI eth0\n")
+    read = read_machine(str(tmp_path))
+    engine = Engine(read, Config(reserved_resources=Amounts(cpu="cpuset:0")))
+    web = container("web", 2000)
+    key = "irq-affinity.resource-policy.nri.io/container.web"
+    pod = dataclasses.replace(web.pod, annotations={key: "claim: ['*eth0*']"})
+    engine.create(dataclasses.replace(web, pod=pod))
+    write_state(tmp_path, Moment.of(engine).state(saved_machine(read)))
+    file = tmp_path / "node.yaml"
+    file.write_text('reservedResources: {cpu: "cpuset:0"}\ncontrollableInterrupts: ["*nvme*"]\n')
+    arguments = [f"--state={tmp_path}", f"--sysfs-root={tmp_path}"]
+    run = CliRunner().invoke(main, ["config", "plan", str(file), *arguments])
+    reason = (
+        f"{key}: denied interrupt: 24 (PCI-MSI eth0) is denied but matched by user pattern"
+        " '*eth0*' — add it to controllableInterrupts or name another"
+    )
+    assert run.output == (
+        f"default/web-pod/web: degraded, stays on cpus 4-5, memory 1 — {reason}\n"
+        "stays: 0, moves: 0, degraded: 1\n"
+    )
+    assert run.exit_code == 1
+    run = CliRunner().invoke(main, ["config", "plan", str(file), "-o", "json", *arguments])
+    (one,) = json.loads(run.output)["containers"]
+    assert (one["fate"], one["reason"]) == ("degraded", reason)
+    assert run.exit_code == 1
 
 
 def test_nothing_is_changed_by_a_plan(folder: Path) -> None:

@@ -1,14 +1,19 @@
 """What another configuration means for running containers, and why."""
 
 import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
 
+import msgspec
 import pytest
 
 from pinfold.policy.configuration.config import Amounts, Config
+from pinfold.policy.configuration.text import config_from_values
 from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.decision import Pinning
 from pinfold.policy.engine import Engine
 from pinfold.policy.move import Fate, find_moves
+from pinfold.policy.tuning.interrupts import Interrupt
 from pinfold.topology.cpuset import CpuSet
 from pinfold.topology.machine import Machine
 from pinfold.topology.spec import machine_from_spec
@@ -16,12 +21,17 @@ from pinfold.topology.spec import machine_from_spec
 MACHINE = machine_from_spec("socket:2 numa:1 core:4 thread:1 mem:4G")
 
 
-def container(name: str, milli: int, qos: QosClass = QosClass.GUARANTEED) -> Container:
+def container(
+    name: str,
+    milli: int,
+    qos: QosClass = QosClass.GUARANTEED,
+    annotations: Mapping[str, str] = MappingProxyType({}),
+) -> Container:
     namespace = "kube-system" if name.startswith("system") else "default"
     return Container(
         id=ContainerId(name),
         name=name,
-        pod=Pod(id=PodId(name), name=name, namespace=namespace, qos=qos),
+        pod=Pod(id=PodId(name), name=name, namespace=namespace, qos=qos, annotations=annotations),
         resources=Resources(
             cpu_request_milli=milli,
             cpu_limit_milli=milli or None,
@@ -139,3 +149,76 @@ def test_who_loses_some_cpus_stays_near_its_memory() -> None:
         before, after = old.grants[ContainerId(name)], new.grants[ContainerId(name)]
         assert after.memory == before.memory
     new.check()
+
+
+def test_pinning_that_is_switched_on_again_moves_nobody_who_stayed() -> None:
+    old = engine_with(container("a", 2000), container("b", 500), container("system", 100))
+    loose, _ = old.reconfigured(msgspec.structs.replace(old.config, pin_cpu=False))
+    assert {fate for fate, _ in fates(old, loose.config).values()} == {Fate.STAYS}
+    assert {fate for fate, _ in fates(loose, old.config).values()} == {Fate.STAYS}
+
+
+RESERVED = {"reservedResources": {"cpu": "cpuset:0"}}
+CALM = {
+    **RESERVED,
+    "cpuClasses": [{"name": "calm"}, {"name": "top"}],
+    "sharedPoolCPUClass": "calm",
+    "schedulingClasses": [{"name": "batch", "policy": "batch"}],
+}
+ETH0 = Interrupt(number=24, description="PCI-MSI eth0", affinity=CpuSet.of(0))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "fields", "reason"),
+    [
+        pytest.param(
+            "cpu-class",
+            "top",
+            {**CALM, "cpuClasses": [{"name": "calm"}, {"name": "topp"}]},
+            "unknown CPU class 'top' — did you mean 'topp'?",
+            id="its class of cpus has another name",
+        ),
+        pytest.param(
+            "cpu-class",
+            "top",
+            RESERVED,
+            "this node has no cpu classes — configure cpuClasses or leave it out",
+            id="there are no classes of cpus any more",
+        ),
+        pytest.param(
+            "irq-affinity",
+            "claim: ['*eth0*']",
+            {**CALM, "controllableInterrupts": ["*nvme*"]},
+            "denied interrupt: 24 (PCI-MSI eth0) is denied but matched by user pattern '*eth0*'"
+            " — add it to controllableInterrupts or name another",
+            id="its interrupt may not be moved any more",
+        ),
+        pytest.param(
+            "scheduling-class",
+            "batch",
+            RESERVED,
+            "no scheduling class 'batch' — configure schedulingClasses or leave it out",
+            id="its scheduling class is gone",
+        ),
+    ],
+)
+def test_what_annotations_ask_for_in_vain_from_now_on_is_told(
+    key: str, value: str, fields: dict[str, object], reason: str
+) -> None:
+    name = f"{key}.resource-policy.nri.io/container.a"
+    told = key if key == "scheduling-class" else name
+    asking = container("a", 2000, annotations={name: value})
+    old = Engine(MACHINE, config_from_values(CALM), interrupts=(ETH0,))
+    old.create(asking)
+    old.create(container("b", 2000))
+    assert not old.decisions[asking.id].problems
+    found = fates(old, config_from_values(fields))
+    assert found["a"][0] is Fate.DEGRADED
+    assert found["a"][1].startswith(f"{told}: {reason}")
+    assert found["b"] == (Fate.STAYS, "")
+    vain, _ = old.reconfigured(config_from_values(fields))
+    assert fates(vain, vain.config)["a"] == (Fate.STAYS, ""), "it is told once"
+    moved = {**fields, "availableResources": {"cpu": "exclude-cpuset:4"}}
+    fate, why = fates(old, config_from_values(moved))["a"]
+    assert fate is Fate.DEGRADED
+    assert why.startswith(f"cpus 4 are not available; {told}: {reason}")
