@@ -28,6 +28,8 @@ from .supply import read_supply
 _WITHHELD: Final = ContainerId("(not for containers)")
 _SHRINKS_AT_ONCE: Final = 8
 """Moving memory costs the machine: no event moves more containers back than these."""
+_WIDENED_AT_LEAST: Final = 4
+"""Memory sets widened per look at the free memory, where so many containers are short of it."""
 
 
 class Books:
@@ -60,8 +62,11 @@ class Books:
             )
             self.memory.adopt(request, everything)
 
-    def take(self, plan: Plan) -> None:
-        """Book what was planned, in place of what the container held."""
+    def take(self, plan: Plan) -> Grant:
+        """Book what was planned, in place of what the container held; returns what it has now.
+
+        A resize can make room for containers that had to widen their memory, itself included.
+        """
         grant = plan.grant
         for lifted in plan.lifted:
             self.ledger.repool(lifted)
@@ -70,6 +75,25 @@ class Books:
         self.ledger.add(grant)
         if plan.offer is not None:
             self._commit(plan.offer)
+            if plan.offer.replaces is not None:
+                self.relax()
+        return self.ledger.grants[grant.container_id]
+
+    def observe(self, free_bytes: Mapping[int, int]) -> None:
+        """Heed the memory that is really free, by node id; see `MemoryLedger.observe`.
+
+        Half of those whose nodes run short get wider sets, the least important first: the next look
+        sees what that helped, and whoever it is comes to its turn after a few. Where nobody needs
+        more, some of those that had to widen go back.
+        """
+        self.memory.observe(free_bytes)
+        pressed = self.memory.pressed()
+        left = most = max(_WIDENED_AT_LEAST, len(pressed) // 2)
+        for container_id in pressed:
+            if left and self.widen(container_id):
+                left -= 1
+        if left == most:
+            self.relax()
 
     def relax(self) -> None:
         """Let containers that had to widen their memory go back, now that there is room."""
@@ -77,21 +101,23 @@ class Books:
         if offer is not None:
             self._commit(offer)
 
-    def widen(self, container_id: ContainerId, kinds: frozenset[MemoryKind] | None = None) -> None:
+    def widen(self, container_id: ContainerId, kinds: frozenset[MemoryKind] | None = None) -> bool:
         """More memory nodes for a container: of these kinds, or whatever is next and has room.
 
-        Where there are none, it keeps what it has.
+        Where there are none, it keeps what it has; returns whether there were some.
         """
         memory = self.memory
         if kinds is None:
             offer = memory.widen(container_id)
         else:
             offer = memory.realloc(container_id, types=kinds)
-        if isinstance(offer, Offer):
-            self._commit(offer)
-            if container_id in self.ledger.grants:
-                self.ledger.move_memory(container_id, memory.zone_of(container_id))
-                self.pinner.mark(container_id)
+        if not isinstance(offer, Offer):
+            return False
+        self._commit(offer)
+        if container_id in self.ledger.grants:
+            self.ledger.move_memory(container_id, memory.zone_of(container_id))
+            self.pinner.mark(container_id)
+        return True
 
     def _commit(self, offer: Offer) -> None:
         self.memory.commit(offer)

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final
 
 from ..topology.machine import Machine, MemoryKind
 from .adoption import (
@@ -32,9 +31,6 @@ from .tuning.effects import Holding, Occupancy
 from .tuning.interrupts import Interrupt
 from .tuning.speedselect import speed_select_warnings
 from .tuning.turbo import prefer_turbo
-
-_WIDENED_AT_ONCE: Final = 4
-"""Memory sets widened per look at the free memory: the next look sees what that helped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,12 +154,9 @@ class Engine:
     def observe_memory(self, free_bytes: Mapping[int, int]) -> tuple[Change, ...]:
         """What memory can be had from each node without killing anybody, by node id.
 
-        Containers whose nodes run short get wider sets, a few at a time; see
-        `MemoryLedger.observe`.
+        Who runs short gets a wider set, and goes back when all is calm; see `Books.observe`.
         """
-        self.memory.observe(free_bytes)
-        for container_id in self.memory.pressed()[:_WIDENED_AT_ONCE]:
-            self._books.widen(container_id)
+        self._books.observe(free_bytes)
         return self._books.pinner.changes()
 
     def remove(self, container_id: ContainerId) -> tuple[Change, ...]:
@@ -305,11 +298,11 @@ class Engine:
         return self._apply(plan, classified)
 
     def _apply(self, plan: Plan, classified: Classified) -> Decision:
-        self._books.take(plan)
+        grant = self._books.take(plan)
         return Decision(
-            container_id=plan.grant.container_id,
-            result=plan.grant,
-            pool=self.tree.pools[plan.grant.pool_id].name,
+            container_id=grant.container_id,
+            result=grant,
+            pool=self.tree.pools[grant.pool_id].name,
             lineup=plan.lineup,
             decided_by=plan.decided_by,
             problems=classified.problems,

@@ -211,6 +211,7 @@ class MemoryChoice:
             container_id=request.container_id,
             affinity=NodeSet(affinity),
             size_bytes=request.memory_bytes,
+            limit_bytes=request.memory_limit_bytes or 0,
             types=types,
             priority=priority,
             may_use_reserved=_may_use_reserved(request),

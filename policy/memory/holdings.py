@@ -82,8 +82,11 @@ class Holdings:
         """Put a container into a zone, out of the one it was in; a new one is the youngest."""
         one, zone = holding.id, self.zones.zone(mask)
         known = self._by_id.get(one)
+        is_back = False
         if known is not None:
-            self.zones.take(known, self._zone_of[one])
+            before = self._zone_of[one]
+            is_back = mask != before.mask and not mask & ~before.mask
+            self.zones.take(known, before)
         self.zones.put(holding, zone)
         self._by_id[one] = holding
         self._zone_of[one] = zone
@@ -93,8 +96,9 @@ class Holdings:
         else:
             self.grown.pop(one, None)
         if self.observed is not None:
-            before = known.size if known is not None else 0
-            self.observed.grant(one, zone, holding.size - before)
+            # Who goes back to fewer nodes brings along what it uses of the others.
+            more = holding.most if is_back else holding.size - (known.size if known else 0)
+            self.observed.grant(one, zone, more)
 
     def adopt(self, holding: Holding, mask: int) -> None:
         """Put a container into the zone it runs in: its use shows in the free memory already."""

@@ -128,18 +128,21 @@ class MemoryLedger:
         """The way back for containers that were moved to wider zones, as far as there is room.
 
         At most `limit` containers: the most important first, then the smallest, then the oldest.
-        Containers with huge pages stay, as their pages would. None where nobody can return.
+        Where free memory was observed, there must be plenty of it for all they may use. Containers
+        with huge pages stay, as their pages would. None where nobody can return.
         """
         if not self._held.grown:
             return None
-        plan = self._plan()
+        plan, observed = self._plan(), self._held.observed
+        if observed is not None:
+            observed = observed.copy()
         grown = [one for one in map(self._held.find, self._held.grown) if one is not None]
         grown.sort(key=lambda one: (-one.request.priority, one.size, one.sequence))
         count = 0
         for holding in grown:
             if count == limit:
                 break
-            count += self._return(plan, holding)
+            count += self._return(plan, holding, observed)
         return self._planned(plan) if count else None
 
     def pressed(self) -> tuple[ContainerId, ...]:
@@ -325,18 +328,20 @@ class MemoryLedger:
             return rungs[-1] if rungs else None
         return rungs[0] if rungs else None
 
-    def _return(self, plan: Plan, holding: Holding) -> bool:
+    def _return(self, plan: Plan, holding: Holding, observed: ObservedMemory | None) -> bool:
         if holding.pages():
             return False
-        observed, zone = self._held.observed, self._held.zone_of(holding.id)
+        zone = self._held.zone_of(holding.id)
         for mask in self._ladder(holding, holding.initial):
             if mask == zone.mask or mask & ~zone.mask:
                 return False
             target = plan.zone(mask)
-            if observed is not None and not observed.is_calm(target, holding.size):
+            if observed is not None and not observed.is_calm(target, holding.most):
                 continue
             if plan.fits(holding.size, zone, target):
                 plan.shift(holding, zone, target)
+                if observed is not None:
+                    observed.grant(holding.id, target, holding.most)
                 return True
         return False
 

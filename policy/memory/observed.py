@@ -11,8 +11,12 @@ from .zone import Zone
 _LOW_SHARE: Final = 32
 """A zone is short when less than this part of it would stay free: the kernel reclaims by then."""
 
-_CALM_SHARE: Final = 8
-"""A container returns to a zone only where this part would stay free, so it does not swing."""
+_CALM_SHARE: Final = 4
+"""A container returns to a zone only where this part would stay free.
+
+Far more than where a zone is short, so that nobody swings: what a container without a limit uses
+shows only after it has returned, and to return moves its memory.
+"""
 
 
 class ObservedMemory:
@@ -27,6 +31,12 @@ class ObservedMemory:
         self._free = dict(free_bytes)
         self._since: dict[ContainerId, tuple[int, int]] = {}
         self._room: dict[int, int] = {}
+
+    def copy(self) -> "ObservedMemory":
+        """Another one with the same look and the same grants."""
+        other = ObservedMemory(self._free)
+        other._since = dict(self._since)
+        return other
 
     def grant(self, container_id: ContainerId, zone: Zone, size: int) -> None:
         """Count what a container was granted after the look (0: it only moved)."""

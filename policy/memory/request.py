@@ -38,6 +38,8 @@ class MemoryRequest:
     affinity: NodeSet
     """Nodes to be near to, usually those of a pool."""
     size_bytes: int = 0
+    limit_bytes: int = 0
+    """The most it can use; 0 where it has no limit. Nothing is accounted of it."""
     types: frozenset[MemoryKind] = frozenset()
     """Kinds of memory wanted; empty: those of `affinity`. Kinds the machine lacks are ignored."""
     priority: MemoryPriority = MemoryPriority.BEST_EFFORT

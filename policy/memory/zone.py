@@ -31,6 +31,11 @@ class Holding:
         """Bytes accounted."""
         return self.request.size_bytes
 
+    @property
+    def most(self) -> int:
+        """Bytes it may come to use, as far as it says."""
+        return max(self.request.size_bytes, self.request.limit_bytes)
+
     def pages(self) -> dict[int, int]:
         """The number of huge pages wanted, by page size in bytes."""
         wanted = self.request.hugepage_bytes.items()

@@ -31,7 +31,11 @@ def machine(*, is_normal: bool = True, kind: MemoryKind = MemoryKind.PMEM) -> Ma
 
 
 def container(
-    name: str, memory: int, annotations: dict[str, str], qos: QosClass = QosClass.GUARANTEED
+    name: str,
+    memory: int,
+    annotations: dict[str, str],
+    qos: QosClass = QosClass.GUARANTEED,
+    limit: int | None = None,
 ) -> Container:
     pod = Pod(id=PodId(name), name=name, uid=name, qos=qos, annotations=annotations)
     milli = 0 if qos is QosClass.BEST_EFFORT else 1000
@@ -43,7 +47,7 @@ def container(
             cpu_request_milli=milli,
             cpu_limit_milli=milli or None,
             memory_request_bytes=memory,
-            memory_limit_bytes=memory or None,
+            memory_limit_bytes=limit or memory or None,
         ),
     )
 
@@ -115,6 +119,101 @@ def test_a_node_that_runs_full_gives_its_containers_more_nodes() -> None:
     assert engine.observe_memory({0: 3 * GIB, 1: 3 * GIB}) == ()
     changes = engine.observe_memory({full: 0, 1 - full: 3 * GIB})
     assert [(one.container_id, str(one.after.mems)) for one in changes] == [("hungry", "0-1")]
+
+
+def pressed(*names: str, qos: QosClass, limit: int | None = None) -> tuple[Engine, int]:
+    """Two nodes of 8 GiB, and containers that began on node 0 and may use node 1 too by now.
+
+    They ask for 100 MiB, if for any. With the number of looks it took.
+    """
+    engine = Engine(machine_from_spec("socket:2 core:8 mem:8G"), Config())
+    size = 0 if qos is QosClass.BEST_EFFORT else 100 << 20
+    engine.observe_memory({0: 8 * GIB, 1: 0})
+    for name in names:
+        engine.create(container(name, size, {}, qos, limit))
+    assert {str(grant.memory) for grant in engine.grants.values()} == {"0"}
+    looks = 0
+    while not all(len(grant.memory) == 2 for grant in engine.grants.values()):
+        assert engine.observe_memory({0: 0, 1: 7 * GIB})
+        looks += 1
+    return engine, looks
+
+
+def test_who_was_short_of_memory_goes_back_at_a_look_that_finds_plenty_a_few_at_a_time() -> None:
+    names = [f"c{i}" for i in range(10)]
+    engine, _ = pressed(*names, qos=QosClass.BEST_EFFORT)
+    assert engine.observe_memory({0: 0, 1: 7 * GIB}) == ()
+    back = [len(engine.observe_memory({0: 7 * GIB, 1: 7 * GIB})) for _ in range(3)]
+    assert back == [8, 2, 0]
+    assert {str(grant.memory) for grant in engine.grants.values()} == {"0"}
+    engine.check()
+
+
+@pytest.mark.parametrize(
+    ("free_mib", "limit_mib", "is_back"),
+    [
+        pytest.param(2148, 100, True, id="a quarter of the node beside its limit"),
+        pytest.param(2147, 100, False, id="less than that"),
+        pytest.param(5148, 3100, True, id="all that its limit allows"),
+        pytest.param(5147, 3100, False, id="what it asked for, but not its limit"),
+    ],
+)
+def test_the_way_back_needs_plenty_of_free_memory(
+    free_mib: int, limit_mib: int, is_back: bool
+) -> None:
+    engine, _ = pressed("c", qos=QosClass.BURSTABLE, limit=limit_mib << 20)
+    changes = engine.observe_memory({0: free_mib << 20, 1: 7 * GIB})
+    assert [str(one.after.mems) for one in changes] == ["0"] * is_back
+
+
+def test_those_who_go_back_do_not_count_on_the_same_free_memory() -> None:
+    engine, _ = pressed("a", "b", "c", qos=QosClass.BURSTABLE, limit=2 * GIB)
+    calm = {0: 6 * GIB, 1: 7 * GIB}
+    assert [str(one.container_id) for one in engine.observe_memory(calm)] == ["a", "b"]
+    assert engine.stop(ContainerId("nobody")) == ()
+    engine.create(container("d", 0, {}, QosClass.BEST_EFFORT))
+    assert engine.stop(ContainerId("d")) == ()
+
+
+def test_among_many_who_are_short_of_memory_none_waits_long() -> None:
+    _, looks = pressed(*(f"c{i}" for i in range(100)), qos=QosClass.BEST_EFFORT)
+    assert looks == 6
+
+
+def resized(memory: int) -> Resources:
+    return Resources(
+        cpu_request_milli=1000,
+        cpu_limit_milli=1000,
+        memory_request_bytes=memory,
+        memory_limit_bytes=memory,
+    )
+
+
+def test_who_asks_for_less_again_goes_back() -> None:
+    engine = Engine(machine_from_spec("socket:2 core:8 mem:4G"), Config())
+    home = mems(engine.create(container("a", GIB, {})))
+    assert mems(engine.update(ContainerId("a"), resized(6 * GIB))) == "0-1"
+    decision = engine.update(ContainerId("a"), resized(GIB))
+    assert mems(decision) == home
+    assert isinstance(decision.result, Grant)
+    assert str(decision.result.memory) == home
+    assert decision.changes == ()
+    engine.check()
+
+
+def test_a_resize_makes_room_for_others_to_go_back() -> None:
+    engine = Engine(machine_from_spec("socket:2 core:8 mem:4G"), Config())
+    home = mems(engine.create(container("small", 3 * GIB // 2, {}, QosClass.BURSTABLE)))
+    for name in ("a", "b"):
+        engine.create(container(name, 3 * GIB, {}))
+    assert len(engine.grants[ContainerId("small")].memory) == 2
+    changes = [
+        change
+        for name in ("a", "b")
+        for change in engine.update(ContainerId(name), resized(GIB // 8)).changes
+    ]
+    assert [(one.container_id, str(one.after.mems)) for one in changes] == [("small", home)]
+    engine.check()
 
 
 def test_memory_that_is_not_pinned_is_accounted_and_told_to_nobody() -> None:
