@@ -213,6 +213,7 @@ def _grant(container: Container, request: Request, exclusive: CpuSet, pool: Pool
         shared_milli=request.shared_milli,
         preserve_memory=request.preserve_memory,
         hide_hyperthreads=request.hide_hyperthreads,
+        is_strict=request.is_strict,
     )
 
 

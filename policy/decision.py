@@ -50,6 +50,8 @@ class Grant:
     preserve_memory: bool = False
     """Its memory is accounted and never touched."""
     hide_hyperthreads: bool = False
+    is_strict: bool = False
+    """It has to stay near its hints, so no wider pool will do."""
 
     @property
     def has_shared_part(self) -> bool:

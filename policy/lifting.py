@@ -50,6 +50,7 @@ def _lift(request: Request, ledger: Ledger, tree: PoolTree, pool_id: PoolId) -> 
         for inner in tree.subtree(pool_id)
         if inner != pool_id
         for grant in ledger.sharing(PoolId(inner)).values()
+        if not grant.is_strict
     )
     # Small shares first: they give back the most whole cpus for the least that is promised above.
     for grant in sorted(below, key=lambda one: (one.shared_milli, one.container_id)):

@@ -157,7 +157,7 @@ def _objections(
     request: Request, ledger: Ledger, zones: Sequence[Zone | Dropped]
 ) -> Mapping[int, Dropped]:
     """By pool id, why a strict container would not be near all its hints."""
-    if not (request.strict_hints and request.hints):
+    if not request.is_strict:
         return {}
     found = {
         pool_id: objection(request, ledger, pool_id, zone)

@@ -9,7 +9,7 @@ from .closeness import Closeness
 from .container import ContainerId
 from .cpus.picker import CpuPicker
 from .decision import Grant, Refusal
-from .hints.demand import pick_by_hints, reserved_objection, strict_cpus
+from .hints.demand import pick_by_hints, reserved_objection, suitable_cpus
 from .hints.score import scores
 from .ledger import Ledger
 from .lifting import Lift, make_room
@@ -106,7 +106,7 @@ class Placer:
         )
 
     def _make_room(self, request: Request, memory: MemoryChoice) -> Lift | None:
-        if request.strict_hints and request.hints:
+        if request.is_strict:
             return None
         zones = memory.zones()
         pools = [pool.id for pool in self._tree.pools if isinstance(zones[pool.id], Zone)]
@@ -174,10 +174,7 @@ class Placer:
         isolated = ledger.free_isolated[pool_id]
         is_isolated = request.wants_isolated and isolated.bit_count() >= count
         free = isolated if is_isolated else ledger.slice(pool_id)
-        free = strict_cpus(request, free)
-        if request.class_cpus is not None:
-            near = free & request.class_cpus.mask
-            free = near if near.bit_count() >= count else free
+        free = suitable_cpus(request, free, count)
         picked = pick_by_hints(request, free, self._picker)
         if picked is None:
             picked = self._picker.pick(free, count, request.priority, request.smt)
@@ -204,6 +201,7 @@ class Placer:
             memory_bytes=request.memory_bytes,
             preserve_memory=request.preserve_memory,
             hide_hyperthreads=request.hide_hyperthreads,
+            is_strict=request.is_strict,
         )
 
     def _reason(self, request: Request, lineup: Lineup) -> str:

@@ -73,6 +73,11 @@ class Request:
         return self.shared_milli > 0 or not self.exclusive
 
     @property
+    def is_strict(self) -> bool:
+        """Whether it is refused rather than served away from its hints."""
+        return self.strict_hints and bool(self.hints)
+
+    @property
     def wants_isolated(self) -> bool:
         """Whether kernel-isolated cpus are wanted."""
         return self.exclusive > 0 and self.isolation is not Isolation.NO

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from ..topology.cpuset import CpuSet
 from .decision import Grant, Refusal
+from .hints.demand import shares_near_hints, strict_cpus, suitable_cpus
 from .ledger import Ledger
 from .placer import Failure, PlacerBooks, Plan
 from .pool import PoolId
@@ -95,6 +96,9 @@ class Resizer:
             if more > 0 and not is_isolated and sliceable < more:
                 candidates[name] = f"{more} more exclusive CPUs: {sliceable} free"
                 continue
+            if objection := _objection(request, pool_id, ledger, more, is_isolated=is_isolated):
+                candidates[name] = objection
+                continue
             taken = 0 if is_isolated else max(more, 0)
             left = max(room.grantable_milli[pool_id] + 1000 * (back - taken), 0)
             if request.shared_milli > left:
@@ -114,7 +118,7 @@ class Resizer:
             return self._shrunk(held, request)
         isolated = ledger.free_isolated[pool_id]
         is_isolated = _grows_isolated(held, request, isolated.bit_count())
-        free = isolated if is_isolated else ledger.slice(pool_id)
+        free = suitable_cpus(request, isolated if is_isolated else ledger.slice(pool_id), more)
         mask = held.exclusive.mask
         added = (
             self._picker.extend(mask, free, more, request.priority)
@@ -138,6 +142,22 @@ class Resizer:
         if more < 0:
             kept = CpuSet(self._picker.pick(kept.mask, request.exclusive) or 0)
         return kept, tuple(grown)
+
+
+def _objection(
+    request: Request, pool_id: PoolId, ledger: Ledger, more: int, *, is_isolated: bool
+) -> str:
+    """Why a strict container would not be near its hints with more cpus; empty where it would."""
+    if not request.is_strict:
+        return ""
+    if more > 0:
+        free = ledger.free_isolated[pool_id] if is_isolated else ledger.slice(pool_id)
+        near = strict_cpus(request, free).bit_count()
+        if near < more:
+            return f"{more} more exclusive CPUs fail strict hints: {near} free near them"
+    if not shares_near_hints(request, ledger.free_sharable[pool_id]):
+        return "shared CPUs fail strict hints"
+    return ""
 
 
 def _grows_isolated(held: Grant, request: Request, isolated: int) -> bool:

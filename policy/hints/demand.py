@@ -16,9 +16,29 @@ def strict_cpus(request: Request, cpus: int) -> int:
     return cpus
 
 
+def suitable_cpus(request: Request, free: int, count: int) -> int:
+    """Those of a mask of free cpus that a container should get `count` of.
+
+    Strictness leaves what it leaves; its class of cpus counts where enough of them are free.
+    """
+    free = strict_cpus(request, free)
+    if request.class_cpus is not None:
+        near = free & request.class_cpus.mask
+        free = near if near.bit_count() >= count else free
+    return free
+
+
+def shares_near_hints(request: Request, shared: int) -> bool:
+    """Whether a container may run on all of a mask of sharable cpus, if it runs on any."""
+    if not request.needs_shared_cpu:
+        return True
+    near = strict_cpus(request, shared)
+    return bool(near) and near == shared
+
+
 def objection(request: Request, ledger: Ledger, pool_id: int, zone: Zone) -> Dropped | None:
     """Why a pool does not keep a strict container near to all its hints; None where it does."""
-    if not (request.strict_hints and request.hints):
+    if not request.is_strict:
         return None
     if request.exclusive:
         isolated = ledger.free_isolated[pool_id]
@@ -27,11 +47,10 @@ def objection(request: Request, ledger: Ledger, pool_id: int, zone: Zone) -> Dro
         near = strict_cpus(request, free)
         if near.bit_count() < request.exclusive:
             return _too_far("exclusive CPUs fail strict hints", str(request.exclusive), near)
-    if request.needs_shared_cpu:
-        shared = ledger.free_sharable[pool_id]
+    shared = ledger.free_sharable[pool_id]
+    if not shares_near_hints(request, shared):
         near = strict_cpus(request, shared)
-        if not near or near != shared:
-            return _too_far("shared CPUs fail strict hints", str(CpuSet(shared)), near)
+        return _too_far("shared CPUs fail strict hints", str(CpuSet(shared)), near)
     if request.preserve_memory:
         return None
     for hint in request.hints:

@@ -138,3 +138,33 @@ def test_a_hint_that_names_nothing_is_a_warning() -> None:
     decision = create(engine(), 1000, device(9), annotations=STRICT)
     assert isinstance(decision.result, Grant)
     assert any("there is no NUMA node 9" in str(problem) for problem in decision.problems)
+
+
+def test_a_strict_container_is_not_lifted_off_its_hint() -> None:
+    small = machine_from_spec("socket:1 numa:2 core:2 mem:8G")
+    node = Engine(small, Config(reserved_resources=Amounts(cpu="cpuset:0")))
+    strict = create(node, 100, device(1), annotations=STRICT)
+    create(node, 200)
+    newcomer = create(node, 2000)
+    assert newcomer.decided_by == "room_made"
+    pinning = node.pinning(strict.container_id)
+    assert pinning is not None
+    assert str(pinning.cpus) == "3"
+    assert node.grants[strict.container_id].pool_id == 1
+
+
+def test_a_strict_container_grows_near_its_hint_or_not_at_all() -> None:
+    node = engine()
+    strict = create(node, 2000, device(2), annotations=STRICT)
+    grown = node.update(
+        strict.container_id, Resources(cpu_request_milli=4000, cpu_limit_milli=4000)
+    )
+    assert str(grown.pinning.cpus) == "8-11"
+    refused = node.update(
+        strict.container_id, Resources(cpu_request_milli=5000, cpu_limit_milli=5000)
+    )
+    assert "1 more exclusive CPUs fail strict hints: 0 free near them" in reason(refused)
+    assert refused.pinning == grown.pinning
+    shared = create(node, 500, device(3), annotations=STRICT)
+    more = node.update(shared.container_id, Resources(cpu_request_milli=6500, cpu_limit_milli=6500))
+    assert "fail strict hints" in reason(more)
