@@ -21,6 +21,7 @@ from pinfold.policy.container import (
 from pinfold.policy.decision import Change, Decision, Grant, Pinning, Refusal
 from pinfold.policy.engine import Engine
 from pinfold.policy.errors import ConfigError
+from pinfold.policy.request import CpuType
 from pinfold.topology.cpuset import CpuSet, NodeSet
 from pinfold.topology.machine import CoreKind, Domain, Machine, MemoryKind, NumaNode, NumaNodeId
 from pinfold.topology.spec import machine_from_spec
@@ -46,16 +47,26 @@ def with_slow_memory() -> Machine:
 
 
 def hybrid() -> Machine:
-    """Eight threads of performance cores and eight efficient cores."""
+    """Eight performance cores, and two clusters of four efficient ones."""
     plain = machine_from_spec("socket:1 core:16 mem:32G")
+    clusters = {cpu: 100 + cpu // 4 if cpu >= 8 else cpu for cpu in plain.cpus}
     return dataclasses.replace(
         plain,
         cpus={
             key: dataclasses.replace(
-                cpu, kind=CoreKind.EFFICIENT if key >= 8 else CoreKind.PERFORMANCE
+                cpu,
+                kind=CoreKind.EFFICIENT if key >= 8 else CoreKind.PERFORMANCE,
+                cluster=clusters[key],
             )
             for key, cpu in plain.cpus.items()
         },
+        clusters=tuple(
+            Domain(
+                label=f"0/0/{number}",
+                cpus=CpuSet.collect(cpu for cpu, one in clusters.items() if one == number),
+            )
+            for number in sorted(set(clusters.values()))
+        ),
     )
 
 
@@ -93,6 +104,8 @@ class Walk:
             self.stop: 25,
             self.remove: 10,
             self.resize: 12,
+            self.warm_up: 3,
+            self.observe: 1,
             self.restart: 2,
             self.reconfigure: 1,
             self.plug: 2,
@@ -140,6 +153,23 @@ class Walk:
         else:
             self.running[container_id] = dataclasses.replace(container, resources=resources)
             self.kernel[container_id] = decision.pinning
+
+    def warm_up(self) -> None:
+        """A cold start is over, if there was one."""
+        if self.running:
+            self.apply(self.engine.end_cold_start(self.random.choice(sorted(self.running))))
+
+    def observe(self) -> None:
+        """Somebody looks how much memory is free; now and then there is hardly any."""
+        share = self.random.choice((0, 1, 50, 100))
+        self.apply(
+            self.engine.observe_memory(
+                {
+                    node.id: (node.memory_bytes or 0) * share // 100
+                    for node in self.machine.numa_nodes
+                }
+            )
+        )
 
     def restart(self) -> None:
         """The daemon dies and comes back: nothing that runs may move."""
@@ -275,16 +305,19 @@ class Walk:
         usable = self.engine.supply.allowed.mask & self.machine.online.mask
         ordinary, all_nodes = self.usable_memory(False), self.usable_memory(True)
         for container_id, pinning in self.kernel.items():
-            assert pinning.cpus, f"{container_id} has no cpus"
             if not grants[container_id].preserve_memory:
                 assert pinning.mems, f"{container_id} has no memory nodes"
                 is_ordinary = pinning.mems <= ordinary
                 assert is_ordinary or (pinning.mems <= all_nodes and self.is_reserved(container_id))
+            assert self.engine.pinning(container_id) == pinning
+            if grants[container_id].cpu_type is CpuType.PRESERVE:
+                assert pinning.cpus is None, f"{container_id} was to be left alone"
+                continue
+            assert pinning.cpus, f"{container_id} has no cpus"
             mask = pinning.cpus.mask
             assert not mask & ~usable, f"{container_id} runs on cpus it may not use"
             others = taken & ~grants[container_id].exclusive.mask
             assert not mask & others, f"{container_id} runs on another's exclusive cpus"
-            assert self.engine.pinning(container_id) == pinning
         self.count += 1
         if self.count % 50 == 0:
             self.engine.check()
@@ -354,7 +387,7 @@ class Walk:
             app = self.random.randrange(5)
             found[f"{PREFIX}/affinity"] = (
                 f"c0: [{{scope: {{key: name, operator: AlwaysTrue}}, "
-                f"match: {{key: labels/app, operator: Equals, values: [app-{app}]}}, "
+                f"match: {{key: pod/labels/app, operator: Equals, values: [app-{app}]}}, "
                 f"weight: {weight}}}]\nc1: [c2]\n"
             )
         for key, chance in (
@@ -362,6 +395,7 @@ class Walk:
             ("prefer-isolated-cpus", 0.2),
             ("prefer-reserved-cpus", 0.05),
             ("prefer-shared-cpus", 0.1),
+            ("cpu.preserve", 0.03),
         ):
             if self.random.random() < chance:
                 value = self.random.choice(("true", "false"))
