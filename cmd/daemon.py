@@ -11,6 +11,7 @@ from typing import Final
 
 from ..nri.happening import Crashed, Happening, Report, Tally
 from ..nri.hintfinder import HintFinder
+from ..nri.owner import UnfinishedError
 from ..nri.plugin import Plugin, Timing
 from ..nri.session import Identity
 from ..policy.configuration.config import Config
@@ -107,14 +108,20 @@ class Daemon:
                 return command
             reload()
 
-    def reconfigure(self, config: Config | None = None, machine: Machine | None = None) -> bool:
+    def reconfigure(
+        self,
+        config: Config | None = None,
+        machine: Machine | None = None,
+        late: Callable[[bool | ConfigError], None] | None = None,
+    ) -> bool:
         """Put another configuration or machine in force, and return whether anything differs.
 
         Containers keep their cpus where those stay legal. Raises `ConfigError`, or `TimeoutError`
-        where the policy is busy, and the old one stays in force.
+        where the policy is busy, and the old one stays in force; or `UnfinishedError` where it is
+        at it for long: `late` is told how that ends, in the policy's thread.
         """
         answer = self.plugin.owner.ask(
-            "reconfigure", lambda: self._try(config, machine), _BUSY_SECONDS
+            "reconfigure", lambda: self._try(config, machine), _BUSY_SECONDS, late
         )
         if isinstance(answer, ConfigError):
             raise answer
@@ -168,19 +175,36 @@ def reload_configuration(
     """Read the configuration again; with a fault in it the old one stays in force."""
     notifier.reloading()
     known = daemon.engine.warnings
+
+    def tell(answer: bool | ConfigError) -> None:
+        if isinstance(answer, ConfigError):
+            _tell_fault(answer, notifier, log)
+            return
+        for warning in daemon.engine.warnings:
+            if warning not in known:
+                log.warning("%s", warning)
+        log.info("event=%s", "reconfigured" if answer else "reconfigured changed=nothing")
+        notifier.reloaded("configuration reloaded")
+
     try:
-        is_changed = daemon.reconfigure(load())
-    except (PinfoldError, TimeoutError) as error:
-        for line in str(error).splitlines():
-            log.error("%s; the old configuration stays in force", line)
-        notifier.reloaded("running with the old configuration: the changed one has a fault")
+        tell(daemon.reconfigure(load(), late=tell))
+    except PinfoldError as error:
+        _tell_fault(error, notifier, log)
+    except UnfinishedError as error:
+        log.warning(
+            "%s; the new configuration is in force once it is, unless it has a fault", error
+        )
+        notifier.reloaded("the new configuration is being put in force")
+    except TimeoutError as error:
+        log.error("%s; the old configuration stays in force — reload again", error)
+        notifier.reloaded("running with the old configuration: the policy was busy")
     except Exception:
         # Whatever we do wrong with a new configuration, the running containers keep their policy.
         log.exception("event=fault during=reload; the old configuration stays in force")
         notifier.reloaded("running with the old configuration: the changed one was too much for us")
-    else:
-        for warning in daemon.engine.warnings:
-            if warning not in known:
-                log.warning("%s", warning)
-        log.info("event=%s", "reconfigured" if is_changed else "reconfigured changed=nothing")
-        notifier.reloaded("configuration reloaded")
+
+
+def _tell_fault(error: PinfoldError, notifier: Notifier, log: logging.Logger) -> None:
+    for line in str(error).splitlines():
+        log.error("%s; the old configuration stays in force", line)
+    notifier.reloaded("running with the old configuration: the changed one has a fault")

@@ -23,6 +23,10 @@ class Failed:
     error: Exception
 
 
+class UnfinishedError(TimeoutError):
+    """Work was begun and is not over in time: it is done, though later."""
+
+
 def attempt(work: Callable[[], T]) -> Done[T] | Failed:
     """What comes of work that is done here and now."""
     try:
@@ -45,11 +49,17 @@ class Turn(Generic[T]):
         self._late = late
         self._lock = threading.Lock()
         self._is_over = threading.Event()
+        self._has_begun = False
+        self._is_withdrawn = False
         self._is_abandoned = False
         self._result: Done[T] | Failed | None = None
 
     def run(self) -> Failed | None:
-        """Do the work; called by the owner, once. Returns its failure."""
+        """Do the work unless it was withdrawn; called by the owner, once. Returns its failure."""
+        with self._lock:
+            if self._is_withdrawn:
+                return None
+            self._has_begun = True
         result = attempt(self._work)
         with self._lock:
             self._result = result
@@ -69,6 +79,12 @@ class Turn(Generic[T]):
                     self._is_abandoned = True
                     return None
         return self._result
+
+    def withdraw(self) -> bool:
+        """Whether the work is never done: that is so where it was not begun."""
+        with self._lock:
+            self._is_withdrawn = not self._has_begun
+            return self._is_withdrawn
 
 
 class Owner:
@@ -103,18 +119,28 @@ class Owner:
                 self._work_off(turn)
         return turn
 
-    def ask(self, name: str, work: Callable[[], T], seconds: float = 5.0) -> T:
+    def ask(
+        self,
+        name: str,
+        work: Callable[[], T],
+        seconds: float = 5.0,
+        late: Callable[[T], None] | None = None,
+    ) -> T:
         """The value of work done in its turn, for callers outside the runtime's calls.
 
-        Raises `TimeoutError` where it is not over in time, and what the work raises.
+        Raises what the work raises, and `TimeoutError` where it was not begun in time: it is not
+        done then. Where it was, that is an `UnfinishedError`, and `late` gets the value.
         """
-        match self.submit(name, work).wait(seconds):
+        turn = self.submit(name, work, late)
+        match turn.wait(seconds):
             case Done(value=value):
                 return value
             case Failed(error=error):
                 raise error
-            case None:
+            case None if turn.withdraw():
                 raise TimeoutError(f"{name}: the policy is busy for more than {seconds} s")
+            case None:
+                raise UnfinishedError(f"{name}: begun, and not over after {seconds} s")
 
     def afterwards(self, work: Callable[[], None]) -> None:
         """Do this once the present piece of work is over; only for use by work itself."""

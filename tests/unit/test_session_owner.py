@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from pinfold.nri.owner import Done, Failed, Owner
+from pinfold.nri.owner import Done, Failed, Owner, UnfinishedError
 
 
 class Desk:
@@ -80,6 +80,39 @@ def test_question_to_a_busy_policy_times_out(desk: Desk) -> None:
     with pytest.raises(TimeoutError, match=r"status: the policy is busy for more than 0\.001 s"):
         desk.owner.ask("status", lambda: 3, 0.001)
     gate.set()
+
+
+def test_work_nobody_waits_for_any_more_is_not_begun(desk: Desk) -> None:
+    gate = threading.Event()
+    done: list[str] = []
+    desk.owner.submit("slow", lambda: gate.wait(5))
+    with pytest.raises(TimeoutError) as raised:
+        desk.owner.ask("change", lambda: done.append("change"), 0.001, late=lambda _: None)
+    assert not isinstance(raised.value, UnfinishedError)
+    gate.set()
+    desk.owner.ask("wait", lambda: None)
+    assert done == []
+
+
+def test_work_that_was_begun_is_said_to_be_and_its_value_follows(desk: Desk) -> None:
+    gate, has_begun = threading.Event(), threading.Event()
+    late: list[int] = []
+
+    def slow() -> int:
+        has_begun.set()
+        gate.wait(5)
+        return 3
+
+    def ask() -> None:
+        with pytest.raises(UnfinishedError, match=r"change: begun, and not over after 0\.1 s"):
+            desk.owner.ask("change", slow, 0.1, late.append)
+        assert has_begun.is_set()
+
+    ask()
+    assert late == []
+    gate.set()
+    desk.owner.ask("wait", lambda: None)
+    assert late == [3]
 
 
 def test_afterwards_comes_before_the_next_work_and_after_the_answer(desk: Desk) -> None:
