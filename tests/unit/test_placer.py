@@ -154,6 +154,15 @@ def test_resize(sizes: list[int], cpus: str, shared: int) -> None:
     one.check()
 
 
+def test_what_came_last_goes_first_however_often_it_grew() -> None:
+    one = engine("socket:2 numa:2 core:4 thread:2 mem:8G")
+    first = granted(one.create(container("a", 2000)))
+    had = [str(first.exclusive)]
+    for milli in (4000, 9000, 3000, 12000, 2000):
+        had.append(str(granted(resize(one, "a", milli)).exclusive))
+    assert had == ["8-9", "8-11", "1,8-15", "8-10", "2-5,8-15", "8-9"]
+
+
 def test_a_resize_goes_to_the_pool_above_where_its_own_is_full() -> None:
     one = engine("socket:2 numa:2 core:2 mem:1G")
     first = granted(one.create(container("a", 2000)))
