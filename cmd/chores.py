@@ -36,7 +36,9 @@ def plan_chores(daemon: Daemon, watch: ConfigWatch, root: str | None, log: loggi
     timetable.every("configuration files", CONFIG_SECONDS, partial(_look_at_files, watch, daemon))
     if root is not None:
         tree = open_tree(root)
-        timetable.every("free memory", MEMORY_SECONDS, partial(_look_at_memory, tree, daemon))
+        look_at_memory = partial(_look_at_memory, tree, daemon)
+        timetable.once("free memory at the start", 0, look_at_memory)
+        timetable.every("free memory", MEMORY_SECONDS, look_at_memory)
         timetable.every("cpus", CPUS_SECONDS, CpuWatch(root, daemon, log).look)
 
 

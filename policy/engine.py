@@ -239,6 +239,7 @@ class Engine:
         are the same call: take the new engine. Raises `ConfigError`.
         """
         engine = Engine(machine or self.machine, config, interrupts=self._interrupts)
+        engine.memory.observe_like(self.memory)
         running = self.running()
         engine.synchronize([on_usable_cpus(one, engine.supply) for one in running], self.advice())
         has_more = bool(engine.supply.usable - self.supply.usable)

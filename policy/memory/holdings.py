@@ -96,6 +96,8 @@ class Holdings:
         else:
             self.grown.pop(one, None)
         if self.observed is not None:
+            if known is None:
+                self.observed.release(one)
             # Who goes back to fewer nodes brings along what it uses of the others.
             more = holding.most if is_back else holding.size - (known.size if known else 0)
             self.observed.grant(one, zone, more)

@@ -203,6 +203,11 @@ class MemoryLedger:
         """
         self._held.observed = ObservedMemory(free_bytes)
 
+    def observe_like(self, other: "MemoryLedger") -> None:
+        """Consider what another ledger of this machine last observed, until there is a new look."""
+        observed = other._held.observed
+        self._held.observed = observed.copy() if observed is not None else None
+
     def snapshot(self) -> HeldMemory:
         """All that is held. Cost O(containers)."""
         return self._held.state()

@@ -229,6 +229,16 @@ def test_memory_that_runs_out_widens_sets(
     assert 'cause="memory pressure"' in caplog.text
 
 
+@pytest.mark.parametrize("full", [0, 1])
+def test_a_daemon_looks_at_the_free_memory_when_it_starts(run: Run, tree: Path, full: int) -> None:
+    set_free(tree, full, 0)
+    set_free(tree, 1 - full, 3 * GIB)
+    node = run(read_machine(str(tree)), root=tree)
+    node.pass_seconds(0)
+    node.run(pod("new"))
+    assert node.told("new")[1] == str(1 - full)
+
+
 def test_a_cpu_that_goes_offline_moves_who_runs_there_and_nobody_else(
     run: Run, tree: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -216,6 +216,15 @@ def test_a_resize_makes_room_for_others_to_go_back() -> None:
     engine.check()
 
 
+def test_free_memory_stays_known_through_a_reconfiguration() -> None:
+    engine = Engine(machine_from_spec("socket:2 core:8 mem:8G"), Config())
+    engine.observe_memory({0: GIB, 1: 3 * GIB})
+    assert mems(engine.create(container("early", 2 * GIB, {}))) == "1"
+    again, _ = engine.reconfigured(Config(colocate_pods=True))
+    # On each node 1 GiB is left: what "early" was granted after the look counts still.
+    assert mems(again.create(container("large", 4 * GIB // 5, {}))) == "0-1"
+
+
 def test_memory_that_is_not_pinned_is_accounted_and_told_to_nobody() -> None:
     engine = Engine(machine(), Config(pin_memory=False))
     decision = engine.create(container("free", GIB, {}))
