@@ -67,7 +67,7 @@ class Surroundings:
         those = [one for one in containers if with_kubelet and _asks_kubelet(one)]
         answer: Future[HintsByName] | None = None
         if those and self._kubelet is not None:
-            answer = self._kubelet.ask_for_all()
+            answer = self._kubelet.ask_for_all(one.pod for one in those)
         view = self._look(containers, seconds)
         if answer is not None:
             try:

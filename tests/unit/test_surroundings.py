@@ -143,8 +143,10 @@ class Node:
     def run_pod(self, name: str, annotations: Mapping[str, str] | None = None) -> None:
         self.runtime.run_pod(nri_pb2.PodSandbox(id=name, name=name, annotations=annotations))
 
-    def create(self, name: str, *sources: str, device_access: str = "") -> str:
-        message = nri_pb2.Container(id=name, pod_sandbox_id=name, name=name)
+    def create(
+        self, name: str, *sources: str, device_access: str = "", container_id: str = ""
+    ) -> str:
+        message = nri_pb2.Container(id=container_id or name, pod_sandbox_id=name, name=name)
         message.mounts.extend(
             nri_pb2.Mount(source=source, destination=f"/m{source}") for source in sources
         )
@@ -462,6 +464,29 @@ def test_the_kubelet_is_asked_once_about_all_that_runs(
         assert kubelet.calls == ["List"]
         hints = {name: one.hints for name, one in node.plugin.events.policy.containers.items()}
         assert {name: len(found) for name, found in hints.items()} == {"a": 0, "b": 0, "c": 1}
+    finally:
+        node.plugin.stop()
+        node.thread.join(SECONDS)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_container_that_starts_again_in_an_adopted_pod_has_its_hints(
+    kubelet: Kubelet, asking: Surroundings, is_late: bool
+) -> None:
+    node = Node(asking, WITH_KUBELET)
+    for name in ("neighbour", "c"):
+        node.add(name)
+        node.runtime.start(name)
+    if is_late:
+        kubelet.answers.clear()
+    node.start()
+    try:
+        assert node.tally.unhinted == (2 if is_late else 0)
+        kubelet.answers.set()
+        node.runtime.stop("c")
+        time.sleep(0.1)
+        assert node.create("c", container_id="c again") == NEAR
+        assert kubelet.calls == ["List"], "nobody waits for another answer"
     finally:
         node.plugin.stop()
         node.thread.join(SECONDS)
