@@ -31,6 +31,14 @@ _UNCORE_FILES: Final[Mapping[KnobKind, str]] = {
     KnobKind.UNCORE_MAX: "max_freq_khz",
 }
 
+_PATHS: Final = re.compile(
+    rf"{_CPU}/(cpu[0-9]{{1,5}}/cpufreq|cpufreq/policy[0-9]{{1,5}})/({'|'.join(_CPU_FILES.values())})"
+    rf"|{_CPU}/cpu[0-9]{{1,5}}/cpuidle/state[0-9]{{1,3}}/disable"
+    rf"|{_UNCORE}/{_UNCORE_DIE.pattern}/({'|'.join(_UNCORE_FILES.values())})"
+)
+_IRQ_PATH: Final = re.compile(r"proc/irq/[0-9]{1,9}/smp_affinity_list")
+_TEXT_MAX: Final = 256
+
 
 class Knobs:
     """The files below a root that holds sys/ and proc/. Paths are relative to it.
@@ -151,6 +159,18 @@ class Knobs:
 
     def _full(self, path: str) -> Path:
         return self._root / path
+
+
+def could_hold(path: str, text: str) -> bool:
+    """Whether a knob can be at a path and have this text. Of Speed Select, whoever sets it asks."""
+    if _IRQ_PATH.fullmatch(path):
+        try:
+            CpuSet.parse(text)
+        except IdListError:
+            return False
+        return True
+    is_known = is_speed_select(path) or _PATHS.fullmatch(path) is not None
+    return is_known and len(text) <= _TEXT_MAX and text.isprintable()
 
 
 def parse_interrupts(text: str) -> Mapping[int, str]:

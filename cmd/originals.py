@@ -4,12 +4,15 @@ A file that is lost costs this: what was changed before then counts as having al
 """
 
 import logging
-import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
+
+from .knobs import could_hold
+from .ownfile import ForeignFileError, check_owners, put_aside, read_own, replace_own
 
 _NAME: Final = "originals.json"
 
@@ -30,15 +33,25 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
 class Originals:
     """Originals by path. `save` before anything is written: then no crash can lose one."""
 
-    def __init__(self, folder: Path | None, boot_id: str, log: logging.Logger) -> None:
-        """`folder`: where to keep them, None for nowhere. A boot makes all of them void."""
+    def __init__(
+        self,
+        folder: Path | None,
+        boot_id: str,
+        log: logging.Logger,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`folder`: where to keep them, None for nowhere. A boot makes all of them void.
+
+        They are written to the kernel's files again, so a file of others is put aside and kept.
+        `clock`: seconds since 1970.
+        """
         self._path = None if folder is None else folder / _NAME
         self._boot_id = boot_id
         self._log = log
         self._by_path: dict[str, Original] = {}
         self._is_saved = True
         if self._path is not None:
-            self._load(self._path)
+            self._load(self._path, clock)
 
     @property
     def by_path(self) -> Mapping[str, Original]:
@@ -60,15 +73,12 @@ class Originals:
         """Write what changed; a failure is a warning, the originals are still in memory."""
         if self._is_saved or self._path is None:
             return
-        fresh = self._path.with_suffix(".new")
         data = msgspec.json.encode(
             _File(boot_id=self._boot_id, originals=self._by_path), order="sorted"
         )
         try:
-            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with open(descriptor, "wb") as file:
-                file.write(data)
-            fresh.replace(self._path)
+            # After a boot all of them are void: nothing has to outlive a crash of the machine.
+            replace_own(self._path, data, is_durable=False)
         except OSError as error:
             self._log.warning(
                 "%s: %s — interrupts that were moved cannot be put back after a restart",
@@ -77,13 +87,27 @@ class Originals:
             )
         self._is_saved = True
 
-    def _load(self, path: Path) -> None:
+    def _load(self, path: Path, clock: Callable[[], float]) -> None:
         try:
-            file = msgspec.json.decode(path.read_bytes(), type=_File)
+            data = read_own(path)
+            check_owners(path)
+            file = msgspec.json.decode(data, type=_File)
         except FileNotFoundError:
             return
-        except (OSError, msgspec.DecodeError) as error:
-            self._log.warning("%s: %s — going on without it", path, error)
+        except OSError as error:
+            put_aside(path, f"{path}: {(error.strerror or str(error)).lower()}", self._log, clock)
             return
-        if file.boot_id == self._boot_id:
-            self._by_path.update(file.originals)
+        except ForeignFileError as error:
+            put_aside(path, str(error), self._log, clock)
+            return
+        except (msgspec.DecodeError, RecursionError) as error:
+            put_aside(path, f"{path}: {error}", self._log, clock)
+            return
+        if file.boot_id != self._boot_id:
+            return
+        known = {name: one for name, one in file.originals.items() if could_hold(name, one.text)}
+        if foreign := file.originals.keys() - known.keys():
+            what = f"{len(foreign)} files that are none of ours, such as {min(foreign)!r}"
+            put_aside(path, f"{path}: {what}", self._log, clock)
+            return
+        self._by_path.update(known)

@@ -5,11 +5,8 @@ of a container's cpus are its own, and which pool it was placed in), so a lost, 
 costs nothing but that. And it tells `pinfold config plan` what runs.
 """
 
-import errno
 import hashlib
 import logging
-import os
-import stat
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,11 +18,11 @@ from ..policy.adoption import Advice
 from ..policy.container import Container, ContainerId
 from ..topology.cpuset import IdListError
 from ..topology.errors import PinfoldError
+from .ownfile import ForeignFileError, put_aside, read_own, replace_own
 from .savedcontainer import SavedContainer
 
 STATE_NAME: Final = "state.json"
 VERSION: Final = 2
-_BYTES_MAX: Final = 1 << 26
 
 
 class StateFileError(PinfoldError):
@@ -66,7 +63,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
 def load_state(path: Path) -> State:
     """The state in a file. Raises `StateFileError` and `OSError`."""
     try:
-        file = msgspec.json.decode(_read(path), type=_File)
+        file = msgspec.json.decode(read_own(path), type=_File)
         if file.version != VERSION:
             raise StateFileError(f"{path}: version {file.version} is not {VERSION}")
         if file.checksum != _checksum(bytes(file.state)):
@@ -74,6 +71,8 @@ def load_state(path: Path) -> State:
         state = msgspec.json.decode(file.state, type=State)
         state.advice()
         state.running()
+    except ForeignFileError as error:
+        raise StateFileError(str(error)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, IdListError) as error:
         raise StateFileError(f"{path}: {error}") from error
     return state
@@ -90,62 +89,20 @@ def read_state(folder: Path, log: logging.Logger, clock: Callable[[], float] = t
     except FileNotFoundError:
         return State()
     except OSError as error:
-        _put_aside(path, f"{path}: {(error.strerror or str(error)).lower()}", log, clock)
+        put_aside(path, f"{path}: {(error.strerror or str(error)).lower()}", log, clock)
     except StateFileError as error:
-        _put_aside(path, str(error), log, clock)
+        put_aside(path, str(error), log, clock)
     return State()
 
 
 def write_state(folder: Path, state: State) -> None:
     """Replace the file in one step: a crash leaves the old or the new one. Raises `OSError`."""
     path = folder / STATE_NAME
-    fresh = path.with_suffix(".new")
     # Page sizes and an operator's free mappings may have numbers for keys, which cannot be sorted.
     content = msgspec.json.encode(msgspec.to_builtins(state, str_keys=True), order="sorted")
     file = _File(version=VERSION, checksum=_checksum(content), state=msgspec.Raw(content))
-    fresh.unlink(missing_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with open(os.open(fresh, flags, 0o600), "wb") as output:
-        output.write(msgspec.json.encode(file))
-        output.flush()
-        os.fsync(output.fileno())
-    fresh.replace(path)
-    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        # Not blocking: a pipe in its place must not hold up the start.
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        descriptor = os.open(path, flags)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise StateFileError(f"{path}: a symbolic link, which anybody may have set") from error
-        raise
-    with open(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise StateFileError(f"{path}: not a file")
-        if found.st_mode & stat.S_IWOTH:
-            raise StateFileError(f"{path}: anybody may have written it")
-        if found.st_size > _BYTES_MAX:
-            raise StateFileError(f"{path}: {found.st_size} bytes are too many")
-        return file.read()
+    replace_own(path, msgspec.json.encode(file))
 
 
 def _checksum(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def _put_aside(path: Path, reason: str, log: logging.Logger, clock: Callable[[], float]) -> None:
-    aside = path.with_name(f"{path.name}.corrupt-{int(clock())}")
-    try:
-        path.rename(aside)
-    except OSError as error:
-        log.error("%s; cannot be put aside: %s — nothing is remembered", reason, error.strerror)
-    else:
-        log.warning("%s — put aside as %s; nothing is remembered", reason, aside.name)

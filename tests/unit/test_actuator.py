@@ -296,14 +296,6 @@ def test_originals_of_another_boot_are_void(node: Node) -> None:
     assert not node.restart().moves_interrupts
 
 
-def test_a_broken_file_of_originals_is_no_reason_to_fail(
-    node: Node, caplog: pytest.LogCaptureFixture
-) -> None:
-    (node.state / "originals.json").write_text("{")
-    assert not node.restart().moves_interrupts
-    assert "going on without it" in caplog.text
-
-
 def test_interrupts_are_known_with_the_cpus_that_served_them_first(node: Node) -> None:
     node.actuator.hardware()
     node.actuator.apply(Effects({IRQ_4: "3"}))
