@@ -6,7 +6,17 @@ from itertools import product, starmap
 from typing import Final, NamedTuple, TypeVar
 
 from ..policy.configuration.config import SchedulingClass
-from ..policy.container import Container, ContainerId, ContainerState, Device, Mount, Pod, PodId
+from ..policy.container import (
+    Container,
+    ContainerId,
+    ContainerState,
+    Device,
+    Mount,
+    Pod,
+    PodId,
+    QosClass,
+    Resources,
+)
 from ..policy.decision import Pinning
 from ..policy.errors import ConfigError, Problem
 from ..policy.resources import (
@@ -14,6 +24,7 @@ from ..policy.resources import (
     LinuxResources,
     annotated_resources,
     estimate,
+    linux_resources,
     parse_page_size,
     qos_of_cgroup,
 )
@@ -82,6 +93,8 @@ def container_value(
     if annotation is not None:
         try:
             resources = annotated_resources(annotation, name)
+            if resources is not None and _was_resized(container, linux, resources):
+                resources = None
             if resources is not None and linux.hugepage_bytes:
                 # A cgroup's limits of huge pages are exact, whoever wrote the annotation.
                 resources = replace(resources, hugepage_bytes=linux.hugepage_bytes)
@@ -109,6 +122,16 @@ def container_value(
         ),
     )
     return value, tuple(problems)
+
+
+def _was_resized(container: nri_pb2.Container, linux: LinuxResources, annotated: Resources) -> bool:
+    """Whether a container that runs has other cpu shares by now than those of its annotation.
+
+    An annotation says what the pod was created with, and stays as it is when that changes.
+    """
+    shares = linux_resources(annotated, QosClass.GUARANTEED, None).cpu_shares
+    is_running = container.state == nri_pb2.CONTAINER_RUNNING
+    return is_running and linux.cpu_shares not in (0, shares)
 
 
 def linux_value(

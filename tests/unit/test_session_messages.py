@@ -1,6 +1,7 @@
 """The runtime's messages as values, and pinnings as messages."""
 
 import time
+from typing import Any
 
 import pytest
 
@@ -183,6 +184,23 @@ def test_exact_amounts_of_the_annotation_win_over_the_estimate() -> None:
     assert converted(message, pod)[0].resources.cpu_request_milli == 1
     message.name = "other"
     assert converted(message, pod)[0].resources.cpu_request_milli == 0
+
+
+@pytest.mark.parametrize(
+    ("state", "shares", "milli"),
+    [
+        pytest.param(nri_pb2.CONTAINER_RUNNING, 2048, 2000, id="as it was created"),
+        pytest.param(nri_pb2.CONTAINER_RUNNING, 3072, 3000, id="resized since"),
+        pytest.param(nri_pb2.CONTAINER_RUNNING, 0, 2000, id="the runtime does not say"),
+        pytest.param(nri_pb2.CONTAINER_CREATED, 3072, 2000, id="new: the annotation knows better"),
+    ],
+)
+def test_an_annotation_is_of_the_time_of_creation(state: Any, shares: int, milli: int) -> None:
+    text = '{"containers": {"nginx": {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}}}'
+    pod = Pod(id=PodId("p"), name="web", annotations={"noderesource.dev/resources": text})
+    message = nri_pb2.Container(id="c", name="nginx", state=state)
+    message.linux.resources.cpu.shares.value = shares
+    assert converted(message, pod)[0].resources.cpu_request_milli == milli
 
 
 def test_cpuset_that_cannot_be_read_is_a_problem_and_not_the_end() -> None:
