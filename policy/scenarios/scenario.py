@@ -7,12 +7,13 @@ from ...topology.errors import PinfoldError
 from ...topology.overrides import override_machine, parse_overrides
 from ..configuration.config import Config
 from ..configuration.text import config_from_values
-from ..container import Container, ContainerId, ContainerState, Pod, PodId
+from ..container import Container, ContainerId, ContainerState, Pod, PodId, Resources
 from ..decision import Decision, Grant, Refusal
 from ..engine import Engine
+from ..errors import ConfigError
 from ..hints.text import TEST_APIS, annotated_hints
 from ..request import CpuType
-from ..resources import as_told
+from ..resources import RESOURCES_ANNOTATION, annotated_resources, as_told
 from ..tuning.interrupts import Interrupt
 from ..tuning.scheduling import scheduling_values
 from .evaluatortables import Value
@@ -271,11 +272,21 @@ class ScenarioRun:
             id=ContainerId(f"{spec.name}-{self._serial}"),
             name=spec.name,
             pod=pod,
-            resources=as_told(spec.resources),
+            resources=self._resources(pod, spec),
             created_at=self._serial,
         )
         hints = annotated_hints(container)[0] if self._reads_test_hints else ()
         return replace(container, hints=hints) if hints else container
+
+    def _resources(self, pod: Pod, spec: ContainerSpec) -> Resources:
+        """What the pod's annotation says of a container, exactly, or what a runtime can tell."""
+        text = pod.annotations.get(RESOURCES_ANNOTATION)
+        try:
+            annotated = None if text is None else annotated_resources(text, spec.name)
+        except ConfigError as error:
+            self.verdicts.remark(str(error))
+            annotated = None
+        return annotated or as_told(spec.resources)
 
     def _newest(self) -> ContainerId:
         return next(reversed(self.runtime.running))
