@@ -70,11 +70,9 @@ class MemoryLedger:
             return Offer(request=request, zone=NodeSet(starts[0].mask), version=self.version)
         if self._has_room(holding, leaving):
             for start in dict.fromkeys(starts):
-                plan = self._plan(holding)
-                if leaving is not None:
-                    plan.shift(leaving, self._held.zone_of(leaving.id), None)
-                plan.shift(holding, None, start)
+                plan = self._begun(holding, leaving, start)
                 if plan.resolve():
+                    plan = self._alone(holding, leaving, start, plan) or plan
                     return self._planned(plan, request, replaces)
         return self._no_room(holding)
 
@@ -304,6 +302,29 @@ class MemoryLedger:
                 starts.append(zone)
                 break
         return [*starts, nearest] if nearest is not None else starts
+
+    def _begun(self, holding: Holding, leaving: Holding | None, start: Zone) -> Plan:
+        plan = self._plan(holding)
+        if leaving is not None:
+            plan.shift(leaving, self._held.zone_of(leaving.id), None)
+        plan.shift(holding, None, start)
+        return plan
+
+    def _alone(
+        self, holding: Holding, leaving: Holding | None, start: Zone, plan: Plan
+    ) -> Plan | None:
+        # A wider zone for the newcomer alone, where a plan moves several, none less important. Others
+        # move rather than that it gets other kinds of memory.
+        moved = [self._held.find(one) for one in plan.moves()]
+        own = holding.request.priority
+        if len(moved) < 2 or any(one is not None and one.request.priority < own for one in moved):
+            return None
+        nodes = self._held.nodes_of(holding.request)
+        for mask in nodes.ladder(start.mask, start.kinds):
+            alone = self._begun(holding, leaving, self._held.zones.zone(mask))
+            if alone.is_settled():
+                return alone
+        return None
 
     def _has_room(self, holding: Holding, leaving: Holding | None) -> bool:
         # Asked first: moving containers around cannot help a machine that is full.

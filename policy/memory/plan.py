@@ -76,6 +76,10 @@ class Plan:
                     return False
         return True
 
+    def is_settled(self) -> bool:
+        """Whether nobody has to move."""
+        return not self._overcommitted()
+
     def resolve(self) -> bool:
         """Move containers to wider zones until nothing is overcommitted; False if that fails.
 

@@ -194,6 +194,43 @@ def test_the_most_important_return_first_and_no_more_than_asked_for() -> None:
     assert moves(memory.shrink()) == {"large": "0", "small": "0"}
 
 
+@pytest.mark.parametrize(
+    ("others", "own", "expected"),
+    [
+        pytest.param(BURSTABLE, BURSTABLE, ("0-3", {}), id="equals stay"),
+        pytest.param(GUARANTEED, BURSTABLE, ("0-3", {}), id="the more important stay"),
+        pytest.param(
+            BURSTABLE, GUARANTEED, ("1", {"c2": "0-3", "c3": "0-3"}), id="the less important move"
+        ),
+    ],
+)
+def test_a_newcomer_widens_alone_before_several_move_for_it(
+    others: MemoryPriority, own: MemoryPriority, expected: tuple[str, dict[str, str]]
+) -> None:
+    memory = ledger()
+    taken(
+        memory,
+        request("c0", "0", 9, priority=others),
+        request("c1", "2", 9, priority=others),
+        request("c2", "0-1", 5, priority=others),
+        request("c3", "0-1", 5, priority=others),
+    )
+    offer = memory.offer(request("new", "1", 7, priority=own))
+    assert (zone(offer), moves(offer)) == expected
+    assert isinstance(offer, Offer)
+    memory.commit(offer)
+    memory.check()
+
+
+def test_a_newcomer_gets_no_other_kind_of_memory_so_that_others_need_not_move() -> None:
+    memory = ledger(node(0), node(1), node(2, kind=MemoryKind.PMEM))
+    taken(memory, request("a", "0", 9, DRAM))
+    taken(memory, request("b", "0-1", 5, DRAM), request("c", "0-1", 5, DRAM))
+    offer = memory.offer(request("new", "1", 7, DRAM))
+    assert zone(offer) == "1"
+    assert moves(offer) == {"b": "0-2", "c": "0-2"}
+
+
 # Memory that is really free
 
 
