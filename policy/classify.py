@@ -25,8 +25,8 @@ from .tuning.scheduling import scheduling_class
 
 SYSTEM_NAMESPACE = "kube-system"
 
-_DEFAULT_MEMORY = frozenset({MemoryKind.DRAM, MemoryKind.PMEM, MemoryKind.CXL})
-"""High-bandwidth memory is scarce: only for those who ask for it."""
+_DEFAULT_MEMORY = frozenset({MemoryKind.DRAM, MemoryKind.PMEM})
+"""High-bandwidth memory is scarce: only for those who ask for it. PMEM can mean CXL memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

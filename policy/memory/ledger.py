@@ -313,8 +313,8 @@ class MemoryLedger:
     def _alone(
         self, holding: Holding, leaving: Holding | None, start: Zone, plan: Plan
     ) -> Plan | None:
-        # A wider zone for the newcomer alone, where a plan moves several, none less important. Others
-        # move rather than that it gets other kinds of memory.
+        # A wider zone for the newcomer alone, where a plan moves several, none less important.
+        # Others move rather than that it gets other kinds of memory.
         moved = [self._held.find(one) for one in plan.moves()]
         own = holding.request.priority
         if len(moved) < 2 or any(one is not None and one.request.priority < own for one in moved):

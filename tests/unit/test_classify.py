@@ -158,7 +158,7 @@ def test_memory_is_accounted(asked: int, limit: int | None, accounted: int) -> N
 
 
 def test_scarce_memory_is_only_for_who_asks() -> None:
-    assert request().memory_kinds == {MemoryKind.DRAM, MemoryKind.PMEM, MemoryKind.CXL}
+    assert request().memory_kinds == {MemoryKind.DRAM, MemoryKind.PMEM}
     assert request(0, {"memory-type": "HBM,dram"}).memory_kinds == {
         MemoryKind.HBM,
         MemoryKind.DRAM,

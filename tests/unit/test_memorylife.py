@@ -94,6 +94,24 @@ def test_cxl_memory_serves_who_asks_for_pmem() -> None:
     assert mems(engine.create(container("cold", GIB, wanted))) == "3"
 
 
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        pytest.param({}, "1,3", id="who asks for nothing has no CXL memory beside PMEM"),
+        pytest.param(COLD, "3", id="nor has a cold start"),
+        pytest.param({"memory-type.resource-policy.nri.io/pod": "cxl"}, "2", id="who asks has"),
+        pytest.param({"memory-type.resource-policy.nri.io/pod": "dram,cxl"}, "0,2", id="or both"),
+    ],
+)
+def test_a_machine_with_cxl_memory_and_pmem(annotations: dict[str, str], expected: str) -> None:
+    both = machine()
+    cxl = dataclasses.replace(both.numa_nodes[2], kind=MemoryKind.CXL)
+    nodes = (*both.numa_nodes[:2], cxl, both.numa_nodes[3])
+    engine = Engine(dataclasses.replace(both, numa_nodes=nodes), Config())
+    decision = engine.create(container("c", GIB, annotations))
+    assert mems(decision) == expected
+
+
 def test_who_had_to_widen_goes_back_when_there_is_room() -> None:
     engine = Engine(machine_from_spec("socket:2 core:4 mem:4G"), Config())
     dram = {"memory-type.resource-policy.nri.io/pod": "dram"}
