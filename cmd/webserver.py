@@ -1,11 +1,13 @@
 """A small HTTP server for a few pages, in threads of its own."""
 
+import errno
 import logging
 import socket
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingTCPServer
@@ -16,7 +18,12 @@ from ..policy.configuration.endpoint import Endpoint
 PLAIN: Final = "text/plain; charset=utf-8"
 _REQUESTS_AT_ONCE: Final = 8
 _CLIENT_SECONDS: Final = 5.0
-"""After which a client that says nothing, or takes nothing, is left."""
+"""In which a client must have asked, and then once more have its answer."""
+_WAY_OUT_SECONDS: Final = 0.5
+"""In which the thread of a client that was left ends, as a rule at once."""
+_EXHAUSTED: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_EXHAUSTED_SECONDS: Final = 1.0
+"""Who waits to be accepted wakes us up again and again, so somebody must look away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +49,12 @@ class WebServer:
         self._thread = threading.Thread(target=self._server.serve, name="web", daemon=True)
         self._thread.start()
 
+    def show(self, pages: Pages) -> None:
+        """Serve these from now on."""
+        self._server.pages = pages
+
     def stop(self) -> None:
-        """Listen no more. A request under way may still be answered."""
+        """Listen no more. A request that is being answered may still be."""
         self._server.end()
         self._thread.join()
         self._server.server_close()
@@ -57,22 +68,61 @@ class _Server(ThreadingTCPServer):
     request_queue_size = 2 * _REQUESTS_AT_ONCE
 
     def __init__(self, endpoint: Endpoint, pages: Pages, log: logging.Logger) -> None:
+        self.pages = pages
         self._is_everywhere = not endpoint.host
-        self._is_ending = False
+        self._is_ending = threading.Event()
         self._log = log
         self._free = threading.BoundedSemaphore(_REQUESTS_AT_ONCE)
+        self._lock = threading.Lock()
+        self._until: dict[socket.socket, float] = {}
+        """When each client is left, the oldest first."""
+        self._answered: set[socket.socket] = set()
+        """Those that wait for us and not we for them."""
+        self._is_exhaustion_told = False
         self.address_family, address = _address(endpoint)
-        super().__init__(address, partial(_Handler, pages, log))
+        super().__init__(address, self._handle)
 
     def serve(self) -> None:
-        """Take clients until the end, without looking at a clock in between."""
-        while not self._is_ending:
+        """Take clients until the end, and look at a clock while there are any."""
+        while not self._is_ending.is_set():
+            self.timeout = self._leave_overdue()
             self.handle_request()
+        with self._lock:
+            for request in [one for one in self._until if one not in self._answered]:
+                self._leave(request)
 
     def end(self) -> None:
         """Wake up who waits for clients, for the last time."""
-        self._is_ending = True
+        self._is_ending.set()
         self.socket.shutdown(socket.SHUT_RDWR)
+
+    @contextmanager
+    def answering(self, request: socket.socket) -> Generator[None]:
+        """A client waits for its page, and has its time anew to take it."""
+        with self._lock:
+            if request in self._until:
+                self._until[request] = time.monotonic() + _CLIENT_SECONDS
+                self._answered.add(request)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._answered.discard(request)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        try:
+            return super().get_request()
+        except OSError as error:
+            if error.errno in _EXHAUSTED:
+                if not self._is_exhaustion_told:
+                    self._is_exhaustion_told = True
+                    self._log.error(
+                        "instrumentation.httpEndpoint: cannot take a client: %s — if this lasts,"
+                        " raise LimitNOFILE= of the service",
+                        (error.strerror or str(error)).lower(),
+                    )
+                self._is_ending.wait(_EXHAUSTED_SECONDS)
+            raise
 
     def server_bind(self) -> None:
         if self._is_everywhere and self.address_family == socket.AF_INET6:
@@ -81,10 +131,16 @@ class _Server(ThreadingTCPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         # Whoever opens connections without end gets no thread for each.
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
+        if not self._has_place():
             self.shutdown_request(request)
+            return
+        with self._lock:
+            self._until[request] = time.monotonic() + _CLIENT_SECONDS
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._free.release()
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
@@ -92,25 +148,61 @@ class _Server(ThreadingTCPServer):
         finally:
             self._free.release()
 
+    def close_request(self, request: Any) -> None:
+        # First, as nobody may be left by the number of a socket that is another's by then.
+        with self._lock:
+            self._until.pop(request, None)
+        super().close_request(request)
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         self._log.debug("event=client-lost client=%s", client_address, exc_info=True)
 
+    def _handle(self, request: Any, client_address: Any, _server: object) -> None:
+        _Handler(self, self._log, request, client_address, self)
+
+    def _has_place(self) -> bool:
+        """Whether there is one, if need be that of the client that keeps us waiting longest."""
+        if self._free.acquire(blocking=False):
+            return True
+        with self._lock:
+            slow = next((one for one in self._until if one not in self._answered), None)
+            if slow is None:
+                return False
+            self._leave(slow)
+        return self._free.acquire(timeout=_WAY_OUT_SECONDS)
+
+    def _leave_overdue(self) -> float | None:
+        """Leave clients whose time is over; returns the seconds until there are more."""
+        with self._lock:
+            now = time.monotonic()
+            for request in [one for one, until in self._until.items() if until <= now]:
+                self._leave(request)
+            return min(self._until.values()) - now if self._until else None
+
+    def _leave(self, request: socket.socket) -> None:
+        """Have the thread of a client find that it is gone. Needs the lock."""
+        del self._until[request]
+        with suppress(OSError):  # the client was quicker
+            request.shutdown(socket.SHUT_RDWR)
+
 
 class _Handler(BaseHTTPRequestHandler):
+    # For clients of a server that ended: nobody else looks at a clock for them.
     timeout = _CLIENT_SECONDS
     # The head and the page go out together: apart, the second waits for the first to be confirmed.
     wbufsize = -1
     server_version = "pinfold"
     sys_version = ""
 
-    def __init__(self, pages: Pages, log: logging.Logger, *arguments: Any) -> None:
-        self._pages = pages
+    def __init__(self, desk: _Server, log: logging.Logger, *arguments: Any) -> None:
+        self._desk = desk
         self._log = log
         super().__init__(*arguments)
 
     def do_GET(self) -> None:
         """Answer with the page."""
-        page = self._page()
+        with self._desk.answering(self.connection):
+            page = self._page()
         self.send_response(page.status)
         self.send_header("Content-Type", page.content_type)
         self.send_header("Content-Length", str(len(page.content)))
@@ -125,14 +217,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _page(self) -> Page:
         path = self.path.partition("?")[0]
-        page = self._pages.get(path)
+        pages = self._desk.pages
+        page = pages.get(path)
         try:
             if page is not None:
                 return page()
         except Exception:
             self._log.exception("event=fault during=%s", path)
             return Page(content=b"a fault of ours\n", status=HTTPStatus.INTERNAL_SERVER_ERROR)
-        known = " and ".join(sorted(self._pages))
+        known = " and ".join(sorted(pages))
         return Page(content=f"here are {known}\n".encode(), status=HTTPStatus.NOT_FOUND)
 
 

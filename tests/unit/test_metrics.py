@@ -3,7 +3,6 @@
 import errno
 import http.client
 import logging
-import queue
 import re
 import signal
 import socket
@@ -332,31 +331,6 @@ def test_a_fault_of_a_page_is_contained(caplog: pytest.LogCaptureFixture) -> Non
         assert "event=fault during=/" in caplog.text
         assert get(server.port, "/", "POST")[0] == HTTPStatus.NOT_IMPLEMENTED
     finally:
-        server.stop()
-
-
-def test_silent_clients_do_not_take_all_threads() -> None:
-    server = WebServer(Endpoint("", 0), {"/": lambda: Page(content=b"x")}, LOG)
-    answers = queue.SimpleQueue[bytes]()
-    silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(8)]
-    try:
-        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as ninth:
-            answers.put(ninth.recv(1))
-        assert answers.get() == b"", "the ninth is turned away at once"
-        for one in silent:
-            one.close()
-        deadline = threading.Event()
-        for _ in range(100):
-            try:
-                assert get(server.port, "/")[0] == HTTPStatus.OK
-                break
-            except (http.client.HTTPException, ConnectionError):
-                deadline.wait(0.05)
-        else:
-            pytest.fail("nobody is served after they are gone")
-    finally:
-        for one in silent:
-            one.close()
         server.stop()
 
 
