@@ -5,8 +5,9 @@ from pathlib import Path
 
 import click
 
+from ..policy.books import WITHHELD
 from ..policy.configuration.config import Config
-from ..policy.drawpools import draw_pools, pools_document
+from ..policy.drawpools import draw_pools, pools_document, withheld_line
 from ..policy.engine import Engine
 from ..policy.tuning.extendedresources import extended_resources
 from .configfile import load_config
@@ -31,14 +32,17 @@ def command(
     config, warnings = chosen_config(config_path)
     engine = Engine(machine_of(sysfs_root, machine), config)
     warnings = (*warnings, *engine.warnings)
+    withheld = engine.memory.request_of(WITHHELD)
     if output == "json":
-        document = pools_document(engine.tree, engine.machine, engine.supply, warnings)
+        document = pools_document(engine.tree, engine.machine, engine.supply, withheld, warnings)
         document["extended_resources"] = dict(
             extended_resources(engine.machine, config, engine.supply.allowed)
         )
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
         return
     click.echo(draw_pools(engine.tree, engine.machine))
+    if withheld is not None:
+        click.echo(withheld_line(withheld))
     for warning in warnings:
         click.echo(f"warning: {warning}")
 

@@ -25,7 +25,8 @@ from .pool import build_tree
 from .request import Request
 from .supply import read_supply
 
-_WITHHELD: Final = ContainerId("(not for containers)")
+WITHHELD: Final = ContainerId("(not for containers)")
+"""Who holds the memory that amounts in the configuration keep from containers, if they do."""
 _SHRINKS_AT_ONCE: Final = 8
 """Moving memory costs the machine: no event moves more containers back than these."""
 _WIDENED_AT_LEAST: Final = 4
@@ -55,7 +56,7 @@ class Books:
         size = withheld_bytes(config, total, self.memory.capacity(everything))
         if size:
             request = MemoryRequest(
-                container_id=_WITHHELD,
+                container_id=WITHHELD,
                 affinity=everything,
                 size_bytes=size,
                 priority=MemoryPriority.RESERVATION,

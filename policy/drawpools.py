@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ..topology.draw import bytes_text
 from ..topology.machine import Machine, MemoryKind
+from .memory.request import MemoryRequest
 from .pool import Pool, PoolTree
 from .supply import Supply
 
@@ -18,15 +19,23 @@ def draw_pools(
 
 
 def pools_document(
-    tree: PoolTree, machine: Machine, supply: Supply, warnings: Sequence[str]
+    tree: PoolTree,
+    machine: Machine,
+    supply: Supply,
+    withheld: MemoryRequest | None,
+    warnings: Sequence[str],
 ) -> dict[str, object]:
-    """The tree as plain values, pools in the order of their ids."""
+    """The tree as plain values, pools in the order of their ids.
+
+    `withheld`: memory of the ordinary nodes that is not for containers, wherever on them it is.
+    """
     return {
         "allowed": str(supply.allowed),
         "isolated": str(supply.isolated),
         "reserved": str(supply.reserved),
         "sharable": str(supply.sharable),
         "reserved_memory": str(supply.memory.reserved),
+        "withheld_memory_bytes": withheld.size_bytes if withheld is not None else 0,
         "pools": [
             {
                 "id": pool.id,
@@ -47,6 +56,12 @@ def pools_document(
         ],
         "warnings": list(warnings),
     }
+
+
+def withheld_line(withheld: MemoryRequest) -> str:
+    """The memory that is not for containers as a line below the tree."""
+    size = bytes_text(withheld.size_bytes)
+    return f"not for containers: {size} of memory, on any of node {withheld.affinity}"
 
 
 def _below(

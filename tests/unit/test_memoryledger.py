@@ -15,6 +15,7 @@ from tests.unit.memorywords import FOUR, HUGE, ledger, moves, node, reason, requ
 DRAM, PMEM = frozenset({MemoryKind.DRAM}), frozenset({MemoryKind.PMEM})
 BEST_EFFORT, BURSTABLE = MemoryPriority.BEST_EFFORT, MemoryPriority.BURSTABLE
 GUARANTEED = MemoryPriority.GUARANTEED
+NOBODY: dict[str, str] = {}
 
 # Offers and changes
 
@@ -197,8 +198,8 @@ def test_the_most_important_return_first_and_no_more_than_asked_for() -> None:
 @pytest.mark.parametrize(
     ("others", "own", "expected"),
     [
-        pytest.param(BURSTABLE, BURSTABLE, ("0-3", {}), id="equals stay"),
-        pytest.param(GUARANTEED, BURSTABLE, ("0-3", {}), id="the more important stay"),
+        pytest.param(BURSTABLE, BURSTABLE, ("0-3", NOBODY), id="equals stay"),
+        pytest.param(GUARANTEED, BURSTABLE, ("0-3", NOBODY), id="the more important stay"),
         pytest.param(
             BURSTABLE, GUARANTEED, ("1", {"c2": "0-3", "c3": "0-3"}), id="the less important move"
         ),

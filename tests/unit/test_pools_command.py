@@ -56,6 +56,21 @@ def test_json_lists_pools_by_id(first_reserved: str) -> None:
     assert document["pools"][-1]["parent"] is None
 
 
+def test_amounts_of_memory_that_are_not_for_containers_are_shown(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "reservedResources: {cpu: 1, memory: 1Gi}\navailableResources: {memory: 6Gi}\n"
+    )
+    result = run("--machine", SPEC, "--config", str(config))
+    last = "not for containers: 3 GiB of memory, on any of node 0-3"
+    assert result.stdout.splitlines()[-1] == last
+    result = run("--machine", SPEC, "--config", str(config), "-o", "json")
+    assert json.loads(result.stdout)["withheld_memory_bytes"] == 3 << 30
+    config.write_text("reservedResources: {cpu: 1}\n")
+    result = run("--machine", SPEC, "--config", str(config), "-o", "json")
+    assert json.loads(result.stdout)["withheld_memory_bytes"] == 0
+
+
 def test_the_configuration_counts(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text("reservedResources: {cpu: 'cpuset:8-9,99'}\n")
