@@ -9,12 +9,14 @@ from ...topology.cpuset import CpuSet, IdListError
 from ..container import QosClass
 from ..errors import ConfigError
 from ..language.glob import compile_glob
-from .config import Config, CpuClass, IoClass, MetricsExporter, SchedulingClass, SchedulingPolicy
+from .config import Config, MetricsExporter
+from .cpuclassfaults import cpu_class_faults
 from .document import Path, mapping_of
 from .endpoint import parse_endpoint
 from .memorysets import memory_faults
-from .quantity import CpuQuantity, OnlyCpus, parse_khz, parse_nanoseconds
-from .shape import Fault, name_advice
+from .quantity import AllCpusBut, CpuAmount, CpuQuantity, OnlyCpus, parse_nanoseconds
+from .schedulingfaults import scheduling_faults
+from .shape import Fault, name_advice, range_faults
 
 
 def find_faults(config: Config) -> list[Fault]:
@@ -104,17 +106,28 @@ def _resources(config: Config) -> Iterator[Fault]:
             )
     except ConfigError as error:
         yield Fault(("reservedResources", "cpu"), str(error))
-    if (
-        isinstance(available, OnlyCpus)
-        and isinstance(reserved, OnlyCpus)
-        and not reserved.cpus <= available.cpus
-    ):
-        yield Fault(
-            ("reservedResources", "cpu"),
-            f"cpus {reserved.cpus - available.cpus} are not in availableResources.cpu"
-            f" ({available.cpus}) — reserve available cpus",
-        )
+    path: Path = ("reservedResources", "cpu")
+    yield from (Fault(path, what) for what in _unavailable(available, reserved))
     yield from memory_faults(config)
+
+
+def _unavailable(available: CpuAmount | None, reserved: CpuAmount | None) -> Iterator[str]:
+    """What is wrong with reserving cpus among the available ones, as far as that is known."""
+    match available, reserved:
+        case OnlyCpus(allowed), OnlyCpus(wanted) if outside := wanted - allowed:
+            yield (
+                f"cpus {outside} are not in availableResources.cpu ({allowed})"
+                " — reserve available cpus"
+            )
+        case AllCpusBut(excluded), OnlyCpus(wanted) if outside := wanted & excluded:
+            yield f"cpus {outside} are excluded by availableResources.cpu — reserve available cpus"
+        case OnlyCpus(allowed), AllCpusBut(unwanted) if allowed and allowed <= unwanted:
+            yield f"excludes all available cpus ({allowed}) — leave at least one to be reserved"
+        case OnlyCpus(allowed), CpuQuantity(milli) if 0 < 1000 * len(allowed) < milli:
+            count = -(-milli // 1000)
+            yield f"{count} cpus are more than the {len(allowed)} available ones — reserve fewer"
+        case _:
+            pass
 
 
 def _patterns(config: Config) -> Iterator[Fault]:
@@ -140,7 +153,7 @@ def _scheduling_classes(config: Config) -> Iterator[Fault]:
     names = [one.name for one in config.scheduling_classes]
     yield from _unique("schedulingClasses", names)
     for index, one in enumerate(config.scheduling_classes):
-        yield from _scheduling_class(("schedulingClasses", index), one)
+        yield from scheduling_faults(("schedulingClasses", index), one)
     for namespace, name in config.namespace_scheduling_classes.items():
         yield from _known(("namespaceSchedulingClasses", namespace), name, names)
     accepted = [qos.value for qos in QosClass]
@@ -151,34 +164,11 @@ def _scheduling_classes(config: Config) -> Iterator[Fault]:
         yield from _known(path, name, names)
 
 
-def _scheduling_class(path: Path, one: SchedulingClass) -> Iterator[Fault]:
-    # Ranges: sched(7) and ioprio_set(2).
-    if one.policy in (SchedulingPolicy.FIFO, SchedulingPolicy.RR):
-        yield from _range((*path, "priority"), one.priority, 1, 99)
-    elif one.priority:
-        yield Fault(
-            (*path, "priority"), f"policy {one.policy.value} has no priority — leave it out"
-        )
-    yield from _range((*path, "nice"), one.nice, -20, 19)
-    yield from _range((*path, "ioPriority"), one.io_priority, 0, 7)
-    if one.io_priority is not None and one.io_class in (None, IoClass.NONE):
-        yield Fault((*path, "ioPriority"), "needs an ioClass — write rt, be or idle there")
-    for field, value in (
-        ("runtime", one.runtime),
-        ("deadline", one.deadline),
-        ("period", one.period),
-    ):
-        if value is not None and value < 0:
-            yield Fault((*path, field), f"{value} is negative — write nanoseconds")
-    if one.policy is SchedulingPolicy.DEADLINE and not one.runtime:
-        yield Fault(path, "policy deadline needs a runtime — write runtime in nanoseconds")
-
-
 def _cpu_classes(config: Config) -> Iterator[Fault]:
     names = [one.name for one in config.cpu_classes]
     yield from _unique("cpuClasses", names)
     for index, one in enumerate(config.cpu_classes):
-        yield from _cpu_class(("cpuClasses", index), one)
+        yield from cpu_class_faults(("cpuClasses", index), one)
     if names and config.shared_pool_cpu_class is None:
         yield Fault(
             ("sharedPoolCPUClass",),
@@ -213,36 +203,6 @@ def _cpu_classes(config: Config) -> Iterator[Fault]:
             )
 
 
-def _cpu_class(path: Path, one: CpuClass) -> Iterator[Fault]:
-    limits = (
-        ("minFreq", one.min_freq, "maxFreq", one.max_freq),
-        ("uncoreMinFreq", one.uncore_min_freq, "uncoreMaxFreq", one.uncore_max_freq),
-        ("pctMinFreq", one.pct_min_freq, "pctMaxFreq", one.pct_max_freq),
-    )
-    for low_name, low, high_name, high in limits:
-        faults = [
-            *_parsed((*path, low_name), parse_khz, low),
-            *_parsed((*path, high_name), parse_khz, high),
-        ]
-        yield from faults
-        if not faults and low is not None and high is not None:
-            low_khz, high_khz = parse_khz(low), parse_khz(high)
-            if isinstance(low_khz, int) and isinstance(high_khz, int) and low_khz > high_khz:
-                yield Fault((*path, low_name), f"{low} is above {high_name} {high} — swap them")
-        if low_name == "pctMinFreq" and one.pct_priority is None:
-            for name, value in ((low_name, low), (high_name, high)):
-                if value is not None:
-                    yield Fault((*path, name), "needs a pctPriority — write high or low there")
-    if one.turbo_priority < 0:
-        yield Fault((*path, "turboPriority"), f"{one.turbo_priority} is negative — write 0 or more")
-    yield from _range((*path, "sstClosID"), one.sst_clos_id, 0, 3)
-    if one.publish_extended_resource and one.pct_priority is None and one.sst_clos_id is None:
-        yield Fault(
-            (*path, "publishExtendedResource"),
-            "only Speed Select classes are published — write pctPriority, or leave it out",
-        )
-
-
 def _instrumentation(config: Config) -> Iterator[Fault]:
     section = config.instrumentation
     if section.prometheus_export and section.metrics_exporter not in (
@@ -263,7 +223,7 @@ def _instrumentation(config: Config) -> Iterator[Fault]:
         ("logExportPeriod", section.log_export_period),
     ):
         yield from _parsed(("instrumentation", field), parse_nanoseconds, text or None)
-    yield from _range(
+    yield from range_faults(
         ("instrumentation", "samplingRatePerMillion"),
         section.sampling_rate_per_million,
         0,
@@ -285,11 +245,6 @@ def _glob(path: Path, pattern: str) -> Iterator[Fault]:
         compile_glob(pattern)
     except ValueError as error:
         yield Fault(path, f"{pattern!r} is no pattern: {error} — close it or escape it with '\\'")
-
-
-def _range(path: Path, value: int | None, low: int, high: int) -> Iterator[Fault]:
-    if value is not None and not low <= value <= high:
-        yield Fault(path, f"{value} is out of range — write {low} to {high}")
 
 
 def _unique(field: str, names: Sequence[str]) -> Iterator[Fault]:

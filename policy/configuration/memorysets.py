@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterator
 from ...topology.cpuset import NO_CPUS, NO_NODES
 from .config import Amounts, Config
 from .document import Path
-from .quantity import MemoryAmount, OnlyCpus, OnlyNodes, QuantityError
+from .quantity import ByteQuantity, MemoryAmount, OnlyCpus, OnlyNodes, QuantityError
 from .shape import Fault
 
 
@@ -13,9 +13,18 @@ def memory_faults(config: Config) -> Iterator[Fault]:
     """The faults of `availableResources.memory` and `reservedResources.memory`."""
     available = yield from _amount("availableResources", config.available_resources)
     reserved = yield from _amount("reservedResources", config.reserved_resources)
+    path = ("reservedResources", "memory")
+    if isinstance(available, ByteQuantity) and isinstance(reserved, ByteQuantity):
+        # What is available counts what is reserved of it.
+        if 0 < available.size_bytes <= reserved.size_bytes:
+            yield Fault(
+                path,
+                f"{config.reserved_resources.memory} leaves nothing of availableResources.memory"
+                f" ({config.available_resources.memory}) — reserve less",
+            )
+        return
     if not isinstance(available, OnlyNodes) or not isinstance(reserved, OnlyNodes):
         return
-    path = ("reservedResources", "memory")
     if outside := reserved.nodes - available.nodes:
         yield Fault(
             path,

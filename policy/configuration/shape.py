@@ -1,7 +1,7 @@
 """Plain values against the types of the configuration: every misfit, and the values made to fit."""
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -30,6 +30,12 @@ def name_advice(word: str, known: Sequence[str]) -> str:
     near = nearest(word, known)
     meant = f"did you mean {near!r}? " if near else ""
     return f"{meant}accepted: {', '.join(known)}"
+
+
+def range_faults(path: Path, value: int | None, low: int, high: int) -> Iterator[Fault]:
+    """A fault where there is a value below `low` or above `high`."""
+    if value is not None and not low <= value <= high:
+        yield Fault(path, f"{value} is out of range — write {low} to {high}")
 
 
 def shape_values(document: Document, section: type[Section]) -> tuple[object, list[Fault]]:

@@ -351,6 +351,102 @@ CLASSES = "cpuClasses: [{name: a}, {name: b}]\nsharedPoolCPUClass: a\n"
             id="a priority where there is none",
         ),
         pytest.param(
+            "schedulingClasses: [{name: a, policy: rr}]",
+            "schedulingClasses[0]: policy rr needs a priority — write priority: 1 to 99",
+            id="a realtime class without a priority",
+        ),
+        pytest.param(
+            "schedulingClasses: [{name: a, policy: fifo, priority: 0}]",
+            "priority: 0 is out of range — write 1 to 99",
+            id="a realtime priority of zero",
+        ),
+        pytest.param(
+            "schedulingClasses: [{name: a, policy: fifo, priority: 5, nice: -5}]",
+            "nice: policy fifo has no nice value — leave it out",
+            id="a nice value where there is none",
+        ),
+        pytest.param(
+            "schedulingClasses: [{name: a, policy: deadline, deadline: 5000}]",
+            "schedulingClasses[0]: policy deadline needs a runtime — write runtime in nanoseconds",
+            id="a deadline class without a runtime",
+        ),
+        pytest.param(
+            "schedulingClasses: [{name: a, policy: deadline, runtime: 5000}]",
+            "schedulingClasses[0]: policy deadline needs a deadline — write"
+            " deadline in nanoseconds",
+            id="a deadline class without a deadline",
+        ),
+        pytest.param(
+            "schedulingClasses: [{name: a, policy: deadline, runtime: 5000,"
+            " deadline: 4000, period: 3000}]",
+            "schedulingClasses[0].runtime: 5000 is above deadline 4000 — write less",
+            id="a runtime above the deadline",
+        ),
+        pytest.param(
+            "schedulingClasses: [{name: a, policy: deadline, runtime: 2000,"
+            " deadline: 4000, period: 3000}]",
+            "schedulingClasses[0].deadline: 4000 is above period 3000 — write less",
+            id="a deadline above the period",
+        ),
+        pytest.param(
+            "schedulingClasses: [{name: a, policy: deadline, runtime: 50, deadline: 4000}]",
+            "runtime: 50 is out of range — write 1024 to 9223372036854775807",
+            id="a runtime shorter than the kernel can count",
+        ),
+        pytest.param(
+            "schedulingClasses: [{name: a, policy: other, runtime: 5000}]",
+            "schedulingClasses[0].runtime: policy other has no runtime — leave it out",
+            id="a runtime where there is none",
+        ),
+        pytest.param(
+            "cpuClasses: [{name: a, minFreq: turbo, maxFreq: base}]\nsharedPoolCPUClass: a",
+            "cpuClasses[0].minFreq: turbo is above maxFreq base — swap them",
+            id="named limits the wrong way round",
+        ),
+        pytest.param(
+            "cpuClasses: [{name: a, uncoreMinFreq: base, uncoreMaxFreq: Min}]\n"
+            "sharedPoolCPUClass: a",
+            "cpuClasses[0].uncoreMinFreq: base is above uncoreMaxFreq Min — swap them",
+            id="uncore limits the wrong way round",
+        ),
+        pytest.param(
+            "cpuClasses: [{name: a, freqGovernor: ''}]\nsharedPoolCPUClass: a",
+            "cpuClasses[0].freqGovernor: is empty — name one, or leave it out",
+            id="a governor without a name",
+        ),
+        pytest.param(
+            "cpuClasses: [{name: a, energyPerformancePreference: ' '}]\nsharedPoolCPUClass: a",
+            "cpuClasses[0].energyPerformancePreference: is empty",
+            id="a preference without a name",
+        ),
+        pytest.param(
+            "cpuClasses: [{name: a, disabledCstates: [C6, '']}]\nsharedPoolCPUClass: a",
+            "cpuClasses[0].disabledCstates[1]: is empty — name one, or leave it out",
+            id="an idle state without a name",
+        ),
+        pytest.param(
+            "availableResources: {cpu: 'cpuset:0-3'}\nreservedResources: {cpu: 4001m}",
+            "reservedResources.cpu: 5 cpus are more than the 4 available ones — reserve fewer",
+            id="more cpus reserved than available",
+        ),
+        pytest.param(
+            "availableResources: {cpu: 'cpuset:0-3'}\n"
+            "reservedResources: {cpu: 'exclude-cpuset:0-7'}",
+            "reservedResources.cpu: excludes all available cpus (0-3) — leave at least one",
+            id="no available cpu left to be reserved",
+        ),
+        pytest.param(
+            "availableResources: {cpu: 'exclude-cpuset:0-3'}\n"
+            "reservedResources: {cpu: 'cpuset:3-4'}",
+            "reservedResources.cpu: cpus 3 are excluded by availableResources.cpu — reserve",
+            id="reserved cpus that are excluded",
+        ),
+        pytest.param(
+            "availableResources: {memory: 1Gi}\nreservedResources: {memory: 2Gi}",
+            "reservedResources.memory: 2Gi leaves nothing of availableResources.memory (1Gi)",
+            id="more memory reserved than available",
+        ),
+        pytest.param(
             "namespaceSchedulingClasses: {x: a}", "unknown class 'a'", id="class of a namespace"
         ),
         pytest.param(
@@ -378,6 +474,43 @@ CLASSES = "cpuClasses: [{name: a}, {name: b}]\nsharedPoolCPUClass: a\n"
 )
 def test_what_types_cannot_say_is_checked_too(text: str, reason: str) -> None:
     assert reason in error_of(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("{policy: idle, nice: 17}", id="the kernel keeps it while idle"),
+        pytest.param("{policy: fifo, priority: 99, nice: 0}", id="a nice value of zero is none"),
+        pytest.param("{policy: other, priority: 0, runtime: 0}", id="zero stands for none"),
+        pytest.param(
+            "{policy: deadline, runtime: 2000, deadline: 2000}", id="the period is the deadline"
+        ),
+        pytest.param(
+            "{policy: deadline, runtime: 1024, deadline: 1024, period: 1024}", id="all of the time"
+        ),
+    ],
+)
+def test_what_the_kernel_takes_of_a_scheduling_class_is_accepted(text: str) -> None:
+    read_config(f"schedulingClasses: [{{name: a, {text[1:-1]}}}]")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cpuClasses: [{name: a, minFreq: base, maxFreq: 1kHz}]\nsharedPoolCPUClass: a",
+        "cpuClasses: [{name: a, minFreq: turbo, maxFreq: TURBO}]\nsharedPoolCPUClass: a",
+        "cpuClasses: [{name: a, uncoreMinFreq: turbo, uncoreMaxFreq: base}]\nsharedPoolCPUClass: a",
+        "cpuClasses: [{name: a, freqGovernor: nosuch, disabledCstates: [C9]}]\n"
+        "sharedPoolCPUClass: a",
+        "cpuClasses: [{name: a, sstClosID: 1, publishExtendedResource: true}]\n"
+        "sharedPoolCPUClass: a",
+        "availableResources: {cpu: 'cpuset:0-3'}\nreservedResources: {cpu: 4}",
+        "availableResources: {cpu: 'exclude-cpuset:0-3'}\nreservedResources: {cpu: 64}",
+        "availableResources: {memory: 3Gi}\nreservedResources: {memory: 2Gi}",
+    ],
+)
+def test_what_only_a_machine_can_tell_is_accepted(text: str) -> None:
+    read_config(text)
 
 
 def test_all_fields_of_classes_are_read() -> None:

@@ -30,7 +30,7 @@ CONFIG = config_from_values(
             {
                 "name": "periodic",
                 "policy": "deadline",
-                "runtime": 1000,
+                "runtime": 2000,
                 "deadline": 5000,
                 "period": 10000,
                 "flags": ["dl-overrun", "keep-params"],
@@ -62,7 +62,7 @@ def text(chosen: SchedulingClass) -> str:
         (
             "periodic",
             "linux { scheduler { policy: SCHED_DEADLINE flags: SCHED_FLAG_DL_OVERRUN"
-            " flags: SCHED_FLAG_KEEP_PARAMS runtime: 1000 deadline: 5000 period: 10000 } }",
+            " flags: SCHED_FLAG_KEEP_PARAMS runtime: 2000 deadline: 5000 period: 10000 } }",
         ),
         ("void", ""),
     ],
