@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
-from socketserver import ThreadingTCPServer
+from socketserver import BaseRequestHandler, ThreadingTCPServer
 from typing import Any, Final
 
 from ..policy.configuration.endpoint import Endpoint
@@ -157,8 +157,8 @@ class _Server(ThreadingTCPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         self._log.debug("event=client-lost client=%s", client_address, exc_info=True)
 
-    def _handle(self, request: Any, client_address: Any, _server: object) -> None:
-        _Handler(self, self._log, request, client_address, self)
+    def _handle(self, request: Any, client_address: Any, _server: object) -> BaseRequestHandler:
+        return _Handler(self, self._log, request, client_address, self)
 
     def _has_place(self) -> bool:
         """Whether there is one, if need be that of the client that keeps us waiting longest."""

@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pinfold.cmd.daemon import Daemon
 from pinfold.cmd.exposition import exposition, prometheus_name
-from pinfold.cmd.metrics import Metrics
+from pinfold.cmd.metrics import LOOK_SECONDS, Metrics
 from pinfold.cmd.webserver import Page, WebServer
 from pinfold.nri.embedded import EmbeddedRuntime
 from pinfold.nri.kubelet import start_pod
@@ -66,10 +66,13 @@ class Node:
 
     def __init__(self, settings: Config, root: Path | None) -> None:
         self.runtime = EmbeddedRuntime()
-        self.daemon = Daemon(MACHINE, settings, self.runtime.connect)
+        self.now = 100.0
+        self.daemon = Daemon(MACHINE, settings, self.runtime.connect, clock=lambda: self.now)
         self.metrics = Metrics(self.daemon, None if root is None else str(root), LOG)
 
     def start(self) -> None:
+        # The timetable's own thread would look at another clock than the test.
+        self.daemon.timetable.start = lambda: None  # type: ignore[method-assign]
         self.daemon.start()
         assert self.runtime.wait_until_synchronized(5)
         assert self.daemon.plugin.wait_until_ready(5)
@@ -78,6 +81,10 @@ class Node:
     def stop(self) -> None:
         self.metrics.stop()
         self.daemon.stop()
+
+    def pass_seconds(self, seconds: float) -> None:
+        self.now += seconds
+        self.daemon.timetable.work_off()
 
     def get(self, path: str, method: str = "GET") -> tuple[int, str]:
         assert self.metrics.port is not None
@@ -312,12 +319,63 @@ def test_a_port_in_use_is_one_error_and_the_daemon_goes_on(
         (record,) = [one for one in caplog.records if one.levelno >= logging.WARNING]
         assert record.getMessage() == (
             f"instrumentation.httpEndpoint: cannot listen at 127.0.0.1:{port}: address already in"
-            " use — another program listens there; name another port"
+            " use; trying again every 10 s — another program listens there; name another port"
         )
         start_pod(node.runtime, pod("alone", 2000), 8 * GIB)
         assert len(node.daemon.engine.grants) == 1
-    node.metrics.follow()
-    assert node.metrics.port == port, "a later reload tries again"
+    node.pass_seconds(LOOK_SECONDS)
+    assert node.metrics.port == port
+    assert node.get("/healthz")[0] == HTTPStatus.OK
+
+
+def test_a_reload_to_a_port_in_use_leaves_the_old_one_until_the_other_is_free(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = run()
+    first = node.metrics.port
+    assert first is not None
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        node.daemon.reconfigure(config(httpEndpoint=f"127.0.0.1:{port}"))
+        node.metrics.follow()
+        for _ in range(3):
+            node.pass_seconds(LOOK_SECONDS)
+        assert node.get("/healthz")[0] == HTTPStatus.OK
+        assert node.get("/metrics")[0] == HTTPStatus.NOT_FOUND, "what is served is as configured"
+        (record,) = [one for one in caplog.records if one.levelno >= logging.WARNING]
+        assert f"; serving at 127.0.0.1:{first} as before, and trying" in record.getMessage()
+    node.pass_seconds(LOOK_SECONDS)
+    assert node.metrics.port == port
+    assert node.get("/healthz")[0] == HTTPStatus.OK
+    assert not is_served(first)
+
+
+def test_the_same_port_at_another_address_is_our_own_to_leave(run: Run) -> None:
+    node = run()
+    port = node.metrics.port
+    assert port is not None
+    for host in ("", "127.0.0.1", ""):
+        node.daemon.reconfigure(config(httpEndpoint=f"{host}:{port}"))
+        node.metrics.follow()
+        assert node.metrics.port == port
+        assert node.get("/healthz")[0] == HTTPStatus.OK
+
+
+def test_whoever_is_in_the_way_at_the_same_port_we_stay_where_we_are(run: Run) -> None:
+    node = run()
+    port = node.metrics.port
+    assert port is not None
+    with socket.create_server(("127.0.0.2", port)):
+        node.daemon.reconfigure(config(httpEndpoint=f":{port}"))
+        node.metrics.follow()
+        assert node.get("/healthz")[0] == HTTPStatus.OK
+
+
+def test_after_the_end_nothing_is_opened_again(run: Run) -> None:
+    node = run()
+    node.metrics.stop()
+    node.pass_seconds(LOOK_SECONDS)
+    assert node.metrics.port is None
 
 
 def test_a_fault_of_a_page_is_contained(caplog: pytest.LogCaptureFixture) -> None:
