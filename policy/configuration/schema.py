@@ -1,7 +1,6 @@
 """The JSON schema of configuration files, for editors and for tools that write them.
 
-`configtext` alone decides what is accepted. It also takes the values of enums in any case of
-letters, which a schema cannot say.
+`configtext` alone decides what is accepted.
 """
 
 from typing import Any, Final
@@ -23,6 +22,7 @@ def config_schema() -> dict[str, Any]:
         (Config,), schema_hook=_anything, ref_template="#/$defs/{name}"
     )
     for name, definition in definitions.items():
+        _allow_any_case(definition)
         _allow_nulls(definition, is_amounts=name == Amounts.__name__)
     resource = {
         "type": "object",
@@ -49,6 +49,21 @@ def config_schema() -> dict[str, Any]:
 def _anything(_kind: type) -> dict[str, Any]:
     """The schema of values that are accepted as they are; msgspec takes no empty one."""
     return {"description": "anything"}
+
+
+def _allow_any_case(definition: dict[str, Any]) -> None:
+    """Accept the values of an enum in any case of letters; editors go on to offer the listed ones.
+
+    The regular expressions of schemas have no flags.
+    """
+    if (values := definition.pop("enum", None)) is not None:
+        words = "|".join("".join(map(_both_cases, word)) for word in values)
+        pattern = {"type": "string", "pattern": f"^({words})$"}
+        definition["anyOf"] = [{"enum": values}, pattern]
+
+
+def _both_cases(letter: str) -> str:
+    return f"[{letter.upper()}{letter}]" if letter.isalpha() else letter
 
 
 def _allow_nulls(definition: dict[str, Any], *, is_amounts: bool) -> None:

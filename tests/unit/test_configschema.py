@@ -1,5 +1,6 @@
 """The JSON schema of configuration files: current, and wide enough for what is accepted."""
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -33,3 +34,19 @@ def test_null_restores_a_default_and_amounts_may_be_numbers() -> None:
         assert sorted(kinds) == ["null", "number", "string"], name
     assert {"type": "null"} in definitions["Config"]["properties"]["pinCPU"]["anyOf"]
     assert definitions["CpuClass"]["properties"]["name"] == {"type": "string"}
+
+
+def test_values_of_enums_may_be_in_any_case_of_letters() -> None:
+    definitions = config_schema()["$defs"]
+    assert not [name for name, one in definitions.items() if "enum" in one]
+    for name, good, bad in (
+        ("CpuPriority", ("high", "HIGH", "None"), ("highest", "", "a high")),
+        ("SchedulingPolicy", ("fifo", "FIFO", "Rr"), ("fif0", "fifo rr")),
+        ("SchedulingFlag", ("reset-on-fork", "Reset-On-FORK"), ("reset_on_fork",)),
+        ("MetricsExporter", ("otlp-http", "OTLP-HTTP"), ("otlp",)),
+    ):
+        listed, written = definitions[name]["anyOf"]
+        assert good[0] in listed["enum"]
+        pattern = re.compile(written["pattern"])
+        assert all(map(pattern.search, good)), name
+        assert not any(map(pattern.search, bad)), name
