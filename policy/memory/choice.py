@@ -214,6 +214,7 @@ class MemoryChoice:
             limit_bytes=request.memory_limit_bytes or 0,
             types=types,
             priority=priority,
+            keeps_near=request.is_strict,
             may_use_reserved=_may_use_reserved(request),
             hugepage_bytes=request.hugepage_bytes,
         )

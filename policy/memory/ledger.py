@@ -317,7 +317,9 @@ class MemoryLedger:
         # Others move rather than that it gets other kinds of memory.
         moved = [self._held.find(one) for one in plan.moves()]
         own = holding.request.priority
-        if len(moved) < 2 or any(one is not None and one.request.priority < own for one in moved):
+        if holding.request.keeps_near or len(moved) < 2:
+            return None
+        if any(one is not None and one.request.priority < own for one in moved):
             return None
         nodes = self._held.nodes_of(holding.request)
         for mask in nodes.ladder(start.mask, start.kinds):

@@ -45,6 +45,8 @@ class MemoryRequest:
     priority: MemoryPriority = MemoryPriority.BEST_EFFORT
     is_strict: bool = False
     """Whether it must have all of `types` and never anything else."""
+    keeps_near: bool = False
+    """Whether rather several others move than that it gets a wider zone to begin with."""
     may_use_reserved: bool = False
     """Whether it may have memory of the nodes that are reserved."""
     hugepage_bytes: Mapping[int, int] = field(default_factory=dict[int, int])

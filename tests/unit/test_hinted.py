@@ -30,6 +30,7 @@ def create(
     engine: Engine,
     milli: int,
     *hints: Hint,
+    memory: int = 0,
     annotations: dict[str, str] | None = None,
     qos: QosClass = QosClass.GUARANTEED,
     namespace: str = "default",
@@ -48,7 +49,12 @@ def create(
             id=ContainerId(f"c{number}"),
             name="c",
             pod=pod,
-            resources=Resources(cpu_request_milli=milli, cpu_limit_milli=milli or None),
+            resources=Resources(
+                cpu_request_milli=milli,
+                cpu_limit_milli=milli or None,
+                memory_request_bytes=memory,
+                memory_limit_bytes=memory or None,
+            ),
             hints=hints,
         )
     )
@@ -102,6 +108,18 @@ def test_a_strict_shared_container_needs_a_pool_inside_the_hint() -> None:
     decision = create(engine(), 500, device(1), annotations=STRICT, qos=QosClass.BURSTABLE)
     assert decision.pool == "NUMA node #1"
     assert decision.pinning.cpus == CpuSet.parse("4-7")
+
+
+def test_several_move_for_a_strict_container_that_would_else_be_refused() -> None:
+    node, gib = engine(), 2**30
+    both = Hint(provider="disk", origin=HintOrigin.MOUNT, numa_nodes=NodeSet.parse("0-1"))
+    create(node, 1000, device(0), memory=7 * gib)
+    create(node, 1000, device(2), memory=7 * gib)
+    for _ in range(2):
+        assert create(node, 1000, both, memory=9 * gib // 2).pinning.mems == NodeSet.parse("0-1")
+    decision = create(node, 1000, device(1), memory=5 * gib, annotations=STRICT)
+    assert decision.pinning.mems == NodeSet.of(1)
+    assert [str(one.after.mems) for one in decision.changes] == ["0-3", "0-3"]
 
 
 def test_strict_hints_hold_for_reserved_cpus_too() -> None:
