@@ -15,6 +15,8 @@ class CpuCluster:
 
     cpus: int
     kind: CoreKind = CoreKind.PERFORMANCE
+    is_merged: bool = False
+    """Of cores that share nothing narrower than their die."""
 
 
 def logical_clusters(machine: Machine) -> tuple[CpuCluster, ...]:
@@ -34,7 +36,7 @@ def logical_clusters(machine: Machine) -> tuple[CpuCluster, ...]:
             elif mask:
                 clusters.append(CpuCluster(mask, _kind(machine, mask)))
         if lone:
-            clusters.append(CpuCluster(lone, _kind(machine, lone)))
+            clusters.append(CpuCluster(lone, _kind(machine, lone), is_merged=True))
     return tuple(sorted(clusters, key=lambda cluster: cluster.cpus & -cluster.cpus))
 
 
@@ -63,6 +65,8 @@ class ClusterStage:
         self._efficient = sum(c.cpus for c in divided if c.kind is CoreKind.EFFICIENT)
         self.size_min = self._blocks.size_min
         """The fewest cpus of a cluster; 0 where there are no clusters."""
+        self.shared = tuple(one.cpus for one in divided if not one.is_merged)
+        """The clusters whose cores share something: a part of one is better than of two."""
 
     def take(self, free: int, count: int, priority: CpuPriority, classes: PriorityClasses) -> int:
         """Whole idle clusters of together at most `count` cpus; 0 where none fits well.

@@ -8,6 +8,7 @@ from ...topology.machine import CoreKind, Machine
 from ..configuration.config import CpuPriority
 from .blocks import CpuBlocks
 from .cachestage import CacheStage
+from .clusterparts import ClusterParts
 from .clusters import ClusterStage, CpuCluster, logical_clusters
 from .corestage import CoreStage
 from .priority import PriorityClasses, priority_classes
@@ -25,8 +26,9 @@ _Take = Callable[[int, int, CpuPriority, int], int]
 class CpuPicker:
     """Picks cpus out of free ones, on plain int masks. Holds nothing but the machine's shape.
 
-    The stages: whole idle sockets, whole idle clusters, the fewest cache groups, idle cores, single
-    threads. Every tie ends in the lowest cpu: equal questions have equal answers.
+    The stages: whole idle sockets, whole idle clusters, the fewest cache groups, the fewest parts
+    of clusters, idle cores, single threads. Every tie ends in the lowest cpu: equal questions have
+    equal answers.
     """
 
     def __init__(
@@ -48,11 +50,14 @@ class CpuPicker:
         )
         self._cores = CoreStage(cores, self._sockets, self.classes)
         dies = [die.cpus.mask for die in machine.dies]
+        l3 = [group.mask for group in machine.l3_groups]
+        nodes = [node.cpus.mask for node in machine.numa_nodes if node.cpus]
         self._clusters = ClusterStage(
             logical_clusters(machine) if clusters is None else clusters,
-            ([group.mask for group in machine.l3_groups], dies, self._sockets),
+            (l3, dies, self._sockets),
             machine.is_hybrid,
         )
+        self._parts = ClusterParts(self._clusters.shared, (l3, nodes, dies, self._sockets))
         self._caches = CacheStage(machine)
         self._efficient = 0
         if machine.is_hybrid:
@@ -63,8 +68,8 @@ class CpuPicker:
             self._cores.blocks,
             CpuBlocks(cluster.cpus.mask for cluster in machine.clusters),
             CpuBlocks(group.mask for group in machine.l2_groups),
-            CpuBlocks(group.mask for group in machine.l3_groups),
-            CpuBlocks(node.cpus.mask for node in machine.numa_nodes),
+            CpuBlocks(l3),
+            CpuBlocks(nodes),
             CpuBlocks(dies),
             CpuBlocks(self._sockets),
         )
@@ -150,7 +155,6 @@ class CpuPicker:
         self, free: int, count: int, priority: CpuPriority, smt: SmtPreference, scope: int
     ) -> int:
         """As `pick`, for fewer cpus than are free. `scope`: the machine's cpus that may serve."""
-        take = self._take_for(smt)
         is_spread = smt is SmtPreference.SPREAD
         taken = 0 if is_spread else self._take_sockets(free, count, priority)
         missing = count - taken.bit_count()
@@ -161,9 +165,33 @@ class CpuPicker:
         if missing > 1 and not self._caches.is_empty:
             pieces = self._divide(free & ~taken, missing, priority, smt, scope)
             for cpus, share in pieces:
-                taken |= take(cpus, share, priority, taken)
+                taken |= self._take_part(cpus, share, priority, smt, taken)
             missing = count - taken.bit_count()
-        return taken | take(free & ~taken, missing, priority, taken) if missing else taken
+        if missing:
+            taken |= self._take_part(free & ~taken, missing, priority, smt, taken)
+        return taken
+
+    def _take_part(
+        self, free: int, count: int, priority: CpuPriority, smt: SmtPreference, taken: int
+    ) -> int:
+        """`count` cpus by cores and threads, in the fewest clusters where those say something."""
+        take = self._take_for(smt)
+        if self._parts.is_empty or smt in (SmtPreference.PACK, SmtPreference.SPREAD):
+            return take(free, count, priority, taken)
+        usable, cores = self._of_kind(free, priority), self._cores.blocks
+        if usable.bit_count() < count:
+            return take(free, count, priority, taken)
+        pieces = self._parts.divide(
+            usable,
+            count,
+            whole=cores.members(cores.idle(usable)),
+            threads=cores.size_max,
+            taken=taken,
+        )
+        picked = 0
+        for cpus, share in pieces:
+            picked |= take(cpus, share, priority, taken | picked)
+        return picked or take(free, count, priority, taken)
 
     def _divide(
         self, free: int, count: int, priority: CpuPriority, smt: SmtPreference, scope: int

@@ -255,6 +255,39 @@ def test_one_cache_group_serves_alone_what_it_can(request: tuple[Machine, int, i
 
 
 @few
+@given(requests())
+def test_one_cluster_serves_alone_what_is_smaller(request: tuple[Machine, int, int]) -> None:
+    machine, free, count = request
+    # As above; without caches nothing but clusters divides a socket.
+    machine = replace(
+        machine,
+        cores=tuple(CpuSet.of(cpu) for cpu in machine.cpus),
+        cpus={i: replace(cpu, kind=CoreKind.PERFORMANCE) for i, cpu in machine.cpus.items()},
+        caches=(),
+        l2_groups=(),
+        l3_groups=(),
+    )
+    parts = [cluster.cpus.mask & free for cluster in machine.clusters]
+    shared = [len(cluster.cpus) for cluster in machine.clusters if len(cluster.cpus) > 1]
+    clustered = {
+        cpu
+        for socket in machine.sockets
+        if sum(1 for one in machine.clusters if one.cpus <= socket.cpus) > 1
+        for cpu in socket.cpus
+    }
+    dies = [die.cpus for die in machine.dies]
+    if any(not any(one.cpus <= die for die in dies) for one in machine.clusters):
+        return  # dies cut clusters
+    if len(shared) < len(parts) or CpuSet(free) - CpuSet.collect(clustered):
+        return  # some cpus are in no cluster worth the name
+    picked = CpuPicker(machine).pick(free, count)
+    enough = [part for part in parts if part.bit_count() >= count]
+    if picked and enough and count < min(shared):
+        tightest = min(enough, key=lambda part: (part.bit_count(), part & -part))
+        assert not picked & ~tightest
+
+
+@few
 @given(requests(), st.data())
 def test_growing_adds_and_shrinking_takes_away(
     request: tuple[Machine, int, int], data: st.DataObject

@@ -110,6 +110,72 @@ def test_groups_that_cross_numa_nodes_are_not_units() -> None:
     assert listed(CpuPicker(crossed).pick(mask("1-15"), 8)) == "2-9"
 
 
+CLUSTERED = "socket:2 numa:2 cluster:4 core:4"
+"""Sockets 0-31, 32-63 of two NUMA nodes with four clusters of four cores each."""
+SMT_CLUSTERED = "socket:1 cluster:4 core:4 thread:2"
+"""Clusters of eight cpus, cores of two adjacent ones."""
+
+
+def clustered(spec: str, *levels: int) -> CpuPicker:
+    """A machine whose clusters share no cache, but perhaps one of wider levels."""
+    machine = machine_from_spec(spec)
+    caches = tuple(cache for cache in machine.caches if cache.level in levels)
+    return CpuPicker(replace(machine, caches=caches, l2_groups=()))
+
+
+PARTS = {
+    "exactly enough in one cluster": (CLUSTERED, "1,5,9-10,12-15", 2, "9-10"),
+    "an idle cluster is broken rather than two in use": (CLUSTERED, "1,5,9,12-15", 2, "12-13"),
+    "the one with the least to spare": (CLUSTERED, "0-2,4-5,8-11", 2, "4-5"),
+    "the lowest of equals": (CLUSTERED, "0-3,5-6,9-10", 2, "5-6"),
+    "one cpu leaves an idle cluster whole": (CLUSTERED, "0-3,5", 1, "5"),
+    "the largest part first where none suffices": (CLUSTERED, "1,5,8-9,13,17", 3, "1,8-9"),
+    "the rest from the one with the least to spare": (CLUSTERED, "0-2,4-6,8-9", 5, "0-2,8-9"),
+    "in one NUMA node where one has enough": (CLUSTERED, "0-2,16-17,20-21,24", 4, "16-17,20-21"),
+    "in the NUMA node where the fewest suffice": (
+        CLUSTERED,
+        "0,4,8,12,16-18,20",
+        4,
+        "16-18,20",
+    ),
+    "the rest beside a whole cluster": (CLUSTERED, "1,17-18,20-23,33-34", 6, "17-18,20-23"),
+    "in the NUMA node of the whole cluster": (CLUSTERED, "0-1,17,20-23,25", 6, "17,20-23,25"),
+    "in the socket of the whole cluster": (CLUSTERED, "8-9,20-23,32-33", 6, "8-9,20-23"),
+    "elsewhere only if there is no more": (CLUSTERED, "8,20-23,32-33", 6, "20-23,32-33"),
+    "over two sockets": (CLUSTERED, "0-1,4-5,32-34", 6, "0-1,4,32-34"),
+    "idle cores of one cluster": (SMT_CLUSTERED, "0-1,3,8-9,12-14", 4, "8-9,12-13"),
+    "an odd count ends in a core in use": (SMT_CLUSTERED, "0-5,8-9,11-12", 3, "8-9,11"),
+    "one thread beside a neighbour before an idle core": (SMT_CLUSTERED, "0-1,8-11,13", 1, "13"),
+    "one cluster though no core is idle": (SMT_CLUSTERED, "0,8,10,12", 2, "8,10"),
+}
+
+
+@pytest.mark.parametrize(("spec", "free", "count", "expected"), PARTS.values(), ids=PARTS)
+def test_parts_of_clusters(spec: str, free: str, count: int, expected: str) -> None:
+    assert listed(clustered(spec).pick(mask(free), count)) == expected
+    assert listed(clustered(spec).pick(mask(free), count, smt=SmtPreference.HIDE)) == expected
+
+
+def test_clusters_inside_an_l3_group() -> None:
+    chosen = clustered(CLUSTERED.replace("numa", "l3"), 3)
+    assert listed(chosen.pick(mask("1,5,12-15,16-17,32-63"), 2)) == "16-17"
+    assert listed(chosen.pick(mask("1,5,9,12-15,20-31"), 2)) == "12-13"
+
+
+def test_threads_decide_before_clusters_if_asked_to() -> None:
+    chosen, free = clustered(SMT_CLUSTERED), mask("0-1,8,10,12-13")
+    assert listed(chosen.pick(free, 3, smt=SmtPreference.PACK)) == "0-1,8"
+    assert listed(chosen.pick(free, 4, smt=SmtPreference.SPREAD)) == "0,8,10,12"
+
+
+def test_clusters_of_a_class() -> None:
+    machine = replace(machine_from_spec(CLUSTERED), caches=(), l2_groups=())
+    classes = PriorityClasses(high=mask("1,5,9-10"), normal=mask("12-15"))
+    chosen = CpuPicker(machine, classes)
+    assert listed(chosen.pick(mask("1,5,9-10,12-15"), 2, HIGH)) == "9-10"
+    assert listed(chosen.pick(mask("1,5,13-15"), 3, HIGH)) == "1,5,13"
+
+
 CLASSES = PriorityClasses(high=mask("4-7"), normal=mask("0-3,8-11"), low=mask("12-15"))
 
 PRIORITY = {
