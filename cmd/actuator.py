@@ -2,7 +2,7 @@
 
 import errno
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -32,6 +32,8 @@ _REMEDIES: Final[Mapping[int | None, str]] = {
     errno.EINVAL: "the kernel does not take this value here",
     errno.EBUSY: "the driver does not take it with this governor",
 }
+_LASTING: Final = frozenset({errno.ENOENT, errno.EROFS, errno.EACCES, errno.EPERM})
+"""What is refused so stays refused; there may be thousands of such files."""
 _SPEED_SELECT: Final = "Speed Select"
 _NO_DEVICE: Final = f"load its drivers, and let the service have {DEVICE}"
 _SPEED_SELECT_REMEDIES: Final[Mapping[int | None, str]] = {
@@ -45,9 +47,19 @@ _NAMED_MAX: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    kind: KnobKind
-    name: str
+    knob: Knob
     text: str
+
+    @property
+    def kind(self) -> KnobKind:
+        return self.knob.kind
+
+    @property
+    def cause(self) -> str:
+        """What tells one reason to be refused from another: not which cpus it is about."""
+        if self.kind is KnobKind.IRQ_AFFINITY:
+            return str(self.knob.number)
+        return f"{self.knob.name} {self.text}"
 
 
 class Actuator:
@@ -59,7 +71,8 @@ class Actuator:
         self._log = log
         self._in_force = Effects()
         self._applied: dict[str, str] = {}
-        self._said: set[str] = set()
+        self._said: set[_Cause] = set()
+        self._said_of_wanted: set[str] = set()
         self._owners: dict[str, str] = {}
 
     @property
@@ -96,7 +109,8 @@ class Actuator:
     def apply(self, wanted: Effects) -> int:
         """Set what differs and put back what is wanted no more; returns how many files changed."""
         for warning in wanted.warnings:
-            if warning not in self._in_force.warnings:
+            if warning not in self._said_of_wanted:
+                self._said_of_wanted.add(warning)
                 self._log.warning("%s", warning)
         self._in_force = wanted
         failures = _Failures()
@@ -127,16 +141,17 @@ class Actuator:
     def _settings(self, wanted: Effects, failures: "_Failures") -> dict[str, _Setting]:
         found: dict[str, _Setting] = {}
         for knob, text in wanted.values.items():
+            one = _Setting(knob, text)
             try:
                 path = self._knobs.path(knob)
             except OSError as error:
-                failures.add(_label(knob.kind), str(knob), error)
+                failures.refuse(one, error)
                 continue
             known = found.get(path)
             if known is not None and not _is_faster(knob, text, known.text):
                 # Cpus that share a clock cannot differ: the fastest of them decides.
                 continue
-            found[path] = _Setting(knob.kind, str(knob), text)
+            found[path] = one
         return found
 
     def _set(self, todo: Mapping[str, _Setting], failures: "_Failures") -> int:
@@ -146,7 +161,7 @@ class Actuator:
             try:
                 now = self._knobs.read(path)
             except OSError as error:
-                failures.add(_label(one.kind), one.name, error)
+                self._refuse(path, one, error, failures)
                 continue
             if not _is_same(one.kind, now, one.text):
                 self._originals.keep(path, Original(text=now, owner=self._owners.get(path, "")))
@@ -155,11 +170,17 @@ class Actuator:
         refused = self._write({path: one.text for path, one in differing.items()})
         for path, refusal in refused.items():
             one = differing[path]
-            failures.add(_label(one.kind), one.name, refusal)
+            self._refuse(path, one, refusal, failures)
             original = self._originals.by_path.get(path)
             if original is not None and self._holds(path, one.kind, original.text):
                 self._originals.drop(path)
         return len(differing) - len(refused)
+
+    def _refuse(self, path: str, one: _Setting, error: OSError, failures: "_Failures") -> None:
+        failures.refuse(one, error)
+        if error.errno not in _LASTING:
+            # A driver may take later what it does not take now.
+            del self._applied[path]
 
     def _restore(self, undo: Mapping[str, str], failures: "_Failures") -> int:
         refused = self._write(undo)
@@ -168,7 +189,7 @@ class Actuator:
             if error is None or error.errno == errno.ENOENT:
                 self._originals.drop(path)
             else:
-                failures.add("original value", path, error)
+                failures.add("original value", path, error, path)
         return len(undo) - len(refused)
 
     def _write(self, texts: Mapping[str, str]) -> dict[str, OSError]:
@@ -193,33 +214,45 @@ class Actuator:
             return False
 
     def _tell(self, failures: "_Failures") -> None:
-        texts = failures.texts()
-        for text in texts:
-            if text not in self._said:
-                self._log.warning("%s", text)
-        self._said = set(texts)
+        for text in failures.texts(self._said):
+            self._log.warning("%s", text)
+        self._said |= failures.causes
+
+
+_Cause = tuple[str, int | None, str, str]
+"""What refuses, the number and the text of its error, and what it was about."""
 
 
 class _Failures:
     """Files that refuse, those of one kind and error together: there may be thousands."""
 
     def __init__(self) -> None:
-        self._names: dict[tuple[str, int | None, str], dict[str, None]] = {}
+        self._names: dict[_Cause, dict[str, None]] = {}
 
-    def add(self, kind: str, name: str, error: OSError) -> None:
+    @property
+    def causes(self) -> frozenset[_Cause]:
+        return frozenset(self._names)
+
+    def refuse(self, one: _Setting, error: OSError) -> None:
+        self.add(_label(one.kind), str(one.knob), error, one.cause)
+
+    def add(self, kind: str, name: str, error: OSError, cause: str) -> None:
         text = error.strerror or str(error)
         text = text[:1].lower() + text[1:]
-        self._names.setdefault((kind, error.errno, text), {}).setdefault(name)
+        self._names.setdefault((kind, error.errno, text, cause), {}).setdefault(name)
 
-    def texts(self) -> list[str]:
-        found: list[str] = []
-        for (kind, number, text), names in self._names.items():
+    def texts(self, said: Set[_Cause]) -> Iterator[str]:
+        """A warning for each kind and error of which not all causes are said."""
+        fresh: dict[tuple[str, int | None, str], dict[str, None]] = {}
+        for cause, names in self._names.items():
+            if cause not in said:
+                fresh.setdefault(cause[:3], {}).update(names)
+        for (kind, number, text), names in fresh.items():
             shown = ", ".join([*names][:_NAMED_MAX])
             more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
             remedies = _SPEED_SELECT_REMEDIES if kind == _SPEED_SELECT else _REMEDIES
             remedy = remedies.get(number, "it stays as it is")
-            found.append(f"{kind} of {shown}{more}: {text} — {remedy}")
-        return found
+            yield f"{kind} of {shown}{more}: {text} — {remedy}"
 
 
 def _label(kind: KnobKind) -> str:

@@ -107,7 +107,7 @@ def cpu_settings(
 ) -> tuple[Mapping[int, CpuSettings], tuple[str, ...]]:
     """The settings of every cpu that is in a class, by its id; and what cannot be had."""
     settings: dict[int, CpuSettings] = {}
-    unknown: dict[tuple[str, NamedFrequency], CpuSet] = {}
+    unknown: dict[tuple[str, NamedFrequency], None] = {}
     by_name = {one.name: one for one in config.cpu_classes}
     for socket in machine.sockets:
         here = {name: held & socket.cpus for name, held in classes.items()}
@@ -120,13 +120,12 @@ def cpu_settings(
             for cpu in held:
                 found, missing = _settings(one, machine.cpus[cpu], has_turbo=has_turbo)
                 settings[cpu] = found
-                for frequency in missing:
-                    known = unknown.get((name, frequency), CpuSet())
-                    unknown[name, frequency] = known | CpuSet.of(cpu)
+                unknown.update(dict.fromkeys((name, frequency) for frequency in missing))
+    # Not which cpus: they change with every container, and the reason does not.
     warnings = [
-        f"cpu class {name!r}: the {_SPOKEN[frequency]} frequency of cpus {cpus} is not known, so it"
+        f"cpu class {name!r}: the {_SPOKEN[frequency]} frequency of its cpus is not known, so it"
         f" is not set — write a number instead of {frequency.value!r}"
-        for (name, frequency), cpus in unknown.items()
+        for name, frequency in unknown
     ]
     return settings, tuple(warnings)
 
@@ -141,15 +140,17 @@ def uncore_clocks(
 
     `limits`: what each clock can do, empty where the machine lets nobody set them.
     """
-    asking = [
+    limited = [
         one
         for one in config.cpu_classes
-        if one.name in classes and not (one.uncore_min_freq is None and one.uncore_max_freq is None)
+        if not (one.uncore_min_freq is None and one.uncore_max_freq is None)
     ]
+    asking = [one for one in limited if one.name in classes]
     if not asking:
         return {}, ()
     if not limits:
-        names = ", ".join(repr(one.name) for one in asking)
+        # Of all of them: which ones have cpus changes with every container.
+        names = ", ".join(repr(one.name) for one in limited)
         return {}, (
             f"cpu classes {names}: this machine's uncore frequencies cannot be set"
             " — load the driver intel_uncore_frequency, or leave the limits out",

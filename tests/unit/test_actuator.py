@@ -230,11 +230,62 @@ def test_an_unknown_idle_state_says_which_there_are(
     ]
 
 
+def test_the_cpus_concerned_are_no_new_reason_to_warn(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    for cpus in ((0,), (0, 1), (), (2, 3)):
+        wanted = {Knob(KnobKind.CSTATE_DISABLED, cpu, "C9"): "1" for cpu in cpus}
+        node.actuator.apply(Effects(wanted))
+    assert len(caplog.records) == 1
+    node.actuator.apply(Effects({Knob(KnobKind.CSTATE_DISABLED, 0, "C10"): "1"}))
+    assert len(caplog.records) == 2, "another idle state is another reason"
+
+
+def test_another_interrupt_that_refuses_is_told(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    for irq in (4, 27):
+        node.kernel.refusals[f"proc/irq/{irq}/smp_affinity_list"] = errno.EIO
+    for wanted in ({IRQ_4: "1"}, {IRQ_4: "1", IRQ_27: "1"}, {}, {IRQ_4: "2", IRQ_27: "3"}):
+        node.actuator.apply(Effects(wanted))
+    first, second = (one.getMessage().partition(":")[0] for one in caplog.records)
+    assert first == "interrupt affinity of interrupt 4"
+    assert second == "interrupt affinity of interrupt 27"
+
+
+def test_what_was_refused_is_tried_again_at_the_next_change(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = f"{CPU}/cpu0/cpufreq/scaling_governor"
+    wanted = {Knob(KnobKind.GOVERNOR, 0): "performance"}
+    node.kernel.refusals[path] = errno.EBUSY
+    assert node.actuator.apply(Effects(wanted)) == 0
+    assert node.actuator.apply(Effects({**wanted, IRQ_4: "1"})) == 1
+    assert node.read(path) == "schedutil"
+    node.kernel.refusals.clear()
+    assert node.actuator.apply(Effects(wanted)) == 2
+    assert node.read(path) == "performance"
+    (record,) = caplog.records
+    assert "frequency governor of cpu 0: device or resource busy" in record.getMessage()
+    node.actuator.apply(Effects())
+    assert node.all() == ORIGINAL
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
+def test_what_nobody_may_write_is_not_tried_again(node: Node, number: int) -> None:
+    path = f"{CPU}/cpu0/cpufreq/scaling_governor"
+    wanted = Effects({Knob(KnobKind.GOVERNOR, 0): "performance"})
+    node.kernel.refusals[path] = number
+    node.actuator.apply(wanted)
+    node.kernel.refusals.clear()
+    assert node.actuator.apply(wanted) == 0
+
+
 def test_warnings_about_what_is_wanted_are_told_once(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for _ in range(2):
-        node.actuator.apply(Effects({}, ("no driver",)))
+    for warnings in (("no driver",), (), ("no driver",)):
+        node.actuator.apply(Effects({}, warnings))
     assert [one.getMessage() for one in caplog.records] == ["no driver"]
 
 

@@ -194,12 +194,15 @@ def test_frequencies_of_a_cpu(
 
 
 def test_a_frequency_that_is_not_known_is_left_alone_and_told_once() -> None:
-    found = effects(occupancy(config(), machine=clocked(PLAIN, base=None)), Hardware())
+    machine = clocked(PLAIN, base=None)
+    found = effects(occupancy(config(), machine=machine), Hardware())
     assert not any(knob.kind is KnobKind.MAX_FREQUENCY for knob in found.values)
     assert found.warnings == (
-        "cpu class 'low': the base frequency of cpus 0-7 is not known, so it is not set"
+        "cpu class 'low': the base frequency of its cpus is not known, so it is not set"
         " — write a number instead of 'base'",
     )
+    later = effects(occupancy(config(), ("1-3", "high"), machine=machine), Hardware())
+    assert later.warnings == found.warnings, "other cpus are no other reason"
 
 
 def test_everything_a_class_says_is_set() -> None:
@@ -274,9 +277,11 @@ def test_uncore_limits_without_driver_are_told_once() -> None:
     assert found.values == {}
     (warning,) = found.warnings
     assert warning == (
-        "cpu classes 'low': this machine's uncore frequencies cannot be set"
+        "cpu classes 'low', 'high': this machine's uncore frequencies cannot be set"
         " — load the driver intel_uncore_frequency, or leave the limits out"
     )
+    later = effects(occupancy(uncore_config(), ("5", "high")), Hardware())
+    assert later.warnings == found.warnings, "a class that gets cpus is no other reason"
 
 
 def test_a_pool_without_enough_fast_cpus_is_a_misfit() -> None:
