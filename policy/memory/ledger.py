@@ -11,7 +11,7 @@ from .holdings import HeldMemory, Holdings
 from .nodes import ALL_KINDS, UNLIMITED_BYTES, MemoryNodes
 from .observed import ObservedMemory
 from .plan import Plan
-from .request import MemoryPriority, MemoryRequest, Offer, StaleOfferError
+from .request import MemoryPriority, MemoryRequest, Offer, StaleOfferError, holds_none, no_pages
 from .zone import Holding, Zone
 
 
@@ -65,7 +65,7 @@ class MemoryLedger:
         leaving = self._held.find(replaces) if replaces is not None else None
         starts = self._starts(holding, leaving)
         if not starts:
-            return _no_pages(request)
+            return no_pages(request)
         if leaving is None and starts[0].fits(holding.size):
             return Offer(request=request, zone=NodeSet(starts[0].mask), version=self.version)
         if self._has_room(holding, leaving):
@@ -89,7 +89,7 @@ class MemoryLedger:
         """
         holding = self._held.find(container_id)
         if holding is None:
-            return _unknown(container_id)
+            return holds_none(container_id)
         old, open_nodes = holding.request, self._held.nodes_of(holding.request)
         zone = self._held.zone_of(container_id).mask
         wider = zone | (nodes.mask & open_nodes.with_memory)
@@ -113,7 +113,7 @@ class MemoryLedger:
         """
         holding = self._held.find(container_id)
         if holding is None:
-            return _unknown(container_id)
+            return holds_none(container_id)
         wider = self._wider(holding)
         if wider is None:
             return Refusal(
@@ -387,14 +387,3 @@ class MemoryLedger:
             reason=f"memory: {holding.size} bytes fit neither nodes {NodeSet(holding.initial)} nor"
             f" a wider zone (of nodes {nodes} {self.free(nodes)} are free) — ask for less"
         )
-
-
-def _no_pages(request: MemoryRequest) -> Refusal:
-    return Refusal(
-        reason=f"memory: huge pages {dict(request.hugepage_bytes)!r} (bytes by page size) are not"
-        f" free near nodes {request.affinity} — set aside more huge pages"
-    )
-
-
-def _unknown(container_id: ContainerId) -> Refusal:
-    return Refusal(reason=f"memory: container {container_id!r} holds no memory — create it first")

@@ -8,6 +8,7 @@ from ...topology.cpuset import NodeSet
 from ...topology.errors import PinfoldError
 from ...topology.machine import MemoryKind
 from ..container import ContainerId
+from ..decision import Refusal
 
 
 class StaleOfferError(PinfoldError):
@@ -69,3 +70,16 @@ class Offer:
     replaces: ContainerId | None = None
     """The container whose memory is released by the commit."""
     version: int
+
+
+def no_pages(request: MemoryRequest) -> Refusal:
+    """There are not enough huge pages for it."""
+    return Refusal(
+        reason=f"memory: huge pages {dict(request.hugepage_bytes)!r} (bytes by page size) are not"
+        f" free near nodes {request.affinity} — set aside more huge pages"
+    )
+
+
+def holds_none(container_id: ContainerId) -> Refusal:
+    """It must hold memory for what is asked, and is not known."""
+    return Refusal(reason=f"memory: container {container_id!r} holds no memory — create it first")
