@@ -57,6 +57,10 @@ class KubeletHints:
                     self._keep(pod.id, every)
         return every
 
+    def take_warnings(self) -> list[str]:
+        """What in the answers is no hint; see `PodResources`."""
+        return self._kubelet.take_warnings()
+
     def close(self) -> None:
         """Let go of the kubelet; takes up to 3 s where it hangs."""
         self._thread.shutdown(cancel_futures=True)

@@ -50,6 +50,11 @@ class Locality:
             found.update(dict.fromkeys(self._of_devices(container)))
         return tuple(found)
 
+    def take_warnings(self) -> list[str]:
+        """What sysfs says that nobody can read, since the last call; see `Locator`."""
+        with self._lock:
+            return self._locator.take_warnings()
+
     def _of_mounts(self, container: Container) -> Iterator[Hint]:
         paths = {mount.source: None for mount in container.mounts if is_worth_a_look(mount)}
         for path in paths:

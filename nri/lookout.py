@@ -65,6 +65,10 @@ class Lookout:
         late = [one.path for one in containers if one.id not in view.hints]
         if late:
             view.missing.append(HintsMissing(self._complaint(late), len(late)))
+        view.missing.extend(
+            HintsMissing(f"/{one} — no hint comes from it; see the device's driver or firmware", 0)
+            for one in self._locality.take_warnings()
+        )
         # A thread that was left behind may still write into its own.
         return View(dict(view.hints), view.missing)
 

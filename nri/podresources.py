@@ -31,6 +31,10 @@ _QUIET_SECONDS: Final = 10.0
 _RECEIVE_MAX_BYTES: Final = 16 * 2**20
 """The kubelet's own limit for its answers."""
 
+_UNKNOWN: Final = -1
+"""What a device plugin that knows no place may still send as a node."""
+_ODD_MAX: Final = 100
+
 
 class ContainerName(NamedTuple):
     """How the kubelet names a container."""
@@ -59,8 +63,19 @@ class PodResources:
         self._path = path
         self._channel: grpc.Channel | None = None
         self._has_get = True
+        self._odd: dict[str, str] = {}
+        self._told: set[str] = set()
         self._failed: PodResourcesError | None = None
         self._quiet_until = 0.0
+
+    def take_warnings(self) -> list[str]:
+        """What in the answers is no hint since the last call, once for each resource.
+
+        For any thread.
+        """
+        news = [one for one in tuple(self._odd) if one not in self._told]
+        self._told.update(news)
+        return [self._odd[one] for one in news]
 
     def close(self) -> None:
         """Close the connection; a later question opens another."""
@@ -85,7 +100,7 @@ class PodResources:
         if self._has_get:
             found = self._get(namespace, pod)
             if found is not None:
-                return _hints_of_pod(found)
+                return self._hints_of_pod(found)
         every = self._listed()
         return {name: hints for name, hints in every.items() if name[:2] == (namespace, pod)}
 
@@ -104,7 +119,7 @@ class PodResources:
             raise self._failure("List", error) from error
         found: dict[ContainerName, tuple[Hint, ...]] = {}
         for pod in answer.pod_resources:
-            found.update(_hints_of_pod(pod))
+            found.update(self._hints_of_pod(pod))
         return found
 
     def _get(self, namespace: str, pod: str) -> api.PodResources | None:
@@ -162,23 +177,27 @@ class PodResources:
         )
         return self._failed
 
+    def _hints_of_pod(self, pod: api.PodResources) -> dict[ContainerName, tuple[Hint, ...]]:
+        found: dict[ContainerName, tuple[Hint, ...]] = {}
+        for container in pod.containers:
+            hints = tuple(self._hints_of_container(container))
+            if hints:
+                found[ContainerName(pod.namespace, pod.name, container.name)] = hints
+        return found
 
-def _hints_of_pod(pod: api.PodResources) -> dict[ContainerName, tuple[Hint, ...]]:
-    found: dict[ContainerName, tuple[Hint, ...]] = {}
-    for container in pod.containers:
-        hints = tuple(_hints_of_container(container))
-        if hints:
-            found[ContainerName(pod.namespace, pod.name, container.name)] = hints
-    return found
-
-
-def _hints_of_container(container: api.ContainerResources) -> Iterator[Hint]:
-    for device in container.devices:
-        # A device plugin that knows no place may still send a node, -1.
-        nodes = [node.ID for node in device.topology.nodes if 0 <= node.ID < MAX_IDS]
-        if nodes:
-            yield Hint(
-                provider=f"podresourceapi:{device.resource_name}",
-                origin=HintOrigin.POD_RESOURCES,
-                numa_nodes=NodeSet.collect(nodes),
-            )
+    def _hints_of_container(self, container: api.ContainerResources) -> Iterator[Hint]:
+        for device in container.devices:
+            every = [node.ID for node in device.topology.nodes]
+            nodes = [node for node in every if 0 <= node < MAX_IDS]
+            odd = next((one for one in every if one not in nodes and one != _UNKNOWN), None)
+            if odd is not None and len(self._odd) < _ODD_MAX:
+                self._odd[device.resource_name] = (
+                    f"the kubelet's devices {device.resource_name!r}: {odd} is no NUMA node:"
+                    f" ids are from 0 to {MAX_IDS - 1} — no hint comes from it; see their plugin"
+                )
+            if nodes:
+                yield Hint(
+                    provider=f"podresourceapi:{device.resource_name}",
+                    origin=HintOrigin.POD_RESOURCES,
+                    numa_nodes=NodeSet.collect(nodes),
+                )

@@ -57,7 +57,7 @@ class Surroundings:
             else:
                 self._told_cause = ""
                 view.hints[container.id] = (*view.hints.get(container.id, ()), *found)
-        return self._with_tests((container,), view)
+        return self._completed((container,), view)
 
     def find_all(
         self, containers: Sequence[Container], *, with_kubelet: bool, seconds: float
@@ -81,7 +81,7 @@ class Surroundings:
                 for one in those:
                     found = hints_of(one, every)
                     view.hints[one.id] = (*view.hints.get(one.id, ()), *found)
-        return self._with_tests(containers, view)
+        return self._completed(containers, view)
 
     def close(self) -> None:
         """Let go of the kubelet."""
@@ -91,7 +91,9 @@ class Surroundings:
     def _look(self, containers: Sequence[Container], seconds: float) -> View:
         return View() if self._lookout is None else self._lookout.look(containers, seconds)
 
-    def _with_tests(self, containers: Sequence[Container], view: View) -> Found:
+    def _completed(self, containers: Sequence[Container], view: View) -> Found:
+        if self._kubelet is not None:
+            view.missing.extend(HintsMissing(one, 0) for one in self._kubelet.take_warnings())
         problems: dict[ContainerId, tuple[Problem, ...]] = {}
         for container in containers if self._has_test_hints else ():
             hints, found = annotated_hints(container)

@@ -21,6 +21,8 @@ _NVME_SUBSYSTEM: Final = "sys/devices/virtual/nvme-subsystem"
 _NVME_CONTROLLER: Final = re.compile(r"nvme[0-9]+")
 # Old kernels have the mask alone.
 _LOCAL_FILES: Final = ("local_cpulist", "local_cpus")
+_UNKNOWN: Final = -1
+"""How the kernel writes that it does not know a device's node."""
 _MEMBERS_MAX: Final = 256
 _KEPT_MAX: Final = 8192
 
@@ -55,6 +57,15 @@ class Locator:
         self._attributes = Attributes(tree)
         self._folders: dict[str, Place | None] = {}
         self._placeless: set[str] = set()
+        self._told: set[str] = set()
+
+    def take_warnings(self) -> list[str]:
+        """What could not be read since the last call, as `where: what`; each file is told once."""
+        found, self._attributes.warnings = self._attributes.warnings, []
+        news = [one for one in found if one not in self._told]
+        _bound(self._told)
+        self._told.update(news)
+        return news
 
     def locate(self, major: int, minor: int, *, is_block: bool) -> Located:
         """Where the device is, the places in the order of their paths."""
@@ -104,8 +115,12 @@ class Locator:
 
     def _read(self, folder: str) -> Place | None:
         node = self._attributes.number(f"{folder}/numa_node")
-        # -1 is how the kernel writes that it does not know.
         if node is not None and not 0 <= node < MAX_IDS:
+            if node != _UNKNOWN:
+                self._attributes.warn(
+                    f"{folder}/numa_node",
+                    f"{node} is no NUMA node: ids are from 0 to {MAX_IDS - 1}",
+                )
             node = None
         cpus = self._attributes.first_cpus(folder, _LOCAL_FILES) or NO_CPUS
         if node is None and not cpus:

@@ -142,6 +142,27 @@ def test_a_place_is_what_its_folder_says(
     assert (str(place.cpus), place.numa_node) == (cpus, node)
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        pytest.param("numa_node", "garbage", "'garbage' is not a whole number", id="no number"),
+        pytest.param("numa_node", "99999", "99999 is no NUMA node: ids are from 0", id="too large"),
+        pytest.param("numa_node", "-2", "-2 is no NUMA node: ids are from 0", id="below -1"),
+        pytest.param("local_cpulist", "zz,,-", "'zz,,-", id="no list"),
+        pytest.param("numa_node", "-1", "", id="the kernel does not know the node"),
+        pytest.param("local_cpulist", "", "", id="a folder without cpus"),
+    ],
+)
+def test_what_cannot_be_read_is_told_once(name: str, text: str, expected: str) -> None:
+    locator = Locator(tree({**FILES, f"{NEAR}/{name}": f"{text}\n"}))
+    for minor in (0, 1, 0):
+        locator.locate(8, minor, is_block=True)
+    warnings = locator.take_warnings()
+    assert len(warnings) == bool(expected)
+    assert all(one.startswith(f"{NEAR}/{name}: {expected}") for one in warnings)
+    assert locator.take_warnings() == []
+
+
 def test_folders_that_say_nothing_are_passed_over_to_the_end() -> None:
     files = {f"{SDA}/dev": "8:0", f"{NEAR}/numa_node": "-1", f"{NEAR}/local_cpulist": ""}
     located = locate("block", 8, 0, tree(files, {"sys/dev/block/8:0": SDA}))

@@ -179,6 +179,23 @@ def test_all_containers_are_listed_with_one_question(
     assert kubelet.calls == ["List"]
 
 
+def test_a_node_that_cannot_be_is_told_once_for_each_resource(
+    kubelet: Kubelet, client: PodResources
+) -> None:
+    client.all_hints()
+    client.all_hints()
+    (warning,) = client.take_warnings()
+    assert warning == (
+        "the kubelet's devices 'x/y': 1099511627776 is no NUMA node: ids are from 0 to 8191 — no"
+        " hint comes from it; see their plugin"
+    )
+    kubelet.pods.append(pod("odd", "other", one=[device("x/y", -5), device("x/z", 0, -5)]))
+    assert client.all_hints()[ContainerName("odd", "other", "one")] == (hint("x/z", 0),)
+    (warning,) = client.take_warnings()
+    assert warning.startswith("the kubelet's devices 'x/z': -5 is no NUMA node")
+    assert client.take_warnings() == []
+
+
 def test_a_pod_the_kubelet_does_not_know_has_no_hints(
     kubelet: Kubelet, client: PodResources
 ) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -324,6 +325,18 @@ def test_a_fault_in_looking_costs_a_container_its_hints_only(root: Path, host: H
         assert node.tally.unhinted == 1
 
 
+def test_a_controller_that_tells_nonsense_is_one_warning(root: Path, host: Host) -> None:
+    (root / CONTROLLER / "numa_node").write_text("garbage\n")
+    with running(lookout(root, host)) as node:
+        for name in ("a", "b"):
+            assert node.add(name, "/disk") == NEAR, "its list of cpus is good"
+        assert node.complaints() == [
+            f"/{CONTROLLER}/numa_node: 'garbage' is not a whole number — no hint comes from it; see"
+            " the device's driver or firmware"
+        ]
+        assert node.tally.unhinted == 0
+
+
 def test_a_fault_in_finding_is_told_and_the_container_placed() -> None:
     class Broken(Surroundings):
         def find(self, container: Container, *, with_kubelet: bool, seconds: float) -> Found:
@@ -356,13 +369,14 @@ class Kubelet:
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+        self.node = 1
         self.answers = threading.Event()
         self.answers.set()
 
     def find(self, request: api.GetPodResourcesRequest, _: grpc.ServicerContext) -> object:
         self.calls.append(f"Get {request.pod_namespace}/{request.pod_name}")
         self.answers.wait(SECONDS)
-        return api.GetPodResourcesResponse(pod_resources=resources_of(request.pod_name))
+        return api.GetPodResourcesResponse(pod_resources=resources_of(request.pod_name, self.node))
 
     def list(self, _request: api.ListPodResourcesRequest, _: grpc.ServicerContext) -> object:
         self.calls.append("List")
@@ -370,8 +384,8 @@ class Kubelet:
         return api.ListPodResourcesResponse(pod_resources=[resources_of("c")])
 
 
-def resources_of(name: str) -> api.PodResources:
-    topology = api.TopologyInfo(nodes=[api.NUMANode(ID=1)])
+def resources_of(name: str, node: int = 1) -> api.PodResources:
+    topology = api.TopologyInfo(nodes=[api.NUMANode(ID=node)])
     device = api.ContainerDevices(resource_name="x/gpu", device_ids=["0"], topology=topology)
     container = api.ContainerResources(name=name, devices=[device])
     return api.PodResources(name=name, namespace="default", containers=[container])
@@ -484,12 +498,28 @@ def test_a_container_that_starts_again_in_an_adopted_pod_has_its_hints(
         assert node.tally.unhinted == (2 if is_late else 0)
         kubelet.answers.set()
         node.runtime.stop("c")
-        time.sleep(0.1)
+        time.sleep(0.3)
         assert node.create("c", container_id="c again") == NEAR
         assert kubelet.calls == ["List"], "nobody waits for another answer"
     finally:
         node.plugin.stop()
         node.thread.join(SECONDS)
+
+
+def test_a_node_that_cannot_be_is_one_warning(kubelet: Kubelet, asking: Surroundings) -> None:
+    kubelet.node = 2**40
+
+    def has_asked(times: int) -> bool:
+        return len(kubelet.calls) == times
+
+    with running(asking, WITH_KUBELET) as node:
+        for number, name in enumerate(("a", "b", "c")):
+            node.run_pod(name)
+            await_that(partial(has_asked, number + 1))
+            time.sleep(0.1)
+            assert node.create(name)
+        (complaint,) = [one for one in node.complaints() if "in time" not in one]
+        assert complaint.startswith("the kubelet's devices 'x/gpu': 1099511627776 is no NUMA node")
 
 
 def test_a_kubelet_that_hangs_keeps_nobody_waiting(kubelet: Kubelet, asking: Surroundings) -> None:
