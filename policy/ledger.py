@@ -115,8 +115,8 @@ class Ledger:
             sliceable[pool_id] = max(0, min(spare, inside))
         # Who asked for nothing binds its own pool and those around it, and the pools beside only
         # where they would take the last cpu of all around both. Promised shares keep one anyway.
-        pairs = zip(slack, self._shared_milli, self._zero_requests, strict=True)
-        whole = [(milli - (zero > 0 and not shared)) // 1000 for milli, shared, zero in pairs]
+        owed = zip(slack, self._shared_milli, self._zero_requests, strict=True)
+        whole = [(milli - (zero > 0 and not shared)) // 1000 for milli, shared, zero in owed]
         grantable = slack
         for pool_id in range(size - 2, -1, -1):
             parent = self._parent[pool_id]
