@@ -111,30 +111,59 @@ class CpuPicker:
         return preferred | take(free & ~preferred, missing, priority, preferred)
 
     def extend(
-        self, held: int, free: int, more: int, priority: CpuPriority = CpuPriority.NONE
+        self,
+        held: int,
+        free: int,
+        more: int,
+        priority: CpuPriority = CpuPriority.NONE,
+        *,
+        smt: SmtPreference = SmtPreference.ANY,
     ) -> int | None:
         """`more` further cpus of `free`, the nearest to those held; None where it has fewer.
 
         Nearest: siblings in held cores, then the same cluster, L2, L3, NUMA node, die, socket; the
-        smaller of two first, as L3 groups and NUMA nodes may hold each other either way.
+        smaller of two first, as L3 groups and NUMA nodes may hold each other either way. To spread,
+        one thread each of cores with none of those held comes before siblings: idle cores of the
+        sockets held, their other cores, then both kinds elsewhere.
         """
         free &= self._online & ~held
         if free.bit_count() < more:
             return None
+        if not held or more <= 0:
+            return self.pick(free, more, priority, smt)
+        if smt is not SmtPreference.SPREAD:
+            return self._take_near(held, free, more, priority, smt)
+        cores = self._cores.blocks
+        unheld = cores.lowest_members(free & ~cores.covering(held))
+        idle, inside = cores.members(cores.idle(free)), self._rings[-1].covering(held)
         picked = 0
-        rings = [ring.covering(held) for ring in self._rings] if held and more > 0 else []
-        for ring in sorted(rings, key=int.bit_count):
-            near = free & ring
-            if not near:
-                continue
-            taken = self.pick(near, min(more, near.bit_count()), priority) or 0
-            picked |= taken
-            free ^= taken
-            more -= taken.bit_count()
+        for part in (
+            unheld & idle & inside,
+            unheld & ~idle & inside,
+            unheld & idle & ~inside,
+            unheld & ~idle & ~inside,
+            free,
+        ):
+            here = part & ~picked
+            count = min(more - picked.bit_count(), here.bit_count())
+            picked |= self._take_near(held, here, count, priority, smt)
+        return picked
+
+    def _take_near(
+        self, held: int, free: int, more: int, priority: CpuPriority, smt: SmtPreference
+    ) -> int:
+        """`more` of `free`, which has as many, by nearness alone."""
+        picked = 0
+        rings = sorted((ring.covering(held) for ring in self._rings), key=int.bit_count)
+        for ring in (*rings, self._online):
             if not more:
-                return picked
-        rest = self.pick(free, more, priority)
-        return None if rest is None else picked | rest
+                break
+            if near := free & ring:
+                taken = self.pick(near, min(more, near.bit_count()), priority, smt) or 0
+                picked |= taken
+                free ^= taken
+                more -= taken.bit_count()
+        return picked
 
     def shrink(
         self, held: int, count: int, priority: CpuPriority = CpuPriority.NONE, keep: int = 0

@@ -283,7 +283,7 @@ def test_one_cluster_serves_alone_what_is_smaller(request: tuple[Machine, int, i
     picked = CpuPicker(machine).pick(free, count)
     enough = [part for part in parts if part.bit_count() >= count]
     if picked and enough and count < min(shared):
-        tightest = min(enough, key=lambda part: (part.bit_count(), part & -part))
+        tightest = min(enough, key=int.bit_count)  # of equals the first cluster
         assert not picked & ~tightest
 
 
@@ -295,7 +295,7 @@ def test_growing_adds_and_shrinking_takes_away(
     machine, held, count = request
     picker = CpuPicker(machine)
     free = data.draw(st.composite(subsets)(machine))
-    added = picker.extend(held, free, count)
+    added = picker.extend(held, free, count, smt=data.draw(threads))
     assert (added is None) == (count > (free & ~held).bit_count())
     if added is not None:
         assert not added & ~(free & ~held)
@@ -318,6 +318,20 @@ def test_siblings_of_held_cores_come_before_all_others(request: tuple[Machine, i
     if added is not None and held:
         siblings = sum(core.mask for core in machine.cores if core.mask & held) & free
         assert (added & siblings).bit_count() == min(more, siblings.bit_count())
+
+
+@few
+@given(requests(), st.data())
+def test_spread_containers_grow_to_as_many_cores_as_there_are(
+    request: tuple[Machine, int, int], data: st.DataObject
+) -> None:
+    machine, free, more = request
+    held = data.draw(st.composite(subsets)(machine))
+    added = CpuPicker(machine).extend(held, free, more, smt=SmtPreference.SPREAD)
+    if added is not None:
+        unheld = [core.mask for core in machine.cores if not core.mask & held]
+        reached = sum(1 for core in unheld if core & free)
+        assert sum(1 for core in unheld if core & added) == min(more, reached)
 
 
 @few

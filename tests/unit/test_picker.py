@@ -244,6 +244,45 @@ def test_growing(held: str, free: str, more: int, expected: str | None) -> None:
     assert listed(picker(CACHED).extend(mask(held), mask(free), more)) == expected
 
 
+NEAR = {
+    "the rest of a cluster": ("16", "1-3,17-18", 2, "17-18"),
+    "the same NUMA node before an emptier one": ("16-19", "4-7,20,24-25", 2, "24-25"),
+    "the same socket": ("16-31", "4-5,40-43", 2, "4-5"),
+}
+
+
+@pytest.mark.parametrize(("held", "free", "more", "expected"), NEAR.values(), ids=NEAR)
+def test_growing_beside_clusters(held: str, free: str, more: int, expected: str) -> None:
+    assert listed(clustered(CLUSTERED).extend(mask(held), mask(free), more)) == expected
+
+
+SPREAD, PACK = SmtPreference.SPREAD, SmtPreference.PACK
+THREADS = {
+    "spread: idle cores before siblings": (SMALL, "0,2", "1,3-7", 2, SPREAD, "4,6"),
+    "spread: a core in use before siblings": (SMALL, "0,2", "1,3,5,8", 1, SPREAD, "5"),
+    "spread: an idle core before one in use": (SMALL, "0", "1,3,4-5", 1, SPREAD, "4"),
+    "spread: its own socket before another": (SMALL, "0", "1,3,8-15", 1, SPREAD, "3"),
+    "spread: another socket before siblings": (SMALL, "0", "1,10-11", 1, SPREAD, "10"),
+    "spread: siblings when the cores run out": (SMALL, "0,2", "1,3,4-5", 3, SPREAD, "1,3-4"),
+    "spread: its own cache group first": (CACHED, "8", "0-7,9-11,14-15", 2, SPREAD, "10,14"),
+    "spread: nothing held yet": (SMALL, "", "0-7", 2, SPREAD, "0,2"),
+    "spread: nothing more": (SMALL, "0", "1-7", 0, SPREAD, ""),
+    "spread: too few": (SMALL, "0", "1-3", 4, SPREAD, None),
+    "pack: siblings first": (SMALL, "0,2", "1,3-7", 2, PACK, "1,3"),
+    "pack: then as few cores as possible": (FOUR, "0-3", "4,8,12-13", 2, PACK, "12-13"),
+    "hide: siblings first": (SMALL, "0", "1-7", 1, SmtPreference.HIDE, "1"),
+}
+
+
+@pytest.mark.parametrize(
+    ("spec", "held", "free", "more", "smt", "expected"), THREADS.values(), ids=THREADS
+)
+def test_growing_by_threads(
+    spec: str, held: str, free: str, more: int, smt: SmtPreference, expected: str | None
+) -> None:
+    assert listed(picker(spec).extend(mask(held), mask(free), more, smt=smt)) == expected
+
+
 SHRINK = {
     "whole cores stay": ("1-7", 4, "", "2-5"),
     "what was there first stays": ("1-7", 4, "6-7", "4-7"),
