@@ -54,12 +54,16 @@ class _Setting:
     def kind(self) -> KnobKind:
         return self.knob.kind
 
-    @property
-    def cause(self) -> str:
+    def cause(self, error: OSError) -> str:
         """What tells one reason to be refused from another: not which cpus it is about."""
-        if self.kind is KnobKind.IRQ_AFFINITY:
-            return str(self.knob.number)
-        return f"{self.knob.name} {self.text}"
+        match self.kind:
+            case KnobKind.IRQ_AFFINITY:
+                is_any = error.errno in (errno.EROFS, errno.EACCES)
+                return "" if is_any else str(self.knob.number)
+            case KnobKind.CSTATE_DISABLED:
+                return self.knob.name
+            case _:
+                return self.text if error.errno == errno.EINVAL else ""
 
 
 class Actuator:
@@ -234,7 +238,7 @@ class _Failures:
         return frozenset(self._names)
 
     def refuse(self, one: _Setting, error: OSError) -> None:
-        self.add(_label(one.kind), str(one.knob), error, one.cause)
+        self.add(_label(one.kind), str(one.knob), error, one.cause(error))
 
     def add(self, kind: str, name: str, error: OSError, cause: str) -> None:
         text = error.strerror or str(error)

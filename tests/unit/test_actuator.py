@@ -253,6 +253,17 @@ def test_another_interrupt_that_refuses_is_told(
     assert second == "interrupt affinity of interrupt 27"
 
 
+def test_a_tree_that_is_read_only_is_one_warning_whatever_is_wanted(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    for path in FILES:
+        node.kernel.refusals[path] = errno.EROFS
+    for text, irq in (("performance", IRQ_4), ("powersave", IRQ_27)):
+        node.actuator.apply(Effects({irq: "1", Knob(KnobKind.GOVERNOR, 0): text}))
+    kinds = [one.getMessage().partition(" of ")[0] for one in caplog.records]
+    assert kinds == ["interrupt affinity", "frequency governor"]
+
+
 def test_what_was_refused_is_tried_again_at_the_next_change(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
