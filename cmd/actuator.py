@@ -2,17 +2,17 @@
 
 import errno
 import logging
-from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from ..policy.tuning.effects import Effects, Hardware, Knob, KnobKind
 from ..topology.cpuset import CpuSet, IdListError
 from ..topology.machine import Machine
-from ..topology.speedselect import DEVICE
 from .knobs import Knobs
 from .originals import Original, Originals
-from .speedselectknobs import SPEED_SELECT, as_found, undo_order
+from .refusals import Cause, Refusals, Setting
+from .speedselectknobs import as_found, undo_order
 
 _FREQUENCIES: Final = frozenset(
     {
@@ -23,47 +23,8 @@ _FREQUENCIES: Final = frozenset(
     }
 )
 
-_REMEDIES: Final[Mapping[int | None, str]] = {
-    errno.ENOENT: "this machine has no such thing; leave it out of the configuration",
-    errno.EROFS: "set ProtectKernelTunables=no for the service",
-    errno.EACCES: "run pinfoldd as root",
-    errno.EPERM: "run pinfoldd as root; some interrupts the kernel lets nobody move",
-    errno.EIO: "some interrupts the kernel lets nobody move; leave them out",
-    errno.EINVAL: "the kernel does not take this value here",
-    errno.EBUSY: "the driver does not take it with this governor",
-}
 _LASTING: Final = frozenset({errno.ENOENT, errno.EROFS, errno.EACCES, errno.EPERM})
 """What is refused so stays refused; there may be thousands of such files."""
-_SPEED_SELECT: Final = "Speed Select"
-_NO_DEVICE: Final = f"load its drivers, and let the service have {DEVICE}"
-_SPEED_SELECT_REMEDIES: Final[Mapping[int | None, str]] = {
-    errno.ENOENT: _NO_DEVICE,
-    errno.ENODEV: _NO_DEVICE,
-    errno.EACCES: f"let the service have {DEVICE}",
-    errno.EPERM: f"let the service have {DEVICE} and CAP_SYS_ADMIN",
-}
-_NAMED_MAX: Final = 8
-
-
-@dataclass(frozen=True, slots=True)
-class _Setting:
-    knob: Knob
-    text: str
-
-    @property
-    def kind(self) -> KnobKind:
-        return self.knob.kind
-
-    def cause(self, error: OSError) -> str:
-        """What tells one reason to be refused from another: not which cpus it is about."""
-        match self.kind:
-            case KnobKind.IRQ_AFFINITY:
-                is_any = error.errno in (errno.EROFS, errno.EACCES)
-                return "" if is_any else str(self.knob.number)
-            case KnobKind.CSTATE_DISABLED:
-                return self.knob.name
-            case _:
-                return self.text if error.errno == errno.EINVAL else ""
 
 
 class Actuator:
@@ -75,7 +36,7 @@ class Actuator:
         self._log = log
         self._in_force = Effects()
         self._applied: dict[str, str] = {}
-        self._said: set[_Cause] = set()
+        self._said: set[Cause] = set()
         self._said_of_wanted: set[str] = set()
         self._owners: dict[str, str] = {}
 
@@ -117,7 +78,7 @@ class Actuator:
                 self._said_of_wanted.add(warning)
                 self._log.warning("%s", warning)
         self._in_force = wanted
-        failures = _Failures()
+        failures = Refusals()
         settings = self._settings(wanted, failures)
         todo = {path: one for path, one in settings.items() if self._applied.get(path) != one.text}
         originals = self._originals.by_path
@@ -142,10 +103,10 @@ class Actuator:
         }
         return self.apply(Effects(kept, self._in_force.warnings))
 
-    def _settings(self, wanted: Effects, failures: "_Failures") -> dict[str, _Setting]:
-        found: dict[str, _Setting] = {}
+    def _settings(self, wanted: Effects, failures: Refusals) -> dict[str, Setting]:
+        found: dict[str, Setting] = {}
         for knob, text in wanted.values.items():
-            one = _Setting(knob, text)
+            one = Setting(knob, text)
             try:
                 path = self._knobs.path(knob)
             except OSError as error:
@@ -158,8 +119,8 @@ class Actuator:
             found[path] = one
         return found
 
-    def _set(self, todo: Mapping[str, _Setting], failures: "_Failures") -> int:
-        differing: dict[str, _Setting] = {}
+    def _set(self, todo: Mapping[str, Setting], failures: Refusals) -> int:
+        differing: dict[str, Setting] = {}
         for path, one in todo.items():
             self._applied[path] = one.text
             try:
@@ -180,13 +141,13 @@ class Actuator:
                 self._originals.drop(path)
         return len(differing) - len(refused)
 
-    def _refuse(self, path: str, one: _Setting, error: OSError, failures: "_Failures") -> None:
+    def _refuse(self, path: str, one: Setting, error: OSError, failures: Refusals) -> None:
         failures.refuse(one, error)
         if error.errno not in _LASTING:
             # A driver may take later what it does not take now.
             del self._applied[path]
 
-    def _restore(self, undo: Mapping[str, str], failures: "_Failures") -> int:
+    def _restore(self, undo: Mapping[str, str], failures: Refusals) -> int:
         refused = self._write(undo)
         for path in undo:
             error = refused.get(path)
@@ -217,51 +178,10 @@ class Actuator:
         except OSError:
             return False
 
-    def _tell(self, failures: "_Failures") -> None:
+    def _tell(self, failures: Refusals) -> None:
         for text in failures.texts(self._said):
             self._log.warning("%s", text)
         self._said |= failures.causes
-
-
-_Cause = tuple[str, int | None, str, str]
-"""What refuses, the number and the text of its error, and what it was about."""
-
-
-class _Failures:
-    """Files that refuse, those of one kind and error together: there may be thousands."""
-
-    def __init__(self) -> None:
-        self._names: dict[_Cause, dict[str, None]] = {}
-
-    @property
-    def causes(self) -> frozenset[_Cause]:
-        return frozenset(self._names)
-
-    def refuse(self, one: _Setting, error: OSError) -> None:
-        self.add(_label(one.kind), str(one.knob), error, one.cause(error))
-
-    def add(self, kind: str, name: str, error: OSError, cause: str) -> None:
-        text = error.strerror or str(error)
-        text = text[:1].lower() + text[1:]
-        self._names.setdefault((kind, error.errno, text, cause), {}).setdefault(name)
-
-    def texts(self, said: Set[_Cause]) -> Iterator[str]:
-        """A warning for each kind and error of which not all causes are said."""
-        fresh: dict[tuple[str, int | None, str], dict[str, None]] = {}
-        for cause, names in self._names.items():
-            if cause not in said:
-                fresh.setdefault(cause[:3], {}).update(names)
-        for (kind, number, text), names in fresh.items():
-            shown = ", ".join([*names][:_NAMED_MAX])
-            more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
-            remedies = _SPEED_SELECT_REMEDIES if kind == _SPEED_SELECT else _REMEDIES
-            remedy = remedies.get(number, "it stays as it is")
-            yield f"{kind} of {shown}{more}: {text} — {remedy}"
-
-
-def _label(kind: KnobKind) -> str:
-    """What a refusal calls the knob; one device refuses all of Speed Select alike."""
-    return _SPEED_SELECT if kind in SPEED_SELECT else kind.value
 
 
 def _is_faster(knob: Knob, text: str, than: str) -> bool:
