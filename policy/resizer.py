@@ -120,11 +120,7 @@ class Resizer:
         is_isolated = _grows_isolated(held, request, isolated.bit_count())
         free = suitable_cpus(request, isolated if is_isolated else ledger.slice(pool_id), more)
         mask = held.exclusive.mask
-        added = (
-            self._picker.extend(mask, free, more, request.priority)
-            if mask
-            else self._picker.pick(free, more, request.priority, request.smt)
-        )
+        added = self._picker.extend(mask, free, more, request.priority, smt=request.smt)
         assert added is not None, (held.container_id, pool_id)
         return held.exclusive | CpuSet(added), (*held.grown, CpuSet(added))
 
@@ -134,14 +130,17 @@ class Resizer:
         kept, grown = held.exclusive, list(held.grown)
         while more < 0 and grown:
             last = grown.pop()
-            left = self._picker.pick(last.mask, max(len(last) + more, 0)) or 0
+            left = self._pick_of(last, max(len(last) + more, 0), request)
             more += len(last) - left.bit_count()
             kept -= last - CpuSet(left)
             if left:
                 grown.append(CpuSet(left))
         if more < 0:
-            kept = CpuSet(self._picker.pick(kept.mask, request.exclusive) or 0)
+            kept = CpuSet(self._pick_of(kept, request.exclusive, request))
         return kept, tuple(grown)
+
+    def _pick_of(self, cpus: CpuSet, count: int, request: Request) -> int:
+        return self._picker.pick(cpus.mask, count, request.priority, request.smt) or 0
 
 
 def _objection(

@@ -165,21 +165,6 @@ class CpuPicker:
                 more -= taken.bit_count()
         return picked
 
-    def shrink(
-        self, held: int, count: int, priority: CpuPriority = CpuPriority.NONE, keep: int = 0
-    ) -> int | None:
-        """The `count` cpus of `held` to stay on; None where fewer are held.
-
-        Those of `keep` (what a container had before it grew) stay before all others.
-        """
-        held &= self._online
-        keep &= held
-        missing = count - keep.bit_count()
-        if missing <= 0:
-            return self.pick(keep, count, priority)
-        rest = self.extend(keep, held, missing, priority)
-        return None if rest is None else keep | rest
-
     def _pick(
         self, free: int, count: int, priority: CpuPriority, smt: SmtPreference, scope: int
     ) -> int:

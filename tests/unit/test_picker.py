@@ -283,20 +283,6 @@ def test_growing_by_threads(
     assert listed(picker(spec).extend(mask(held), mask(free), more, smt=smt)) == expected
 
 
-SHRINK = {
-    "whole cores stay": ("1-7", 4, "", "2-5"),
-    "what was there first stays": ("1-7", 4, "6-7", "4-7"),
-    "part of what was there first": ("1-7", 2, "4-7", "4-5"),
-    "nothing changes": ("1-7", 7, "6", "1-7"),
-    "too few": ("1-3", 4, "", None),
-}
-
-
-@pytest.mark.parametrize(("held", "count", "keep", "expected"), SHRINK.values(), ids=SHRINK)
-def test_shrinking(held: str, count: int, keep: str, expected: str | None) -> None:
-    assert listed(picker(SMALL).shrink(mask(held), count, keep=mask(keep))) == expected
-
-
 def hybrid() -> Machine:
     """Four performance cores (0-7) and two clusters of four efficient ones (8-11, 12-15)."""
     machine = machine_from_spec("socket:1 core:16")

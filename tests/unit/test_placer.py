@@ -163,6 +163,15 @@ def test_what_came_last_goes_first_however_often_it_grew() -> None:
     assert had == ["8-9", "8-11", "1,8-15", "8-10", "2-5,8-15", "8-9"]
 
 
+def test_a_container_that_spreads_grows_and_shrinks_spread() -> None:
+    one = engine("socket:1 core:8 thread:2 mem:8G")
+    plain = container("a", 2000)
+    pod = replace(plain.pod, annotations={"smt.pinfold.dev/pod": "spread"})
+    one.create(replace(plain, pod=pod))
+    had = [str(granted(resize(one, "a", milli)).exclusive) for milli in (4000, 2000, 1000)]
+    assert had == ["2,4,6,8", "2,4", "2"]
+
+
 def test_a_resize_goes_to_the_pool_above_where_its_own_is_full() -> None:
     one = engine("socket:2 numa:2 core:2 mem:1G")
     first = granted(one.create(container("a", 2000)))
