@@ -22,9 +22,15 @@ from pinfold.policy.configuration.text import (
 )
 from pinfold.policy.errors import ConfigError
 
-CPU_LISTS = st.sets(st.integers(0, 255), min_size=1, max_size=5).map(
-    lambda cpus: ",".join(str(cpu) for cpu in sorted(cpus))
-)
+
+def cpu_lists(first: int, last: int) -> st.SearchStrategy[str]:
+    return st.sets(st.integers(first, last), min_size=1, max_size=5).map(
+        lambda cpus: ",".join(str(cpu) for cpu in sorted(cpus))
+    )
+
+
+# Only what is available can be reserved.
+EXCLUDED, RESERVED = cpu_lists(256, 511), cpu_lists(0, 255)
 CONFIGS = st.builds(
     Config,
     pin_cpu=st.booleans(),
@@ -37,11 +43,11 @@ CONFIGS = st.builds(
         st.text("abc*?-yesno0123", min_size=1, max_size=8), max_size=3
     ).map(tuple),
     available_resources=st.builds(
-        Amounts, cpu=st.none() | CPU_LISTS.map("exclude-cpuset:{}".format)
+        Amounts, cpu=st.none() | EXCLUDED.map("exclude-cpuset:{}".format)
     ),
     reserved_resources=st.builds(
         Amounts,
-        cpu=st.integers(1, 9000).map("{}m".format) | CPU_LISTS.map("cpuset:{}".format),
+        cpu=st.integers(1, 9000).map("{}m".format) | RESERVED.map("cpuset:{}".format),
         memory=st.none() | st.integers(0, 2000).map("{}Mi".format),
     ),
     default_cpu_priority=st.sampled_from(CpuPriority),
