@@ -245,7 +245,7 @@ class Engine:
         has_more = bool(engine.supply.usable - self.supply.usable)
         for container in running:
             engine._mend(container, has_more=has_more)
-        if has_more:
+        if has_more or engine.supply.reserved - self.supply.reserved:
             engine._books.pinner.catch_up()
         changes = (changed(one.id, self.pinning(one.id), engine.pinning(one.id)) for one in running)
         decisions = tuple(engine.decisions.values())

@@ -67,7 +67,9 @@ def _move(container: Container, old: Engine, new: Engine) -> Move:
         fate, reasons = Fate.DEGRADED, [degraded, *reasons]
     elif move.is_elsewhere:
         fate = Fate.DEGRADED if reasons else Fate.MOVES
-        reasons = [_why(container.id, move.before, move.after, new), *reasons]
+        is_mended = bool(old.decisions[container.id].degraded) and not degraded
+        why = _why(container.id, move.before, move.after, new)
+        reasons = ["what it missed is there again" if is_mended else why, *reasons]
     return replace(move, fate=fate, reason="; ".join(reasons))
 
 
@@ -105,6 +107,8 @@ def _why(container_id: ContainerId, before: Pinning, after: Pinning, new: Engine
     if after.cpus not in (None, before.cpus):
         if before.cpus is None:
             return "it was not pinned"
+        if after.cpus is not None and before.cpus <= after.cpus:
+            return f"cpus {after.cpus - before.cpus} are for it as well"
         return _why_cpus(container_id, before.cpus, new)
     if before.mems is None:
         return "its memory was not pinned"
@@ -125,8 +129,9 @@ def _why_cpus(container_id: ContainerId, cpus: CpuSet, new: Engine) -> str:
         return f"cpus {offline} are offline"
     if unavailable := cpus - new.supply.allowed:
         return f"cpus {unavailable} are not available"
-    if new.grants[container_id].cpu_type is CpuType.RESERVED:
-        return f"cpus {cpus - new.supply.reserved} are not reserved any more"
+    others = cpus - new.supply.reserved
+    if others and new.grants[container_id].cpu_type is CpuType.RESERVED:
+        return f"cpus {others} are not reserved any more"
     if reserved := cpus & new.supply.reserved:
         return f"cpus {reserved} are reserved"
     taken = NO_CPUS

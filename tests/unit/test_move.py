@@ -130,7 +130,17 @@ def test_who_runs_on_reserved_cpus_follows_them() -> None:
     found = fates(old, Config(reserved_resources=Amounts(cpu="cpuset:3")))
     assert found == {"system": (Fate.MOVES, "cpus 0 are not reserved any more")}
     found = fates(old, Config(reserved_resources=Amounts(cpu="cpuset:0,3")))
-    assert found == {"system": (Fate.STAYS, "")}
+    assert found == {"system": (Fate.MOVES, "cpus 3 are for it as well")}
+
+
+def test_who_gets_back_what_it_missed_is_told_so() -> None:
+    plain = Config(reserved_resources=Amounts(cpu="cpuset:0"))
+    old = engine_with(container("a", 3000), config=plain)
+    small = Config(
+        available_resources=Amounts(cpu="cpuset:0-2"), reserved_resources=Amounts(cpu="cpuset:0")
+    )
+    squeezed, _ = old.reconfigured(small)
+    assert fates(squeezed, plain) == {"a": (Fate.MOVES, "what it missed is there again")}
 
 
 def test_who_loses_some_cpus_stays_near_its_memory() -> None:
