@@ -104,11 +104,12 @@ def _pool(engine: Engine, container_id: ContainerId) -> str:
 
 def _why(container_id: ContainerId, before: Pinning, after: Pinning, new: Engine) -> str:
     """Why a container cannot stay where it is."""
-    if after.cpus not in (None, before.cpus):
+    cpus = after.cpus
+    if cpus is not None and cpus != before.cpus:
         if before.cpus is None:
             return "it was not pinned"
-        if after.cpus is not None and before.cpus <= after.cpus:
-            return f"cpus {after.cpus - before.cpus} are for it as well"
+        if before.cpus <= cpus:
+            return f"cpus {cpus - before.cpus} are for it as well"
         return _why_cpus(container_id, before.cpus, new)
     if before.mems is None:
         return "its memory was not pinned"
