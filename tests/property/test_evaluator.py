@@ -1,4 +1,3 @@
-import contextlib
 import time
 
 from hypothesis import given, settings
@@ -62,8 +61,13 @@ TREES = st.recursive(st.sampled_from(ATOMS), _combine, max_leaves=12)
 
 
 def _evaluate(source: str) -> None:
-    with contextlib.suppress(EvaluatorError):
-        evaluate(source, NAMES)
+    value, complaint = None, "none"
+    try:
+        value = evaluate(source, NAMES)
+    except EvaluatorError as error:
+        complaint = str(error)
+    assert complaint, "an error has words"
+    assert not callable(value), "no function gets out"
 
 
 @settings(max_examples=400, deadline=None)

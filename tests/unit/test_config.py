@@ -491,7 +491,8 @@ def test_what_types_cannot_say_is_checked_too(text: str, reason: str) -> None:
     ],
 )
 def test_what_the_kernel_takes_of_a_scheduling_class_is_accepted(text: str) -> None:
-    read_config(f"schedulingClasses: [{{name: a, {text[1:-1]}}}]")
+    checked = read_config(f"schedulingClasses: [{{name: a, {text[1:-1]}}}]")
+    assert [one.name for one in checked.config.scheduling_classes] == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -510,7 +511,7 @@ def test_what_the_kernel_takes_of_a_scheduling_class_is_accepted(text: str) -> N
     ],
 )
 def test_what_only_a_machine_can_tell_is_accepted(text: str) -> None:
-    read_config(text)
+    assert read_config(text).config != Config()
 
 
 def test_all_fields_of_classes_are_read() -> None:
