@@ -16,7 +16,7 @@ from ..policy.tuning.interrupts import Interrupt
 from ..topology.machine import Machine
 from ..topology.overrides import SPEED_SELECT as SPEED_SELECT_VARIABLE
 from ..topology.speedselect import DEVICE
-from .actuator import Actuator
+from .kernel_settings import KernelSettings
 from .knobs import Knobs
 from .originals import Originals
 from .speedselectknobs import SPEED_SELECT
@@ -36,17 +36,17 @@ class Tuner:
 
     def __init__(
         self,
-        actuator: Actuator,
+        settings: KernelSettings,
         log: logging.Logger,
         registers: DeviceRegisters,
         *,
         simulates_speed_select: bool = False,
     ) -> None:
-        """`registers` are those the actuator changes.
+        """`registers` are those the settings changes.
 
         `simulates_speed_select`: it is made up, so the registers of hardware are left alone.
         """
-        self._actuator = actuator
+        self._settings = settings
         self._log = log
         self._registers = registers
         self._machine: Machine | None = None
@@ -63,12 +63,12 @@ class Tuner:
             self._is_due.set()
 
     def as_found(self, machine: Machine) -> Machine:
-        """The machine without our changes to it; see `Actuator.as_found`."""
-        return self._actuator.as_found(machine)
+        """The machine without our changes to it; see `KernelSettings.as_found`."""
+        return self._settings.as_found(machine)
 
     def start(self, plugin: Plugin) -> None:
         """Begin, before the plugin itself does; nothing is set before the first change."""
-        self._uncore = self._actuator.hardware()
+        self._uncore = self._settings.hardware()
         plugin.events.policy.interrupts = self._uncore.interrupts
         self._thread = threading.Thread(
             target=self._run, args=(plugin,), name="tuning", daemon=True
@@ -83,7 +83,7 @@ class Tuner:
             self._thread.join()
             self._thread = None
             with self._session():
-                self._actuator.rest()
+                self._settings.rest()
 
     def _run(self, plugin: Plugin) -> None:
         while True:
@@ -101,7 +101,7 @@ class Tuner:
                 self._machine = occupancy.machine
                 wanted = self._real(effects(occupancy, self._look(occupancy, plugin)))
                 with self._session():
-                    changed = self._actuator.apply(wanted)
+                    changed = self._settings.apply(wanted)
                 if changed:
                     self._log.debug("event=tuned files=%d", changed)
             self._is_stopping.wait(_PAUSE_SECONDS)
@@ -127,9 +127,9 @@ class Tuner:
     def _look(self, occupancy: Occupancy, plugin: Plugin) -> Hardware:
         """What there is to set by now: devices come and go, and their interrupts with them."""
         is_asked = any(one.irq is not None for one in occupancy.holdings)
-        if not (is_asked or self._actuator.moves_interrupts):
+        if not (is_asked or self._settings.moves_interrupts):
             return self._uncore
-        hardware = self._actuator.hardware()
+        hardware = self._settings.hardware()
         found = hardware.interrupts
 
         def learn(interrupts: tuple[Interrupt, ...] = found) -> None:
@@ -151,6 +151,6 @@ def tuner_below(
     """
     registers = DeviceRegisters(partial(open_registers, root / DEVICE.lstrip("/")))
     knobs = Knobs(root, registers)
-    actuator = Actuator(knobs, Originals(folder, knobs.boot_id(), log), log)
+    settings = KernelSettings(knobs, Originals(folder, knobs.boot_id(), log), log)
     is_simulated = bool(environment.get(SPEED_SELECT_VARIABLE, "").strip())
-    return Tuner(actuator, log, registers, simulates_speed_select=is_simulated)
+    return Tuner(settings, log, registers, simulates_speed_select=is_simulated)

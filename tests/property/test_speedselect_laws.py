@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinfold.cmd.actuator import Actuator
+from pinfold.cmd.kernel_settings import KernelSettings
 from pinfold.cmd.knobs import Knobs
 from pinfold.cmd.originals import Originals
 from pinfold.cmd.speedselectregisters import Connect, DeviceRegisters, Session
@@ -102,7 +102,7 @@ def test_the_hardware_is_as_it_was_found_in_the_end(
     machine = replace(plain, speed_select=read_speed_select(device, plain))
     supply = Supply(isolated=NO_CPUS, reserved=CpuSet.of(0), sharable=CpuSet.parse("1-15"))
     with TemporaryDirectory() as folder:
-        actuator, registers = _process(Path(folder), connect)
+        turning, registers = _process(Path(folder), connect)
         for config, held, restarts in life:
             occupancy = Occupancy(machine=machine, config=config, supply=supply, holdings=held)
             wanted = _of_speed_select(effects(occupancy, Hardware()))
@@ -110,19 +110,19 @@ def test_the_hardware_is_as_it_was_found_in_the_end(
             for core in machine.cores:
                 assert len({plan.clos_of.get(cpu) for cpu in core}) == 1, "threads are together"
             with registers.session(machine):
-                actuator.apply(wanted)
+                turning.apply(wanted)
             now = _clos_of(read_speed_select(device, plain))
             assert now == _clos_of(machine.speed_select) | dict(plan.clos_of)
             writes = device.writes
             if restarts:
-                actuator, registers = _process(Path(folder), connect)
-            seen = actuator.as_found(replace(plain, speed_select=read_speed_select(device, plain)))
+                turning, registers = _process(Path(folder), connect)
+            seen = turning.as_found(replace(plain, speed_select=read_speed_select(device, plain)))
             assert seen == machine
             with registers.session(machine):
-                actuator.apply(wanted)
+                turning.apply(wanted)
             assert device.writes == writes, "the same again is no change"
         with registers.session(machine):
-            actuator.apply(Effects())
+            turning.apply(Effects())
     assert read_speed_select(device, plain) == machine.speed_select
 
 
@@ -137,7 +137,7 @@ def _clos_of(domains: tuple[SpeedSelect, ...]) -> dict[int, int]:
     return {cpu: clos for one in domains for cpu, clos in one.clos_of.items()}
 
 
-def _process(folder: Path, connect: Connect) -> tuple[Actuator, DeviceRegisters]:
+def _process(folder: Path, connect: Connect) -> tuple[KernelSettings, DeviceRegisters]:
     registers = DeviceRegisters(connect)
     log = logging.getLogger("laws")
-    return Actuator(Knobs(folder, registers), Originals(folder, "boot", log), log), registers
+    return KernelSettings(Knobs(folder, registers), Originals(folder, "boot", log), log), registers

@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinfold.cmd.actuator import Actuator
+from pinfold.cmd.kernel_settings import KernelSettings
 from pinfold.cmd.knobs import Knobs
 from pinfold.cmd.originals import Originals
 from pinfold.policy.configuration.config import Config
@@ -82,14 +82,14 @@ def test_files_hold_what_is_wanted_and_else_what_they_held(
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(text)
         kernel = Knobs(root)
-        actuator = Actuator(kernel, Originals(root, "", LOG), LOG)
+        turning = KernelSettings(kernel, Originals(root, "", LOG), LOG)
         for wanted, is_restarted in steps:
             if is_restarted:
-                actuator = Actuator(kernel, Originals(root, "", LOG), LOG)
-            actuator.apply(Effects(wanted))
+                turning = KernelSettings(kernel, Originals(root, "", LOG), LOG)
+            turning.apply(Effects(wanted))
             assert content(root) == expected(kernel, wanted)
-            assert actuator.apply(Effects(wanted)) == 0
-        actuator.apply(Effects())
+            assert turning.apply(Effects(wanted)) == 0
+        turning.apply(Effects())
         assert content(root) == FILES
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pinfold.cmd.actuator import Actuator
+from pinfold.cmd.kernel_settings import KernelSettings
 from pinfold.cmd.knobs import Knobs
 from pinfold.cmd.originals import Originals
 from pinfold.cmd.speedselectknobs import Registers
@@ -89,15 +89,15 @@ class Domain:
         self.written.append(what)
 
 
-def actuator(folder: Path, registers: Registers | None) -> Actuator:
-    log = logging.getLogger("actuator")
-    return Actuator(Knobs(folder, registers), Originals(folder, "boot", log), log)
+def settings(folder: Path, registers: Registers | None) -> KernelSettings:
+    log = logging.getLogger("settings")
+    return KernelSettings(Knobs(folder, registers), Originals(folder, "boot", log), log)
 
 
 def test_what_is_set_is_put_back_in_the_order_the_hardware_needs(tmp_path: Path) -> None:
     domain = Domain()
     found = domain.state()
-    turning = actuator(tmp_path, domain)
+    turning = settings(tmp_path, domain)
     assert turning.apply(Effects(WANTED)) == len(WANTED)
     assert domain.state() == (
         {16: 0, 17: 3},
@@ -113,15 +113,15 @@ def test_what_is_set_is_put_back_in_the_order_the_hardware_needs(tmp_path: Path)
 def test_the_next_process_puts_back_what_the_last_one_left(tmp_path: Path) -> None:
     domain = Domain()
     found = domain.state()
-    actuator(tmp_path, domain).apply(Effects(WANTED))
-    actuator(tmp_path, domain).apply(Effects())
+    settings(tmp_path, domain).apply(Effects(WANTED))
+    settings(tmp_path, domain).apply(Effects())
     assert domain.state() == found
 
 
 def test_what_is_so_already_is_not_written_and_not_put_back(tmp_path: Path) -> None:
     domain = Domain()
     domain.power, domain.turbo = (True, True), True
-    turning = actuator(tmp_path, domain)
+    turning = settings(tmp_path, domain)
     turning.apply(Effects({POWER: "1 ordered", TURBO: "1"}))
     turning.apply(Effects())
     assert domain.written == []
@@ -133,7 +133,7 @@ def test_the_machine_as_found_is_known_while_it_is_changed(tmp_path: Path) -> No
         clos_of={16: 0, 17: 0},
         clos_khz={0: (800_000, 3_000_000), 3: (0, 25_500_000)},
     )
-    turning = actuator(tmp_path, domain)
+    turning = settings(tmp_path, domain)
     assert turning.as_found(found) == found
     turning.apply(Effects(WANTED))
     changed = machine(
@@ -143,7 +143,7 @@ def test_the_machine_as_found_is_known_while_it_is_changed(tmp_path: Path) -> No
         has_turbo_frequency=True,
         clos_order=(0, 1, 2, 3),
     )
-    for process in (turning, actuator(tmp_path, domain)):
+    for process in (turning, settings(tmp_path, domain)):
         assert process.as_found(changed) == found
     turning.rest()
     assert turning.as_found(changed) == changed
@@ -159,7 +159,7 @@ def machine(**facts: Any) -> Machine:
 def test_another_order_of_priority_is_put_back_too(tmp_path: Path) -> None:
     domain = Domain()
     domain.power = (True, False)
-    turning = actuator(tmp_path, domain)
+    turning = settings(tmp_path, domain)
     turning.apply(Effects({POWER: "1 ordered"}))
     assert domain.power == (True, True)
     turning.apply(Effects())
@@ -168,7 +168,7 @@ def test_another_order_of_priority_is_put_back_too(tmp_path: Path) -> None:
 
 def test_a_released_cpu_is_set_once_more_and_nothing_else(tmp_path: Path) -> None:
     domain = Domain()
-    turning = actuator(tmp_path, domain)
+    turning = settings(tmp_path, domain)
     turning.apply(Effects(WANTED))
     domain.written.clear()
     assert turning.apply(Effects({**WANTED, CPU: "2"})) == 1
@@ -192,7 +192,7 @@ def test_a_device_that_refuses_is_one_line(
 ) -> None:
     domain = Domain()
     domain.refusal = number
-    turning = actuator(tmp_path, domain)
+    turning = settings(tmp_path, domain)
     for _ in range(2):
         assert turning.apply(Effects(WANTED)) == 0
     (record,) = caplog.records
@@ -206,7 +206,7 @@ def test_a_device_that_refuses_is_one_line(
 
 
 def test_no_device_is_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert actuator(tmp_path, None).apply(Effects(WANTED)) == 0
+    assert settings(tmp_path, None).apply(Effects(WANTED)) == 0
     (record,) = caplog.records
     assert record.getMessage().endswith(
         "no /dev/isst_interface here — load its drivers, and let the service have"
@@ -221,7 +221,7 @@ def test_an_original_of_no_register_is_told_and_ends_nothing(
     (tmp_path / "originals.json").write_text(
         '{"boot_id": "boot", "originals": {"speedselect/what/0/1/2": {"text": "1"}}}'
     )
-    turning = actuator(tmp_path, domain)
+    turning = settings(tmp_path, domain)
     assert turning.as_found(machine()) == machine()
     assert turning.apply(Effects(WANTED)) == len(WANTED)
     assert caplog.records == []

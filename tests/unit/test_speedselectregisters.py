@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pinfold.cmd.actuator import Actuator
+from pinfold.cmd.kernel_settings import KernelSettings
 from pinfold.cmd.knobs import Knobs
 from pinfold.cmd.originals import Originals
 from pinfold.cmd.speedselectregisters import DeviceRegisters, Session, open_registers
@@ -48,16 +48,16 @@ class ReadOnly(FakeTpmi):
 
 
 class Node:
-    """An actuator over a fake driver."""
+    """Settings over a fake driver."""
 
     def __init__(self, folder: Path) -> None:
         self.device = device()
         self.opened = 0
         self.refusal: OSError | None = None
         self.registers = DeviceRegisters(self.connect)
-        log = logging.getLogger("actuator")
+        log = logging.getLogger("settings")
         knobs = Knobs(folder, self.registers)
-        self.actuator = Actuator(knobs, Originals(folder, "boot", log), log)
+        self.settings = KernelSettings(knobs, Originals(folder, "boot", log), log)
 
     @contextlib.contextmanager
     def connect(self, machine: Machine) -> Generator[Session, None, None]:
@@ -71,7 +71,7 @@ class Node:
 
     def apply(self, wanted: Effects) -> int:
         with self.registers.session(MACHINE):
-            return self.actuator.apply(wanted)
+            return self.settings.apply(wanted)
 
 
 @pytest.fixture(name="node")

@@ -27,7 +27,7 @@ _LASTING: Final = frozenset({errno.ENOENT, errno.EROFS, errno.EACCES, errno.EPER
 """What is refused so stays refused; there may be thousands of such files."""
 
 
-class Actuator:
+class KernelSettings:
     """Brings the files behind knobs to what is wanted. Never raises for a file that refuses."""
 
     def __init__(self, knobs: Knobs, originals: Originals, log: logging.Logger) -> None:

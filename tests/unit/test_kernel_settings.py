@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pinfold.cmd.actuator import Actuator
+from pinfold.cmd.kernel_settings import KernelSettings
 from pinfold.cmd.knobs import Knobs, parse_interrupts
 from pinfold.cmd.originals import Original, Originals
 from pinfold.policy.tuning.cpuclass import Clock
@@ -80,7 +80,7 @@ class Kernel(Knobs):
 
 
 class Node:
-    """A generated tree, its actuator, and the folder that survives."""
+    """A generated tree, its settings, and the folder that survives."""
 
     def __init__(self, folder: Path) -> None:
         self.root, self.state = folder / "root", folder / "state"
@@ -89,14 +89,14 @@ class Node:
             (self.root / path).parent.mkdir(parents=True, exist_ok=True)
             (self.root / path).write_text(text)
         self.kernel = Kernel(self.root)
-        self.actuator = self.restart()
+        self.settings = self.restart()
 
-    def restart(self) -> Actuator:
+    def restart(self) -> KernelSettings:
         """A new process that knows what the last one wrote down."""
-        log = logging.getLogger("actuator")
+        log = logging.getLogger("settings")
         originals = Originals(self.state, self.kernel.boot_id(), log)
-        self.actuator = Actuator(self.kernel, originals, log)
-        return self.actuator
+        self.settings = KernelSettings(self.kernel, originals, log)
+        return self.settings
 
     def read(self, path: str) -> str:
         return (self.root / path).read_text().strip()
@@ -133,7 +133,7 @@ def test_interrupts_are_listed_by_number_with_one_blank_between_words() -> None:
 
 
 def test_hardware_is_what_can_be_set(node: Node) -> None:
-    hardware = node.actuator.hardware()
+    hardware = node.settings.hardware()
     assert [(one.number, str(one.affinity)) for one in hardware.interrupts] == [
         (4, "0-3"),
         (27, "2"),
@@ -148,7 +148,7 @@ def test_every_kind_of_knob_is_written_and_put_back(node: Node) -> None:
         Knob(KnobKind.UNCORE_MIN, name="1/0"): "1600000",
         Knob(KnobKind.UNCORE_MAX, name="1/0"): "2000000",
     }
-    assert node.actuator.apply(Effects(wanted)) == len(wanted)
+    assert node.settings.apply(Effects(wanted)) == len(wanted)
     assert node.read(f"{CPU}/cpu1/cpufreq/scaling_governor") == "performance"
     assert node.read(f"{CPU}/cpu1/cpufreq/energy_performance_preference") == "performance"
     assert node.read(f"{CPU}/cpu1/cpufreq/scaling_min_freq") == "2000000"
@@ -156,23 +156,23 @@ def test_every_kind_of_knob_is_written_and_put_back(node: Node) -> None:
     assert node.read("proc/irq/4/smp_affinity_list") == "0,2-3"
     assert node.read(f"{CPU}/intel_uncore_frequency/package_01_die_00/max_freq_khz") == "2000000"
     assert sum(node.all()[path] != ORIGINAL[path] for path in FILES) == len(wanted)
-    assert node.actuator.apply(Effects()) == len(wanted)
+    assert node.settings.apply(Effects()) == len(wanted)
     assert node.all() == ORIGINAL
 
 
 def test_what_did_not_change_is_not_written_again(node: Node) -> None:
-    node.actuator.apply(Effects({IRQ_4: "1", IRQ_27: "2"}))
+    node.settings.apply(Effects({IRQ_4: "1", IRQ_27: "2"}))
     assert node.kernel.written == ["proc/irq/4/smp_affinity_list"]
-    assert node.actuator.apply(Effects({IRQ_4: "1", IRQ_27: "2"})) == 0
-    assert node.actuator.apply(Effects({IRQ_4: "1"})) == 0
+    assert node.settings.apply(Effects({IRQ_4: "1", IRQ_27: "2"})) == 0
+    assert node.settings.apply(Effects({IRQ_4: "1"})) == 0
     assert node.kernel.written == ["proc/irq/4/smp_affinity_list"]
 
 
 def test_a_value_the_kernel_rounds_is_not_written_again(node: Node) -> None:
     wanted = Effects({Knob(KnobKind.MAX_FREQUENCY, 0): "2345678"})
-    assert node.actuator.apply(wanted) == 1
+    assert node.settings.apply(wanted) == 1
     assert node.read(f"{CPU}/cpu0/cpufreq/scaling_max_freq") == "2300000"
-    assert node.actuator.apply(wanted) == 0
+    assert node.settings.apply(wanted) == 0
 
 
 @pytest.mark.parametrize(
@@ -184,9 +184,9 @@ def test_a_value_the_kernel_rounds_is_not_written_again(node: Node) -> None:
 )
 def test_a_range_moves_whatever_the_old_one(node: Node, low: str, high: str) -> None:
     wanted = {Knob(KnobKind.MIN_FREQUENCY, 0): low, Knob(KnobKind.MAX_FREQUENCY, 0): high}
-    assert node.actuator.apply(Effects(wanted)) == 2
+    assert node.settings.apply(Effects(wanted)) == 2
     assert node.read(f"{CPU}/cpu0/cpufreq/scaling_min_freq") == low
-    node.actuator.apply(Effects())
+    node.settings.apply(Effects())
     assert node.all() == ORIGINAL
 
 
@@ -196,20 +196,20 @@ def test_files_that_refuse_are_one_warning_for_all_of_a_kind(
     for irq in (4, 27):
         node.kernel.refusals[f"proc/irq/{irq}/smp_affinity_list"] = errno.EIO
     effects = Effects({IRQ_4: "1", IRQ_27: "1", **fast(0)})
-    assert node.actuator.apply(effects) == len(fast(0))
-    assert node.actuator.apply(effects) == 0
+    assert node.settings.apply(effects) == len(fast(0))
+    assert node.settings.apply(effects) == 0
     assert [one.getMessage() for one in caplog.records] == [
         "interrupt affinity of interrupt 4, interrupt 27: input/output error"
         " — some interrupts the kernel lets nobody move; leave them out"
     ]
-    node.actuator.apply(Effects())
+    node.settings.apply(Effects())
     assert len(caplog.records) == 1, "what never changed is not put back"
     assert node.all() == ORIGINAL
 
 
 def test_many_refusals_name_only_some(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     wanted = {Knob(KnobKind.GOVERNOR, cpu): "performance" for cpu in range(100, 120)}
-    assert node.actuator.apply(Effects(wanted)) == 0
+    assert node.settings.apply(Effects(wanted)) == 0
     (record,) = caplog.records
     assert record.getMessage() == (
         "frequency governor of cpu 100, cpu 101, cpu 102, cpu 103, cpu 104, cpu 105, cpu 106,"
@@ -223,7 +223,7 @@ def test_an_unknown_idle_state_says_which_there_are(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     wanted = {Knob(KnobKind.CSTATE_DISABLED, cpu, "C9"): "1" for cpu in (0, 1)}
-    assert node.actuator.apply(Effects(wanted)) == 0
+    assert node.settings.apply(Effects(wanted)) == 0
     assert [one.getMessage() for one in caplog.records] == [
         "idle state of cpu 0 C9, cpu 1 C9: no such idle state (known are POLL, C6)"
         " — this machine has no such thing; leave it out of the configuration"
@@ -235,9 +235,9 @@ def test_the_cpus_concerned_are_no_new_reason_to_warn(
 ) -> None:
     for cpus in ((0,), (0, 1), (), (2, 3)):
         wanted = {Knob(KnobKind.CSTATE_DISABLED, cpu, "C9"): "1" for cpu in cpus}
-        node.actuator.apply(Effects(wanted))
+        node.settings.apply(Effects(wanted))
     assert len(caplog.records) == 1
-    node.actuator.apply(Effects({Knob(KnobKind.CSTATE_DISABLED, 0, "C10"): "1"}))
+    node.settings.apply(Effects({Knob(KnobKind.CSTATE_DISABLED, 0, "C10"): "1"}))
     assert len(caplog.records) == 2, "another idle state is another reason"
 
 
@@ -247,7 +247,7 @@ def test_another_interrupt_that_refuses_is_told(
     for irq in (4, 27):
         node.kernel.refusals[f"proc/irq/{irq}/smp_affinity_list"] = errno.EIO
     for wanted in ({IRQ_4: "1"}, {IRQ_4: "1", IRQ_27: "1"}, {}, {IRQ_4: "2", IRQ_27: "3"}):
-        node.actuator.apply(Effects(wanted))
+        node.settings.apply(Effects(wanted))
     first, second = (one.getMessage().partition(":")[0] for one in caplog.records)
     assert first == "interrupt affinity of interrupt 4"
     assert second == "interrupt affinity of interrupt 27"
@@ -259,7 +259,7 @@ def test_a_tree_that_is_read_only_is_one_warning_whatever_is_wanted(
     for path in FILES:
         node.kernel.refusals[path] = errno.EROFS
     for text, irq in (("performance", IRQ_4), ("powersave", IRQ_27)):
-        node.actuator.apply(Effects({irq: "1", Knob(KnobKind.GOVERNOR, 0): text}))
+        node.settings.apply(Effects({irq: "1", Knob(KnobKind.GOVERNOR, 0): text}))
     kinds = [one.getMessage().partition(" of ")[0] for one in caplog.records]
     assert kinds == ["interrupt affinity", "frequency governor"]
 
@@ -270,15 +270,15 @@ def test_what_was_refused_is_tried_again_at_the_next_change(
     path = f"{CPU}/cpu0/cpufreq/scaling_governor"
     wanted = {Knob(KnobKind.GOVERNOR, 0): "performance"}
     node.kernel.refusals[path] = errno.EBUSY
-    assert node.actuator.apply(Effects(wanted)) == 0
-    assert node.actuator.apply(Effects({**wanted, IRQ_4: "1"})) == 1
+    assert node.settings.apply(Effects(wanted)) == 0
+    assert node.settings.apply(Effects({**wanted, IRQ_4: "1"})) == 1
     assert node.read(path) == "schedutil"
     node.kernel.refusals.clear()
-    assert node.actuator.apply(Effects(wanted)) == 2
+    assert node.settings.apply(Effects(wanted)) == 2
     assert node.read(path) == "performance"
     (record,) = caplog.records
     assert "frequency governor of cpu 0: device or resource busy" in record.getMessage()
-    node.actuator.apply(Effects())
+    node.settings.apply(Effects())
     assert node.all() == ORIGINAL
 
 
@@ -287,16 +287,16 @@ def test_what_nobody_may_write_is_not_tried_again(node: Node, number: int) -> No
     path = f"{CPU}/cpu0/cpufreq/scaling_governor"
     wanted = Effects({Knob(KnobKind.GOVERNOR, 0): "performance"})
     node.kernel.refusals[path] = number
-    node.actuator.apply(wanted)
+    node.settings.apply(wanted)
     node.kernel.refusals.clear()
-    assert node.actuator.apply(wanted) == 0
+    assert node.settings.apply(wanted) == 0
 
 
 def test_warnings_about_what_is_wanted_are_told_once(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     for warnings in (("no driver",), (), ("no driver",)):
-        node.actuator.apply(Effects({}, warnings))
+        node.settings.apply(Effects({}, warnings))
     assert [one.getMessage() for one in caplog.records] == ["no driver"]
 
 
@@ -312,29 +312,29 @@ def test_cpus_that_share_a_clock_run_as_fast_as_the_fastest(node: Node) -> None:
             folder.rmdir()
         folder.symlink_to("../cpufreq/policy0")
     both = {Knob(KnobKind.MAX_FREQUENCY, cpu): f"{2 - cpu}000000" for cpu in (0, 1)}
-    assert node.actuator.apply(Effects(both)) == 1
+    assert node.settings.apply(Effects(both)) == 1
     assert (shared / "scaling_max_freq").read_text() == "2000000"
-    node.actuator.apply(Effects({Knob(KnobKind.MAX_FREQUENCY, 1): "1000000"}))
+    node.settings.apply(Effects({Knob(KnobKind.MAX_FREQUENCY, 1): "1000000"}))
     assert (shared / "scaling_max_freq").read_text() == "1000000"
-    node.actuator.apply(Effects())
+    node.settings.apply(Effects())
     assert (shared / "scaling_max_freq").read_text().strip() == "3500000"
 
 
 def test_a_clean_stop_puts_clocks_back_and_leaves_interrupts(node: Node) -> None:
-    node.actuator.apply(Effects({**fast(2), IRQ_4: "3"}))
-    node.actuator.rest()
+    node.settings.apply(Effects({**fast(2), IRQ_4: "3"}))
+    node.settings.rest()
     assert {path for path in FILES if node.all()[path] != ORIGINAL[path]} == {
         "proc/irq/4/smp_affinity_list"
     }
 
 
 def test_the_next_process_knows_what_the_last_one_changed(node: Node) -> None:
-    node.actuator.apply(Effects({**fast(2), IRQ_4: "3"}))
-    node.actuator.hardware()
-    actuator = node.restart()
-    assert actuator.moves_interrupts
-    actuator.apply(Effects({IRQ_4: "1"}))
-    actuator.apply(Effects())
+    node.settings.apply(Effects({**fast(2), IRQ_4: "3"}))
+    node.settings.hardware()
+    settings = node.restart()
+    assert settings.moves_interrupts
+    settings.apply(Effects({IRQ_4: "1"}))
+    settings.apply(Effects())
     assert node.all() == ORIGINAL
     assert not node.restart().moves_interrupts
 
@@ -344,61 +344,61 @@ def test_a_crash_between_two_writes_loses_no_original(node: Node, writes: int) -
     wanted = Effects({**fast(2), IRQ_4: "3"})
     node.kernel.crashes_after = writes
     with pytest.raises(CrashError):
-        node.actuator.apply(wanted)
+        node.settings.apply(wanted)
     node.kernel.crashes_after = None
     node.restart().apply(wanted)
     assert sum(node.all()[path] != ORIGINAL[path] for path in FILES) == len(wanted.values)
-    node.actuator.apply(Effects())
+    node.settings.apply(Effects())
     assert node.all() == ORIGINAL
 
 
 def test_originals_of_another_boot_are_void(node: Node) -> None:
-    node.actuator.apply(Effects({IRQ_4: "3"}))
+    node.settings.apply(Effects({IRQ_4: "3"}))
     (node.root / "proc/sys/kernel/random/boot_id").write_text("second\n")
     assert not node.restart().moves_interrupts
 
 
 def test_interrupts_are_known_with_the_cpus_that_served_them_first(node: Node) -> None:
-    node.actuator.hardware()
-    node.actuator.apply(Effects({IRQ_4: "3"}))
-    first, _ = node.actuator.hardware().interrupts
+    node.settings.hardware()
+    node.settings.apply(Effects({IRQ_4: "3"}))
+    first, _ = node.settings.hardware().interrupts
     assert first.affinity == CpuSet.parse("0-3")
 
 
 def test_a_number_that_went_to_another_device_is_a_new_interrupt(node: Node) -> None:
-    node.actuator.hardware()
-    node.actuator.apply(Effects({IRQ_4: "3"}))
+    node.settings.hardware()
+    node.settings.apply(Effects({IRQ_4: "3"}))
     other = FILES["proc/interrupts"].replace("ttyS0", "nvme7q1")
     (node.root / "proc/interrupts").write_text(other)
     (node.root / "proc/irq/4/smp_affinity_list").write_text("1\n")
-    first, _ = node.actuator.hardware().interrupts
+    first, _ = node.settings.hardware().interrupts
     assert first.affinity == CpuSet.parse("1")
-    node.actuator.apply(Effects())
+    node.settings.apply(Effects())
     assert node.read("proc/irq/4/smp_affinity_list") == "1"
 
 
 def test_an_interrupt_that_is_gone_is_forgotten(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
-    node.actuator.apply(Effects({IRQ_4: "3"}))
+    node.settings.apply(Effects({IRQ_4: "3"}))
     (node.root / "proc/irq/4/smp_affinity_list").unlink()
-    node.actuator.apply(Effects())
-    assert not node.actuator.moves_interrupts
+    node.settings.apply(Effects())
+    assert not node.settings.moves_interrupts
     assert caplog.records == []
 
 
 def test_an_original_that_cannot_be_put_back_is_tried_again(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
-    node.actuator.apply(Effects({IRQ_4: "3"}))
+    node.settings.apply(Effects({IRQ_4: "3"}))
     node.kernel.refusals["proc/irq/4/smp_affinity_list"] = errno.EROFS
     for _ in range(2):
-        node.actuator.apply(Effects())
+        node.settings.apply(Effects())
     (record,) = caplog.records
     assert "original value of proc/irq/4/smp_affinity_list" in record.getMessage()
     assert "set ProtectKernelTunables=no" in record.getMessage()
     node.kernel.refusals.clear()
-    node.actuator.apply(Effects())
+    node.settings.apply(Effects())
     assert node.all() == ORIGINAL
 
 
