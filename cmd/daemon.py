@@ -2,17 +2,16 @@
 
 import logging
 import queue
-import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
 
+from ..nri.dispatch.owner import UnfinishedError
 from ..nri.happening import Crashed, Happening, Report, Tally
 from ..nri.hintfinder import HintFinder
-from ..nri.owner import UnfinishedError
-from ..nri.plugin import Plugin, Timing
+from ..nri.plugin import Plugin, RuntimeLink, Timing
 from ..nri.session import Identity
 from ..policy.configuration.config import Config
 from ..policy.engine import Engine
@@ -46,7 +45,7 @@ class Daemon:
         self,
         machine: Machine,
         config: Config,
-        connect: Callable[[], socket.socket],
+        link: RuntimeLink,
         *,
         reports: Sequence[Report] = (),
         identity: Identity | None = None,
@@ -67,7 +66,7 @@ class Daemon:
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self.plugin = Plugin(
             Engine(self._as_found(machine), config),
-            connect,
+            link,
             self._report,
             identity=identity,
             timing=timing,
@@ -86,6 +85,11 @@ class Daemon:
     def machine(self) -> Machine:
         """The machine as it was when it was looked at last."""
         return self.engine.machine
+
+    @property
+    def has_served(self) -> bool:
+        """Whether a runtime ever told what runs."""
+        return self.tally.synchronizations > 0
 
     def start(self) -> None:
         """Begin to connect to the runtime, and with what is in the timetable."""

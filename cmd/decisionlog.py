@@ -11,16 +11,21 @@ from ..nri.happening import (
     ColdStarted,
     Connected,
     Crashed,
+    CreationUndone,
     Decided,
     Disconnected,
     Happening,
     HintsMissing,
     Outcome,
     Reconfigured,
+    Recovered,
     Released,
+    Suspect,
     Synchronized,
+    Unapplied,
     Unsupported,
     Updated,
+    Waiting,
 )
 from ..policy.container import PodId
 from ..policy.decision import Grant, Pinning, Refusal
@@ -99,12 +104,60 @@ class DecisionLog:
                         )
                     else:
                         self._log.debug("%s", fields(event="updated", id=container_id))
+            case Unapplied():
+                self._unapplied(happening)
+            case Waiting(containers=containers, reason=reason):
+                self._log.warning(
+                    "%s: %s; %d containers keep their cpus until the runtime calls next",
+                    self._where,
+                    reason,
+                    containers,
+                )
+            case Suspect(seconds=seconds):
+                self._log.error(
+                    "%s: the runtime hangs: no answer to an update and no call for %.0f s; nothing"
+                    " is sent to it any more — restart the runtime",
+                    self._where,
+                    seconds,
+                )
+            case Recovered():
+                self._log.info("%s", fields(event="recovered", runtime=self._where))
+            case CreationUndone():
+                self._undone(happening)
             case Unsupported(what=what) | HintsMissing(what=what):
                 self._log.warning("%s", what)
             case Crashed(what=what, error=error):
                 self._log.error(
                     "%s", fields(event="fault", during=what, error=repr(error)), exc_info=error
                 )
+
+    def _undone(self, happening: CreationUndone) -> None:
+        reason = (
+            "its cpus were set already when we were asked: another NRI plugin, or the kubelet's"
+            " static CPU manager, sets cpus too"
+            if happening.had_cpus
+            else "another NRI plugin may set cpus too"
+        )
+        self._log.error(
+            "%s: the runtime could not create it after our answer (%d times so far): %s — where the"
+            " runtime's log says 'both tried to set', take one of the two plugins away",
+            happening.container.path,
+            happening.times,
+            reason,
+        )
+
+    def _unapplied(self, happening: Unapplied) -> None:
+        found = happening.found
+        self._log.error(
+            "%s",
+            fields(
+                event="not-applied",
+                id=happening.container_id,
+                **_pinned(happening.wanted),
+                found="unknown" if found is None else f"{found.cpus}/{found.mems}",
+                error=happening.error,
+            ),
+        )
 
     def _moved(self, move: Move) -> None:
         if move.fate is Fate.STAYS:

@@ -7,6 +7,7 @@ from typing import Final
 import click
 
 from ..nri.embedded import EmbeddedRuntime
+from ..nri.embedded_cri import embedded_link
 from ..policy.configuration.config import Config
 from ..policy.container import Container
 from ..policy.decision import Decision, Refusal
@@ -60,7 +61,7 @@ def command(
 def play(machine: Machine, config: Config, pods: Sequence[PodSpec]) -> str:
     """Start pods one after another on a machine; the pools with every container in its place."""
     runtime = EmbeddedRuntime()
-    daemon = Daemon(machine, config, runtime.connect)
+    daemon = Daemon(machine, config, embedded_link(runtime))
     daemon.start()
     try:
         if not runtime.wait_until_synchronized(_SECONDS):
@@ -86,7 +87,7 @@ def _draw(daemon: Daemon, runtime: EmbeddedRuntime) -> str:
         if container_id not in engine.grants:
             continue
         pool = engine.tree.pools[engine.grants[container_id].pool_id]
-        kernel = runtime.containers[container_id].linux.resources.cpu
+        kernel = runtime.kernel[container_id]
         lines = inside.setdefault(pool.name, [])
         reason = reason_of(decision, engine.tree)
         lines.append(_line(container, decision, kernel.cpus, kernel.mems, reason))

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
+from ..nri.dispatch.actuator import SUSPECT
 from ..policy.gauges import Figures, is_selected, read_gauges
 from ..topology.availablememory import read_used_memory
 from ..topology.sysfs import SysfsTree
@@ -53,6 +54,7 @@ class MetricPages:
 
     def _health(self) -> Page:
         plugin = self._daemon.plugin
+        # A container that is not as it should be is no reason to restart us: it is a metric.
         problems: list[str] = []
         try:
             plugin.owner.ask("policy", lambda: None, _POLICY_SECONDS)
@@ -60,6 +62,8 @@ class MetricPages:
             problems.append(str(error))
         if not plugin.wait_until_ready(0):
             problems.append("runtime: not connected, or it did not tell what runs")
+        if plugin.actuator.is_suspect:
+            problems.append(SUSPECT)
         if not problems:
             return Page(content=b"ok\n")
         content = "".join(f"{one}\n" for one in problems).encode()

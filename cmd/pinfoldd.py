@@ -11,6 +11,7 @@ from typing import Final
 
 import click
 
+from ..nri.cri_sockets import AUTO
 from ..nri.embedded import EmbeddedRuntime
 from ..nri.happening import Report
 from ..policy.configuration.config import Config
@@ -53,6 +54,13 @@ _EMBEDDED_SECONDS: Final = 10.0
     help="Whom to serve; 'embedded' is a runtime on paper inside the daemon.",
 )
 @click.option("--nri-socket", default=DEFAULT_SOCKET, show_default=True, help="The NRI socket.")
+@click.option(
+    "--cri-socket",
+    default=AUTO,
+    show_default=True,
+    metavar="PATH|auto|off",
+    help="The runtime's CRI socket, for updates that cannot wait for its next call.",
+)
 @click.option("--nri-plugin-name", default="pinfold", show_default=True, help="Our name there.")
 @click.option(
     "--nri-plugin-index",
@@ -88,6 +96,7 @@ def command(
     settings: tuple[str, ...],
     runtime: str,
     nri_socket: str,
+    cri_socket: str,
     nri_plugin_name: str,
     nri_plugin_index: str,
     manifests: tuple[Path, ...],
@@ -109,7 +118,9 @@ def command(
     found = machine_of(sysfs_root, machine)
     watch = ConfigWatch(config_path)
     loaded = load_config(config_path, environment=environment, settings=settings)
-    access = find_runtime(runtime, nri_socket, nri_plugin_name, nri_plugin_index, environment)
+    access = find_runtime(
+        runtime, nri_socket, nri_plugin_name, nri_plugin_index, environment, cri_socket
+    )
     log = set_up_logging(log_level, environment, is_preinstalled=is_preinstalled(environment))
     for warning in (*loaded.warnings, *found.warnings):
         log.warning("%s", warning)
@@ -126,7 +137,7 @@ def command(
     daemon = Daemon(
         found,
         loaded.config,
-        access.connect,
+        access.link,
         reports=reports,
         identity=access.identity,
         finder=surroundings,
@@ -161,7 +172,7 @@ def command(
             tuner.stop()
         daemon.stop()
         surroundings.close()
-    if ended is Command.ENDED and not access.identity.is_preinstalled:
+    if ended is Command.ENDED and not (access.identity.is_preinstalled and daemon.has_served):
         raise click.exceptions.Exit(_FAULT)
 
 

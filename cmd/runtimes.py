@@ -3,14 +3,19 @@
 import os
 import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from ..nri.cri_sockets import AUTO, find_cri_socket
 from ..nri.dialect import NEWEST
+from ..nri.dispatch.cri_socket import CriSocket
 from ..nri.embedded import EmbeddedRuntime
+from ..nri.embedded_cri import embedded_link
+from ..nri.plugin import FindWay, RuntimeLink
 from ..nri.session import Identity
 from ..topology.errors import PinfoldError
+from .cgroup_pins import cgroup_reader
 
 DEFAULT_SOCKET: Final = "/var/run/nri/nri.sock"
 
@@ -29,15 +34,22 @@ class Access:
     """How to reach a runtime; `where` names it in messages."""
 
     where: str
-    connect: Callable[[], socket.socket]
+    link: RuntimeLink
     identity: Identity
     embedded: EmbeddedRuntime | None = None
 
 
 def find_runtime(
-    kind: str, path: str, name: str, index: str, environment: Mapping[str, str]
+    kind: str,
+    path: str,
+    name: str,
+    index: str,
+    environment: Mapping[str, str],
+    cri_socket: str = AUTO,
 ) -> Access:
     """The access to the runtime of a kind: "auto", "nri" or "embedded".
+
+    `cri_socket`: the path of its CRI socket, "auto" or "off".
 
     A runtime that starts its plugins itself hands them a connection in the environment; then only
     that is used. Raises `RuntimeOptionError`.
@@ -53,14 +65,22 @@ def find_runtime(
         runtime = EmbeddedRuntime(replace(NEWEST, name="embedded"))
         return Access(
             where="embedded runtime",
-            connect=runtime.connect,
+            link=embedded_link(runtime),
             identity=identity,
             embedded=runtime,
         )
     handed = environment.get("NRI_PLUGIN_SOCKET", "")
+    is_usual = bool(handed) or os.path.realpath(path) == os.path.realpath(DEFAULT_SOCKET)
+
+    def find_way(runtime: str) -> CriSocket | str:
+        return find_cri_socket(cri_socket, runtime, is_usual=is_usual)
+
     if handed:
-        return _handed_over(handed, environment)
-    return Access(where=path, connect=lambda: _connect(path), identity=identity)
+        return _handed_over(handed, environment, find_way)
+    link = RuntimeLink(
+        connect=lambda: _connect(path), find_way=find_way, read_back=cgroup_reader("/")
+    )
+    return Access(where=path, link=link, identity=identity)
 
 
 def is_preinstalled(environment: Mapping[str, str]) -> bool:
@@ -81,7 +101,7 @@ def _connect(path: str) -> socket.socket:
     return sock
 
 
-def _handed_over(text: str, environment: Mapping[str, str]) -> Access:
+def _handed_over(text: str, environment: Mapping[str, str], find_way: FindWay) -> Access:
     try:
         descriptor = int(text)
         os.fstat(descriptor)
@@ -96,6 +116,10 @@ def _handed_over(text: str, environment: Mapping[str, str]) -> Access:
     )
     return Access(
         where="runtime that started us",
-        connect=lambda: socket.socket(fileno=descriptor),
+        link=RuntimeLink(
+            connect=lambda: socket.socket(fileno=descriptor),
+            find_way=find_way,
+            read_back=cgroup_reader("/"),
+        ),
         identity=identity,
     )

@@ -9,9 +9,9 @@ from ..policy.errors import Problem
 from ..policy.resources import LinuxResources
 from .api import nri_pb2
 from .convert import container_linux_value, container_value, pod_value
+from .dispatch.owner import Failed, attempt
 from .happening import Crashed, Report
 from .hintfinder import Found, HintFinder
-from .owner import Failed, attempt
 
 FIND_SECONDS: Final = 0.05
 """In which what a new container is near must be found."""

@@ -23,6 +23,8 @@ class Dialect:
     splits_synchronize: bool
     """Whether a large Synchronize comes in pieces; else as one message of any size."""
     tells_timeouts: bool
+    nri_version: str = ""
+    """The version of its NRI, where it tells that."""
 
 
 CONTAINERD_1_7: Final = Dialect(
@@ -31,11 +33,22 @@ CONTAINERD_1_7: Final = Dialect(
 CONTAINERD_2_1: Final = Dialect(
     version="v2.1.9", has_own_calls=False, splits_synchronize=True, tells_timeouts=True
 )
+CONTAINERD_2_3: Final = Dialect(
+    version="v2.3.4",
+    has_own_calls=True,
+    splits_synchronize=True,
+    tells_timeouts=True,
+    nri_version="v0.12.0",
+)
 NEWEST: Final = Dialect(
-    version="v2.3.0", has_own_calls=True, splits_synchronize=True, tells_timeouts=True
+    version="v2.4.0",
+    has_own_calls=True,
+    splits_synchronize=True,
+    tells_timeouts=True,
+    nri_version="v0.12.2",
 )
 
-DIALECTS: Final = (CONTAINERD_1_7, CONTAINERD_2_1, NEWEST)
+DIALECTS: Final = (CONTAINERD_1_7, CONTAINERD_2_1, CONTAINERD_2_3, NEWEST)
 
 _FIELD_BYTES: Final = 16
 """More than the key and the length of a field take."""

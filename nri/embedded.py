@@ -1,8 +1,9 @@
 """An embedded runtime: the other end of the wire, in this process, with containers on paper.
 
 It calls the plugin in the order containerd was seen to do, keeps for every container what it was
-told (what would be the kernel's state), and gives up on a plugin as containerd does: the container
-is then created without an adjustment.
+told beside what the kernel would have (an update while a container is being started is told and
+never reaches the kernel), and gives up on a plugin as containerd does: the container is then
+created without an adjustment.
 """
 
 import socket
@@ -41,15 +42,21 @@ class EmbeddedRuntime:
     ) -> None:
         self.pods: dict[str, nri_pb2.PodSandbox] = {}
         self.containers: dict[str, nri_pb2.Container] = {}
-        """What the kernel would have, by container id."""
+        """What the runtime was told last, by container id."""
+        self.kernel: dict[str, nri_pb2.LinuxCPU] = {}
+        """What the kernel has, by id of a container that runs."""
         self.update_counts: Counter[str] = Counter()
         """How often a container's resources were written after its creation, by id."""
         self.broken_ids: set[str] = set()
         """Containers whose updates fail."""
+        self.unsolicited = 0
+        """How often the plugin asked for updates by itself, which makes older runtimes hang."""
         self.plugin_name = ""
         self._dialect = dialect
         self._request_timeout_seconds = request_timeout_seconds
         self._ticks = 0
+        self._next_pid = 1
+        self._starting: dict[str, nri_pb2.LinuxCPU] = {}
         self._now = now or self._tick
         self._event_mask = 0
         self._trunk: Trunk | None = None
@@ -125,11 +132,30 @@ class EmbeddedRuntime:
 
     def start(self, container_id: str) -> None:
         """Start a created container."""
+        self.begin_start(container_id)
+        self.finish_start(container_id)
+
+    def begin_start(self, container_id: str) -> None:
+        """The first half of a start: the process gets what the container was told until here."""
         with self._lock:
             container = self.containers[container_id]
-            pod = self.pods[container.pod_sandbox_id]
-            self._notify(nri_pb2.START_CONTAINER, pod, container)
+            self._notify(nri_pb2.START_CONTAINER, self.pods[container.pod_sandbox_id], container)
+            process = nri_pb2.LinuxCPU()
+            process.CopyFrom(container.linux.resources.cpu)
+            self._starting[container_id] = process
+
+    def is_starting(self, container_id: str) -> bool:
+        """Whether a container is between the halves of its start."""
+        return container_id in self._starting
+
+    def finish_start(self, container_id: str) -> None:
+        """The second half: the process runs."""
+        with self._lock:
+            container = self.containers[container_id]
+            self.kernel[container_id] = self._starting.pop(container_id)
             container.state = nri_pb2.CONTAINER_RUNNING
+            container.pid = self._next_pid = self._next_pid + 1
+            pod = self.pods[container.pod_sandbox_id]
             self._notify(nri_pb2.POST_START_CONTAINER, pod, container)
 
     def update(self, container_id: str, resources: nri_pb2.LinuxResources) -> None:
@@ -146,10 +172,23 @@ class EmbeddedRuntime:
                 request,
                 nri_pb2.UpdateContainerResponse,
             )
-            _write(container, resources)
+            self._write(container, resources)
             if response is not None:
                 self._apply(response.update)
             self._notify(nri_pb2.POST_UPDATE_CONTAINER, pod, container)
+
+    def update_cpuset(self, container_id: str, cpus: str, mems: str) -> None:
+        """What a caller of the CRI socket asks for; the plugin's answer is merged into it.
+
+        Raises `RequestError` where the container is unknown, or cannot be updated.
+        """
+        with self._lock:
+            if container_id not in self.containers:
+                raise RequestError(f"NOT_FOUND: no container {container_id}")
+            if container_id in self.broken_ids:
+                raise RequestError("UNKNOWN: failed to update resources")
+            cpu = nri_pb2.LinuxCPU(cpus=cpus, mems=mems)
+            self.update(container_id, nri_pb2.LinuxResources(cpu=cpu))
 
     def stop(self, container_id: str) -> None:
         """A container ends, asked to or not. Stopping it again does nothing."""
@@ -158,6 +197,8 @@ class EmbeddedRuntime:
             if container.state == nri_pb2.CONTAINER_STOPPED:
                 return
             container.state = nri_pb2.CONTAINER_STOPPED
+            self.kernel.pop(container_id, None)
+            self._starting.pop(container_id, None)
             request = nri_pb2.StopContainerRequest(
                 pod=self.pods.get(container.pod_sandbox_id), container=container
             )
@@ -212,6 +253,7 @@ class EmbeddedRuntime:
             case "UpdateContainers":
                 updates = nri_pb2.UpdateContainersRequest.FromString(call.payload).update
                 with self._lock:
+                    self.unsolicited += 1
                     failed = self._apply(updates)
                 if failed:
                     trunk.fail(call.stream_id, Code.UNKNOWN, "NRI update of some containers failed")
@@ -223,7 +265,9 @@ class EmbeddedRuntime:
     def _introduce(self, trunk: Trunk) -> None:
         timeout = self._request_timeout_seconds
         configure = nri_pb2.ConfigureRequest(
-            runtime_name=self._dialect.name, runtime_version=self._dialect.version
+            runtime_name=self._dialect.name,
+            runtime_version=self._dialect.version,
+            NRI_version=self._dialect.nri_version,
         )
         if self._dialect.tells_timeouts:
             configure.registration_timeout = 5000
@@ -302,9 +346,14 @@ class EmbeddedRuntime:
             if container.id in self.broken_ids:
                 failed = failed or not update.ignore_failure
                 continue
-            _write(container, update.linux.resources)
+            self._write(container, update.linux.resources)
             self.update_counts[container.id] += 1
         return failed
+
+    def _write(self, container: nri_pb2.Container, resources: nri_pb2.LinuxResources) -> None:
+        _write(container, resources)
+        if container.id in self.kernel:
+            self.kernel[container.id].CopyFrom(container.linux.resources.cpu)
 
 
 def _write(container: nri_pb2.Container, resources: nri_pb2.LinuxResources) -> None:

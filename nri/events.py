@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ..policy.adoption import Advice
+from ..policy.adoption import Advice, instance_key
 from ..policy.configuration.config import Config, SchedulingClass
 from ..policy.container import Container, ContainerId, ContainerState, PodId
 from ..policy.decision import Change, Decision, Pinning, Refusal
@@ -18,9 +18,12 @@ from ..topology.machine import Machine
 from .api import nri_pb2
 from .arrivals import FIND_SECONDS, Arrivals, Newcomer
 from .convert import container_linux_value, container_value, linux_value, pod_value
+from .dispatch.actuator import Actuator
+from .dispatch.owner import Owner
 from .happening import (
     Adjusted,
     ColdStarted,
+    CreationUndone,
     Decided,
     Reconfigured,
     Released,
@@ -28,8 +31,6 @@ from .happening import (
     Synchronized,
 )
 from .hintfinder import HintFinder
-from .outbox import Outbox
-from .owner import Owner
 
 _GONE_MAX: Final = 1000
 
@@ -46,6 +47,8 @@ class Answer:
     """The classes of caches and block devices it is to be created in."""
     others: Mapping[ContainerId, Pinning] = field(default_factory=dict[ContainerId, Pinning])
     refusal: str = ""
+    is_echo: bool = False
+    """The call was raised by an update of our own."""
 
     @property
     def all(self) -> Mapping[ContainerId, Pinning]:
@@ -69,7 +72,7 @@ class Events:
     def __init__(
         self,
         policy: Engine,
-        outbox: Outbox,
+        actuator: Actuator,
         owner: Owner,
         report: Report,
         machine_memory_bytes: int | None = None,
@@ -78,12 +81,13 @@ class Events:
         self.policy = policy
         self.asked: dict[ContainerId, LinuxResources] = {}
         self.advice: Mapping[ContainerId, Advice] = {}
-        self._outbox = outbox
+        self._actuator = actuator
         self._owner = owner
         self._report = report
         self._machine_memory_bytes = machine_memory_bytes
         self._arrivals = Arrivals(finder, report, machine_memory_bytes)
-        self._unconfirmed: set[ContainerId] = set()
+        self._undone: dict[tuple[str, str], int] = {}
+        """How often in a row containers of a name in a pod could not be created."""
         self._gone: deque[ContainerId] = deque(maxlen=_GONE_MAX)
 
     @property
@@ -122,13 +126,10 @@ class Events:
         if self._is_news(container):
             self.post(self._adopt(pod, container))
         self.policy.start(container_id)
+        if self._undone and (known := self.policy.containers.get(container_id)) is not None:
+            self._undone.pop(instance_key(known), None)
         self._owner.afterwards(lambda: self._tell_cold_start(container_id))
-        if container_id in self._unconfirmed:
-            # An update sent while the runtime was still creating the container may have been lost.
-            self._unconfirmed.discard(container_id)
-            pinning = self.policy.pinning(container_id)
-            if pinning is not None:
-                self._outbox.post({container_id: pinning})
+        self._actuator.run(container_id, container.pid)
 
     def update(
         self,
@@ -150,9 +151,12 @@ class Events:
             return Answer(container_id=container_id)
         asked = self.asked.get(container_id) or container_linux_value(container)
         merged = merge(asked, linux_value(resources))
-        wanted = known.resources
-        if merged != asked:
-            wanted = estimate(merged, known.pod.qos, self._machine_memory_bytes)
+        if merged == asked:
+            # Cpus or memory nodes at most: an update of our own, or somebody else's, who is
+            # overruled.
+            own = self.policy.pinning(container_id)
+            return Answer(container_id=container_id, own=own, is_echo=True)
+        wanted = estimate(merged, known.pod.qos, self._machine_memory_bytes)
         decision = self.policy.update(container_id, wanted)
         self._owner.afterwards(lambda: self._decided("update", container_id, known, decision))
         others = _pinnings(decision.changes)
@@ -163,15 +167,17 @@ class Events:
         own = self.policy.pinning(container_id)
         return Answer(container_id=container_id, own=own, others=others)
 
-    def stop(self, container_id: ContainerId) -> Answer:
-        """Take back what a container held."""
+    def stop(self, container_id: ContainerId, *, is_undone: bool = False) -> Answer:
+        """Take back what a container held; `is_undone`: it is undone as its creation failed."""
+        known = self.policy.containers.get(container_id)
+        if is_undone and known is not None and known.state is ContainerState.CREATED:
+            self._tell_undone(known)
         return self._release(container_id, self.policy.stop)
 
     def remove(self, container_id: ContainerId) -> Answer:
         """Forget a container."""
         answer = self._release(container_id, self.policy.remove)
         self.asked.pop(container_id, None)
-        self._unconfirmed.discard(container_id)
         self._gone.append(container_id)
         return answer
 
@@ -193,6 +199,7 @@ class Events:
         listed: list[Container] = []
         asked: dict[ContainerId, LinuxResources] = {}
         problems: dict[ContainerId, tuple[Problem, ...]] = {}
+        running: dict[ContainerId, int] = {}
         for message in containers:
             container_id = ContainerId(message.id)
             if not container_id:
@@ -203,6 +210,8 @@ class Events:
             linux = self._asked_before(message)
             container, found = container_value(message, pod, linux, self._machine_memory_bytes)
             listed.append(container)
+            if container.state is ContainerState.RUNNING:
+                running[container_id] = message.pid
             asked[container_id] = linux
             problems[container_id] = found
         listed, odd = self._arrivals.with_hints(
@@ -212,12 +221,11 @@ class Events:
             problems[container_id] = (*problems[container_id], *found)
         self.asked.clear()
         self.asked.update(asked)
-        self._unconfirmed.clear()
-        self._outbox.clear()
         advice = {**self.advice, **self.policy.advice()}
         adopted = self.policy.synchronize(listed, advice)
         self.advice = {}
         containers_by_id = {one.id: one for one in listed}
+        self._actuator.synchronize(self._wanted(), running, ())
 
         def tell() -> None:
             for decision in adopted.decisions:
@@ -246,7 +254,7 @@ class Events:
         if (config, machine) == (old.config, old.machine):
             return False
         self.policy, adopted = old.reconfigured(config, machine)
-        self._outbox.post(_pinnings(adopted.changes))
+        self._actuator.want(_pinnings(adopted.changes))
         moves = find_moves(old, self.policy)
 
         def tell() -> None:
@@ -265,14 +273,39 @@ class Events:
         """What memory can be had from each node by now, by node id."""
         self._adjust("memory pressure", self.policy.observe_memory(free_bytes))
 
+    def heard(self) -> None:
+        """The runtime called. For any thread."""
+        self._actuator.heard()
+
     def post(self, answer: Answer) -> None:
         """Send an answer's updates by themselves, as the call they belong to is over."""
+        self._actuator.want(answer.all)
+
+    def created(self, answer: Answer) -> Answer:
+        """An answer that creates a container, noted as told; with it goes what waits for others."""
+        if answer.refusal or answer.own is None or answer.container_id is None:
+            return self.answered(answer)
+        self._actuator.create(answer.container_id, answer.own)
+        others = self._actuator.answer(answer.others, but=answer.container_id)
+        return replace(answer, others=others)
+
+    def answered(self, answer: Answer) -> Answer:
+        """An answer to any other call, noted as told; with it goes what waits for others."""
+        if answer.refusal:
+            # The answer is an error and carries nothing.
+            self._actuator.want(answer.others)
+            return answer
+        if answer.is_echo and answer.container_id is not None:
+            others = self._actuator.echo(answer.container_id, answer.others)
+            if others is not None:
+                return replace(answer, others=others)
+        told = self._actuator.answer(answer.all)
         if answer.own is not None and answer.container_id is not None:
-            self._unconfirmed.add(answer.container_id)
-        self._outbox.post(answer.all)
+            told.pop(answer.container_id, None)
+        return replace(answer, others=told)
 
     def _adjust(self, cause: str, changes: tuple[Change, ...]) -> None:
-        self._outbox.post(_pinnings(changes))
+        self._actuator.want(_pinnings(changes))
         known = self.policy.containers
         found = [
             Adjusted(cause=cause, container=known[one.container_id], change=one) for one in changes
@@ -295,6 +328,15 @@ class Events:
     @property
     def _asks_kubelet(self) -> bool:
         return self.policy.config.agent.pod_resource_api
+
+    def _tell_undone(self, container: Container) -> None:
+        key = instance_key(container)
+        times = self._undone.pop(key, 0) + 1
+        self._undone[key] = times
+        if len(self._undone) > _GONE_MAX:
+            del self._undone[next(iter(self._undone))]
+        happening = CreationUndone(container=container, times=times, had_cpus=bool(container.cpus))
+        self._owner.afterwards(lambda: self._report(happening))
 
     def _place(
         self,
@@ -340,7 +382,7 @@ class Events:
     ) -> Answer:
         known = self.policy.containers.get(container_id)
         changes = release(container_id)
-        self._outbox.forget(container_id)
+        self._actuator.forget(container_id)
         if known is not None and (changes or known.state is not ContainerState.EXITED):
             self._owner.afterwards(lambda: self._report(Released(known, changes)))
         return Answer(others=_pinnings(changes))
@@ -364,6 +406,11 @@ class Events:
             and container.state != nri_pb2.CONTAINER_STOPPED
             and (known is None or known.state is not ContainerState.EXITED)
         )
+
+    def _wanted(self) -> dict[ContainerId, Pinning]:
+        """The pinning of every placed container."""
+        policy = self.policy
+        return {one: policy.pinning(one) or Pinning() for one in policy.grants}
 
     def _of_pod(self, pod_id: PodId) -> list[ContainerId]:
         known = self.policy.containers.values()

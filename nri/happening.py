@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..policy.container import Container, ContainerId
-from ..policy.decision import Change, Decision
+from ..policy.decision import Change, Decision, Pinning
 from ..policy.errors import Problem
 from ..policy.move import Move
 
@@ -111,6 +111,51 @@ class Updated:
     error: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreationUndone:
+    """The runtime could not create a container after it had our answer.
+
+    Two plugins that set the cpus of one container are a reason; runtimes do not say which it was.
+    """
+
+    container: Container
+    times: int
+    """How often that happened to containers of this name in this pod, without one that ran."""
+    had_cpus: bool
+    """Whether cpus were set when we were asked: by another plugin, or by the kubelet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unapplied:
+    """A container has not got what it was told, several times in a row; it is told again."""
+
+    container_id: ContainerId
+    wanted: Pinning
+    found: Pinning | None
+    """What the kernel has; None where that cannot be read."""
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """So many containers wait for the runtime's next call to be updated: no other way is open."""
+
+    containers: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """The runtime seems to hang for good: for so long it answered nothing and sent nothing."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A suspect runtime was heard of again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Unsupported:
     """The runtime cannot do a thing that was asked for; said once for each thing."""
@@ -145,6 +190,11 @@ Happening = (
     | Disconnected
     | Answered
     | Updated
+    | CreationUndone
+    | Unapplied
+    | Waiting
+    | Suspect
+    | Recovered
     | Unsupported
     | HintsMissing
     | Crashed
@@ -164,6 +214,9 @@ class Tally:
         self.synchronizations = 0
         self.updates = 0
         self.failed_updates = 0
+        self.unapplied = 0
+        self.suspicions = 0
+        """How often the runtime seemed to hang."""
         self.unhinted = 0
         """Containers that were placed before what they are near was known."""
         self.crashes = 0
@@ -182,11 +235,15 @@ class Tally:
                     self.failed_updates += len(containers)
                 else:
                     self.updates += len(containers)
+            case Unapplied():
+                self.unapplied += 1
+            case Suspect():
+                self.suspicions += 1
             case HintsMissing(containers=containers):
                 self.unhinted += containers
             case Crashed():
                 self.crashes += 1
             case Decided() | Released() | Reconfigured() | Disconnected() | Unsupported():
                 pass
-            case ColdStarted() | Adjusted():
+            case ColdStarted() | Adjusted() | Waiting() | Recovered() | CreationUndone():
                 pass

@@ -13,9 +13,9 @@ from ..policy.hints.filter import is_used, is_worth_a_look
 from ..policy.hints.hint import Hint
 from ..policy.language.preferences import parse_preferences
 from ..topology.sysfs import SysfsTree
+from .dispatch.owner import Failed, Turn
 from .happening import HintsMissing
 from .locality import DeviceNumber, DeviceOf, Locality
-from .owner import Failed, Turn
 
 _PATIENCE_SECONDS: Final = 0.05
 """For one container."""

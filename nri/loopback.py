@@ -1,15 +1,17 @@
 """A plugin and an embedded runtime in one process, joined by a socketpair."""
 
 import threading
-from collections.abc import Generator
+import time
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ..policy.engine import Engine
 from ..topology.errors import PinfoldError
 from .dialect import NEWEST, Dialect
 from .embedded import EmbeddedRuntime
+from .embedded_cri import embedded_link
 from .happening import Happening, Report
 from .plugin import Plugin, Timing
 
@@ -40,14 +42,28 @@ def loopback(
     dialect: Dialect = NEWEST,
     timing: Timing | None = None,
     machine_memory_bytes: int | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    has_cri: bool = True,
+    reads_back: bool = True,
 ) -> Generator[Loopback]:
     """A plugin around `policy` that is synchronized with an empty runtime.
 
+    `has_cri`: whether the runtime has a CRI socket; `reads_back`: whether its cgroups can be read.
     Raises `PinfoldError` where it does not get that far.
     """
     runtime = EmbeddedRuntime(dialect)
+    link = embedded_link(runtime)
+    if not has_cri:
+        link = replace(link, find_way=None)
+    if not reads_back:
+        link = replace(link, read_back=None)
     plugin = Plugin(
-        policy, runtime.connect, report, timing=timing, machine_memory_bytes=machine_memory_bytes
+        policy,
+        link,
+        report,
+        clock=clock,
+        timing=timing,
+        machine_memory_bytes=machine_memory_bytes,
     )
     thread = threading.Thread(target=plugin.run, name="plugin", daemon=True)
     thread.start()

@@ -4,24 +4,31 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
-from ..policy.container import ContainerId
-from ..policy.decision import Pinning
 from ..policy.engine import Engine
-from .api import nri_pb2
-from .convert import update_messages
+from .dispatch.actuator import Actuator, ReadBack, Way
+from .dispatch.owner import Owner
 from .events import Events
-from .happening import Crashed, Disconnected, Report, Updated
+from .happening import Crashed, Disconnected, Report
 from .hintfinder import HintFinder
-from .outbox import Outbox
-from .owner import Owner
+from .nri_updates import NriUpdates
 from .service import Service
 from .session import Identity, Session
 
-_UPDATE_SECONDS: Final = 60.0
+FindWay = Callable[[str], Way | str]
+"""A way beside the NRI socket of sending updates to the runtime of a name; or why there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeLink:
+    """How a plugin gets to its runtime, and sees what came of what it told it."""
+
+    connect: Callable[[], socket.socket]
+    """A connection to its NRI socket; raises `OSError`."""
+    find_way: FindWay | None = None
+    read_back: ReadBack | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +44,8 @@ class Timing:
     lasting_seconds: float = 10.0
     """A connection that held so long was a good one: the next pause is the first one again."""
     handshake_seconds: float = 10.0
+    check_seconds: float = 0.5
+    """After which it is read back what came of an update in an answer."""
 
 
 class Plugin:
@@ -49,7 +58,7 @@ class Plugin:
     def __init__(
         self,
         policy: Engine,
-        connect: Callable[[], socket.socket],
+        link: RuntimeLink,
         report: Report,
         *,
         identity: Identity | None = None,
@@ -59,7 +68,7 @@ class Plugin:
         clock: Callable[[], float] = time.monotonic,
         draw: Callable[[], float] = random.random,
     ) -> None:
-        self._connect = connect
+        self._link = link
         self._report = report
         self._identity = identity or Identity()
         self._timing = timing or Timing()
@@ -69,14 +78,17 @@ class Plugin:
         self._is_ready = threading.Event()
         self._session: Session | None = None
         self._lock = threading.Lock()
-        self.outbox = Outbox()
+        self.actuator = Actuator(
+            report, clock, read_back=link.read_back, check_seconds=self._timing.check_seconds
+        )
         self.owner = Owner(lambda what, error: report(Crashed(what, error)))
-        self.events = Events(policy, self.outbox, self.owner, report, machine_memory_bytes, finder)
+        self.events = Events(
+            policy, self.actuator, self.owner, report, machine_memory_bytes, finder
+        )
 
     def run(self) -> None:
         """Serve until `stop`, reconnecting with growing, jittered pauses."""
-        updater = threading.Thread(target=self._send_updates, name="updates", daemon=True)
-        updater.start()
+        self.actuator.start()
         attempt = 0
         while not self._is_stopping.is_set():
             started = self._clock()
@@ -92,8 +104,7 @@ class Plugin:
             pause = retry_seconds(self._timing, attempt, self._draw())
             self._report(Disconnected(reason, pause))
             self._is_stopping.wait(pause)
-        self.outbox.close()
-        updater.join()
+        self.actuator.close()
         self.owner.close()
 
     def stop(self) -> None:
@@ -110,62 +121,49 @@ class Plugin:
     def settle(self, seconds: float = 5.0) -> bool:
         """Whether all events so far were thought through and all updates sent in this time."""
         self.owner.ask("settle", lambda: None, seconds)
-        return self.outbox.wait_until_empty(seconds)
+        return self.actuator.settle(seconds)
 
     def _run_session(self) -> str:
         try:
-            sock = self._connect()
+            sock = self._link.connect()
         except OSError as error:
             return f"cannot connect: {error.strerror or error}"
         service = Service(
             self.events,
             self.owner,
-            self.outbox,
             self._report,
             self._clock,
             self._timing.deadline_seconds,
         )
-        self._session = Session(
+        self._session = session = Session(
             sock,
             service,
             self._identity,
             self._clock,
-            self._become_ready,
+            lambda: self._become_ready(session, service),
             self._timing.handshake_seconds,
         )
         if self._is_stopping.is_set():
-            self._session.close()
+            session.close()
         try:
-            return self._session.run()
+            return session.run()
         finally:
             self._session = None
-            self.outbox.shut()
+            self.actuator.disconnect()
 
-    def _become_ready(self) -> None:
-        self.outbox.open()
-        self._is_ready.set()
-
-    def _send_updates(self) -> None:
-        while (batch := self.outbox.take()) is not None:
-            error = self._send(batch)
-            if error and len(batch) > 1:
-                # The runtime does not say which of them failed.
-                for container_id, pinning in batch.items():
-                    alone = self._send({container_id: pinning})
-                    self._report(Updated((container_id,), alone))
+    def _become_ready(self, session: Session, service: Service) -> None:
+        ways: list[Way] = []
+        reason = "no CRI socket is known — name it with --cri-socket"
+        if self._link.find_way is not None:
+            found = self._link.find_way(service.runtime_name)
+            if isinstance(found, str):
+                reason = found
             else:
-                self._report(Updated(tuple(batch), error))
-            self.outbox.landed()
-
-    def _send(self, batch: Mapping[ContainerId, Pinning]) -> str:
-        session = self._session
-        if session is None:
-            return "no connection"
-        message = nri_pb2.UpdateContainersRequest(update=update_messages(batch))
-        reply = session.request("UpdateContainers", message, _UPDATE_SECONDS)
-        if reply is None:
-            return "no answer"
-        return reply.message or f"code {reply.code}" if reply.code else ""
+                ways.append(found)
+        if service.abilities is not None and service.abilities.has_safe_updates:
+            ways.append(NriUpdates(session))
+        self.actuator.connect(ways, reason)
+        self._is_ready.set()
 
 
 def retry_seconds(timing: Timing, attempt: int, draw: float) -> float:

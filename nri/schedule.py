@@ -1,6 +1,5 @@
-"""Scheduling classes as messages, and which runtimes can act on them."""
+"""Scheduling classes as messages of NRI."""
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -33,23 +32,6 @@ _IO_CLASSES: Final[Mapping[IoClass, nri_pb2.IOPrioClass]] = {
     IoClass.BEST_EFFORT: nri_pb2.IOPRIO_CLASS_BE,
     IoClass.IDLE: nri_pb2.IOPRIO_CLASS_IDLE,
 }
-
-_CONTAINERD: Final = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})\.")
-_CONTAINERD_SINCE: Final = (2, 2)
-
-
-def can_schedule(runtime_name: str, runtime_version: str, nri_version: str) -> bool:
-    """Whether a runtime sets what a scheduling class says; others pass over it in silence.
-
-    Only interfaces newer than NRI 0.8 know schedulers. They also tell their version, except for the
-    first ones.
-    """
-    if nri_version:
-        return True
-    found = _CONTAINERD.match(runtime_version)
-    if runtime_name != "containerd" or found is None:
-        return False
-    return (int(found[1]), int(found[2])) >= _CONTAINERD_SINCE
 
 
 def add_scheduling(linux: nri_pb2.LinuxContainerAdjustment, chosen: SchedulingClass) -> None:

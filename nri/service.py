@@ -15,11 +15,10 @@ from ..policy.container import ContainerId, PodId
 from .api import nri_pb2
 from .arrivals import FIND_SECONDS
 from .convert import adjustment_message, update_messages
+from .dispatch.owner import Done, Failed, Owner, attempt
 from .events import Answer, Events
 from .happening import Answered, Connected, Crashed, Outcome, Report, Unsupported
-from .outbox import Outbox
-from .owner import Done, Failed, Owner, attempt
-from .schedule import can_schedule
+from .runtime_versions import RuntimeAbilities, abilities
 from .wire.connection import Call
 from .wire.ttrpc import Code
 
@@ -41,10 +40,12 @@ def _event_bit(event: nri_pb2.Event) -> int:
 
 
 # Only what is needed: every event costs each container's start some time. Bits above 0x7ff end the
-# connection with older runtimes; none at all would mean every event there is. Pods that begin come
-# on top where somebody wants to know of them.
+# connection with older runtimes; none at all would mean every event there is. The mask cannot be
+# changed while a connection lasts, so pods that begin are always told of: the configuration may
+# want the kubelet asked about them from the next moment on.
 EVENT_MASK: Final = (
-    _event_bit(nri_pb2.STOP_POD_SANDBOX)
+    _event_bit(nri_pb2.RUN_POD_SANDBOX)
+    | _event_bit(nri_pb2.STOP_POD_SANDBOX)
     | _event_bit(nri_pb2.REMOVE_POD_SANDBOX)
     | _event_bit(nri_pb2.CREATE_CONTAINER)
     | _event_bit(nri_pb2.POST_START_CONTAINER)
@@ -121,14 +122,12 @@ class Service:
         self,
         events: Events,
         owner: Owner,
-        outbox: Outbox,
         report: Report,
         clock: Callable[[], float],
         deadline_seconds: float,
     ) -> None:
         self._events = events
         self._owner = owner
-        self._outbox = outbox
         self._report = report
         self._clock = clock
         self._deadline_seconds = deadline_seconds
@@ -137,9 +136,11 @@ class Service:
         self._containers: list[nri_pb2.Container] = []
         self._synchronize_started: float | None = None
         self._runtime = ""
-        self._can_schedule = False
         self._unscheduled: set[str] = set()
-        self.is_configured = False
+        self.abilities: RuntimeAbilities | None = None
+        """What the runtime can; None until it has told what it is."""
+        self.runtime_name = ""
+        self.runtime_version = ""
         self.is_synchronized = False
         self.is_forgotten = False
         """Whether the answer to Synchronize came too late: an older runtime keeps the connection
@@ -148,6 +149,7 @@ class Service:
     def serve(self, call: Call) -> bytes | Rejection:
         """What the runtime is answered."""
         started = self._clock()
+        self._events.heard()
         try:
             answer, outcome = self._serve(call, started)
         except DecodeError as error:
@@ -190,16 +192,13 @@ class Service:
     def _configure(self, request: nri_pb2.ConfigureRequest) -> tuple[Message, Outcome]:
         if request.request_timeout > 0:
             self._request_timeout_seconds = request.request_timeout / 1000
-        self.is_configured = True
+        self.runtime_name, self.runtime_version = request.runtime_name, request.runtime_version
         self._runtime = f"{request.runtime_name} {request.runtime_version}".strip()
-        self._can_schedule = can_schedule(
+        self.abilities = abilities(
             request.runtime_name, request.runtime_version, request.NRI_version
         )
         self._report(Connected(self._runtime))
-        mask = EVENT_MASK
-        if self._events.wants_pods:
-            mask |= _event_bit(nri_pb2.RUN_POD_SANDBOX)
-        return nri_pb2.ConfigureResponse(events=mask), Outcome.DONE
+        return nri_pb2.ConfigureResponse(events=EVENT_MASK), Outcome.DONE
 
     def _synchronize(self, call: Call, started: float) -> tuple[Message, Outcome]:
         request = nri_pb2.SynchronizeRequest.FromString(call.payload)
@@ -236,6 +235,7 @@ class Service:
             call.method,
             lambda: self._events.create(newcomer),
             max(0.0, seconds - (self._clock() - started)),
+            self._events.created,
         )
         if answer.refusal:
             return Rejection(Code.FAILED_PRECONDITION, answer.refusal), outcome
@@ -249,7 +249,7 @@ class Service:
     def _scheduling(self, answer: Answer) -> SchedulingClass | None:
         """How a new container is to be scheduled, where the runtime can do that."""
         chosen = answer.scheduling
-        if chosen is None or self._can_schedule:
+        if chosen is None or (self.abilities is not None and self.abilities.can_schedule):
             return chosen
         if chosen.name not in self._unscheduled:
             self._unscheduled.add(chosen.name)
@@ -257,7 +257,7 @@ class Service:
                 Unsupported(
                     f"scheduling class {chosen.name!r}: {self._runtime or 'the runtime'} cannot set"
                     " how processes are scheduled, so its containers run without — use a runtime"
-                    " with NRI 0.10 or newer"
+                    " with NRI 0.11 or newer"
                 )
             )
         return None
@@ -276,8 +276,12 @@ class Service:
     def _stop(self, call: Call) -> tuple[Message, Outcome]:
         request = nri_pb2.StopContainerRequest.FromString(call.payload)
         container_id = ContainerId(request.container.id)
+        # Only the undoing of a failed creation tells no state. Source: seen on containerd 1.7, 2.1.
+        is_undone = request.container.state == nri_pb2.CONTAINER_UNKNOWN
         answer, outcome = self._ask(
-            call.method, lambda: self._events.stop(container_id), self._deadline(call)
+            call.method,
+            lambda: self._events.stop(container_id, is_undone=is_undone),
+            self._deadline(call),
         )
         return nri_pb2.StopContainerResponse(update=update_messages(answer.all)), outcome
 
@@ -286,15 +290,18 @@ class Service:
         if notice is not _ignore:
             self._owner.submit(method, lambda: notice(self._events, pod, container))
 
-    def _ask(self, name: str, work: Callable[[], Answer], seconds: float) -> tuple[Answer, Outcome]:
+    def _ask(
+        self,
+        name: str,
+        work: Callable[[], Answer],
+        seconds: float,
+        in_time: Callable[[Answer], Answer] | None = None,
+    ) -> tuple[Answer, Outcome]:
         """What the policy says, or an answer that changes nothing."""
-        match self._owner.submit(name, work, late=self._events.post).wait(seconds):
+        in_time = in_time or self._events.answered
+        match self._owner.submit(name, work, self._events.post, in_time).wait(seconds):
             case Done(value=answer):
-                if answer.refusal:
-                    self._outbox.post(answer.others)
-                    return answer, Outcome.REFUSED
-                self._outbox.answered(answer.all)
-                return answer, Outcome.DONE
+                return answer, Outcome.REFUSED if answer.refusal else Outcome.DONE
             case Failed():
                 return Answer(), Outcome.CRASHED
             case None:

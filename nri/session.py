@@ -12,11 +12,10 @@ from typing import Final
 from google.protobuf.message import Message
 
 from .api import nri_pb2
+from .runtime_versions import OUR_NRI_VERSION
 from .service import RUNTIME_SERVICE, Rejection, Service
 from .wire.connection import BadCall, Call, Connection, Event, Reply, Role
 from .wire.errors import WireError
-
-NRI_VERSION: Final = "0.8.0"
 
 _CHUNK_BYTES: Final = 256 * 1024
 _SEND_SECONDS: Final = 2
@@ -30,7 +29,7 @@ class Identity:
     index: str = "90"
     """Exactly two digits."""
     is_preinstalled: bool = False
-    """Whether the runtime started us: older ones then never send Synchronize."""
+    """Whether the runtime started us; containerd 1.7 then never sends Synchronize."""
 
 
 class Session:
@@ -84,6 +83,13 @@ class Session:
                     return f"registration refused: {reply.message}"
                 if self._service.is_forgotten:
                     return "Synchronize was answered too late"
+                if self._is_left_in_the_dark():
+                    return (
+                        f"{self._service.runtime_name} {self._service.runtime_version} does not"
+                        " tell pre-installed plugins what runs already, so CPUs of running"
+                        " containers would be given away — take pinfoldd out of the runtime's"
+                        " plugin folder and run it as a service"
+                    )
                 self._watch_readiness()
         except WireError as error:
             return str(error)
@@ -114,7 +120,7 @@ class Session:
         request = nri_pb2.RegisterPluginRequest(
             plugin_name=self._identity.name,
             plugin_idx=self._identity.index,
-            NRI_version=NRI_VERSION,
+            NRI_version=OUR_NRI_VERSION,
         )
         return self._send_request("RegisterPlugin", request)
 
@@ -154,10 +160,14 @@ class Session:
 
     def _watch_readiness(self) -> None:
         """Notice once that everything that runs is known."""
-        configured_is_enough = self._identity.is_preinstalled and self._service.is_configured
-        if not self._is_ready and (self._service.is_synchronized or configured_is_enough):
+        if not self._is_ready and self._service.is_synchronized:
             self._is_ready = True
             self._ready()
+
+    def _is_left_in_the_dark(self) -> bool:
+        """Whether the runtime started us and will not tell what runs."""
+        can = self._service.abilities
+        return self._identity.is_preinstalled and not (can is None or can.synchronizes_preinstalled)
 
     def _end(self) -> None:
         self._socket.close()

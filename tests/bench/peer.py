@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.happening import Report
-from pinfold.nri.plugin import Plugin
+from pinfold.nri.plugin import Plugin, RuntimeLink
 from pinfold.nri.service import PLUGIN_SERVICE
 from pinfold.nri.wire.connection import BadCall, Call, Connection, Reply, Role
 from pinfold.policy.engine import Engine
@@ -30,7 +30,12 @@ class Peer:
         self._socket, theirs = socket.socketpair()
         self._connection = Connection(Role.RUNTIME)
         self._is_registered = False
-        self._plugin = Plugin(engine, lambda: theirs, report, machine_memory_bytes=memory_bytes)
+        self._plugin = Plugin(
+            engine,
+            RuntimeLink(connect=lambda: theirs),
+            report,
+            machine_memory_bytes=memory_bytes,
+        )
         self._thread = threading.Thread(target=self._plugin.run, name="plugin", daemon=True)
         self._thread.start()
         while not self._is_registered:

@@ -9,6 +9,7 @@ from pinfold.cmd.decisionlog import DecisionLog
 from pinfold.cmd.statefile import read_state
 from pinfold.cmd.statekeeper import StateKeeper
 from pinfold.nri.embedded import EmbeddedRuntime
+from pinfold.nri.embedded_cri import embedded_link
 from pinfold.nri.happening import Report
 from pinfold.nri.kubelet import resources_message, start_pod
 from pinfold.nri.plugin import Timing
@@ -139,11 +140,11 @@ class PaperNode:
 
     def cpus(self, name: str) -> str:
         """The cpus a container runs on, as the kernel would show them."""
-        return self.runtime.containers[self.id_of(name)].linux.resources.cpu.cpus
+        return self.runtime.kernel[self.id_of(name)].cpus
 
     def mems(self, name: str) -> str:
         """The memory nodes a container may use, as the kernel would show them."""
-        return self.runtime.containers[self.id_of(name)].linux.resources.cpu.mems
+        return self.runtime.kernel[self.id_of(name)].mems
 
     def grant(self, name: str) -> Grant:
         """What the policy thinks a container has."""
@@ -155,7 +156,11 @@ class PaperNode:
             self.keeper = StateKeeper(self.folder, LOG, pause_seconds=0)
             reports.append(self.keeper)
         daemon = Daemon(
-            self.machine, self.settings, self.runtime.connect, reports=reports, timing=PATIENT
+            self.machine,
+            self.settings,
+            embedded_link(self.runtime),
+            reports=reports,
+            timing=PATIENT,
         )
         if self.folder is not None and self.keeper is not None:
             daemon.plugin.events.advice = read_state(self.folder, LOG).advice()

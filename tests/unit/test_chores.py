@@ -17,6 +17,7 @@ from pinfold.cmd.daemon import Command, Daemon, reload_configuration
 from pinfold.cmd.decisionlog import DecisionLog
 from pinfold.cmd.notify import Notifier
 from pinfold.nri.embedded import EmbeddedRuntime
+from pinfold.nri.embedded_cri import embedded_link
 from pinfold.nri.kubelet import start_pod
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.container import QosClass, Resources
@@ -81,7 +82,7 @@ class Node:
         self.daemon = Daemon(
             machine,
             Config(reserved_resources=Amounts(cpu="cpuset:0")),
-            runtime.connect,
+            embedded_link(runtime),
             reports=(DecisionLog(LOG, "here"),),
             clock=self.clock,
         )

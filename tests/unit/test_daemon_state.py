@@ -13,6 +13,7 @@ from pinfold.cmd.savedcontainer import SavedContainer, SavedPod, SavedResources,
 from pinfold.cmd.statefile import SavedMachine, State, read_state, write_state
 from pinfold.cmd.statekeeper import Moment, StateKeeper, saved_machine
 from pinfold.nri.embedded import EmbeddedRuntime
+from pinfold.nri.embedded_cri import embedded_link
 from pinfold.nri.kubelet import start_pod
 from pinfold.policy.adoption import Advice
 from pinfold.policy.configuration.config import Amounts, Config
@@ -83,7 +84,7 @@ def fixture_run(tmp_path: Path) -> Generator[Run]:
     def run(runtime: EmbeddedRuntime) -> Daemon:
         stop()
         keeper = StateKeeper(tmp_path, LOG, pause_seconds=0)
-        daemon = Daemon(MACHINE, Config(), runtime.connect, reports=(keeper,))
+        daemon = Daemon(MACHINE, Config(), embedded_link(runtime), reports=(keeper,))
         running.append((daemon, keeper))
         daemon.plugin.events.advice = read_state(tmp_path, LOG).advice()
         keeper.start(daemon.plugin)
@@ -348,7 +349,7 @@ def test_daemon_that_saw_no_runtime_does_not_forget(tmp_path: Path) -> None:
     write_state(tmp_path, STATE)
     keeper = StateKeeper(tmp_path, LOG, pause_seconds=0)
     unconnected = EmbeddedRuntime()
-    daemon = Daemon(MACHINE, Config(), unconnected.connect, reports=(keeper,))
+    daemon = Daemon(MACHINE, Config(), embedded_link(unconnected), reports=(keeper,))
     keeper.start(daemon.plugin)
     daemon.reconfigure(Config(colocate_pods=True))
     keeper.stop()
@@ -359,7 +360,7 @@ def test_daemon_that_saw_no_runtime_does_not_forget(tmp_path: Path) -> None:
 def test_another_configuration_is_saved(tmp_path: Path) -> None:
     runtime = EmbeddedRuntime()
     keeper = StateKeeper(tmp_path, LOG, pause_seconds=0)
-    daemon = Daemon(MACHINE, Config(), runtime.connect, reports=(keeper,))
+    daemon = Daemon(MACHINE, Config(), embedded_link(runtime), reports=(keeper,))
     keeper.start(daemon.plugin)
     daemon.start()
     assert runtime.wait_until_synchronized(5)
@@ -378,7 +379,7 @@ def test_folder_that_cannot_be_written_is_told_once(
 ) -> None:
     runtime = EmbeddedRuntime()
     keeper = StateKeeper(tmp_path / "none", LOG, pause_seconds=0)
-    daemon = Daemon(MACHINE, Config(), runtime.connect, reports=(keeper,))
+    daemon = Daemon(MACHINE, Config(), embedded_link(runtime), reports=(keeper,))
     keeper.start(daemon.plugin)
     daemon.start()
     assert runtime.wait_until_synchronized(5)
@@ -399,7 +400,7 @@ def test_a_fault_of_ours_ends_no_saving(caplog: pytest.LogCaptureFixture) -> Non
     saved: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
     handler = QueueHandler(saved)
     LOG.addHandler(handler)
-    daemon = Daemon(MACHINE, Config(), runtime.connect, reports=(keeper,))
+    daemon = Daemon(MACHINE, Config(), embedded_link(runtime), reports=(keeper,))
     keeper.start(daemon.plugin)
     daemon.start()
     assert runtime.wait_until_synchronized(5)

@@ -8,6 +8,7 @@ import pytest
 
 from pinfold.cmd.daemon import Daemon
 from pinfold.nri.embedded import EmbeddedRuntime
+from pinfold.nri.embedded_cri import embedded_link
 from pinfold.nri.kubelet import start_pod
 from pinfold.policy.books import Books
 from pinfold.policy.configuration.config import Amounts, Config
@@ -277,7 +278,7 @@ def test_a_cold_start_goes_as_given() -> None:
 def test_a_cold_start_ends_by_the_daemons_clock() -> None:
     clock = [100.0]
     runtime = EmbeddedRuntime()
-    daemon = Daemon(two_memories(), Config(), runtime.connect, clock=lambda: clock[0])
+    daemon = Daemon(two_memories(), Config(), embedded_link(runtime), clock=lambda: clock[0])
     # The timetable's own thread would look at another clock than the test.
     daemon.timetable.start = lambda: None  # type: ignore[method-assign]
     daemon.start()

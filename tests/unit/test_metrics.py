@@ -23,7 +23,9 @@ from pinfold.cmd.exposition import exposition, prometheus_name
 from pinfold.cmd.metrics import LOOK_SECONDS, Metrics
 from pinfold.cmd.webserver import Page, WebServer
 from pinfold.nri.embedded import EmbeddedRuntime
+from pinfold.nri.embedded_cri import embedded_link
 from pinfold.nri.kubelet import start_pod
+from pinfold.nri.plugin import RuntimeLink
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.endpoint import Endpoint
 from pinfold.policy.configuration.text import config_from_values
@@ -67,7 +69,7 @@ class Node:
     def __init__(self, settings: Config, root: Path | None) -> None:
         self.runtime = EmbeddedRuntime()
         self.now = 100.0
-        self.daemon = Daemon(MACHINE, settings, self.runtime.connect, clock=lambda: self.now)
+        self.daemon = Daemon(MACHINE, settings, embedded_link(self.runtime), clock=lambda: self.now)
         self.metrics = Metrics(self.daemon, None if root is None else str(root), LOG)
 
     def start(self) -> None:
@@ -260,7 +262,7 @@ def test_a_daemon_without_its_runtime_is_not_well() -> None:
     def connect() -> socket.socket:
         raise ConnectionRefusedError(errno.ECONNREFUSED, "nobody")
 
-    daemon = Daemon(MACHINE, config(**HERE), connect)
+    daemon = Daemon(MACHINE, config(**HERE), RuntimeLink(connect=connect))
     metrics = Metrics(daemon, None, LOG)
     daemon.start()
     metrics.follow()

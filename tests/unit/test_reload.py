@@ -9,6 +9,7 @@ import pytest
 from pinfold.cmd.daemon import Daemon, reload_configuration
 from pinfold.cmd.notify import Notifier
 from pinfold.nri.embedded import EmbeddedRuntime
+from pinfold.nri.embedded_cri import embedded_link
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.errors import ConfigError
 from pinfold.topology.machine import Machine
@@ -28,7 +29,7 @@ def fixture_daemon(
     monkeypatch.setattr("pinfold.cmd.daemon._BUSY_SECONDS", 0.1)
     caplog.set_level(logging.INFO, LOG.name)
     runtime = EmbeddedRuntime()
-    daemon = Daemon(MACHINE, OLD, runtime.connect)
+    daemon = Daemon(MACHINE, OLD, embedded_link(runtime))
     daemon.start()
     assert runtime.wait_until_synchronized(5)
     assert daemon.plugin.settle()

@@ -6,11 +6,10 @@ import pytest
 
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.convert import adjustment_message
+from pinfold.nri.dispatch.actuator import Actuator
+from pinfold.nri.dispatch.owner import Owner
 from pinfold.nri.events import Events
 from pinfold.nri.happening import Happening, Unsupported
-from pinfold.nri.outbox import Outbox
-from pinfold.nri.owner import Owner
-from pinfold.nri.schedule import can_schedule
 from pinfold.nri.service import PLUGIN_SERVICE, Service
 from pinfold.nri.wire.connection import Call
 from pinfold.policy.configuration.config import SchedulingClass
@@ -71,33 +70,15 @@ def test_classes_as_messages(name: str, expected: str) -> None:
     assert text(CLASSES[name]) == expected.replace("%s", "SCHED_FLAG_RESET_ON_FORK")
 
 
-@pytest.mark.parametrize(
-    ("name", "version", "nri_version", "expected"),
-    [
-        pytest.param("containerd", "1.7.24", "", False, id="containerd 1.7"),
-        pytest.param("containerd", "v2.1.9", "", False, id="containerd 2.1"),
-        pytest.param("containerd", "v2.2.0", "", True, id="containerd 2.2"),
-        pytest.param("containerd", "2.10.0-rc.1", "", True, id="containerd 2.10"),
-        pytest.param("containerd", "", "", False, id="a version that is not told"),
-        pytest.param("cri-o", "1.99.0", "", False, id="another runtime says nothing"),
-        pytest.param("cri-o", "1.99.0", "v0.11.0", True, id="a runtime that tells NRI's version"),
-    ],
-)
-def test_which_runtimes_can_schedule(
-    name: str, version: str, nri_version: str, *, expected: bool
-) -> None:
-    assert can_schedule(name, version, nri_version) is expected
-
-
 class Served:
     """A service with what it reports."""
 
     def __init__(self) -> None:
         self.unsupported: list[str] = []
         self.owner = Owner(self._fail)
-        outbox = Outbox()
-        events = Events(Engine(MACHINE, CONFIG), outbox, self.owner, self._report)
-        self.service = Service(events, self.owner, outbox, self._report, lambda: 0.0, 5.0)
+        actuator = Actuator(self._report, lambda: 0.0)
+        events = Events(Engine(MACHINE, CONFIG), actuator, self.owner, self._report)
+        self.service = Service(events, self.owner, self._report, lambda: 0.0, 5.0)
 
     def _fail(self, what: str, error: Exception) -> None:
         raise AssertionError(what) from error
@@ -151,5 +132,5 @@ def test_an_older_runtime_is_told_nothing_and_the_operator_once(served: Served) 
         assert linux.resources.cpu.cpus
     assert served.unsupported == [
         "scheduling class 'fast': containerd v2.1.9 cannot set how processes are scheduled, so its"
-        " containers run without — use a runtime with NRI 0.10 or newer"
+        " containers run without — use a runtime with NRI 0.11 or newer"
     ]

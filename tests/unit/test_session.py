@@ -10,6 +10,7 @@ import pytest
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.dialect import CONTAINERD_1_7, DIALECTS, NEWEST, Dialect
 from pinfold.nri.embedded import EmbeddedRuntime, RequestError
+from pinfold.nri.embedded_cri import EmbeddedCri, kernel_reader
 from pinfold.nri.happening import (
     Connected,
     Decided,
@@ -22,7 +23,7 @@ from pinfold.nri.happening import (
     Updated,
 )
 from pinfold.nri.kubelet import container_message, resources_message, sandbox_message
-from pinfold.nri.plugin import Plugin, Timing, retry_seconds
+from pinfold.nri.plugin import FindWay, Plugin, RuntimeLink, Timing, retry_seconds
 from pinfold.policy.adoption import Advice
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.container import Container, ContainerId, QosClass, Resources
@@ -49,7 +50,14 @@ class Node:
     """A node with the embedded runtime, the plugin, and everything that happened."""
 
     def __init__(
-        self, dialect: Dialect, policy: Engine, timing: Timing, timeout: float = 2.0
+        self,
+        dialect: Dialect,
+        policy: Engine,
+        timing: Timing,
+        timeout: float = 2.0,
+        *,
+        way: FindWay | None = None,
+        reads_back: bool = True,
     ) -> None:
         self.runtime = EmbeddedRuntime(dialect, timeout)
         self.tally = Tally()
@@ -57,12 +65,19 @@ class Node:
         self.policy = policy
         self.plugin = Plugin(
             policy,
-            self.runtime.connect,
+            RuntimeLink(
+                connect=self.runtime.connect,
+                find_way=self._way if way is None else way,
+                read_back=kernel_reader(self.runtime) if reads_back else None,
+            ),
             self._report,
             timing=timing,
             machine_memory_bytes=MEMORY,
         )
         self.thread = threading.Thread(target=self.plugin.run, name="plugin")
+
+    def _way(self, _runtime: str) -> EmbeddedCri:
+        return EmbeddedCri(self.runtime)
 
     def _report(self, happening: Happening) -> None:
         self.tally(happening)
@@ -96,7 +111,10 @@ class Node:
         return self.runtime.create(container_message(container, pod, MEMORY)).id
 
     def cpus(self, container_id: str) -> str:
-        return self.runtime.containers[container_id].linux.resources.cpu.cpus
+        """The cpus the kernel has, or, before it runs, those the runtime was told."""
+        process = self.runtime.kernel.get(container_id)
+        told = self.runtime.containers[container_id].linux.resources.cpu
+        return (told if process is None else process).cpus
 
     def settled(self) -> "Node":
         assert self.plugin.settle()
@@ -424,11 +442,11 @@ def test_failed_update_is_reported_for_the_container_alone(node: Node) -> None:
         if (pinning := node.policy.pinning(ContainerId(one))) is not None
     }
     assert len(pinnings) == 2
-    node.plugin.outbox.post(pinnings)
+    node.plugin.actuator.want(pinnings)
     node.settled()
     assert node.seen(Updated) == [
-        Updated((ContainerId(first),), "NRI update of some containers failed"),
         Updated((ContainerId(second),), ""),
+        Updated((ContainerId(first),), "UNKNOWN: failed to update resources"),
     ]
     assert (node.tally.updates, node.tally.failed_updates) == (1, 1)
 
@@ -450,7 +468,7 @@ def test_what_happened_is_told_in_words_for_logs(node: Node) -> None:
     container = node.add("alone", exclusive(1))
     node.runtime.remove(container)
     node.settled()
-    assert Connected("containerd v2.3.0") in node.happenings
+    assert Connected("containerd v2.4.0") in node.happenings
     [decided] = node.seen(Decided)
     assert isinstance(decided, Decided)
     assert (decided.event, decided.container.path) == ("create", "default/alone/alone")

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from pinfold.nri.owner import Done, Failed, Owner, UnfinishedError
+from pinfold.nri.dispatch.owner import Done, Failed, Owner, UnfinishedError
 
 
 class Desk:

@@ -13,7 +13,7 @@ from google.protobuf.message import Message as ProtoMessage
 
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.happening import Disconnected, Happening, Outcome, Tally
-from pinfold.nri.plugin import Plugin, Timing
+from pinfold.nri.plugin import Plugin, RuntimeLink, Timing
 from pinfold.nri.service import EVENT_MASK, PLUGIN_SERVICE
 from pinfold.nri.session import Identity
 from pinfold.nri.trunk import Trunk
@@ -60,7 +60,7 @@ class Peer:
         self.policy = policy or Engine(MACHINE, Config())
         self.plugin = Plugin(
             self.policy,
-            self._connect,
+            RuntimeLink(connect=self._connect),
             self._report,
             identity=identity,
             timing=timing,
@@ -94,10 +94,10 @@ class Peer:
         trunk.respond(call.stream_id, nri_pb2.Empty())
         return trunk, nri_pb2.RegisterPluginRequest.FromString(call.payload)
 
-    def synchronize(self) -> Trunk:
+    def synchronize(self, nri: str = "") -> Trunk:
         """Accept a connection and go through the whole handshake with nothing running."""
         trunk, _ = self.register()
-        configure(trunk)
+        configure(trunk, nri=nri)
         request = nri_pb2.SynchronizeRequest()
         trunk.call("Synchronize", request, nri_pb2.SynchronizeResponse, LONG)
         assert self.plugin.wait_until_ready(LONG)
@@ -114,8 +114,12 @@ class Peer:
             self.sockets.get().close()
 
 
-def configure(trunk: Trunk) -> nri_pb2.ConfigureResponse:
-    request = nri_pb2.ConfigureRequest(runtime_name="peer")
+def configure(
+    trunk: Trunk, runtime: str = "peer", version: str = "", nri: str = ""
+) -> nri_pb2.ConfigureResponse:
+    request = nri_pb2.ConfigureRequest(
+        runtime_name=runtime, runtime_version=version, NRI_version=nri
+    )
     return trunk.call("Configure", request, nri_pb2.ConfigureResponse, LONG)
 
 
@@ -174,7 +178,7 @@ def test_connection_that_is_never_there_is_tried_again() -> None:
         assert happening.reason == "cannot connect: No such file or directory"
         attempts.put(happening.retry_seconds)
 
-    plugin = Plugin(Engine(MACHINE, Config()), connect, report, timing=TIMING)
+    plugin = Plugin(Engine(MACHINE, Config()), RuntimeLink(connect=connect), report, timing=TIMING)
     thread = threading.Thread(target=plugin.run)
     thread.start()
     assert all(attempts.get(timeout=LONG) is not None for _ in range(3))
@@ -254,7 +258,7 @@ POD = nri_pb2.PodSandbox(id="pod", name="pod", namespace="default")
 
 
 def test_container_that_was_never_announced_is_placed_when_it_starts(peer: Peer) -> None:
-    trunk = peer.synchronize()
+    trunk = peer.synchronize("v0.12.1")
     start = nri_pb2.PostStartContainerRequest(pod=POD, container=container("stray"))
     trunk.call("PostStartContainer", start, nri_pb2.PostStartContainerResponse, LONG)
     _, call = peer.calls.get(timeout=LONG)
@@ -332,18 +336,31 @@ def test_synchronize_answered_too_late_ends_the_connection() -> None:
         peer.end()
 
 
-def test_preinstalled_plugin_is_ready_without_synchronize_and_ends_with_its_runtime() -> None:
+def test_preinstalled_plugin_is_ready_once_it_knows_what_runs_and_ends_with_its_runtime() -> None:
     peer = Peer(Identity(is_preinstalled=True))
     trunk, _ = peer.register()
-    configure(trunk)
+    configure(trunk, "containerd", "2.1.9", "")
+    assert not peer.plugin.wait_until_ready(0.05)
+    request = nri_pb2.SynchronizeRequest(containers=[KNOWN])
+    trunk.call("Synchronize", request, nri_pb2.SynchronizeResponse, LONG)
     assert peer.plugin.wait_until_ready(LONG)
-    create = nri_pb2.CreateContainerRequest(pod=POD, container=container("first"))
-    response = trunk.call("CreateContainer", create, nri_pb2.CreateContainerResponse, LONG)
-    assert response.adjust.linux.resources.cpu.cpus
+    assert set(peer.policy.containers) == {ContainerId("known")}
     trunk.close()
     peer.thread.join(LONG)
     assert not peer.thread.is_alive()
     assert peer.disconnections.get(timeout=LONG).retry_seconds is None
+
+
+def test_preinstalled_plugin_leaves_a_runtime_that_would_not_tell_what_runs() -> None:
+    peer = Peer(Identity(is_preinstalled=True))
+    trunk, _ = peer.register()
+    # An error here would make this runtime end itself, so it gets its answer before we leave.
+    assert configure(trunk, "containerd", "1.7.24~ds1", "").events == EVENT_MASK
+    left = peer.disconnections.get(timeout=LONG)
+    assert left.retry_seconds is None
+    assert "containerd 1.7.24~ds1 does not tell pre-installed plugins what runs" in left.reason
+    assert "run it as a service" in left.reason
+    peer.end()
 
 
 @pytest.mark.parametrize(
@@ -381,5 +398,7 @@ def test_container_without_an_id_is_passed_over(
     assert peer.plugin.settle()
     assert set(peer.policy.containers) == {"known"}
     assert set(peer.policy.grants) == {"known"}
-    assert reply.payload == b"", "no adjustment and no update"
-    assert peer.calls.empty(), "and none that follows"
+    assert b"nameless" not in reply.payload
+    updates = nri_pb2.SynchronizeResponse.FromString(reply.payload).update
+    assert {one.container_id for one in updates} <= {"known"}
+    assert peer.calls.empty(), "no update that follows"

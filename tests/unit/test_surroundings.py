@@ -24,6 +24,7 @@ from pinfold.cmd.nearness import find_surroundings
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.api import podresources_pb2 as api
 from pinfold.nri.embedded import EmbeddedRuntime
+from pinfold.nri.embedded_cri import embedded_link
 from pinfold.nri.happening import Crashed, Decided, Happening, HintsMissing, Outcome, Tally
 from pinfold.nri.hintfinder import Found, HintFinder
 from pinfold.nri.kubelethints import KubeletHints
@@ -106,7 +107,7 @@ class Node:
         self.happenings: list[Happening] = []
         self.plugin = Plugin(
             Engine(MACHINE, config),
-            self.runtime.connect,
+            embedded_link(self.runtime),
             self._report,
             timing=TIMING,
             finder=finder,

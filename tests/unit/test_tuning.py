@@ -11,6 +11,7 @@ import pytest
 from pinfold.cmd.tuning import Tuner, tuner_below
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.embedded import EmbeddedRuntime, RequestError
+from pinfold.nri.embedded_cri import embedded_link
 from pinfold.nri.plugin import Plugin, Timing
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.text import config_from_values
@@ -51,7 +52,7 @@ class Node:
         self.runtime = EmbeddedRuntime()
         self.tuner: Tuner = tuner_below(folder, None, logging.getLogger("tuning"))
         policy = Engine(MACHINE, config())
-        self.plugin = Plugin(policy, self.runtime.connect, self.tuner, timing=PATIENT)
+        self.plugin = Plugin(policy, embedded_link(self.runtime), self.tuner, timing=PATIENT)
         self.tuner.start(self.plugin)
         self.thread = threading.Thread(target=self.plugin.run, daemon=True)
         self.thread.start()

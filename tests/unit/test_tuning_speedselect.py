@@ -13,6 +13,7 @@ from pinfold.cmd.daemon import Daemon
 from pinfold.cmd.tuning import tuner_below
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.embedded import EmbeddedRuntime
+from pinfold.nri.embedded_cri import embedded_link
 from pinfold.nri.plugin import Plugin, Timing
 from pinfold.policy.configuration.text import config_from_values
 from pinfold.policy.engine import Engine
@@ -64,7 +65,7 @@ def logged(
     runtime = EmbeddedRuntime()
     tuner = tuner_below(root, None, logging.getLogger("tuning"), environment)
     plugin = Plugin(
-        Engine(MACHINE, CONFIG), runtime.connect, tuner, timing=Timing(deadline_seconds=1.4)
+        Engine(MACHINE, CONFIG), embedded_link(runtime), tuner, timing=Timing(deadline_seconds=1.4)
     )
     tuner.start(plugin)
     thread = threading.Thread(target=plugin.run, daemon=True)
@@ -108,7 +109,7 @@ def test_a_daemon_sees_a_machine_as_it_was_found() -> None:
     found = replace(MACHINE, speed_select=())
     runtime = EmbeddedRuntime()
     daemon = Daemon(
-        MACHINE, CONFIG, runtime.connect, as_found=lambda one: replace(one, speed_select=())
+        MACHINE, CONFIG, embedded_link(runtime), as_found=lambda one: replace(one, speed_select=())
     )
     assert daemon.machine == found
     daemon.start()

@@ -42,11 +42,17 @@ class Turn(Generic[T]):
     """
 
     def __init__(
-        self, name: str, work: Callable[[], T], late: Callable[[T], None] | None = None
+        self,
+        name: str,
+        work: Callable[[], T],
+        late: Callable[[T], None] | None = None,
+        in_time: Callable[[T], T] | None = None,
     ) -> None:
+        """`in_time`: what becomes of a value that is waited for, still in the owner's turn."""
         self.name = name
         self._work = work
         self._late = late
+        self._in_time = in_time
         self._lock = threading.Lock()
         self._is_over = threading.Event()
         self._has_begun = False
@@ -62,9 +68,13 @@ class Turn(Generic[T]):
             self._has_begun = True
         result = attempt(self._work)
         with self._lock:
+            is_late = self._is_abandoned
+            if isinstance(result, Done) and self._in_time is not None and not is_late:
+                # Before the waiter wakes: work done after this turn may say something newer.
+                in_time, value = self._in_time, result.value
+                result = attempt(lambda: in_time(value))
             self._result = result
             self._is_over.set()
-            is_late = self._is_abandoned
         if isinstance(result, Failed):
             return result
         if is_late and self._late is not None:
@@ -105,10 +115,14 @@ class Owner:
         self._thread.start()
 
     def submit(
-        self, name: str, work: Callable[[], T], late: Callable[[T], None] | None = None
+        self,
+        name: str,
+        work: Callable[[], T],
+        late: Callable[[T], None] | None = None,
+        in_time: Callable[[T], T] | None = None,
     ) -> Turn[T]:
         """Do this when its turn comes; wait for it or not."""
-        turn = Turn(name, work, late)
+        turn = Turn(name, work, late, in_time)
         with self._closing:
             is_own = not self._is_closed or threading.current_thread() is self._thread
             if is_own:

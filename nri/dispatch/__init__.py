@@ -1,0 +1,1 @@
+"""The one thread that owns the policy, and the one way out to a runtime."""

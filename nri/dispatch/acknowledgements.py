@@ -1,0 +1,417 @@
+"""Pinnings wanted by the policy beside those the kernel is known to have; no clock, no I/O.
+
+A runtime that was told a pinning may have lost it: an update of a container that is being started
+reaches its specification alone, and a failed update in an answer is only logged. So a pinning
+counts as acknowledged where it was read back from the kernel, or where the runtime confirmed an
+update of a container that was running already when the update was sent.
+"""
+
+import enum
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from ...policy.container import ContainerId
+from ...policy.decision import Pinning
+
+FIRST_RETRY_SECONDS: Final = 0.5
+LAST_RETRY_SECONDS: Final = 60.0
+_DOUBLINGS_MAX: Final = 16
+_BLIND_TELLS: Final = 2
+"""How often a pinning that can neither be read back nor confirmed is told."""
+
+
+class Stage(enum.Enum):
+    """What has to be done about one container next."""
+
+    REST = "rest"
+    """Nothing: kernel and policy agree, or nothing can be seen before the container runs."""
+    CHECK = "check"
+    """It was told; what the kernel has is to be read back."""
+    TELL = "tell"
+    """It has to be told, by whatever way is open."""
+    FLIGHT = "flight"
+    """An update is with the runtime."""
+
+
+class Observed(enum.Enum):
+    """What came of reading a pinning back."""
+
+    NOTHING = "nothing"
+    """It cannot be read."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Entry:
+    wanted: Pinning
+    is_running: bool
+    pid: int = 0
+    acknowledged: Pinning | None = None
+    stage: Stage = Stage.REST
+    due: float = 0.0
+    tells: int = 0
+    """How often it was told anything since it is known, by all ways."""
+    flying: Pinning | None = None
+    """What the update says that is with the runtime."""
+    tells_of_wanted: int = 0
+    """How often it was told what is wanted by now."""
+    failures: int = 0
+    """How often in a row the kernel was seen without what it was told, or the runtime failed."""
+    problem: str = ""
+
+
+class Telling(NamedTuple):
+    """One update that is sent: what, and the number of earlier ones."""
+
+    pinning: Pinning
+    tells: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mismatch:
+    """A container that has not got what it was told, so many times in a row by now."""
+
+    container_id: ContainerId
+    wanted: Pinning
+    found: Pinning | None
+    """None where it cannot be read."""
+    error: str
+    failures: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How many running containers are in which case, for metrics and health."""
+
+    running: int
+    acknowledged: int
+    waiting: int
+    """To be told, or to be told again."""
+    failing: int
+    """The last attempt failed, or the kernel did not have what it was told."""
+    blind: int
+    """Told, and nobody can say whether the kernel has it."""
+
+
+class Acknowledgements:
+    """Every placed container with the pinning it should have and the one it has.
+
+    Times are seconds of one clock that never goes back; every method is O(containers named), except
+    for those that say otherwise.
+    """
+
+    def __init__(self, check_seconds: float, *, can_read_back: bool) -> None:
+        """`check_seconds`: how long after it was told the kernel is looked at."""
+        self._check_seconds = check_seconds
+        self._can_read_back = can_read_back
+        self._entries: dict[ContainerId, _Entry] = {}
+        self._open: dict[ContainerId, None] = {}
+        """Those not at rest."""
+
+    def wanted(self, container_id: ContainerId) -> Pinning | None:
+        """The pinning a container should have; None for unknown ones."""
+        entry = self._entries.get(container_id)
+        return None if entry is None else entry.wanted
+
+    def acknowledged(self, container_id: ContainerId) -> Pinning | None:
+        """The pinning a container is known to run with; None where that is not known."""
+        entry = self._entries.get(container_id)
+        return None if entry is None else entry.acknowledged
+
+    def pid(self, container_id: ContainerId) -> int:
+        """The process of a container; 0 where the runtime did not tell."""
+        entry = self._entries.get(container_id)
+        return 0 if entry is None else entry.pid
+
+    def create(self, container_id: ContainerId, pinning: Pinning) -> None:
+        """A container is created with this pinning: it starts with it, as far as is known."""
+        self._entries[container_id] = _Entry(wanted=pinning, is_running=False)
+        self._open.pop(container_id, None)
+
+    def want(self, pinnings: Mapping[ContainerId, Pinning], now: float) -> None:
+        """Containers should have these from now on, and were not told yet."""
+        for container_id, pinning in pinnings.items():
+            entry = self._want(container_id, pinning)
+            if entry.stage is not Stage.FLIGHT:
+                self._enter(container_id, entry, Stage.TELL, now)
+
+    def told(self, pinnings: Mapping[ContainerId, Pinning], now: float) -> None:
+        """Containers should have these from now on, and an answer to the runtime says so."""
+        for container_id, pinning in pinnings.items():
+            entry = self._want(container_id, pinning)
+            entry.tells += 1
+            entry.tells_of_wanted += 1
+            if entry.stage is not Stage.FLIGHT:
+                self._enter(container_id, entry, Stage.CHECK, now + self._check_seconds)
+
+    def start(self, container_id: ContainerId, pid: int, now: float) -> None:
+        """A container runs: whatever it was told before may have been lost."""
+        entry = self._entries.get(container_id)
+        if entry is None:
+            return
+        entry.pid = pid or entry.pid
+        if entry.is_running:
+            return
+        entry.is_running = True
+        if self._can_read_back:
+            self._enter(container_id, entry, Stage.CHECK, now)
+        elif entry.tells or entry.stage is Stage.TELL:
+            self._enter(container_id, entry, Stage.TELL, now)
+        else:
+            # Its creation would have failed without the pinning it was created with.
+            entry.acknowledged = entry.wanted
+
+    def forget(self, container_id: ContainerId) -> None:
+        """A container is gone, or holds nothing any more."""
+        self._entries.pop(container_id, None)
+        self._open.pop(container_id, None)
+
+    def synchronize(
+        self,
+        placed: Mapping[ContainerId, Pinning],
+        running: Mapping[ContainerId, int],
+        told: Iterable[ContainerId],
+        now: float,
+    ) -> None:
+        """The runtime listed all there is, and is told of some in the answer. O(containers).
+
+        `placed`: all that hold something, with what they should have; `running`: the process id of
+        those that run. What the list says of a container's cpus is what the runtime was told, which
+        is more than the kernel may have got.
+        """
+        before, self._entries = self._entries, {}
+        self._open = {}
+        for container_id, pinning in placed.items():
+            old = before.get(container_id)
+            pid = running.get(container_id, 0)
+            entry = _Entry(wanted=pinning, is_running=container_id in running, pid=pid)
+            if old is not None:
+                entry.pid = pid or old.pid
+                entry.tells = old.tells
+                entry.acknowledged = old.acknowledged if entry.is_running else None
+            self._entries[container_id] = entry
+            if entry.is_running and entry.acknowledged != pinning:
+                stage = Stage.CHECK if self._can_read_back else Stage.TELL
+                self._enter(container_id, entry, stage, now)
+        self.told({one: placed[one] for one in told if one in placed}, now)
+
+    def for_answer(
+        self, but: Iterable[ContainerId], at_most: int, now: float
+    ) -> dict[ContainerId, Pinning]:
+        """Pinnings that wait and go out in an answer to the runtime, noted as told.
+
+        `but`: containers the answer speaks of already, or must not.
+        """
+        if not self._open:
+            return {}
+        excluded = set(but)
+        found: dict[ContainerId, Pinning] = {}
+        for container_id in self._open:
+            entry = self._entries[container_id]
+            if entry.stage is Stage.TELL and container_id not in excluded and entry.due <= now:
+                found[container_id] = entry.wanted
+                if len(found) == at_most:
+                    break
+        self.told(found, now)
+        return found
+
+    def next_due(self, *, can_tell: bool) -> float | None:
+        """When there is something to check, or to tell where that can be done. O(open ones)."""
+        times = [
+            entry.due
+            for one in self._open
+            if _is_pending(entry := self._entries[one]) and (can_tell or _is_check(entry))
+        ]
+        return min(times, default=None)
+
+    def due(self, stage: Stage, now: float) -> list[ContainerId]:
+        """Containers for which this is to be done. O(open ones)."""
+        return [
+            one
+            for one in self._open
+            if _is_pending(entry := self._entries[one])
+            and entry.stage is stage
+            and entry.due <= now
+        ]
+
+    def hurry(self) -> None:
+        """Check now what would be checked later. O(open ones)."""
+        for one in self._open:
+            if self._entries[one].stage is Stage.CHECK:
+                self._entries[one].due = 0.0
+
+    def is_settled(self, now: float, *, can_tell: bool) -> bool:
+        """Whether nothing is under way; what failed and is tried again later does not count."""
+        return not any(
+            (entry := self._entries[one]).stage is Stage.FLIGHT
+            or (_is_pending(entry) and (_is_check(entry) or (can_tell and entry.due <= now)))
+            for one in self._open
+        )
+
+    def observe(
+        self, container_id: ContainerId, found: Pinning | Observed, now: float
+    ) -> Mismatch | None:
+        """What the kernel has of a container that was to be checked."""
+        entry = self._entries.get(container_id)
+        if entry is None or entry.stage is not Stage.CHECK:
+            return None
+        if isinstance(found, Observed):
+            if entry.tells_of_wanted < _BLIND_TELLS and entry.acknowledged != entry.wanted:
+                self._enter(container_id, entry, Stage.TELL, now)
+            else:
+                self._rest(container_id, entry)
+            return None
+        if not _is_other(entry.wanted, found):
+            self._agree(container_id, entry)
+            return None
+        entry.acknowledged = None
+        if not entry.tells_of_wanted:
+            # Nobody has told it yet: it started with what it was created with, or another program
+            # changed it.
+            self._enter(container_id, entry, Stage.TELL, now)
+            return None
+        return self._fail(container_id, entry, found, "the kernel does not have it", now)
+
+    def depart(self, container_ids: Iterable[ContainerId]) -> dict[ContainerId, Telling]:
+        """Updates of these containers go to the runtime now."""
+        found: dict[ContainerId, Telling] = {}
+        for container_id in container_ids:
+            entry = self._entries.get(container_id)
+            if entry is not None and entry.stage is Stage.TELL:
+                entry.tells += 1
+                entry.tells_of_wanted += 1
+                entry.stage = Stage.FLIGHT
+                entry.flying = entry.wanted
+                found[container_id] = Telling(entry.wanted, entry.tells)
+        return found
+
+    def arrive(
+        self, container_id: ContainerId, telling: Telling, error: str, now: float
+    ) -> Mismatch | None:
+        """The runtime answered an update; `error` is empty where it confirms it."""
+        entry = self._entries.get(container_id)
+        if entry is None or entry.stage is not Stage.FLIGHT:
+            return None
+        if not entry.is_running and entry.tells_of_wanted:
+            # Perhaps it starts with it, perhaps not: that is seen once it runs.
+            self._rest(container_id, entry)
+            return None
+        if error and entry.tells_of_wanted:
+            return self._fail(container_id, entry, None, error, now)
+        if not entry.tells_of_wanted:
+            self._enter(container_id, entry, Stage.TELL, now)
+        elif telling.tells != entry.tells or entry.flying != entry.wanted:
+            # An answer told it something meanwhile: which of both came last, nobody knows.
+            stage = Stage.CHECK if self._can_read_back else Stage.TELL
+            self._enter(container_id, entry, stage, now)
+        else:
+            self._agree(container_id, entry)
+        return None
+
+    def echo(self, container_id: ContainerId) -> bool:
+        """Whether the runtime asks about an update that we sent.
+
+        It is answered with what is wanted by now, so that is what the update says from here on.
+        """
+        entry = self._entries.get(container_id)
+        if entry is None or entry.stage is not Stage.FLIGHT:
+            return False
+        entry.flying = entry.wanted
+        entry.tells_of_wanted = max(1, entry.tells_of_wanted)
+        return True
+
+    def recall(self, now: float) -> None:
+        """Nobody will answer what is under way: the connection is over. O(open ones)."""
+        for container_id in tuple(self._open):
+            entry = self._entries[container_id]
+            if entry.stage is Stage.FLIGHT:
+                self._enter(container_id, entry, Stage.TELL, now)
+
+    def problems(self) -> Mapping[ContainerId, str]:
+        """What is wrong with containers that do not have what they should. O(open ones)."""
+        return {one: entry.problem for one in self._open if (entry := self._entries[one]).problem}
+
+    def standing(self) -> Standing:
+        """How the running containers stand. O(containers)."""
+        running = [one for one in self._entries.values() if one.is_running]
+        return Standing(
+            running=len(running),
+            acknowledged=_count(running, lambda one: one.acknowledged == one.wanted),
+            waiting=_count(running, lambda one: one.stage in (Stage.TELL, Stage.FLIGHT)),
+            failing=_count(running, lambda one: one.failures > 0),
+            blind=_count(
+                running,
+                lambda one: one.stage is Stage.REST and one.acknowledged != one.wanted,
+            ),
+        )
+
+    def _want(self, container_id: ContainerId, pinning: Pinning) -> _Entry:
+        entry = self._entries.get(container_id)
+        if entry is None:
+            entry = self._entries[container_id] = _Entry(wanted=pinning, is_running=False)
+        elif entry.wanted != pinning:
+            entry.wanted = pinning
+            entry.tells_of_wanted = entry.failures = 0
+            entry.problem = ""
+        return entry
+
+    def _enter(self, container_id: ContainerId, entry: _Entry, stage: Stage, due: float) -> None:
+        entry.stage, entry.due = stage, due
+        self._open[container_id] = None
+
+    def _rest(self, container_id: ContainerId, entry: _Entry) -> None:
+        entry.stage = Stage.REST
+        entry.failures = 0
+        entry.problem = ""
+        self._open.pop(container_id, None)
+
+    def _agree(self, container_id: ContainerId, entry: _Entry) -> None:
+        entry.acknowledged = entry.wanted
+        self._rest(container_id, entry)
+
+    def _fail(
+        self,
+        container_id: ContainerId,
+        entry: _Entry,
+        found: Pinning | None,
+        error: str,
+        now: float,
+    ) -> Mismatch:
+        entry.failures += 1
+        entry.problem = error
+        doublings = min(entry.failures - 1, _DOUBLINGS_MAX)
+        pause = min(FIRST_RETRY_SECONDS * (1 << doublings), LAST_RETRY_SECONDS)
+        # What was read back once without success is told again at once: it was lost on its way.
+        self._enter(
+            container_id,
+            entry,
+            Stage.TELL,
+            now if found is not None and entry.failures == 1 else now + pause,
+        )
+        return Mismatch(
+            container_id=container_id,
+            wanted=entry.wanted,
+            found=found,
+            error=error,
+            failures=entry.failures,
+        )
+
+
+def _is_check(entry: _Entry) -> bool:
+    return entry.stage is Stage.CHECK
+
+
+def _is_pending(entry: _Entry) -> bool:
+    """Whether something is to be done once it is due; only of what runs anything is read back."""
+    return entry.stage is Stage.TELL or (entry.stage is Stage.CHECK and entry.is_running)
+
+
+def _is_other(wanted: Pinning, found: Pinning) -> bool:
+    """Whether the kernel has other cpus or memory nodes than it should; shares do not count."""
+    return (wanted.cpus is not None and found.cpus != wanted.cpus) or (
+        wanted.mems is not None and found.mems is not None and found.mems != wanted.mems
+    )
+
+
+def _count(entries: Iterable[_Entry], is_meant: Callable[[_Entry], bool]) -> int:
+    return sum(map(is_meant, entries))

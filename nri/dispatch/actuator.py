@@ -1,0 +1,323 @@
+"""The actuator: the only way out to a runtime, and it goes on until the kernel has what is wanted.
+
+Updates leave in three ways, in this order: in the answer to a call of the runtime; over the
+runtime's CRI socket; as an NRI `UpdateContainers`, which older runtimes take their two locks for in
+the wrong order, so that one of them may hang for good (containerd/nri pull request 301).
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol
+
+from ...policy.container import ContainerId
+from ...policy.decision import Pinning
+from ..happening import Recovered, Report, Suspect, Unapplied, Updated, Waiting
+from .acknowledgements import Acknowledgements, Mismatch, Observed, Stage, Standing
+
+SUSPECT: Final = "the runtime hangs: it answers no update and sends nothing — restart it"
+ANSWER_MAX: Final = 32
+"""Pinnings that wait and go out with one answer: the runtime writes them while others wait."""
+SILENCE_SECONDS: Final = 5.0
+"""A runtime that neither answers an update nor sends any event for so long is suspect."""
+_LOOK_SECONDS: Final = 0.25
+_BATCH_MAX: Final = 16
+"""Updates sent at once: what is wanted may have changed until the last of them is made."""
+_TOLD_OF_FAILURES: Final = 3
+"""Failures in a row after which somebody should know; most are over with the second attempt."""
+
+
+class Way(Protocol):
+    """A way of sending updates that a runtime did not ask for."""
+
+    def send(self, updates: Mapping[ContainerId, Pinning]) -> Mapping[ContainerId, str]:
+        """Returns once the runtime has answered: the updates that failed, each with the reason.
+
+        Raises `NoAnswerError` where it does not.
+        """
+        ...
+
+    def close(self) -> None:
+        """End what is under way; for any thread."""
+        ...
+
+
+class NoAnswerError(Exception):
+    """A runtime did not say what became of an update."""
+
+
+ReadBack = Callable[[ContainerId, int], Pinning | None]
+"""The cpus and memory nodes the kernel has for a container, by its id and a process of it; None
+where they cannot be read."""
+
+
+class Actuator:
+    """Tells containers their pinnings, and again until the kernel is known to have them.
+
+    Safe for several threads. `want`, `answer` and the events of containers only take notes and
+    never wait for a runtime; a thread of its own sends and reads back.
+    """
+
+    def __init__(
+        self,
+        report: Report,
+        clock: Callable[[], float],
+        *,
+        read_back: ReadBack | None = None,
+        check_seconds: float = 0.5,
+    ) -> None:
+        self._report = report
+        self._clock = clock
+        self._read_back = read_back
+        self._changed = threading.Condition()
+        self._books = Acknowledgements(check_seconds, can_read_back=read_back is not None)
+        self._ways: tuple[Way, ...] = ()
+        self._reason = "there is no connection"
+        self._heard_at = clock()
+        self._is_suspect = False
+        self._is_open = False
+        self._is_closed = False
+        self._has_said_waiting = False
+        self._thread = threading.Thread(target=self._run, name="actuator", daemon=True)
+
+    def start(self) -> None:
+        """Begin to send and to read back."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Send nothing more."""
+        with self._changed:
+            self._is_closed = True
+            ways, self._ways = self._ways, ()
+            self._changed.notify_all()
+        for way in ways:
+            way.close()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def connect(self, ways: Iterable[Way], reason: str) -> None:
+        """A runtime that knows what runs is there; `reason`: why there are no ways, if so."""
+        with self._changed:
+            self._ways, self._reason, self._is_open = tuple(ways), reason, True
+            self._heard_at = self._clock()
+            self._is_suspect = self._has_said_waiting = False
+            self._changed.notify_all()
+
+    def disconnect(self) -> None:
+        """There is nobody to send to."""
+        with self._changed:
+            ways, self._ways, self._is_open = self._ways, (), False
+            self._books.recall(self._clock())
+            self._changed.notify_all()
+        for way in ways:
+            way.close()
+
+    def heard(self) -> None:
+        """The runtime called: it does not hang."""
+        self._heard_at = self._clock()
+        if self._is_suspect:
+            with self._changed:
+                was_suspect, self._is_suspect = self._is_suspect, False
+                self._changed.notify_all()
+            if was_suspect:
+                self._report(Recovered())
+
+    def create(self, container_id: ContainerId, pinning: Pinning) -> None:
+        """A container is created with this pinning."""
+        with self._changed:
+            self._books.create(container_id, pinning)
+
+    def want(self, pinnings: Mapping[ContainerId, Pinning]) -> None:
+        """Containers should have these from now on; they are told soon."""
+        if pinnings:
+            with self._changed:
+                self._books.want(pinnings, self._clock())
+                self._changed.notify_all()
+
+    def answer(
+        self, pinnings: Mapping[ContainerId, Pinning], but: ContainerId | None = None
+    ) -> dict[ContainerId, Pinning]:
+        """The updates of an answer to the runtime: these, and others that wait.
+
+        `but`: a container that must not be updated in this answer.
+        """
+        with self._changed:
+            now = self._clock()
+            excluded = pinnings.keys() if but is None else {*pinnings, but}
+            waiting = self._books.for_answer(excluded, ANSWER_MAX, now)
+            self._books.told(pinnings, now)
+            if pinnings or waiting:
+                self._changed.notify_all()
+        return {**pinnings, **waiting}
+
+    def run(self, container_id: ContainerId, pid: int) -> None:
+        """A container runs by now."""
+        with self._changed:
+            self._books.start(container_id, pid, self._clock())
+            self._changed.notify_all()
+
+    def forget(self, container_id: ContainerId) -> None:
+        """A container is gone, or holds nothing any more."""
+        with self._changed:
+            self._books.forget(container_id)
+
+    def synchronize(
+        self,
+        placed: Mapping[ContainerId, Pinning],
+        running: Mapping[ContainerId, int],
+        told: Iterable[ContainerId],
+    ) -> None:
+        """The runtime listed all there is; see `Acknowledgements.synchronize`."""
+        with self._changed:
+            self._books.synchronize(placed, running, told, self._clock())
+            self._changed.notify_all()
+
+    def echo(
+        self, container_id: ContainerId, others: Mapping[ContainerId, Pinning]
+    ) -> dict[ContainerId, Pinning] | None:
+        """The updates of other containers in the answer to a call that our own update raised.
+
+        None where there is no update of this container under way.
+        """
+        with self._changed:
+            if not self._books.echo(container_id):
+                return None
+        return self.answer(others, but=container_id)
+
+    def acknowledged(self, container_id: ContainerId) -> Pinning | None:
+        """The pinning a container is known to run with."""
+        with self._changed:
+            return self._books.acknowledged(container_id)
+
+    def standing(self) -> Standing:
+        """How the running containers stand. O(containers)."""
+        with self._changed:
+            return self._books.standing()
+
+    def problems(self) -> tuple[str, ...]:
+        """What an operator should know: a runtime that hangs, containers that are not as wanted."""
+        with self._changed:
+            found = [f"container {one}: {text}" for one, text in self._books.problems().items()]
+            is_suspect = self._is_suspect
+        if is_suspect:
+            found.insert(0, SUSPECT)
+        return tuple(found)
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether the runtime seems to hang."""
+        return self._is_suspect
+
+    def settle(self, seconds: float) -> bool:
+        """Whether all that can be told was told and read back in this time."""
+        with self._changed:
+            self._books.hurry()
+            self._changed.notify_all()
+            return self._changed.wait_for(self._is_settled, seconds)
+
+    def _is_settled(self) -> bool:
+        # Whoever waits for this does not want to wait for the time of the next check either.
+        self._books.hurry()
+        can_tell = bool(self._ways) and self._is_open and not self._is_suspect
+        return self._books.is_settled(self._clock(), can_tell=can_tell)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if self._is_closed:
+                    return
+                now = self._clock()
+                checks = self._books.due(Stage.CHECK, now) if self._is_open else []
+                tells = self._books.due(Stage.TELL, now) if self._is_open else []
+                can_tell = bool(self._ways) and not self._is_suspect
+                if not checks and not (tells and can_tell):
+                    if tells and not self._ways:
+                        self._say_waiting(len(tells))
+                    self._wait(now, can_tell=can_tell)
+                    continue
+            if checks:
+                self._check(checks)
+            else:
+                self._tell(tells)
+
+    def _wait(self, now: float, *, can_tell: bool) -> None:
+        # Whoever waits until all is settled looks again.
+        self._changed.notify_all()
+        due = self._books.next_due(can_tell=can_tell) if self._is_open else None
+        self._changed.wait(None if due is None else max(0.0, due - now))
+
+    def _say_waiting(self, containers: int) -> None:
+        if not self._has_said_waiting:
+            self._has_said_waiting = True
+            self._report(Waiting(containers, self._reason))
+
+    def _check(self, container_ids: Iterable[ContainerId]) -> None:
+        for container_id in container_ids:
+            with self._changed:
+                pid = self._books.pid(container_id)
+            read = None if self._read_back is None else self._read_back(container_id, pid)
+            with self._changed:
+                found = Observed.NOTHING if read is None else read
+                mismatch = self._books.observe(container_id, found, self._clock())
+                self._changed.notify_all()
+            self._tell_of(mismatch)
+
+    def _tell(self, container_ids: list[ContainerId]) -> None:
+        with self._changed:
+            if not self._ways:
+                return
+            way = self._ways[0]
+            telling = self._books.depart(container_ids[:_BATCH_MAX])
+        errors = self._send(way, {one: told.pinning for one, told in telling.items()})
+        with self._changed:
+            now = self._clock()
+            mismatches = [
+                self._books.arrive(container_id, told, errors.get(container_id, ""), now)
+                for container_id, told in telling.items()
+            ]
+            self._changed.notify_all()
+        done = tuple(one for one in telling if one not in errors)
+        if done:
+            self._report(Updated(done))
+        for container_id, error in errors.items():
+            self._report(Updated((container_id,), error))
+        for mismatch in mismatches:
+            self._tell_of(mismatch)
+
+    def _tell_of(self, mismatch: Mismatch | None) -> None:
+        if mismatch is not None and mismatch.failures == _TOLD_OF_FAILURES:
+            self._report(
+                Unapplied(mismatch.container_id, mismatch.wanted, mismatch.found, mismatch.error)
+            )
+
+    def _send(self, way: Way, updates: Mapping[ContainerId, Pinning]) -> Mapping[ContainerId, str]:
+        """Send in a thread of its own: the runtime may hang for good. Returns what failed."""
+        answers: list[Mapping[ContainerId, str]] = []
+
+        def send() -> None:
+            try:
+                answers.append(way.send(updates))
+            except NoAnswerError as error:
+                reason = str(error)
+                answers.append(dict.fromkeys(updates, reason))
+            else:
+                self.heard()
+
+        begun = self._clock()
+        sender = threading.Thread(target=send, name="update", daemon=True)
+        sender.start()
+        while True:
+            sender.join(_LOOK_SECONDS)
+            if not sender.is_alive():
+                return answers[0]
+            self._suspect(self._clock() - max(begun, self._heard_at))
+            with self._changed:
+                if self._is_closed or way not in self._ways:
+                    return dict.fromkeys(updates, "the connection is over")
+
+    def _suspect(self, silence: float) -> None:
+        if silence < SILENCE_SECONDS or self._is_suspect:
+            return
+        with self._changed:
+            self._is_suspect = True
+            self._changed.notify_all()
+        self._report(Suspect(silence))

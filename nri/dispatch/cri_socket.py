@@ -1,0 +1,141 @@
+"""Updates over the runtime's CRI socket, as the kubelet's own CPU manager makes them.
+
+They take the runtime's locks in the order of every other call of the kubelet, so they cannot make
+it hang. Each raises an UpdateContainer at the NRI plugin itself.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, TypeVar, cast
+
+from google.protobuf.message import Message
+
+from ...policy.container import ContainerId
+from ...policy.decision import Pinning
+from ..api import cri_pb2 as api
+from .actuator import NoAnswerError
+
+if TYPE_CHECKING:
+    import grpc
+
+Reply = TypeVar("Reply", bound=Message)
+
+_ANSWER_SECONDS: Final = 60.0
+_VERSION_SECONDS: Final = 10.0
+_SERVICE: Final = "/runtime.v1.RuntimeService"
+
+
+class CriSocket:
+    """One runtime's CRI socket, connected at the first update. One `send` at a time.
+
+    `runtime`: the name that the runtime told over NRI; another one at the socket gets nothing.
+    """
+
+    def __init__(self, path: str, runtime: str) -> None:
+        self._path = path
+        self._runtime = runtime
+        self._lock = threading.Lock()
+        self._channel: grpc.Channel | None = None
+        self._is_closed = False
+
+    def send(self, updates: Mapping[ContainerId, Pinning]) -> Mapping[ContainerId, str]:
+        """Set cpus and memory nodes; nothing else of a container is touched. See `Way`."""
+        try:
+            error = self._connect()
+            if error:
+                return dict.fromkeys(updates, error)
+            failed = {one: self._update(one, pinning) for one, pinning in updates.items()}
+        except ValueError as error:  # what a channel raises that was closed meanwhile
+            raise NoAnswerError(f"{self._path}: closed") from error
+        return {one: reason for one, reason in failed.items() if reason}
+
+    def close(self) -> None:
+        """End the connection and what is under way."""
+        with self._lock:
+            self._is_closed = True
+            channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+
+    def _connect(self) -> str:
+        """Open the connection once; returns why that cannot be, if so."""
+        if self._channel is not None:
+            return ""
+        # Imported here: it takes as long to load as everything else, and most updates go another
+        # way.
+        import grpc
+
+        with self._lock:
+            if self._is_closed:
+                return "the connection is over"
+            # A proxy named in the environment is for other hosts.
+            self._channel = grpc.insecure_channel(
+                f"unix://{self._path}", options=[("grpc.enable_http_proxy", 0)]
+            )
+        request = api.VersionRequest()
+        try:
+            reply = self._call("Version", request, api.VersionResponse, _VERSION_SECONDS)
+        except grpc.RpcError as error:
+            self._forget_channel()
+            return f"{self._path}: {_reason(error)} — name the runtime's socket with --cri-socket"
+        if reply.runtime_name != self._runtime:
+            self._forget_channel()
+            return (
+                f"{self._path}: here is {reply.runtime_name!r}, not {self._runtime!r} — name the"
+                " runtime's socket with --cri-socket"
+            )
+        return ""
+
+    def _update(self, container_id: ContainerId, pinning: Pinning) -> str:
+        import grpc
+
+        cpus = str(pinning.cpus) if pinning.cpus else ""
+        mems = str(pinning.mems) if pinning.mems else ""
+        if not container_id or not (cpus or mems):
+            return ""
+        request = api.UpdateContainerResourcesRequest(
+            container_id=container_id,
+            linux=api.LinuxContainerResources(cpuset_cpus=cpus, cpuset_mems=mems),
+        )
+        kind = api.UpdateContainerResourcesResponse
+        try:
+            self._call("UpdateContainerResources", request, kind, _ANSWER_SECONDS)
+        except grpc.RpcError as error:
+            if _code(error) in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):
+                raise NoAnswerError(f"{self._path}: {_reason(error)}") from error
+            return _reason(error)
+        return ""
+
+    def _call(self, method: str, request: Message, kind: type[Reply], seconds: float) -> Reply:
+        channel = self._channel
+        if channel is None:
+            raise NoAnswerError(f"{self._path}: closed")
+        call = cast(
+            "grpc.UnaryUnaryMultiCallable[Message, Reply]",
+            # The stubs leave the serializers' types open.
+            channel.unary_unary(  # pyright: ignore[reportUnknownMemberType]
+                f"{_SERVICE}/{method}",
+                request_serializer=type(request).SerializeToString,
+                response_deserializer=kind.FromString,
+            ),
+        )
+        return call(request, timeout=seconds)
+
+    def _forget_channel(self) -> None:
+        with self._lock:
+            channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+
+
+def _code(error: grpc.RpcError) -> grpc.StatusCode | None:
+    return cast("grpc.Call", error).code()
+
+
+def _reason(error: grpc.RpcError) -> str:
+    call = cast("grpc.Call", error)
+    code = call.code()
+    name = code.name if code is not None else "UNKNOWN"
+    return f"{name}: {call.details() or 'no details'}"
