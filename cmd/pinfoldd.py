@@ -3,7 +3,6 @@
 import logging
 import os
 import signal
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,7 @@ from .configfile import load_config, read_file
 from .configwatch import ConfigWatch
 from .daemon import Command, Daemon, memory_bytes, reload_configuration
 from .decisionlog import DecisionLog
+from .exit_status import FAULT, StatusCommand
 from .garbage import LOOK_SECONDS, Garbage
 from .logsetup import LEVELS, set_up_logging
 from .machinesource import machine_of, machine_options
@@ -34,12 +34,10 @@ from .statefile import read_state
 from .statekeeper import StateKeeper
 from .tuning import tuner_below
 
-_FAULT: Final = 1
-_BAD_USAGE: Final = 2
 _EMBEDDED_SECONDS: Final = 10.0
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=StatusCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--config", "config_path", type=click.Path(path_type=Path), help="Read FILE and its drop-ins."
 )
@@ -173,7 +171,7 @@ def command(
         daemon.stop()
         surroundings.close()
     if ended is Command.ENDED and not (access.identity.is_preinstalled and daemon.has_served):
-        raise click.exceptions.Exit(_FAULT)
+        raise click.exceptions.Exit(FAULT)
 
 
 def _load_again(
@@ -219,17 +217,7 @@ def _run_pods(runtime: EmbeddedRuntime, pods: list[PodSpec], machine_memory: int
 
 def main() -> None:
     """Run the daemon and leave with its status: 0, 1 after a fault, 2 for what cannot work."""
-    try:
-        status = command.main(prog_name="pinfoldd", standalone_mode=False)
-    except PinfoldError as error:
-        click.echo(str(error), err=True)
-        sys.exit(_BAD_USAGE)
-    except click.ClickException as error:
-        message = error.format_message().rstrip(".")
-        message = message[:1].lower() + message[1:]
-        click.echo(f"pinfoldd: {message} — see 'pinfoldd --help'", err=True)
-        sys.exit(_BAD_USAGE)
-    sys.exit(status if type(status) is int else 0)
+    command.main(prog_name="pinfoldd")
 
 
 if __name__ == "__main__":
