@@ -1,6 +1,7 @@
 # make run    the demo: daemon, embedded runtime, example pods
 # make test   linters, type checks and every test that needs no root
 # make e2e    against real container runtimes (root; QEMU for e2e-vm)
+# make install, make rollback, make uninstall    on a node (root); see docs/operating.md
 #
 # Everything happens in .venv, which is made and brought up to date as needed. All paths are
 # relative, so the folder may have any name, spaces included.
@@ -20,12 +21,20 @@ PYTHON ?= $(shell for one in python3.11 python3 python3.12 python3.13 python3.14
 VENV_PYTHON := .venv/bin/python
 PYTEST := $(VENV_PYTHON) -m pytest
 
+# Not by .venv: its Python may be one that a service cannot use. Values reach the installer as they
+# are, whatever characters they have.
+quoted = '$(subst ','\'',$(1))'
+INSTALLER = PREFIX=$(call quoted,$(PREFIX)) DESTDIR=$(call quoted,$(DESTDIR)) \
+	SYSCONFDIR=$(call quoted,$(SYSCONFDIR)) \
+	PYTHON_NAMED=$(call quoted,$(if $(filter file,$(origin PYTHON)),,$(PYTHON))) \
+	"$(PYTHON)" -B -m scripts.install
+
 # A venv knows its own path: in a copied or renamed folder it would point at the old one.
 ifneq ($(shell cat .venv/installed 2>/dev/null),$(CURDIR))
 .PHONY: .venv/installed
 endif
 
-.PHONY: help run test e2e e2e-host e2e-vm bench bench-runtime proto install clean
+.PHONY: help run test e2e e2e-host e2e-vm bench bench-runtime proto install rollback uninstall python clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -55,34 +64,23 @@ proto: .venv/dev-installed
 	$(VENV_PYTHON) -m grpc_tools.protoc -I .typing --python_out=.typing --pyi_out=.typing \
 		.typing/pinfold/nri/api/*.proto
 
-# No venv below DESTDIR: its scripts would name the staging folder. The two commands find the
-# packages by the path they will have on the machine.
-install: .venv/installed
-	rm -rf build "$(DESTDIR)$(PREFIX)/lib/pinfold"
-	$(VENV_PYTHON) -m pip install --quiet --target "$(DESTDIR)$(PREFIX)/lib/pinfold" .
-	rm -rf "$(DESTDIR)$(PREFIX)/lib/pinfold/bin" build
-	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/systemd/system"
-	python=$$($(VENV_PYTHON) -c 'import sys; print(sys._base_executable)') \
-	&& for name in pinfold pinfoldd; do \
-		printf '%s\n' "#!$$python -I" 'import sys' \
-			'sys.path.insert(0, "$(PREFIX)/lib/pinfold")' \
-			"from pinfold.cmd.$$name import main" 'sys.exit(main())' \
-			> "$(DESTDIR)$(PREFIX)/bin/$$name" \
-		&& chmod 755 "$(DESTDIR)$(PREFIX)/bin/$$name" || exit 1; \
-	done
-	sed 's|/usr/bin/pinfoldd|$(PREFIX)/bin/pinfoldd|' systemd/pinfoldd.service \
-		> "$(DESTDIR)$(PREFIX)/lib/systemd/system/pinfoldd.service"
-	install -d "$(DESTDIR)$(SYSCONFDIR)/pinfold/conf.d" "$(DESTDIR)$(PREFIX)/share/pinfold"
-	test -e "$(DESTDIR)$(SYSCONFDIR)/pinfold/pinfold.yaml" \
-		|| install -m 644 configs/pinfold.yaml "$(DESTDIR)$(SYSCONFDIR)/pinfold/pinfold.yaml"
-	cp -r configs "$(DESTDIR)$(PREFIX)/share/pinfold/"
+install: python
+	@$(INSTALLER) install
+
+rollback: python
+	@$(INSTALLER) rollback
+
+uninstall: python
+	@$(INSTALLER) uninstall
 
 clean:
 	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage
 
-.venv/installed: pyproject.toml
+python:
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.11 or newer" \
 		"— apt-get install python3 python3-venv, or make PYTHON=/path/to/python" >&2; exit 2; }
+
+.venv/installed: pyproject.toml | python
 	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { echo "make: $(PYTHON) cannot make a" \
 		"virtual environment — apt-get install python3-venv" >&2; exit 2; }
 	"$(PYTHON)" -m venv .venv

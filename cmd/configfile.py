@@ -17,10 +17,12 @@ from ..policy.configuration.text import (
 )
 from ..policy.errors import ConfigError
 
-DEFAULT_PATH: Final = Path("/etc/pinfold/pinfold.yaml")
+# `make install` writes another SYSCONFDIR here.
+CONFIG_FOLDER: Final = Path("/etc/pinfold")
+DEFAULT_PATH: Final = CONFIG_FOLDER / "pinfold.yaml"
 MAX_BYTES: Final = 64 << 20
 """Of a file that is read as text; what is longer was named by mistake."""
-DEFAULT_DROP_INS: Final = Path("/etc/pinfold/conf.d")
+DEFAULT_DROP_INS: Final = CONFIG_FOLDER / "conf.d"
 
 
 class ConfigFileError(ConfigError):
