@@ -1,5 +1,6 @@
 import ast
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -159,3 +160,13 @@ def test_continuous_integration_can_start() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
     assert subprocess.run(["bash", "-n", script], check=False).returncode == 0
+
+
+def test_continuous_integration_runs_the_two_commands_in_an_empty_environment() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = readme.split("## Two commands")[1].split("```console\n")[1].split("```")[0]
+    commands = [line.removeprefix("$ ") for line in block.splitlines()]
+    assert commands == ["make run", "make test"]
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert '\tenv -i HOME="$HOME" PATH=/usr/bin:/bin LANG=C.UTF-8 "$@"\n' in script
+    assert re.findall(r"^bare (make \S+)", script, re.MULTILINE) == commands
