@@ -2,28 +2,27 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
-from ..policy.adoption import Advice, instance_key
-from ..policy.configuration.config import Config, SchedulingClass
+from ..policy.adoption import Advice
+from ..policy.configuration.config import Config
 from ..policy.container import Container, ContainerId, ContainerState, PodId
 from ..policy.decision import Change, Decision, Pinning, Refusal
 from ..policy.engine import Engine
 from ..policy.errors import Problem
 from ..policy.move import find_moves
 from ..policy.resources import LinuxResources, estimate, merge
-from ..policy.tuning.resourceclass import NO_CLASSES, ResourceClasses
 from ..topology.machine import Machine
 from .api import nri_pb2
 from .arrivals import FIND_SECONDS, Arrivals, Newcomer
 from .convert import container_linux_value, container_value, linux_value, pod_value
 from .dispatch.actuator import Actuator
+from .dispatch.answer import Answer
 from .dispatch.owner import Owner
 from .happening import (
     Adjusted,
     ColdStarted,
-    CreationUndone,
     Decided,
     Reconfigured,
     Released,
@@ -31,31 +30,9 @@ from .happening import (
     Synchronized,
 )
 from .hintfinder import HintFinder
+from .undone_creations import UndoneCreations
 
 _GONE_MAX: Final = 1000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What the runtime is told: `own` about the container of the call, `others` about the rest."""
-
-    container_id: ContainerId | None = None
-    own: Pinning | None = None
-    scheduling: SchedulingClass | None = None
-    """How the processes of the container of the call are to be scheduled, while it is created."""
-    classes: ResourceClasses = NO_CLASSES
-    """The classes of caches and block devices it is to be created in."""
-    others: Mapping[ContainerId, Pinning] = field(default_factory=dict[ContainerId, Pinning])
-    refusal: str = ""
-    is_echo: bool = False
-    """The call was raised by an update of our own."""
-
-    @property
-    def all(self) -> Mapping[ContainerId, Pinning]:
-        """Everybody's pinning, as it is sent when the call itself is over."""
-        if self.own is None or self.container_id is None:
-            return self.others
-        return {**self.others, self.container_id: self.own}
 
 
 class Events:
@@ -86,8 +63,7 @@ class Events:
         self._report = report
         self._machine_memory_bytes = machine_memory_bytes
         self._arrivals = Arrivals(finder, report, machine_memory_bytes)
-        self._undone: dict[tuple[str, str], int] = {}
-        """How often in a row containers of a name in a pod could not be created."""
+        self._undone = UndoneCreations()
         self._gone: deque[ContainerId] = deque(maxlen=_GONE_MAX)
 
     @property
@@ -126,8 +102,7 @@ class Events:
         if self._is_news(container):
             self.post(self._adopt(pod, container))
         self.policy.start(container_id)
-        if self._undone and (known := self.policy.containers.get(container_id)) is not None:
-            self._undone.pop(instance_key(known), None)
+        self._undone.forget(self.policy.containers.get(container_id))
         self._owner.afterwards(lambda: self._tell_cold_start(container_id))
         self._actuator.run(container_id, container.pid)
 
@@ -171,7 +146,8 @@ class Events:
         """Take back what a container held; `is_undone`: it is undone as its creation failed."""
         known = self.policy.containers.get(container_id)
         if is_undone and known is not None and known.state is ContainerState.CREATED:
-            self._tell_undone(known)
+            undone = self._undone.count(known)
+            self._owner.afterwards(lambda: self._report(undone))
         return self._release(container_id, self.policy.stop)
 
     def remove(self, container_id: ContainerId) -> Answer:
@@ -328,15 +304,6 @@ class Events:
     @property
     def _asks_kubelet(self) -> bool:
         return self.policy.config.agent.pod_resource_api
-
-    def _tell_undone(self, container: Container) -> None:
-        key = instance_key(container)
-        times = self._undone.pop(key, 0) + 1
-        self._undone[key] = times
-        if len(self._undone) > _GONE_MAX:
-            del self._undone[next(iter(self._undone))]
-        happening = CreationUndone(container=container, times=times, had_cpus=bool(container.cpus))
-        self._owner.afterwards(lambda: self._report(happening))
 
     def _place(
         self,

@@ -15,8 +15,9 @@ from ..policy.container import ContainerId, PodId
 from .api import nri_pb2
 from .arrivals import FIND_SECONDS
 from .convert import adjustment_message, update_messages
+from .dispatch.answer import Answer
 from .dispatch.owner import Done, Failed, Owner, attempt
-from .events import Answer, Events
+from .events import Events
 from .happening import Answered, Connected, Crashed, Outcome, Report, Unsupported
 from .runtime_versions import RuntimeAbilities, abilities
 from .wire.connection import Call

@@ -6,91 +6,18 @@ counts as acknowledged where it was read back from the kernel, or where the runt
 update of a container that was running already when the update was sent.
 """
 
-import enum
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from ...policy.container import ContainerId
 from ...policy.decision import Pinning
+from .pin_state import Entry, Mismatch, Observed, Stage, Standing, Telling
 
 FIRST_RETRY_SECONDS: Final = 0.5
 LAST_RETRY_SECONDS: Final = 60.0
 _DOUBLINGS_MAX: Final = 16
 _BLIND_TELLS: Final = 2
 """How often a pinning that can neither be read back nor confirmed is told."""
-
-
-class Stage(enum.Enum):
-    """What has to be done about one container next."""
-
-    REST = "rest"
-    """Nothing: kernel and policy agree, or nothing can be seen before the container runs."""
-    CHECK = "check"
-    """It was told; what the kernel has is to be read back."""
-    TELL = "tell"
-    """It has to be told, by whatever way is open."""
-    FLIGHT = "flight"
-    """An update is with the runtime."""
-
-
-class Observed(enum.Enum):
-    """What came of reading a pinning back."""
-
-    NOTHING = "nothing"
-    """It cannot be read."""
-
-
-@dataclass(slots=True, kw_only=True)
-class _Entry:
-    wanted: Pinning
-    is_running: bool
-    pid: int = 0
-    acknowledged: Pinning | None = None
-    stage: Stage = Stage.REST
-    due: float = 0.0
-    tells: int = 0
-    """How often it was told anything since it is known, by all ways."""
-    flying: Pinning | None = None
-    """What the update says that is with the runtime."""
-    tells_of_wanted: int = 0
-    """How often it was told what is wanted by now."""
-    failures: int = 0
-    """How often in a row the kernel was seen without what it was told, or the runtime failed."""
-    problem: str = ""
-
-
-class Telling(NamedTuple):
-    """One update that is sent: what, and the number of earlier ones."""
-
-    pinning: Pinning
-    tells: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mismatch:
-    """A container that has not got what it was told, so many times in a row by now."""
-
-    container_id: ContainerId
-    wanted: Pinning
-    found: Pinning | None
-    """None where it cannot be read."""
-    error: str
-    failures: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """How many running containers are in which case, for metrics and health."""
-
-    running: int
-    acknowledged: int
-    waiting: int
-    """To be told, or to be told again."""
-    failing: int
-    """The last attempt failed, or the kernel did not have what it was told."""
-    blind: int
-    """Told, and nobody can say whether the kernel has it."""
 
 
 class Acknowledgements:
@@ -104,7 +31,7 @@ class Acknowledgements:
         """`check_seconds`: how long after it was told the kernel is looked at."""
         self._check_seconds = check_seconds
         self._can_read_back = can_read_back
-        self._entries: dict[ContainerId, _Entry] = {}
+        self._entries: dict[ContainerId, Entry] = {}
         self._open: dict[ContainerId, None] = {}
         """Those not at rest."""
 
@@ -125,7 +52,7 @@ class Acknowledgements:
 
     def create(self, container_id: ContainerId, pinning: Pinning) -> None:
         """A container is created with this pinning: it starts with it, as far as is known."""
-        self._entries[container_id] = _Entry(wanted=pinning, is_running=False)
+        self._entries[container_id] = Entry(wanted=pinning, is_running=False)
         self._open.pop(container_id, None)
 
     def want(self, pinnings: Mapping[ContainerId, Pinning], now: float) -> None:
@@ -184,7 +111,7 @@ class Acknowledgements:
         for container_id, pinning in placed.items():
             old = before.get(container_id)
             pid = running.get(container_id, 0)
-            entry = _Entry(wanted=pinning, is_running=container_id in running, pid=pid)
+            entry = Entry(wanted=pinning, is_running=container_id in running, pid=pid)
             if old is not None:
                 entry.pid = pid or old.pid
                 entry.tells = old.tells
@@ -345,34 +272,34 @@ class Acknowledgements:
             ),
         )
 
-    def _want(self, container_id: ContainerId, pinning: Pinning) -> _Entry:
+    def _want(self, container_id: ContainerId, pinning: Pinning) -> Entry:
         entry = self._entries.get(container_id)
         if entry is None:
-            entry = self._entries[container_id] = _Entry(wanted=pinning, is_running=False)
+            entry = self._entries[container_id] = Entry(wanted=pinning, is_running=False)
         elif entry.wanted != pinning:
             entry.wanted = pinning
             entry.tells_of_wanted = entry.failures = 0
             entry.problem = ""
         return entry
 
-    def _enter(self, container_id: ContainerId, entry: _Entry, stage: Stage, due: float) -> None:
+    def _enter(self, container_id: ContainerId, entry: Entry, stage: Stage, due: float) -> None:
         entry.stage, entry.due = stage, due
         self._open[container_id] = None
 
-    def _rest(self, container_id: ContainerId, entry: _Entry) -> None:
+    def _rest(self, container_id: ContainerId, entry: Entry) -> None:
         entry.stage = Stage.REST
         entry.failures = 0
         entry.problem = ""
         self._open.pop(container_id, None)
 
-    def _agree(self, container_id: ContainerId, entry: _Entry) -> None:
+    def _agree(self, container_id: ContainerId, entry: Entry) -> None:
         entry.acknowledged = entry.wanted
         self._rest(container_id, entry)
 
     def _fail(
         self,
         container_id: ContainerId,
-        entry: _Entry,
+        entry: Entry,
         found: Pinning | None,
         error: str,
         now: float,
@@ -397,11 +324,11 @@ class Acknowledgements:
         )
 
 
-def _is_check(entry: _Entry) -> bool:
+def _is_check(entry: Entry) -> bool:
     return entry.stage is Stage.CHECK
 
 
-def _is_pending(entry: _Entry) -> bool:
+def _is_pending(entry: Entry) -> bool:
     """Whether something is to be done once it is due; only of what runs anything is read back."""
     return entry.stage is Stage.TELL or (entry.stage is Stage.CHECK and entry.is_running)
 
@@ -413,5 +340,5 @@ def _is_other(wanted: Pinning, found: Pinning) -> bool:
     )
 
 
-def _count(entries: Iterable[_Entry], is_meant: Callable[[_Entry], bool]) -> int:
+def _count(entries: Iterable[Entry], is_meant: Callable[[Entry], bool]) -> int:
     return sum(map(is_meant, entries))

@@ -12,7 +12,8 @@ from typing import Final, Protocol
 from ...policy.container import ContainerId
 from ...policy.decision import Pinning
 from ..happening import Recovered, Report, Suspect, Unapplied, Updated, Waiting
-from .acknowledgements import Acknowledgements, Mismatch, Observed, Stage, Standing
+from .acknowledgements import Acknowledgements
+from .pin_state import Mismatch, Observed, Stage, Standing
 
 SUSPECT: Final = "the runtime hangs: it answers no update and sends nothing — restart it"
 ANSWER_MAX: Final = 32

@@ -272,14 +272,14 @@ class World:
             # Kept to say why until its next attempt or the end of its pod.
             assert isinstance(engine.decisions[container_id].result, Refusal)
         running = {one: CpuSet.parse(cpu.cpus) for one, cpu in self.runtime.kernel.items()}
-        for container_id, cpus in running.items():
-            told = engine.pinning(ContainerId(container_id))
+        for running_id, cpus in running.items():
+            told = engine.pinning(ContainerId(running_id))
             assert told is not None, "whatever runs is placed"
             assert told.cpus == cpus
             assert cpus
-            assert str(told.mems) == self.runtime.kernel[container_id].mems
+            assert str(told.mems) == self.runtime.kernel[running_id].mems
             for other, grant in engine.grants.items():
-                assert other == container_id or cpus.isdisjoint(grant.exclusive)
+                assert other == running_id or cpus.isdisjoint(grant.exclusive)
 
 
 def resources(milli: int) -> Resources:

@@ -1,0 +1,32 @@
+"""What a runtime is told when it calls."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ...policy.configuration.config import SchedulingClass
+from ...policy.container import ContainerId
+from ...policy.decision import Pinning
+from ...policy.tuning.resourceclass import NO_CLASSES, ResourceClasses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the runtime is told: `own` about the container of the call, `others` about the rest."""
+
+    container_id: ContainerId | None = None
+    own: Pinning | None = None
+    scheduling: SchedulingClass | None = None
+    """How the processes of the container of the call are to be scheduled, while it is created."""
+    classes: ResourceClasses = NO_CLASSES
+    """The classes of caches and block devices it is to be created in."""
+    others: Mapping[ContainerId, Pinning] = field(default_factory=dict[ContainerId, Pinning])
+    refusal: str = ""
+    is_echo: bool = False
+    """The call was raised by an update of our own."""
+
+    @property
+    def all(self) -> Mapping[ContainerId, Pinning]:
+        """Everybody's pinning, as it is sent when the call itself is over."""
+        if self.own is None or self.container_id is None:
+            return self.others
+        return {**self.others, self.container_id: self.own}

@@ -1,0 +1,82 @@
+"""One container's way to having the cpus and memory nodes it should have."""
+
+import enum
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ...policy.container import ContainerId
+from ...policy.decision import Pinning
+
+
+class Stage(enum.Enum):
+    """What has to be done about one container next."""
+
+    REST = "rest"
+    """Nothing: kernel and policy agree, or nothing can be seen before the container runs."""
+    CHECK = "check"
+    """It was told; what the kernel has is to be read back."""
+    TELL = "tell"
+    """It has to be told, by whatever way is open."""
+    FLIGHT = "flight"
+    """An update is with the runtime."""
+
+
+class Observed(enum.Enum):
+    """What came of reading a pinning back."""
+
+    NOTHING = "nothing"
+    """It cannot be read."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Entry:
+    """One container's line in the books."""
+
+    wanted: Pinning
+    is_running: bool
+    pid: int = 0
+    acknowledged: Pinning | None = None
+    stage: Stage = Stage.REST
+    due: float = 0.0
+    tells: int = 0
+    """How often it was told anything since it is known, by all ways."""
+    flying: Pinning | None = None
+    """What the update says that is with the runtime."""
+    tells_of_wanted: int = 0
+    """How often it was told what is wanted by now."""
+    failures: int = 0
+    """How often in a row the kernel was seen without what it was told, or the runtime failed."""
+    problem: str = ""
+
+
+class Telling(NamedTuple):
+    """One update that is sent: what, and the number of earlier ones."""
+
+    pinning: Pinning
+    tells: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mismatch:
+    """A container that has not got what it was told, so many times in a row by now."""
+
+    container_id: ContainerId
+    wanted: Pinning
+    found: Pinning | None
+    """None where it cannot be read."""
+    error: str
+    failures: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How many running containers are in which case, for metrics and health."""
+
+    running: int
+    acknowledged: int
+    waiting: int
+    """To be told, or to be told again."""
+    failing: int
+    """The last attempt failed, or the kernel did not have what it was told."""
+    blind: int
+    """Told, and nobody can say whether the kernel has it."""
