@@ -13,13 +13,14 @@ from tests.bench.figure import HEADER, OUTPUT, Figure, write_json
 from tests.bench.timings import Timings, percentile_ms
 from tests.e2e.containerd import Containerd
 from tests.e2e.daemon import Daemon
-from tests.e2e.host.conftest import cgroup_root, containerd, node, unpacked
+from tests.e2e.host.conftest import cgroup_root, containerd, node, unpacked_runtime
 from tests.e2e.leash import LEASH
 from tests.e2e.node import Node, RunningPod
 from tests.e2e.pods import PodSpec, burstable
+from tests.e2e.runtime import CONTAINERD_SUITES
 
 # Fixtures of the end-to-end tests; here, too, once they are named.
-__all__ = ["cgroup_root", "containerd", "node", "unpacked"]
+__all__ = ["cgroup_root", "containerd", "node"]
 
 ROUNDS: Final = 20
 PAIRS: Final = 10
@@ -35,6 +36,12 @@ newcomer:
   weight: 5
 """
 }
+
+
+@pytest.fixture(scope="session")
+def unpacked() -> Path:
+    """One runtime alone: its figure is compared from run to run."""
+    return unpacked_runtime(CONTAINERD_SUITES[0])
 
 
 @pytest.mark.e2e

@@ -1,8 +1,9 @@
 """End-to-end tests run where they are asked for: they need root, Debian's archive and minutes."""
 
+import faulthandler
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -20,16 +21,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(reason)
 
 
+@pytest.fixture(autouse=True)
+def without_stack_dumps() -> None:
+    """Minutes are nothing unusual here: each wait has its own end, and says what it waited for."""
+    faulthandler.cancel_dump_traceback_later()
+
+
 @pytest.fixture(scope="session")
 def say(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """Prints a line although pytest captures what tests print."""
-    reporter: pytest.TerminalReporter | None = request.config.pluginmanager.get_plugin(
-        "terminalreporter"
-    )
+    plugins = request.config.pluginmanager
+    reporter: pytest.TerminalReporter | None = plugins.get_plugin("terminalreporter")
+    # pytest keeps the type of this plugin to itself.
+    capture: Any = plugins.get_plugin("capturemanager")
 
     def write(text: str) -> None:
         if reporter is not None:
-            reporter.ensure_newline()
-            reporter.write_line(text)
+            with capture.global_and_fixture_disabled():
+                reporter.ensure_newline()
+                reporter.write_line(text)
 
     return write

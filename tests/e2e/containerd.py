@@ -1,6 +1,7 @@
 """A containerd of our own: its configuration, its process, its end."""
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -8,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import grpc
 import psutil
 
 from tests.e2e import image
+from tests.e2e.cri import Cri
 from tests.e2e.leash import LEASH
 
 READY_WITHIN_SECONDS: Final = 60
@@ -64,6 +67,9 @@ runtime_type = "io.containerd.runc.v2"
 BinaryName = "{runc}"
 Root = "{folder}/runc"
 SystemdCgroup = false
+[[plugins."io.containerd.transfer.v1.local".unpack_config]]
+platform = "linux/amd64"
+snapshotter = "native"
 [{nri}]
 disable = false
 socket_path = "{folder}/nri.sock"
@@ -81,10 +87,17 @@ class Containerd:
         self.folder = folder
         self.socket = folder / "containerd.sock"
         self.nri_socket = folder / "nri.sock"
+        self.plugins = folder / "nri/plugins"
+        self.plugins.mkdir(parents=True)
         self.log = folder / "containerd.log"
         self._binaries = binaries
         self._process: subprocess.Popen[bytes] | None = None
         (folder / "config.toml").write_text(config_text(folder=folder, runc=binaries.runc))
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is alive."""
+        return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
         """Returns when containerd answers.
@@ -103,22 +116,41 @@ class Containerd:
             )
         until = time.monotonic() + READY_WITHIN_SECONDS
         while not self._answers():
-            if time.monotonic() > until or self._process.poll() is not None:
+            if time.monotonic() > until or not self.is_running:
                 self.kill()
                 raise TimeoutError(f"containerd did not come up:\n{self.log_tail()}")
             time.sleep(0.1)
 
     def _answers(self) -> bool:
-        asked = self._ctr("version")
-        return asked.returncode == 0 and self.nri_socket.exists()
+        """Whether pods can be started: newer releases answer other questions before."""
+        cri = Cri(self.socket, timeout_seconds=1)
+        try:
+            cri.pods()
+        except grpc.RpcError:
+            return False
+        finally:
+            cri.close()
+        return True
 
     def _ctr(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         command = [self._binaries.ctr, "--address", self.socket, "--timeout", "5s", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
+    def version(self) -> tuple[int, ...]:
+        """The runtime's version, as in (2, 1, 9)."""
+        said = subprocess.run(
+            [self._binaries.containerd, "--version"], capture_output=True, text=True, check=True
+        ).stdout
+        found = re.search(r" v?(\d+)\.(\d+)\.(\d+)", said)
+        if found is None:
+            raise LookupError(f"{self._binaries.containerd}: no version in {said!r}")
+        return tuple(map(int, found.groups()))
+
     def import_image(self, archive: Path) -> None:
         """Makes an image archive known to the pods' namespace."""
-        done = self._ctr("-n", "k8s.io", "images", "import", "--snapshotter", "native", archive)
+        done = self._ctr(
+            "-n", "k8s.io", "images", "import", "--local", "--snapshotter", "native", archive
+        )
         if done.returncode != 0:
             raise RuntimeError(f"{archive}: cannot be imported: {done.stderr}")
 

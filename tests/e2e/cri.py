@@ -9,6 +9,9 @@ from google.protobuf.message import Message
 
 from pinfold.nri.api import cri_pb2 as api
 
+HANGS_AFTER_SECONDS: Final = 20
+"""What takes longer has no answer coming: the slowest call takes a few seconds."""
+
 _UNLIMITED: Final = -1
 _Reply = TypeVar("_Reply", bound=Message)
 
@@ -107,6 +110,13 @@ class Cri:
         reply = api.UpdateContainerResourcesResponse
         self._call("RuntimeService/UpdateContainerResources", request, reply)
 
+    def running_containers(self) -> list[api.Container]:
+        """All containers that run, as the runtime lists them."""
+        state = api.ContainerStateValue(state=api.CONTAINER_RUNNING)
+        request = api.ListContainersRequest(filter=api.ContainerFilter(state=state))
+        reply = self._call("RuntimeService/ListContainers", request, api.ListContainersResponse)
+        return list(reply.containers)
+
     def pid(self, container: str) -> int:
         """The process id of a running container. Source: containerd's verbose status."""
         request = api.ContainerStatusRequest(container_id=container, verbose=True)
@@ -115,3 +125,9 @@ class Cri:
             state = api.ContainerState.Name(reply.status.state)
             raise LookupError(f"container {container}: is not running but {state}")
         return int(json.loads(reply.info["info"])["pid"])
+
+
+def is_unanswered(error: grpc.RpcError) -> bool:
+    """Whether a call had no answer within its time."""
+    # What a call raises is a call, too, which the stubs do not say.
+    return isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED

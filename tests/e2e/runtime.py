@@ -1,4 +1,4 @@
-"""The container runtime of the tests, unpacked from Debian once."""
+"""The container runtimes of the tests, each unpacked from Debian once."""
 
 import shutil
 import tempfile
@@ -9,21 +9,28 @@ from tests.e2e import cache, image
 from tests.e2e.containerd import Binaries
 from tests.e2e.debian import Suite
 
-# The oldest suite with an NRI in its containerd; its runc needs a newer C library than the
-# stable suite's, so that one is taken from there.
-CONTAINERD_SUITE: Final = "trixie"
+# The oldest suite with an NRI in its containerd, and the newest suite there is. Their runc needs a
+# newer C library than the stable suite's, so that one is taken from there.
+CONTAINERD_SUITES: Final = ("trixie", "sid")
 STABLE_SUITE: Final = "bookworm"
 
 
-def unpacked() -> Path:
-    """The folder with containerd, runc, busybox and the image archive."""
+def unpacked(suite: str = CONTAINERD_SUITES[0]) -> Path:
+    """The folder with this suite's containerd, runc, busybox and the image archive.
+
+    Raises `DebianError` where the suite's packages cannot be had.
+    """
     key = cache.digest(Path(__file__).read_text(), Path(image.__file__).read_text())
-    return cache.kept("runtime", key, _make)
+
+    def make(folder: Path) -> None:
+        _make(suite, folder)
+
+    return cache.kept(f"containerd-{suite}", key, make)
 
 
-def _make(folder: Path) -> None:
+def _make(suite: str, folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="pinfold-e2e-apt-") as scratch:
-        Suite(CONTAINERD_SUITE, Path(scratch)).unpack(["containerd"], folder)
+        Suite(suite, Path(scratch)).unpack(["containerd"], folder)
         Suite(STABLE_SUITE, Path(scratch)).unpack(["runc", "busybox-static"], folder)
     shutil.rmtree(folder / "usr/share")
     image.write_archive(binaries(folder).busybox, folder / "image.tar")

@@ -7,11 +7,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
 import pytest
 
 from tests.e2e import debian, runtime
 from tests.e2e.containerd import Containerd
-from tests.e2e.cri import Cri
+from tests.e2e.cri import HANGS_AFTER_SECONDS, Cri, is_unanswered
 from tests.e2e.daemon import Daemon
 from tests.e2e.leash import LEASH
 from tests.e2e.node import Node, remove_cgroups
@@ -34,13 +35,21 @@ def _missing() -> str:
     return debian.missing()
 
 
-@pytest.fixture(scope="session")
-def unpacked() -> Path:
-    """The folder with containerd, runc and the image; skips where they cannot run."""
+def unpacked_runtime(suite: str) -> Path:
+    """The folder with the suite's containerd, runc and the image; skips where there is none."""
     reason = _missing()
     if reason:
         pytest.skip(reason)
-    return runtime.unpacked()
+    try:
+        return runtime.unpacked(suite)
+    except debian.DebianError as error:
+        pytest.skip(f"containerd of {suite}: {error}")
+
+
+@pytest.fixture(scope="session", params=runtime.CONTAINERD_SUITES)
+def unpacked(request: pytest.FixtureRequest) -> Path:
+    """The folder with containerd, runc and the image: every test runs with each containerd."""
+    return unpacked_runtime(str(request.param))
 
 
 @pytest.fixture(scope="session")
@@ -70,11 +79,19 @@ def containerd(unpacked: Path, cgroup_root: str) -> Iterator[Containerd]:
 @pytest.fixture
 def node(containerd: Containerd, cgroup_root: str) -> Iterator[Node]:
     """A node without pods; those a test leaves are ended."""
-    cri = Cri(containerd.socket)
+    cri = Cri(containerd.socket, HANGS_AFTER_SECONDS)
     node = Node(cri, cgroup_root)
     node.wait_for_image()
     yield node
-    node.end_all()
+    try:
+        node.end_all()
+    except grpc.RpcError as error:
+        if not is_unanswered(error):
+            raise
+        # A test has made it hang; nothing else frees it for the next one.
+        containerd.kill()
+        containerd.start()
+        node.end_all()
     cri.close()
 
 
