@@ -1,17 +1,24 @@
 """A pinfoldd of our own: its configuration, its process, and how it says that it is ready."""
 
+import json
 import os
+import re
+import shlex
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pinfold.topology.cpuset import CpuSet
+
 READY_WITHIN_SECONDS: Final = 60
 END_WITHIN_SECONDS: Final = 20
+RELOAD_WITHIN_SECONDS: Final = 20
 
 CONFIG: Final = """\
 reservedResources:
@@ -19,6 +26,14 @@ reservedResources:
 pinCPU: true
 pinMemory: true
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Belief:
+    """The cpus on which the daemon says that a container runs, and those that it has alone."""
+
+    cpus: CpuSet
+    exclusive: CpuSet
 
 
 class Daemon:
@@ -30,6 +45,8 @@ class Daemon:
         self._folder = folder
         self._nri_socket = nri_socket
         self._process: subprocess.Popen[bytes] | None = None
+        self._state_folder = folder / "state"
+        self._state_folder.mkdir(mode=0o700, exist_ok=True)
         (folder / "pinfold.yaml").write_text(CONFIG)
 
     @property
@@ -44,7 +61,7 @@ class Daemon:
         """
         with _NotifySocket(self._folder / "notify") as notify, self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*self._prefix, sys.executable, "-m", "pinfold.cmd.pinfoldd", *self._options()],
+                [*self._prefix, *self._command()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -56,12 +73,59 @@ class Daemon:
                     self.kill()
                     raise TimeoutError(f"pinfoldd did not become ready:\n{self.log_tail()}")
 
-    def _options(self) -> list[str]:
+    def _command(self) -> list[str]:
         return [
+            *(sys.executable, "-m", "pinfold.cmd.pinfoldd"),
             *("--config", str(self._folder / "pinfold.yaml")),
             *("--runtime", "nri"),
             *("--nri-socket", str(self._nri_socket)),
+            *("--state-dir", str(self._state_folder)),
         ]
+
+    def preinstall(self, plugins: Path) -> Path:
+        """Leaves the start to the runtime: returns an executable among its own plugins.
+
+        The runtime hands on neither a search path nor standard error.
+        """
+        path = plugins / "90-pinfold"
+        command = " ".join(map(shlex.quote, self._command()))
+        path.write_text(f"#!/bin/sh\nexec {command} 2>>{shlex.quote(str(self.log))}\n")
+        path.chmod(0o755)
+        return path
+
+    def reload(self, config: str) -> None:
+        """Puts another configuration in force; it has to differ from the one that is.
+
+        Raises `TimeoutError` if the daemon does not say in time that it has it.
+        """
+        before = self._reloads()
+        written = self._folder / "pinfold.yaml.new"
+        written.write_text(config)
+        written.rename(self._folder / "pinfold.yaml")
+        assert self._process is not None, "the daemon was not started"
+        self._process.send_signal(signal.SIGHUP)
+        until = time.monotonic() + RELOAD_WITHIN_SECONDS
+        while self._reloads() == before:
+            if time.monotonic() > until:
+                raise TimeoutError(f"pinfoldd did not reload:\n{self.log_tail()}")
+            time.sleep(0.02)
+
+    def _reloads(self) -> int:
+        return len(re.findall(r"event=reconfigured$", self.log.read_text(), re.MULTILINE))
+
+    def beliefs(self) -> Mapping[str, Belief]:
+        """What the daemon believes of each container, by id: its state file, saved soon after."""
+        try:
+            saved = json.loads((self._state_folder / "state.json").read_bytes())
+        except FileNotFoundError:
+            return {}
+        return {
+            one["id"]: Belief(
+                cpus=CpuSet.parse(one.get("cpus") or ""),
+                exclusive=CpuSet.parse(one.get("exclusive") or ""),
+            )
+            for one in saved["state"]["containers"]
+        }
 
     def kill(self) -> None:
         """Ends the daemon as a crash does."""

@@ -2,13 +2,13 @@
 
 import os
 import signal
-import time
 from collections.abc import Callable
 
 import pytest
 
 from pinfold.nri.api import cri_pb2 as api
 from pinfold.topology.cpuset import CpuSet
+from tests.e2e.agreement import eventually
 from tests.e2e.containerd import Containerd
 from tests.e2e.daemon import Daemon
 from tests.e2e.node import Node, RunningPod
@@ -18,7 +18,6 @@ pytestmark = pytest.mark.e2e
 
 SHARED = PodSpec(name="shared", containers=(best_effort("first"), best_effort("second")))
 EXCLUSIVE = PodSpec(name="exclusive", containers=(guaranteed("owner", 1),))
-WITHIN_SECONDS = 20
 
 
 def cpus(node: Node, pod: RunningPod, container: str) -> CpuSet:
@@ -30,15 +29,6 @@ def cpus(node: Node, pod: RunningPod, container: str) -> CpuSet:
 
 def shared_cpus(node: Node, pod: RunningPod) -> tuple[CpuSet, ...]:
     return tuple(cpus(node, pod, name) for name in pod.containers)
-
-
-def eventually(holds: Callable[[], bool]) -> bool:
-    until = time.monotonic() + WITHIN_SECONDS
-    while not holds():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.1)
-    return True
 
 
 @pytest.mark.usefixtures("daemon")
