@@ -1,0 +1,77 @@
+"""The daemon or the runtime is killed at any moment: afterwards the kernel has what is believed."""
+
+import random
+import time
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+
+from tests.e2e.agreement import settled
+from tests.e2e.containerd import Containerd
+from tests.e2e.daemon import Daemon
+from tests.e2e.host.callers import callers, faults
+from tests.e2e.host.churn import start_shared, steps
+from tests.e2e.host.parallel import drawn_pods, failures, starters
+from tests.e2e.node import Node
+
+pytestmark = pytest.mark.e2e
+
+ROUNDS: Final = 10
+CALLERS: Final = 4
+CALLERS_SECONDS: Final = 30
+STEPS_BETWEEN_KILLS: Final = 5
+SEED: Final = 1
+COMES_BACK_WITHIN_SECONDS: Final = 15
+"""The daemon pauses for some seconds at most before it connects again."""
+
+
+@pytest.mark.parametrize("victim", ["daemon", "containerd"])
+def test_kills_during_parallel_starts(
+    containerd: Containerd,
+    node: Node,
+    daemon: Daemon,
+    cgroup_root: str,
+    say: Callable[[str], None],
+    victim: str,
+) -> None:
+    killed = daemon if victim == "daemon" else containerd
+    draw = random.Random(SEED)
+    wrong: dict[int, list[str]] = {}
+    unstarted = 0
+    with starters(containerd.socket, cgroup_root) as together:
+        for number in range(ROUNDS):
+            started = together.start(draw, drawn_pods(draw, number))
+            time.sleep(draw.uniform(0, 0.8))
+            killed.kill()
+            time.sleep(draw.uniform(0, 0.3))
+            killed.start()
+            unstarted += len(failures(started))
+            found = settled(node.cri, daemon, COMES_BACK_WITHIN_SECONDS)
+            if found:
+                wrong[number] = found
+            together.end_all()
+    say(f"{victim} killed: {len(wrong)} of {ROUNDS} rounds wrong, {unstarted} pods did not start")
+    assert not wrong, f"{len(wrong)} of {ROUNDS} rounds: {wrong}"
+
+
+def test_kills_among_concurrent_callers(
+    containerd: Containerd, node: Node, daemon: Daemon, say: Callable[[str], None]
+) -> None:
+    draw = random.Random(SEED)
+    shared = start_shared(node, CALLERS)
+    until, kills = time.monotonic() + CALLERS_SECONDS, 0
+    with callers(containerd.socket, shared, draw, passes_errors=True) as running:
+        for _ in steps(node, daemon):
+            if faults(running) or time.monotonic() > until:
+                break
+            if draw.randrange(STEPS_BETWEEN_KILLS) == 0:
+                time.sleep(draw.uniform(0, 0.1))
+                killed = draw.choice((daemon, containerd))
+                killed.kill()
+                time.sleep(draw.uniform(0, 0.3))
+                killed.start()
+                kills += 1
+    say(f"{kills} kills among {sum(one.calls for one in running)} calls")
+    assert not faults(running)
+    assert not settled(node.cri, daemon, COMES_BACK_WITHIN_SECONDS)
