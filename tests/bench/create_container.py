@@ -53,7 +53,7 @@ def test_create_container_added(
     node.start_pod(PodSpec(name="residents", containers=residents))
     pod = node.start_pod(PodSpec(name="newcomers", containers=(), annotations=RULES))
     alone, pinned = list[int](), list[int]()
-    daemon = Daemon(tmp_path, containerd.nri_socket, LEASH)
+    daemon = Daemon(tmp_path, containerd.nri_socket, containerd.socket, LEASH)
     for number in range(ROUNDS):
         # Pairs close in time, in either order: the machine is not equally busy all the time.
         for is_pinned in (number % 2 > 0, number % 2 == 0):

@@ -39,11 +39,14 @@ class Belief:
 class Daemon:
     """A pinfoldd process that is an external plugin of one containerd."""
 
-    def __init__(self, folder: Path, nri_socket: Path, prefix: Sequence[str] = ()) -> None:
+    def __init__(
+        self, folder: Path, nri_socket: Path, cri_socket: Path, prefix: Sequence[str] = ()
+    ) -> None:
         self._prefix = prefix
         self.log = folder / "pinfoldd.log"
         self._folder = folder
         self._nri_socket = nri_socket
+        self._cri_socket = cri_socket
         self._process: subprocess.Popen[bytes] | None = None
         self._state_folder = folder / "state"
         self._state_folder.mkdir(mode=0o700, exist_ok=True)
@@ -79,6 +82,7 @@ class Daemon:
             *("--config", str(self._folder / "pinfold.yaml")),
             *("--runtime", "nri"),
             *("--nri-socket", str(self._nri_socket)),
+            *("--cri-socket", str(self._cri_socket)),
             *("--state-dir", str(self._state_folder)),
         ]
 

@@ -120,7 +120,7 @@ def main() -> None:
     results = Path(sys.argv[1])
     node = Node(Cri(NODE_FOLDER / "containerd.sock", CALL_TIMEOUT_SECONDS), cgroup_root="")
     notebook = Notebook(results / "observations.json", node)
-    daemon = Daemon(results, NODE_FOLDER / "nri.sock")
+    daemon = Daemon(results, NODE_FOLDER / "nri.sock", NODE_FOLDER / "containerd.sock")
     try:
         draw_machine(results / "topology.json")
         observe(notebook, daemon)

@@ -100,7 +100,7 @@ def daemon(containerd: Containerd, node: Node, tmp_path: Path) -> Iterator[Daemo
     """A pinfoldd that is ready; it is ended before the pods are."""
     # Depends on the node, so that its pods are ended after the daemon.
     del node
-    started = Daemon(tmp_path, containerd.nri_socket, LEASH)
+    started = Daemon(tmp_path, containerd.nri_socket, containerd.socket, LEASH)
     started.start()
     yield started
     started.kill()

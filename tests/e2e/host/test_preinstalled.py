@@ -34,7 +34,7 @@ def plugin(owner: RunningPod, containerd: Containerd, tmp_path: Path) -> Iterato
     del owner
     folder = tmp_path / "preinstalled"
     folder.mkdir()
-    started = Daemon(folder, containerd.nri_socket)
+    started = Daemon(folder, containerd.nri_socket, containerd.socket)
     containerd.stop()
     path = started.preinstall(containerd.plugins)
     try:
