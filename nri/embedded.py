@@ -130,6 +130,19 @@ class EmbeddedRuntime:
             self._notify(nri_pb2.POST_CREATE_CONTAINER, pod, created)
             return created
 
+    def create_and_undo(self, container: nri_pb2.Container) -> None:
+        """A creation that fails after the plugin's answer, as where two plugins set its cpus."""
+        with self._lock:
+            self.create(container)
+            undone = self.containers.pop(container.id)
+            undone.state = nri_pb2.CONTAINER_UNKNOWN
+            pod = self.pods[container.pod_sandbox_id]
+            request = nri_pb2.StopContainerRequest(pod=pod, container=undone)
+            self._call(
+                nri_pb2.STOP_CONTAINER, "StopContainer", request, nri_pb2.StopContainerResponse
+            )
+            self._notify(nri_pb2.REMOVE_CONTAINER, pod, undone)
+
     def start(self, container_id: str) -> None:
         """Start a created container."""
         self.begin_start(container_id)

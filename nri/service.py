@@ -32,6 +32,9 @@ _PATIENCE: Final = 0.75
 _FINDING: Final = 0.33
 """The part of a call's deadline that may pass before the policy is asked."""
 
+_SYNCHRONIZE_BYTES_MAX: Final = 128 << 20
+"""All pieces of one Synchronize: some containerd sends pieces without end."""
+
 _REQUEST_TIMEOUT_SECONDS: Final = 2.0
 """The runtime's patience where it does not say."""
 
@@ -136,6 +139,7 @@ class Service:
         self._pods: list[nri_pb2.PodSandbox] = []
         self._containers: list[nri_pb2.Container] = []
         self._synchronize_started: float | None = None
+        self._synchronize_bytes = 0
         self._runtime = ""
         self._unscheduled: set[str] = set()
         self.abilities: RuntimeAbilities | None = None
@@ -143,9 +147,9 @@ class Service:
         self.runtime_name = ""
         self.runtime_version = ""
         self.is_synchronized = False
-        self.is_forgotten = False
-        """Whether the answer to Synchronize came too late: an older runtime keeps the connection
-        then, and never calls again."""
+        self.forgotten = ""
+        """Why the runtime did not take our answer to Synchronize, if so: an older one keeps the
+        connection then, and never calls again."""
 
     def serve(self, call: Call) -> bytes | Rejection:
         """What the runtime is answered."""
@@ -201,7 +205,16 @@ class Service:
         self._report(Connected(self._runtime))
         return nri_pb2.ConfigureResponse(events=EVENT_MASK), Outcome.DONE
 
-    def _synchronize(self, call: Call, started: float) -> tuple[Message, Outcome]:
+    def _synchronize(self, call: Call, started: float) -> tuple[Message | Rejection, Outcome]:
+        self._synchronize_bytes += len(call.payload)
+        if self._synchronize_bytes > _SYNCHRONIZE_BYTES_MAX:
+            self._pods, self._containers = [], []
+            text = (
+                f"Synchronize: more than {_SYNCHRONIZE_BYTES_MAX >> 20} MiB of pods and containers"
+                " — remove annotations that nobody needs, or stopped pods"
+            )
+            self.forgotten = text
+            return Rejection(Code.RESOURCE_EXHAUSTED, text), Outcome.REFUSED
         request = nri_pb2.SynchronizeRequest.FromString(call.payload)
         # The runtime's patience is for all pieces together.
         first = started if self._synchronize_started is None else self._synchronize_started
@@ -212,13 +225,15 @@ class Service:
             return nri_pb2.SynchronizeResponse(more=True), Outcome.DONE
         pods, containers = self._pods, self._containers
         self._pods, self._containers, self._synchronize_started = [], [], None
+        self._synchronize_bytes = 0
         left = call.timeout_nano / 1e9 or self._request_timeout_seconds - (started - first)
         answer, outcome = self._ask(
             "Synchronize",
             lambda: self._events.synchronize(pods, containers),
             max(0.0, _PATIENCE * left),
         )
-        self.is_forgotten = self._clock() - started > left
+        if self._clock() - started > left:
+            self.forgotten = "Synchronize was answered too late"
         self.is_synchronized = True
         return nri_pb2.SynchronizeResponse(update=update_messages(answer.all)), outcome
 

@@ -81,8 +81,8 @@ class Session:
                 self._connection.check()
                 if registered.done() and (reply := registered.result()).code:
                     return f"registration refused: {reply.message}"
-                if self._service.is_forgotten:
-                    return "Synchronize was answered too late"
+                if self._service.forgotten:
+                    return self._service.forgotten
                 if self._is_left_in_the_dark():
                     return (
                         f"{self._service.runtime_name} {self._service.runtime_version} does not"

@@ -125,9 +125,7 @@ def test_a_socket_that_is_named_is_taken(runtime: Runtime) -> None:
         pytest.param(OFF, "containerd", True, "is off", id="switched off"),
         pytest.param(AUTO, "containerd", False, "not at its usual place", id="an odd NRI socket"),
         pytest.param(AUTO, "other", True, "no CRI socket of other is known", id="an odd runtime"),
-        pytest.param(
-            AUTO, "", True, "no CRI socket of this runtime", id="a nameless runtime"
-        ),
+        pytest.param(AUTO, "", True, "no CRI socket of this runtime", id="a nameless runtime"),
     ],
 )
 def test_why_there_is_no_socket(option: str, runtime: str, reason: str, *, is_usual: bool) -> None:

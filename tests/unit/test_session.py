@@ -8,11 +8,19 @@ from types import MappingProxyType
 import pytest
 
 from pinfold.nri.api import nri_pb2
-from pinfold.nri.dialect import CONTAINERD_1_7, DIALECTS, NEWEST, Dialect
+from pinfold.nri.dialect import (
+    CONTAINERD_1_7,
+    CONTAINERD_2_1,
+    CONTAINERD_2_3,
+    DIALECTS,
+    NEWEST,
+    Dialect,
+)
 from pinfold.nri.embedded import EmbeddedRuntime, RequestError
 from pinfold.nri.embedded_cri import EmbeddedCri, kernel_reader
 from pinfold.nri.happening import (
     Connected,
+    CreationUndone,
     Decided,
     Disconnected,
     Happening,
@@ -21,11 +29,13 @@ from pinfold.nri.happening import (
     Synchronized,
     Tally,
     Updated,
+    Waiting,
 )
 from pinfold.nri.kubelet import container_message, resources_message, sandbox_message
 from pinfold.nri.plugin import FindWay, Plugin, RuntimeLink, Timing, retry_seconds
 from pinfold.policy.adoption import Advice
 from pinfold.policy.configuration.config import Config
+from pinfold.policy.configuration.text import config_from_values
 from pinfold.policy.container import Container, ContainerId, QosClass, Resources
 from pinfold.policy.decision import Change, Decision, Refusal
 from pinfold.policy.engine import Engine
@@ -149,8 +159,12 @@ def running(
     policy: Engine | None = None,
     timing: Timing = PATIENT,
     timeout: float = 2.0,
+    *,
+    way: FindWay | None = None,
+    reads_back: bool = True,
 ) -> Generator[Node]:
-    node = Node(dialect, policy or Engine(MACHINE, Config()), timing, timeout)
+    policy = policy or Engine(MACHINE, Config())
+    node = Node(dialect, policy, timing, timeout, way=way, reads_back=reads_back)
     node.start()
     try:
         yield node
@@ -510,3 +524,82 @@ def test_time_a_request_has_left_shortens_the_deadline() -> None:
 )
 def test_pauses_grow_with_jitter(attempt: int, draw: float, seconds: float) -> None:
     assert retry_seconds(Timing(), attempt, draw) == pytest.approx(seconds)
+
+
+def test_an_update_of_our_own_is_no_decision_and_is_answered_with_the_newest_word(
+    node: Node,
+) -> None:
+    shared = node.add("shared", SHARED)
+    node.settled()
+    decisions = len(node.seen(Decided))
+    config = config_from_values({"reservedResources": {"cpu": "cpuset:0-1"}})
+    node.plugin.owner.ask("reload", lambda: node.plugin.events.reconfigure(config))
+    node.settled()
+    assert node.cpus(shared) == "2-7"
+    assert len(node.seen(Decided)) == decisions
+    assert node.runtime.unsolicited == 0, "it went by the CRI socket"
+
+
+def test_a_container_that_starts_meanwhile_gets_what_it_was_told_once_it_runs(node: Node) -> None:
+    shared = node.create("shared", SHARED)
+    node.runtime.begin_start(shared)
+    node.add("alone", exclusive(2))
+    node.runtime.finish_start(shared)
+    node.settled()
+    assert node.runtime.kernel[shared].cpus == "3-7"
+
+
+def test_without_a_look_at_the_kernel_it_is_told_again_all_the_same() -> None:
+    with running(reads_back=False) as node:
+        shared = node.create("shared", SHARED)
+        node.runtime.begin_start(shared)
+        node.add("alone", exclusive(2))
+        node.runtime.finish_start(shared)
+        node.settled()
+        assert node.runtime.kernel[shared].cpus == "3-7"
+
+
+@pytest.mark.parametrize("dialect", [CONTAINERD_1_7, CONTAINERD_2_1, CONTAINERD_2_3])
+def test_a_runtime_that_may_hang_is_never_sent_updates_by_nri(dialect: Dialect) -> None:
+    with running(dialect, way=lambda _: "there is no CRI socket") as node:
+        shared = node.add("shared", SHARED)
+        config = config_from_values({"reservedResources": {"cpu": "cpuset:0-1"}})
+        node.plugin.owner.ask("reload", lambda: node.plugin.events.reconfigure(config))
+        node.settled()
+        assert node.cpus(shared) == "1-7", "it waits for the next call of the runtime"
+        assert node.seen(Waiting) == [Waiting(1, "there is no CRI socket")]
+        node.add("other", SHARED)
+        assert node.cpus(shared) == "2-7"
+        assert node.runtime.unsolicited == 0
+
+
+def test_a_runtime_that_cannot_hang_is_sent_updates_by_nri_where_there_is_no_cri_socket() -> None:
+    with running(NEWEST, way=lambda _: "there is no CRI socket") as node:
+        shared = node.add("shared", SHARED)
+        config = config_from_values({"reservedResources": {"cpu": "cpuset:0-1"}})
+        node.plugin.owner.ask("reload", lambda: node.plugin.events.reconfigure(config))
+        node.settled()
+        assert node.cpus(shared) == "2-7"
+        assert node.runtime.unsolicited == 1
+
+
+def test_a_creation_that_is_undone_after_our_answer_is_told_with_its_count(node: Node) -> None:
+    pod = PodSpec(name="twice", qos=QosClass.BURSTABLE)
+    for attempt in (1, 2):
+        spec = ContainerSpec(name="c", resources=SHARED)
+        message = container_message(spec, pod, MEMORY, attempt)
+        node.runtime.run_pod(sandbox_message(pod))
+        node.runtime.create_and_undo(message)
+    node.settled()
+    told = [one for one in node.seen(CreationUndone) if isinstance(one, CreationUndone)]
+    assert [(one.container.path, one.times, one.had_cpus) for one in told] == [
+        ("default/twice/c", 1, False),
+        ("default/twice/c", 2, False),
+    ]
+    assert dict(node.policy.grants) == {}
+
+
+def test_a_container_that_is_removed_before_it_ran_was_not_undone(node: Node) -> None:
+    node.runtime.remove(node.create("shared", SHARED))
+    node.settled()
+    assert node.seen(CreationUndone) == []

@@ -296,6 +296,18 @@ def test_pieces_of_a_synchronize_are_echoed_and_acted_on_with_the_last(peer: Pee
     assert set(peer.policy.containers) == {ContainerId("one"), ContainerId("two")}
 
 
+def test_a_synchronize_without_end_ends_the_connection(peer: Peer) -> None:
+    trunk, _ = peer.register()
+    configure(trunk)
+    pod = nri_pb2.PodSandbox(id="pod", annotations={"blob": "x" * (3 << 20)})
+    piece = nri_pb2.SynchronizeRequest(pods=[pod], more=True).SerializeToString()
+    codes = [trunk.exchange("Synchronize", piece, LONG).code for _ in range(43)]
+    assert set(codes[:42]) == {0}
+    assert codes[42] == Code.RESOURCE_EXHAUSTED
+    assert peer.reason().startswith("Synchronize: more than 128 MiB of pods and containers")
+    assert peer.synchronize(), "and the next one is tried"
+
+
 @dataclass(slots=True)
 class Clock:
     """Time that only moves when told to."""
