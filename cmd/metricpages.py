@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from http import HTTPStatus
+from itertools import chain
 from typing import Final
 
 from ..nri.dispatch.actuator import SUSPECT
@@ -10,6 +11,7 @@ from ..topology.availablememory import read_used_memory
 from ..topology.sysfs import SysfsTree
 from .daemon import Daemon
 from .exposition import CONTENT_TYPE, exposition
+from .pinning_gauges import pinning_gauges
 from .webserver import Page, Pages
 
 _POLICY_SECONDS: Final = 2.0
@@ -44,9 +46,11 @@ class MetricPages:
         used_bytes: Mapping[int, int] = {}
         if self._tree is not None:
             used_bytes = read_used_memory(self._tree)
+        actuator = plugin.actuator
+        pinning = pinning_gauges(actuator.standing(), is_suspect=actuator.is_suspect)
         gauges = (
             gauge
-            for gauge in read_gauges(figures, used_bytes)
+            for gauge in chain(read_gauges(figures, used_bytes), pinning)
             if is_selected(gauge.group, self._groups)
         )
         content = exposition(gauges, with_build=is_selected(_BUILD, self._groups))
