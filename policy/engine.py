@@ -283,11 +283,14 @@ class Engine:
             refusal = Refusal(reason="; ".join(map(str, bad)))
             self._books.affinity.remove(container.id)
             return Decision(container_id=container.id, result=refusal, problems=problems)
-        weights = self._books.affinity.weights(container, classified.rules)
+        affinities = self._books.affinity.affinities(container, classified.rules)
+        if not affinities.is_whole:
+            problems = (*problems, *affinities.problems(container))
+            classified = replace(classified, problems=problems)
         request = prefer_turbo(
             classified.request, classified.cpu_class, self.config, lambda: self.occupancy
         )
-        plan = self._placer.plan(request, weights)
+        plan = self._placer.plan(request, affinities.weights)
         if isinstance(plan, Failure):
             self._books.affinity.remove(container.id)
             return Decision(

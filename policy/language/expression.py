@@ -6,15 +6,18 @@ selectors: `NotIn` holds for a container without that label.
 """
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from ..container import Container
 from .facts import Key, parse_key
-from .glob import GlobError, compile_glob
+from .glob import MAX_LENGTH, GlobError, compile_glob
 from .operators import OPERATORS, Arity, Operator, Test, glob, meant_operator, never
 from .suggestion import suggestion
 from .yamltext import TextError, TextList, TextMap, TextNode, TextScalar, scalars_of
 
 MAX_VALUES = 256
+MAX_PATTERN_CHARACTERS: Final = 8192
+"""Of all patterns of one annotation that have a class or a backslash: those are read one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +29,14 @@ class Condition:
     values: tuple[str, ...] = ()
     test: Test = field(init=False, compare=False, repr=False)
     """What a value that is there has to pass, the operator's negation left aside."""
+    identity: tuple[str, str, tuple[str, ...]] = field(init=False, compare=False, repr=False)
+    """Equal where the conditions are; cheaper to compare."""
 
     def __post_init__(self) -> None:
         # Made once: an expression is evaluated for every container that comes.
         object.__setattr__(self, "test", self.operator.compare(self.values))
+        key = self.key.text if self.key else ""
+        object.__setattr__(self, "identity", (key, self.operator.name, self.values))
 
     def holds(self, value: str | None) -> bool:
         """Whether the operator holds for the key's value; None where the key is missing."""
@@ -81,6 +88,16 @@ def condition(key: str, operator: str, *values: str) -> Condition:
     return Condition(parse_key(key), OPERATORS[operator], values)
 
 
+def identity(expression: Expression) -> object:
+    """What is equal for equal expressions; cheaper to hash and compare than these."""
+    if isinstance(expression, Condition):
+        return expression.identity
+    if isinstance(expression, Not):
+        return ("not", identity(expression.term))
+    word = "all" if isinstance(expression, AllOf) else "any"
+    return (word, *map(identity, expression.terms))
+
+
 def evaluate(expression: Expression, container: Container) -> bool:
     """Whether the expression holds for a container. Never raises."""
     if isinstance(expression, Condition):
@@ -93,12 +110,23 @@ def evaluate(expression: Expression, container: Container) -> bool:
     return not evaluate(expression.term, container)
 
 
-def parse_expression(node: TextNode) -> Expression:
+@dataclass(slots=True)
+class Reading:
+    """What reading the expressions of one annotation leaves, and what it comes upon."""
+
+    pattern_characters: int = MAX_PATTERN_CHARACTERS
+    """How much more of patterns that have to be read one by one."""
+    advice: list[TextError] = field(default_factory=list[TextError])
+    """What is superfluous."""
+
+
+def parse_expression(node: TextNode, reading: Reading | None = None) -> Expression:
     """The expression a YAML node spells. Raises `TextError`.
 
     `{key, operator, values}`, `{all: [..]}`, `{any: [..]}` or `{not: ..}`. The depth of the text,
     which its reader bounds, bounds the recursion.
     """
+    reading = reading or Reading()
     if not isinstance(node, TextMap) or not node.entries:
         raise TextError.at(
             node, "not an expression", "write {key: ..., operator: ..., values: [...]}"
@@ -107,25 +135,25 @@ def parse_expression(node: TextNode) -> Expression:
         name, value = node.entries[0]
         match name.value:
             case "all":
-                return AllOf(_parse_terms(name, value))
+                return AllOf(_parse_terms(name, value, reading))
             case "any":
-                return AnyOf(_parse_terms(name, value))
+                return AnyOf(_parse_terms(name, value, reading))
             case "not":
-                return Not(parse_expression(value))
+                return Not(parse_expression(value, reading))
             case _:
                 pass
-    return _parse_condition(node)
+    return _parse_condition(node, reading)
 
 
-def _parse_terms(name: TextScalar, node: TextNode) -> tuple[Expression, ...]:
+def _parse_terms(name: TextScalar, node: TextNode, reading: Reading) -> tuple[Expression, ...]:
     if not isinstance(node, TextList) or not node.items:
         raise TextError.at(
             node, f"{name.value!r} without expressions", f"write a list: {name.value}: [{{...}}]"
         )
-    return tuple(parse_expression(item) for item in node.items)
+    return tuple([parse_expression(item, reading) for item in node.items])
 
 
-def _parse_condition(node: TextMap) -> Condition:
+def _parse_condition(node: TextMap, reading: Reading) -> Condition:
     fields = ("key", "operator", "values")
     for name, _ in node.entries:
         if name.value in ("all", "any", "not"):
@@ -136,10 +164,16 @@ def _parse_condition(node: TextMap) -> Condition:
             fix = suggestion(name.value, (*fields, "all", "any", "not"))
             raise TextError.at(name, f"unknown field {name.value!r} in an expression", fix)
     operator = _parse_operator(node)
-    key_node = node.find("key")
-    is_keyless = key_node is None and operator.compare is never
-    key = None if is_keyless else _parse_key(node, key_node)
-    return Condition(key, operator, _parse_values(node, operator))
+    if operator.compare is never:
+        for name, value in node.entries:
+            is_empty = not value.items if isinstance(value, TextList) else _is_null(value)
+            if name.value != "operator" and not is_empty:
+                what = f"{name.value!r} has no effect beside {operator.name}"
+                reading.advice.append(TextError.at(name, what, "leave it out"))
+        return ALWAYS
+    return Condition(
+        _parse_key(node, node.find("key")), operator, _parse_values(node, operator, reading)
+    )
 
 
 def _parse_operator(node: TextMap) -> Operator:
@@ -169,7 +203,7 @@ def _parse_key(node: TextMap, written: TextNode | None) -> Key:
         raise TextError.at(written, what, fix) from error
 
 
-def _parse_values(node: TextMap, operator: Operator) -> tuple[str, ...]:
+def _parse_values(node: TextMap, operator: Operator, reading: Reading) -> tuple[str, ...]:
     written = node.find("values")
     items = _value_items(written)
     count = len(items)
@@ -186,15 +220,28 @@ def _parse_values(node: TextMap, operator: Operator) -> tuple[str, ...]:
         raise TextError.at(items[MAX_VALUES], f"{count} values", f"write at most {MAX_VALUES}")
     if operator.compare is glob:
         for item in items:
-            try:
-                compile_glob(item.value)
-            except GlobError as error:
-                what = f"malformed pattern {item.value[:80]!r}: {error}"
-                raise TextError.at(item, what, error.fix) from error
+            _check_pattern(item, reading)
     return tuple(item.value for item in items)
 
 
+def _check_pattern(item: TextScalar, reading: Reading) -> None:
+    pattern = item.value
+    if len(pattern) <= MAX_LENGTH and "[" not in pattern and "\\" not in pattern:
+        return
+    reading.pattern_characters -= min(len(pattern), MAX_LENGTH)
+    if reading.pattern_characters < 0:
+        what = f"more than {MAX_PATTERN_CHARACTERS} characters of patterns with [ or \\"
+        raise TextError.at(item, what, "write fewer of them")
+    try:
+        compile_glob(pattern)
+    except GlobError as error:
+        what = f"malformed pattern {pattern[:80]!r}: {error}"
+        raise TextError.at(item, what, error.fix) from error
+
+
 def _value_items(written: TextNode | None) -> tuple[TextScalar, ...]:
-    if written is None or (isinstance(written, TextScalar) and written.is_null):
-        return ()
-    return scalars_of(written, "'values'")
+    return () if written is None or _is_null(written) else scalars_of(written, "'values'")
+
+
+def _is_null(node: TextNode) -> bool:
+    return isinstance(node, TextScalar) and node.is_null

@@ -8,6 +8,7 @@ separates.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from ..container import Container
@@ -74,10 +75,19 @@ class Key:
         only = self.only
         if only is not None:
             return only.value(container)
-        values = [subkey.value(container) for subkey in self.subkeys]
+        return self._join([subkey.value(container) for subkey in self.subkeys])
+
+    def value_of(self, known: Mapping[Subkey, str]) -> str | None:
+        """The same of a container whose facts are `known`."""
+        subkeys = self.subkeys
+        if len(subkeys) == 1:
+            return known.get(subkeys[0])
+        return self._join([known.get(subkey) for subkey in subkeys])
+
+    def _join(self, values: list[str | None]) -> str | None:
         if all(value is None for value in values):
             return None
-        return self.separator.join(value or "" for value in values)
+        return self.separator.join([value or "" for value in values])
 
 
 _SINGLE: Final = tuple((Subkey(field), FIELDS[field]) for field in SINGLE_FIELDS)
@@ -107,6 +117,11 @@ def parse_key(text: str) -> Key:
     between the values; K and V are neither letters nor digits. Raises `ValueError` with two
     arguments: what is wrong, and how to fix it.
     """
+    # A key of a stranger may be as long as its annotation: the cache is for ordinary ones.
+    return _parse_known_key(text) if len(text) <= _ORDINARY_LENGTH else _parse_key(text)
+
+
+def _parse_key(text: str) -> Key:
     if ":" not in text:
         return Key(text=text, subkeys=(_parse_subkey(text),))
     rest = text.removeprefix(":")
@@ -123,6 +138,10 @@ def parse_key(text: str) -> Key:
         raise ValueError(f"{len(parts)} keys in a joint key", f"join at most {MAX_SUBKEYS} keys")
     subkeys = tuple(_parse_subkey(part) for part in parts)
     return Key(text=text, subkeys=subkeys, separator=between_values)
+
+
+_ORDINARY_LENGTH: Final = 128
+_parse_known_key = lru_cache(maxsize=256)(_parse_key)
 
 
 def _parse_subkey(text: str) -> Subkey:

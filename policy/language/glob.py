@@ -10,6 +10,7 @@ from functools import lru_cache
 MAX_LENGTH = 512
 SEPARATOR = "/"
 _NO_CLASS = "write \\[ for a ["
+_ASCII = 128
 
 
 class GlobError(ValueError):
@@ -20,48 +21,98 @@ class GlobError(ValueError):
         self.fix = fix
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Glob:
-    """A compiled pattern: a set of states in one integer, bit i for "the first i items matched".
-
-    Matching takes one step per character of the text, whatever the pattern.
+    """One compiled pattern.
 
     >>> compile_glob("redis-*").matches("redis-0"), compile_glob("[a-c]?").matches("d1")
     (True, False)
     """
 
     pattern: str
+    automaton: "Automaton"
     prefix: str
     """The text is ruled out at once unless it begins so."""
     is_exact: bool
     """Whether the pattern is nothing but its prefix."""
-    final: int
-    separator: str = SEPARATOR
-    """The character, if any, that only matches itself."""
-    stars: int = 0
-    """States that a `*` lets stay where they are."""
-    wildcards: int = 0
-    literals: dict[str, int] = field(default_factory=dict[str, int], compare=False)
-    classes: tuple[tuple[int, "_Class"], ...] = ()
 
     def matches(self, text: str) -> bool:
         """Whether the pattern matches the whole text. O(length of the text)."""
         if self.is_exact or not text.startswith(self.prefix):
             return self.is_exact and text == self.prefix
-        states = 1
+        return self.automaton.accepts(text)
+
+
+@dataclass(slots=True, kw_only=True)
+class Automaton:
+    """Some patterns side by side: a set of states in one integer, one bit per item of a pattern.
+
+    A text takes one step per character, whatever the patterns; a step over many patterns is dearer
+    than one over few, as the integer is longer.
+    """
+
+    initial: int = 0
+    final: int = 0
+    separator: str = SEPARATOR
+    """The character, if any, that only matches itself."""
+    size: int = 0
+    """Bits."""
+    stars: int = 0
+    """States that a `*` lets stay where they are."""
+    wildcards: int = 0
+    literals: dict[str, int] = field(default_factory=dict[str, int])
+    classes: list[tuple[int, "_Class"]] = field(default_factory=list[tuple[int, "_Class"]])
+    _steps: dict[str, int] = field(default_factory=dict[str, int], repr=False)
+
+    def add(self, pattern: str) -> None:
+        """Put one more pattern beside the others. Raises `GlobError`."""
+        if len(pattern) > MAX_LENGTH:
+            raise GlobError(f"{len(pattern)} characters", f"write at most {MAX_LENGTH}")
+        bit, position, literals = 1 << self.size, 0, self.literals
+        self.initial |= bit
+        while position < len(pattern):
+            character = pattern[position]
+            position += 1
+            if character == "*":
+                self.stars |= bit
+                continue
+            if character == "?":
+                self.wildcards |= bit
+            elif character == "[":
+                members, position = _parse_class(pattern, position)
+                self.classes.append((bit, members))
+            else:
+                if character == "\\":
+                    character, position = _parse_character(pattern, position - 1)
+                literals[character] = literals.get(character, 0) | bit
+            bit <<= 1
+        self.final |= bit
+        self.size = bit.bit_length()
+
+    def accepts(self, text: str) -> bool:
+        """Whether one of the patterns matches the whole text."""
+        states, stars, steps, separator = self.initial, self.stars, self._steps, self.separator
         for character in text:
-            accepted = self.literals.get(character, 0)
-            stay = 0
-            if character != self.separator:
-                accepted |= self.wildcards
-                stay = states & self.stars
-                for bit, members in self.classes:
-                    if states & bit and members.holds(character):
-                        accepted |= bit
-            states = (states & accepted) << 1 | stay
+            step = steps.get(character)
+            if step is None:
+                step = self._step(character)
+            stay = states & stars if character != separator else 0
+            states = (states & step) << 1 | stay
             if not states:
                 return False
         return bool(states & self.final)
+
+    def _step(self, character: str) -> int:
+        """The items that a character fulfils."""
+        step = self.literals.get(character, 0)
+        if character != self.separator:
+            step |= self.wildcards
+            for bit, members in self.classes:
+                if members.holds(character):
+                    step |= bit
+        if ord(character) < _ASCII:
+            self._steps[character] = step
+        return step
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,45 +127,13 @@ class _Class:
 @lru_cache(maxsize=512)
 def compile_glob(pattern: str, separator: str = SEPARATOR) -> Glob:
     """The compiled pattern. Raises `GlobError`."""
-    if len(pattern) > MAX_LENGTH:
-        raise GlobError(f"{len(pattern)} characters", f"write at most {MAX_LENGTH}")
-    bit, stars, wildcards, position = 1, 0, 0, 0
-    prefix: list[str] = []
-    is_exact = True
-    literals: dict[str, int] = {}
-    classes: list[tuple[int, _Class]] = []
-    while position < len(pattern):
-        character = pattern[position]
-        position += 1
-        if character == "*":
-            stars |= bit
-            is_exact = False
-            continue
-        if character == "?":
-            wildcards |= bit
-            is_exact = False
-        elif character == "[":
-            members, position = _parse_class(pattern, position)
-            classes.append((bit, members))
-            is_exact = False
-        else:
-            if character == "\\":
-                character, position = _parse_character(pattern, position - 1)
-            literals[character] = literals.get(character, 0) | bit
-            if is_exact:
-                prefix.append(character)
-        bit <<= 1
-    return Glob(
-        pattern=pattern,
-        prefix="".join(prefix),
-        is_exact=is_exact,
-        final=bit,
-        separator=separator,
-        stars=stars,
-        wildcards=wildcards,
-        literals=literals,
-        classes=tuple(classes),
-    )
+    automaton = Automaton(separator=separator)
+    automaton.add(pattern)
+    position, prefix = 0, ""
+    while position < len(pattern) and pattern[position] not in "*?[":
+        character, position = _parse_character(pattern, position)
+        prefix += character
+    return Glob(pattern, automaton, prefix, position == len(pattern))
 
 
 def _parse_class(pattern: str, position: int) -> tuple[_Class, int]:

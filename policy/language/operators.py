@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from .glob import compile_glob
+from .glob_set import GlobSet
 from .suggestion import nearest
 
 ANYTHING = "*"
@@ -28,10 +28,7 @@ def equal(values: tuple[str, ...]) -> Test:
 
 def glob(patterns: tuple[str, ...]) -> Test:
     """Whether one of the patterns matches a value."""
-    globs = tuple(map(compile_glob, patterns))
-    if len(globs) == 1:
-        return globs[0].matches
-    return lambda value: any(each.matches(value) for each in globs)
+    return GlobSet(patterns)
 
 
 def present(_: tuple[str, ...]) -> Test:
