@@ -13,12 +13,15 @@ from types import MappingProxyType
 from ..container import Container, Pod
 from ..errors import Problem
 from .annotationkeys import DOMAINS
-from .expression import ALWAYS, Condition, Expression, condition, parse_expression
+from .expression import ALWAYS, Condition, Expression, Reading, condition, parse_expression
+from .operators import ANYTHING
 from .suggestion import suggestion
 from .yamltext import TextError, TextList, TextMap, TextNode, TextScalar, parse_text
 
 MAX_WEIGHT = 1000
 MAX_RULES = 256
+MAX_FAULTS = 16
+"""To find what an author meant takes longer than to read what is right."""
 COLOCATION_WEIGHT = 10
 RULE_FIELDS = ("scope", "match", "weight", "symmetric")
 
@@ -120,11 +123,18 @@ def _bind_problems(problems: tuple[Problem, ...], pod: Pod) -> tuple[Problem, ..
     return tuple(replace(one, where=one.where.replace(_POD_PATH, path, 1)) for one in problems)
 
 
-@lru_cache(maxsize=256)
 def _parse_texts(
     texts: tuple[tuple[str, str], ...], is_symmetric: bool
 ) -> tuple[Rules, tuple[Problem, ...]]:
     """The same for any pod; `_SAME_POD` and `_POD_PATH` are in place of the pod."""
+    length = sum(len(text) for _, text in texts)
+    parse = _parse_ordinary if length <= _ORDINARY_LENGTH else _parse_large
+    return parse(texts, is_symmetric)
+
+
+def _parse(
+    texts: tuple[tuple[str, str], ...], is_symmetric: bool
+) -> tuple[Rules, tuple[Problem, ...]]:
     if not texts:
         return MappingProxyType({}), ()
     rules: dict[str, tuple[AffinityRule, ...]] = {}
@@ -146,6 +156,13 @@ def _parse_texts(
     return MappingProxyType(rules), tuple(problems)
 
 
+# What is parsed takes many times the memory of its text. Texts that large are kept for the other
+# containers of their pod alone.
+_ORDINARY_LENGTH = 4096
+_parse_ordinary = lru_cache(maxsize=256)(_parse)
+_parse_large = lru_cache(maxsize=4)(_parse)
+
+
 class _Reader:
     """Reads one annotation, keeping the good rules and the problems of the others."""
 
@@ -158,6 +175,9 @@ class _Reader:
         # Each pair once, in the order written, whichever of the two named it.
         self._friends: dict[str, dict[str, None]] = {}
         self._count = 0
+        self._faults = 0
+        self._is_ended = False
+        self._reading = Reading()
 
     def read(self, text: str) -> None:
         where = f"{self._key} of {_POD_PATH}"
@@ -176,15 +196,29 @@ class _Reader:
     def rules(self) -> dict[str, tuple[AffinityRule, ...]]:
         """The rules by container, shorthand last."""
         found = {name: tuple(rules) for name, rules in self._full.items() if rules}
+        # Of two that name everyone each names the other: their pair counts once, as any.
+        of_everyone = dict(self._friends.pop(ANYTHING, {}))
+        for name in of_everyone:
+            self._friends[name].update(of_everyone)
+            del self._friends[name][name]
         for name, friends in self._friends.items():
-            rule = AffinityRule(
-                scope=_SAME_POD,
-                match=condition("name", "In", *friends),
-                weight=self._sign,
-                source=f"{self._key} (shorthand)",
-            )
-            found[name] = (*found.get(name, ()), rule)
+            friends.pop(ANYTHING, None)
+            rules = list(found.get(name, ()))
+            if friends:
+                rules.append(self._friendly(condition("name", "In", *friends)))
+            if name in of_everyone:
+                strangers = condition("name", "NotIn", *friends) if friends else ALWAYS
+                rules.append(replace(self._friendly(strangers), is_symmetric=True))
+            found[name] = tuple(rules)
         return found
+
+    def _friendly(self, match: Condition) -> AffinityRule:
+        return AffinityRule(
+            scope=_SAME_POD,
+            match=match,
+            weight=self._sign,
+            source=f"{self._key} (shorthand)",
+        )
 
     def _read_container(self, name: str, value: TextNode) -> None:
         where = f"{self._key} of {_POD_PATH}/{name[:80]}"
@@ -195,13 +229,12 @@ class _Reader:
                 TextError.at(value, "not a list", fix).problem(where, container=name)
             )
         for item in items:
+            if self._faults >= MAX_FAULTS:
+                self._end(item, where, name, "too many faults", f"mend these {MAX_FAULTS}")
+                return
             self._count += 1
             if self._count > MAX_RULES:
-                if self._count == MAX_RULES + 1:
-                    fix = f"write at most {MAX_RULES}; the rest is left out"
-                    self.problems.append(
-                        TextError.at(item, "too many rules", fix).problem(where, container=name)
-                    )
+                self._end(item, where, name, "too many rules", f"write at most {MAX_RULES}")
                 return
             try:
                 if isinstance(item, TextScalar):
@@ -209,8 +242,18 @@ class _Reader:
                 else:
                     rule = self._read_rule(item, where, name)
                     self._full.setdefault(name, []).append(rule)
+                    self._advise(where, name)
             except TextError as error:
+                self._reading.advice.clear()
                 self.problems.append(error.problem(where, container=name))
+                self._faults += 1
+
+    def _end(self, item: TextNode, where: str, name: str, what: str, fix: str) -> None:
+        """Say, once, that the rest is not read."""
+        if not self._is_ended:
+            self._is_ended = True
+            error = TextError.at(item, what, f"{fix}; the rest is left out")
+            self.problems.append(error.problem(where, container=name))
 
     def _read_friend(self, name: str, item: TextScalar) -> None:
         if item.is_null or not item.value:
@@ -221,6 +264,13 @@ class _Reader:
             )
         self._friends.setdefault(name, {})[item.value] = None
         self._friends.setdefault(item.value, {})[name] = None
+
+    def _advise(self, where: str, name: str) -> None:
+        # One of a kind will do for a rule.
+        for advice in {advice.what: advice for advice in self._reading.advice[::-1]}.values():
+            problem = advice.problem(where, container=name)
+            self.problems.append(replace(problem, is_advice=True))
+        self._reading.advice.clear()
 
     def _read_rule(self, node: TextNode, where: str, name: str) -> AffinityRule:
         if not isinstance(node, TextMap):
@@ -233,8 +283,8 @@ class _Reader:
         scope = node.find("scope")
         is_given = scope is not None and not (isinstance(scope, TextScalar) and scope.is_null)
         return AffinityRule(
-            scope=parse_expression(scope) if is_given and scope else _SAME_POD,
-            match=parse_expression(match),
+            scope=parse_expression(scope, self._reading) if is_given and scope else _SAME_POD,
+            match=parse_expression(match, self._reading),
             weight=self._read_weight(node.find("weight"), where, name),
             is_symmetric=self._read_symmetric(node.find("symmetric")),
             source=f"{self._key}:{node.line}",
@@ -256,6 +306,10 @@ class _Reader:
             error = TextError.at(node, what, fix)
             self.problems.append(error.problem(where, container=name))
             weight = MAX_WEIGHT
+        if self._sign < 0 and digits.startswith("-") and weight:
+            fix = "leave the '-' out to push, or write the rule under 'affinity'"
+            what = f"the weight {digits[:20]} in an anti-affinity pulls"
+            self._reading.advice.append(TextError.at(node, what, fix))
         # 0 counts as left out, as it does for the peer.
         return self._sign * (-weight if digits.startswith("-") and weight else weight or 1)
 

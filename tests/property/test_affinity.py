@@ -170,19 +170,30 @@ def test_any_text_gives_rules_or_problems_inside_it(text: str) -> None:
         assert 0 <= problem.line <= text.count("\n") + text.count("\r") + 2 + len(text)
 
 
-NAMES_OF_FRIENDS = st.lists(st.sampled_from("abcdef"), max_size=4)
+NAMES_OF_FRIENDS = st.lists(st.sampled_from([*"abcdef", "'*'"]), max_size=4)
 
 
-@settings(max_examples=100, deadline=None)
-@given(st.dictionaries(st.sampled_from("abcdef"), NAMES_OF_FRIENDS, max_size=5))
-def test_shorthand_makes_every_pair_mutual(friends: dict[str, list[str]]) -> None:
+@settings(max_examples=200, deadline=None)
+@given(st.dictionaries(st.sampled_from([*"abcdef", "'*'"]), NAMES_OF_FRIENDS, max_size=5))
+def test_shorthand_makes_every_pair_mutual_and_counts_it_once(
+    friends: dict[str, list[str]],
+) -> None:
     text = "\n".join(f"{name}: [{', '.join(others)}]" for name, others in friends.items()) or "{}"
     rules, _ = parse_affinity({"resource-policy.nri.io/affinity": text}, POD)
-    index = AffinityIndex()
-    everyone = {name: Container(id=ContainerId(name), name=name, pod=POD) for name in "abcdef"}
-    for one in everyone.values():
-        index.add(one)
-    pairs = {frozenset((a, b)) for a, others in friends.items() for b in others if a != b}
-    for name, one in everyone.items():
-        expected = {b: 1 for b in everyone if frozenset((name, b)) in pairs and b != name}
-        assert index.weights(one, rules.get(name, ())) == expected
+    everyone = {name: Container(id=ContainerId(name), name=name, pod=POD) for name in "abcdefg"}
+    pairs = {
+        frozenset((a, b))
+        for name, others in friends.items()
+        for other in others
+        if name != other
+        for a in (everyone if name == "'*'" else (name,))
+        for b in (everyone if other == "'*'" else (other,))
+        if a != b
+    }
+    for first in everyone.values():
+        index = AffinityIndex()
+        index.add(first, rules.get(first.name, ()))
+        for second in everyone.values():
+            is_pair = frozenset((first.name, second.name)) in pairs and first != second
+            expected = {first.id: 1} if is_pair else {}
+            assert index.weights(second, rules.get(second.name, ())) == expected

@@ -6,6 +6,7 @@ import yaml
 from pinfold.policy.container import Container, ContainerId, Pod, PodId
 from pinfold.policy.errors import Problem
 from pinfold.policy.language.affinity import (
+    MAX_FAULTS,
     MAX_RULES,
     AffinityRule,
     affinity_rules,
@@ -14,7 +15,12 @@ from pinfold.policy.language.affinity import (
     parse_affinity,
     same_pod,
 )
-from pinfold.policy.language.expression import ALWAYS, Condition, condition
+from pinfold.policy.language.expression import (
+    ALWAYS,
+    MAX_PATTERN_CHARACTERS,
+    Condition,
+    condition,
+)
 
 PULL = "resource-policy.nri.io/affinity"
 PUSH = "resource-policy.nri.io/anti-affinity"
@@ -130,14 +136,25 @@ peter:
 def test_a_weight(written: str, key: str, weight: int, has_problem: bool) -> None:
     rules, problems = read(f"a:\n- match: {{operator: AlwaysTrue}}\n  weight: {written}\n", key)
     assert [rule.weight for rule in rules["a"]] == [weight]
-    assert bool(problems) is has_problem
+    faults = [problem for problem in problems if not problem.is_advice]
+    assert bool(faults) is has_problem
     assert not any(problem.is_fatal for problem in problems)
+
+
+def test_a_negative_weight_in_an_anti_affinity_pulls_as_ever_and_is_advised_against() -> None:
+    text = "a:\n- match: {operator: AlwaysTrue}\n  weight: -7\n"
+    rules, (advice,) = read(text, PUSH)
+    assert [rule.weight for rule in rules["a"]] == [7]
+    assert advice.is_advice
+    assert (advice.what, advice.line) == ("the weight -7 in an anti-affinity pulls", 3)
+    assert not read(text, PULL)[1]
 
 
 @pytest.mark.parametrize("key", [PULL, PUSH])
 @pytest.mark.parametrize(("written", "used"), [("2000", "1000"), ("-2000", "-1000")])
 def test_a_weight_out_of_range_says_which_is_used(written: str, used: str, key: str) -> None:
-    _, (problem,) = read(f"a:\n- match: {{operator: AlwaysTrue}}\n  weight: {written}\n", key)
+    _, problems = read(f"a:\n- match: {{operator: AlwaysTrue}}\n  weight: {written}\n", key)
+    (problem,) = [one for one in problems if not one.is_advice]
     assert problem.what == f"weight {written} is outside the range, {used} is used"
 
 
@@ -226,6 +243,34 @@ def test_an_annotation_has_a_limited_number_of_rules() -> None:
     assert len(rules["a"]) == MAX_RULES
     assert "b" not in rules
     assert "too many rules" in problem.what
+
+
+def test_an_annotation_is_read_up_to_a_limited_number_of_faults() -> None:
+    bad = "- match: {key: nmae, operator: Exists}\n"
+    rules, problems = read("a:\n" + GOOD + bad * (MAX_FAULTS + 5) + GOOD + "b: [c]\n")
+    assert len(rules["a"]) == 1
+    assert "b" not in rules
+    assert len(problems) == MAX_FAULTS + 1
+    assert "too many faults" in problems[-1].what
+
+
+def test_patterns_that_are_read_one_by_one_are_limited() -> None:
+    pattern = "[a-z]" * 100
+    bad = f"- match: {{key: name, operator: Matches, values: ['{pattern}']}}\n"
+    rules, (problem,) = read("a:\n" + bad * 17 + GOOD)
+    assert len(rules["a"]) == 17
+    assert f"more than {MAX_PATTERN_CHARACTERS} characters" in problem.what
+
+
+def test_what_is_superfluous_beside_always_true_is_advice_and_the_rule_stays() -> None:
+    text = "a:\n- match: {key: nmae, operator: AlwaysTrue, values: [b]}\n"
+    rules, problems = read(text)
+    assert [rule.match for rule in rules["a"]] == [ALWAYS]
+    assert {(one.what, one.is_advice) for one in problems} == {
+        ("'key' has no effect beside AlwaysTrue", True),
+        ("'values' has no effect beside AlwaysTrue", True),
+    }
+    assert not read("a:\n- match: {key: , operator: AlwaysTrue, values: []}\n")[1]
 
 
 def test_the_domains_and_which_one_counts() -> None:
