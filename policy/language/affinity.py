@@ -140,6 +140,7 @@ def _parse(
     rules: dict[str, tuple[AffinityRule, ...]] = {}
     problems: list[Problem] = []
     used: dict[str, str] = {}
+    reading = Reading()
     for key, text in texts:
         suffix = key.partition("/")[2]
         if suffix in used:
@@ -148,7 +149,7 @@ def _parse(
             problems.append(Problem(where=f"{key} of {_POD_PATH}", what=what, fix=fix))
             continue
         used[suffix] = key
-        reader = _Reader(key, SIGNS[suffix], is_symmetric)
+        reader = _Reader(key, SIGNS[suffix], reading, is_symmetric=is_symmetric)
         reader.read(text)
         problems += reader.problems
         for name, own in reader.rules().items():
@@ -166,7 +167,7 @@ _parse_large = lru_cache(maxsize=4)(_parse)
 class _Reader:
     """Reads one annotation, keeping the good rules and the problems of the others."""
 
-    def __init__(self, key: str, sign: int, is_symmetric: bool) -> None:
+    def __init__(self, key: str, sign: int, reading: Reading, *, is_symmetric: bool) -> None:
         self.problems: list[Problem] = []
         self._key = key
         self._sign = sign
@@ -177,7 +178,7 @@ class _Reader:
         self._count = 0
         self._faults = 0
         self._is_ended = False
-        self._reading = Reading()
+        self._reading = reading
 
     def read(self, text: str) -> None:
         where = f"{self._key} of {_POD_PATH}"

@@ -19,9 +19,9 @@ from .residents import Residents
 from .selection import Selection
 from .symmetric_rules import SymmetricRules
 
-RULE_STEPS: Final = 60_000
+RULE_STEPS: Final = 100_000
 """One rule of a newcomer over all containers that are there."""
-NEWCOMER_RULES_STEPS: Final = 200_000
+NEWCOMER_RULES_STEPS: Final = 120_000
 """All of its rules together."""
 _LINES_SHOWN: Final = 8
 
@@ -135,21 +135,29 @@ class AffinityIndex:
         left = NEWCOMER_RULES_STEPS
         steps = Steps(0)
         selection = Selection(residents, steps)
-        by_places: dict[int, int] = {}
+        everyone = residents.everyone
+        # A rule for all but a few counts for everyone, and the other way round for those.
+        by_places: dict[int, int] = {everyone: 0}
         for rule in rules:
             steps.left = granted = min(RULE_STEPS, left)
             try:
-                places = selection.select(AllOf((rule.scope, rule.match)), residents.everyone)
-                if places and places not in by_places:
-                    steps.charge(2 * places.bit_count() + len(residents) // 2)
-                if places:
-                    by_places[places] = by_places.get(places, 0) + rule.weight
+                places, weight = (
+                    selection.select(AllOf((rule.scope, rule.match)), everyone),
+                    rule.weight,
+                )
+                is_most = 2 * places.bit_count() > len(residents)
+                if is_most:
+                    places, weight = everyone & ~places, -weight
+                if places not in by_places:
+                    steps.charge(residents.listing_steps(places))
+                by_places[places] = by_places.get(places, 0) + weight
+                by_places[everyone] += rule.weight if is_most else 0
             except TooManyStepsError:
                 given_up.append(rule)
             left -= granted - steps.left
         totals: dict[ContainerId, int] = {}
         for places, weight in by_places.items():
-            for other in residents.ids(places):
+            for other in residents.ids(places) if weight else ():
                 totals[other] = totals.get(other, 0) + weight
         return totals, tuple(given_up)
 

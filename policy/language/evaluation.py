@@ -14,6 +14,7 @@ from .operators import never
 
 NAME_MAX: Final = 63
 POD_NAME_MAX: Final = 253
+_KEEPING_STEPS: Final = 40
 
 
 class TooManyStepsError(Exception):
@@ -82,9 +83,9 @@ def holds(expression: Expression, known: Mapping[Subkey, str], steps: Steps) -> 
 
 
 def bound_steps(expression: Expression) -> int:
-    """What evaluating an expression costs for one container of ordinary names, at most.
+    """What keeping an expression, and evaluating it for one container, costs at most.
 
-    With all that is done once for its patterns.
+    With all that is done once for its patterns, and names no longer than Kubernetes allows.
     """
     match expression:
         case Condition(None):
@@ -94,11 +95,11 @@ def bound_steps(expression: Expression) -> int:
             text = "x" * sum(map(_length, key.subkeys))
             test = expression.test
             making = test.making_steps if isinstance(test, GlobSet) else 0
-            return 4 + key_steps(key) + making + test_steps(expression, text)
+            return _KEEPING_STEPS + key_steps(key) + making + test_steps(expression, text)
         case AllOf(terms) | AnyOf(terms):
-            return 4 + sum(map(bound_steps, terms))
+            return 8 + sum(map(bound_steps, terms))
         case Not(term):
-            return 4 + bound_steps(term)
+            return 8 + bound_steps(term)
         case _:
             assert_never(expression)
 

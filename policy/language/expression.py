@@ -17,7 +17,9 @@ from .yamltext import TextError, TextList, TextMap, TextNode, TextScalar, scalar
 
 MAX_VALUES = 256
 MAX_PATTERN_CHARACTERS: Final = 8192
-"""Of all patterns of one annotation that have a class or a backslash: those are read one by one."""
+"""Of all patterns of a pod that have a class or a backslash: those are read one by one."""
+MAX_EXPRESSIONS: Final = 1024
+"""Of all rules of a pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,10 @@ def evaluate(expression: Expression, container: Container) -> bool:
 
 @dataclass(slots=True)
 class Reading:
-    """What reading the expressions of one annotation leaves, and what it comes upon."""
+    """What reading the expressions of a pod leaves, and what it comes upon."""
+
+    expressions: int = MAX_EXPRESSIONS
+    """How many more there may be."""
 
     pattern_characters: int = MAX_PATTERN_CHARACTERS
     """How much more of patterns that have to be read one by one."""
@@ -127,6 +132,10 @@ def parse_expression(node: TextNode, reading: Reading | None = None) -> Expressi
     which its reader bounds, bounds the recursion.
     """
     reading = reading or Reading()
+    reading.expressions -= 1
+    if reading.expressions < 0:
+        what = f"more than {MAX_EXPRESSIONS} expressions in the rules of the pod"
+        raise TextError.at(node, what, "write fewer")
     if not isinstance(node, TextMap) or not node.entries:
         raise TextError.at(
             node, "not an expression", "write {key: ..., operator: ..., values: [...]}"

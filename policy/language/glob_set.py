@@ -94,7 +94,8 @@ class GlobSet:
     @cached_property
     def making_steps(self) -> int:
         """What sorting and compiling the patterns costs, once."""
-        return sum(12 + 8 * len(one) for one in self._sorted.get("?", ())) + 12 * len(self.patterns)
+        compiled = sum(12 + 12 * len(one) for one in self._sorted.get("?", ()))
+        return 80 + 12 * len(self.patterns) + compiled
 
     def steps(self, text: str) -> int:
         """What it costs to test a text, at most."""
@@ -111,7 +112,7 @@ class GlobSet:
 
     def accepting_steps(self, length: int) -> int:
         """What it costs to run the automata over a text of some length."""
-        return 8 * length * len(self.automata)
+        return length * sum(4 + automaton.size // 128 for automaton in self.automata)
 
     def accepts(self, text: str) -> bool:
         """Whether one of the patterns that are not plain matches."""

@@ -99,7 +99,7 @@ class Selection:
         column = self._residents.column(only) if only else self._joint_column(key)
         if is_equality:
             return self._union(column, values)
-        if isinstance(test, GlobSet):
+        if isinstance(test, GlobSet) and column.places:
             charge_making(condition, steps)
             return self._matching(key, column, test)
         return column.places

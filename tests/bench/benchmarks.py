@@ -1,11 +1,19 @@
 """What is measured, on which machine and how often."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from tests.bench.discovery import time_discovery
 from tests.bench.figure import Figure
+from tests.bench.hostile import (
+    glob_rules,
+    joint_rules,
+    time_attacks,
+    time_product,
+    time_rules,
+    time_symmetric,
+)
 from tests.bench.session import time_round_trips, time_synchronize
 from tests.bench.sizes import LARGE, MEDIUM, SMALL, Size
 from tests.bench.timings import Timings
@@ -43,6 +51,41 @@ def benchmarks(
             text="as medium, all annotations never read before",
             samples=1000,
             take=partial(time_decisions, unread_percent=100),
+        ),
+        Benchmark(
+            name="affinity-product",
+            size=replace(medium, containers=min(110, medium.containers)),
+            text="25 rules of 249 patterns over 16 keys, 110 containers",
+            samples=50,
+            take=time_product,
+        ),
+        Benchmark(
+            name="affinity-joint-keys",
+            size=large,
+            text="256 unread rules with a joint key, 1000 containers",
+            samples=50,
+            take=partial(time_rules, make=joint_rules),
+        ),
+        Benchmark(
+            name="affinity-patterns",
+            size=large,
+            text="256 unread rules with a pattern, 1000 containers",
+            samples=50,
+            take=partial(time_rules, make=glob_rules),
+        ),
+        Benchmark(
+            name="affinity-symmetric",
+            size=large,
+            text="8 symmetric rules of each of 1000 containers",
+            samples=200,
+            take=time_symmetric,
+        ),
+        Benchmark(
+            name="affinity-hostile",
+            size=large,
+            text="the largest texts made by chance, 1000 containers",
+            samples=300,
+            take=time_attacks,
         ),
         Benchmark(
             name="discovery-256",
