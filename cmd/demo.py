@@ -10,19 +10,21 @@ from ..nri.embedded import EmbeddedRuntime
 from ..nri.embedded_cri import embedded_link
 from ..policy.configuration.config import Config
 from ..policy.container import Container
-from ..policy.decision import Decision, Refusal
-from ..policy.drawpools import draw_pools
+from ..policy.decision import Decision, Grant
+from ..policy.drawpools import draw_pools, spare_supplies
+from ..policy.reason import reason_of
 from ..policy.scenarios.manifest import PodSpec, parse_manifests
+from ..topology.cpuset import CpuSet
 from ..topology.errors import PinfoldError
 from ..topology.machine import Machine
 from ..topology.spec import machine_from_spec
 from .configfile import read_file
+from .container_lines import cpus_text, natural_key, place_text, short_names
 from .daemon import Daemon, memory_bytes
 from .demopods import DEMO_PODS
 from .machinesource import machine_of, machine_options
 from .paperpods import start_pods
 from .pools import chosen_config
-from .reason import reason_of
 
 TWO_SOCKETS: Final = "socket:2 numa:2 core:2 thread:2 mem:2G"
 
@@ -79,20 +81,28 @@ def _draw(daemon: Daemon, runtime: EmbeddedRuntime) -> str:
     engine = daemon.engine
     inside: dict[str, list[str]] = {}
     told: set[str] = set()
-    paths = {container.path for container in engine.containers.values()}
-    for container_id, container in engine.containers.items():
-        decision = engine.decisions.get(container_id)
-        if decision is None or isinstance(decision.result, Refusal):
+    every = list(engine.containers.values())
+    paths = {container.path for container in every}
+    names = short_names([(one.pod.namespace, one.pod.name, one.name) for one in every])
+    named = sorted(zip(names, every, strict=True), key=lambda pair: natural_key(pair[0]))
+    for name, container in named:
+        decision, grant = engine.decisions.get(container.id), engine.grants.get(container.id)
+        if decision is None or grant is None:
             continue
-        if container_id not in engine.grants:
-            continue
-        pool = engine.tree.pools[engine.grants[container_id].pool_id]
-        kernel = runtime.kernel[container_id]
-        lines = inside.setdefault(pool.name, [])
-        reason = reason_of(decision, engine.tree)
-        lines.append(_line(container, decision, kernel.cpus, kernel.mems, reason))
+        lines = inside.setdefault(engine.tree.pools[grant.pool_id].name, [])
+        kernel = runtime.kernel[container.id]
+        cpus = _cpus(grant, kernel.cpus)
+        lines.append(place_text(name, cpus, kernel.mems, reason_of(decision)))
         lines.extend(_problems(container, decision, told, paths))
-    return draw_pools(engine.tree, engine.machine, inside)
+    return draw_pools(engine.tree, engine.machine, inside, spare_supplies(engine))
+
+
+def _cpus(grant: Grant, kernel: str) -> str:
+    """What the kernel was told, with its kind."""
+    if not kernel:
+        return ""
+    exclusive = CpuSet.parse(kernel) & grant.exclusive
+    return cpus_text(grant.kind, kernel, str(exclusive), str(CpuSet.parse(kernel) - exclusive))
 
 
 def _problems(
@@ -105,8 +115,3 @@ def _problems(
         if text not in told and (owner == container.path or owner not in paths):
             told.add(text)
             yield text
-
-
-def _line(container: Container, decision: Decision, cpus: str, mems: str, reason: str) -> str:
-    name = f"{container.pod.name}/{container.name}"
-    return f"[{name}] cpus {cpus or 'any'}; memory {mems or 'any'}; {reason}"

@@ -53,6 +53,11 @@ class Job:
 @click.option("--config", "config_path", metavar="FILE", help="Configuration; built-in defaults.")
 @click.option("--only", metavar="ID", multiple=True, help="Run these; globs, or how one id begins.")
 @click.option(
+    "--allow-refusals",
+    is_flag=True,
+    help="Exit with 0 although a container is refused: it is only shown.",
+)
+@click.option(
     "-o",
     "--output",
     type=click.Choice(["table", "json", "tree"]),
@@ -66,12 +71,14 @@ def command(
     machine: str | None,
     config_path: str | None,
     only: tuple[str, ...],
+    allow_refusals: bool,
     output: str,
 ) -> int:
     """Place the pods of Kubernetes manifests, or run scenario files; "-" is standard input.
 
-    Exit status: 1 if an expectation does not hold or a law is broken, 2 if something cannot be
-    read. A refused container and a fault in an annotation are shown and change no status.
+    Exit status: 1 if an expectation does not hold, a container is refused that no
+    expect_create_error waits for, or a law is broken; 2 if something cannot be read. A fault in an
+    annotation that refuses nobody is shown and changes no status.
     """
     config, warnings = chosen_config(config_path)
     for warning in warnings:
@@ -86,7 +93,11 @@ def command(
     else:
         text = table_text if output == "table" else tree_text
         click.echo("\n\n".join(text(result) for result in results))
-    return int(any(result.has_failed for result in results))
+    refused = [] if allow_refusals else [one for result in results for one in result.refusals]
+    if refused:
+        many = "1 container is" if len(refused) == 1 else f"{len(refused)} containers are"
+        click.echo(f"{many} refused — accept that with --allow-refusals", err=True)
+    return int(bool(refused) or any(result.has_failed for result in results))
 
 
 class _Hardware:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from ..policy.drawpools import draw_pools
 from ..policy.scenarios.result import ContainerResult, ScenarioResult
+from .container_lines import cpus_text, natural_key, place_text, short_names
 
 
 def table_text(result: ScenarioResult) -> str:
@@ -16,18 +17,17 @@ def table_text(result: ScenarioResult) -> str:
 
 
 def tree_text(result: ScenarioResult) -> str:
-    """A scenario as its pools with the containers in them."""
+    """A scenario as its pools, what is left of them and the containers in them."""
     lines = [_headline(result)]
+    named = _named(result)
     if result.tree is not None:
         inside: dict[str, list[str]] = {}
-        for key, one in sorted(result.containers.items()):
+        for name, one in named:
             if one.refused is None:
-                text = f"[{key}] cpus {_cpus(one)}; memory {one.mems}; {_reason(one)}"
+                text = place_text(name, _cpus(one), one.mems, one.reason)
                 inside.setdefault(one.pool, []).append(text)
-        lines.append(draw_pools(result.tree, result.machine, inside))
-    for key, one in sorted(result.containers.items()):
-        if one.refused is not None:
-            lines.append(f"[{key}] {_reason(one)}")
+        lines.append(draw_pools(result.tree, result.machine, inside, result.spare))
+    lines.extend(f"[{name}] {_reason(one)}" for name, one in named if one.refused is not None)
     lines.extend(_verdicts(result))
     return "\n".join(lines)
 
@@ -36,10 +36,17 @@ def _headline(result: ScenarioResult) -> str:
     return f"{result.id} on {result.topology}:"
 
 
+def _named(result: ScenarioResult) -> list[tuple[str, ContainerResult]]:
+    """The containers under the names people know them by, in natural order."""
+    every = list(result.containers.values())
+    names = short_names([(one.namespace, one.pod, one.name) for one in every])
+    return sorted(zip(names, every, strict=True), key=lambda pair: natural_key(pair[0]))
+
+
 def _table(result: ScenarioResult) -> Iterator[str]:
     rows = [("container", "pool", "cpus", "memory", "why")]
-    for key, one in sorted(result.containers.items()):
-        rows.append((key, one.pool or "-", _cpus(one), one.mems or "-", _reason(one)))
+    for name, one in _named(result):
+        rows.append((name, one.pool or "-", _cpus(one) or "-", one.mems or "-", _reason(one)))
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
@@ -47,21 +54,22 @@ def _table(result: ScenarioResult) -> Iterator[str]:
 
 
 def _cpus(one: ContainerResult) -> str:
-    parts = [
-        f"{cpus} {kind}"
-        for cpus, kind in ((one.exclusive, "exclusive"), (one.shared, "shared"))
-        if cpus
-    ]
-    return " + ".join(parts) or one.cpus or "-"
+    return cpus_text(one.kind, one.cpus, one.exclusive, one.shared)
 
 
 def _reason(one: ContainerResult) -> str:
-    if one.refused is not None:
-        return f"refused: {one.refused}"
-    return one.decided_by.replace("_", " ")
+    return one.reason if one.refused is None else f"refused: {one.refused}"
 
 
 def _verdicts(result: ScenarioResult) -> Iterator[str]:
+    shown = {
+        f"{one.namespace}/{one.pod}/{one.name}"
+        for one in result.containers.values()
+        if one.refused is not None
+    }
+    for refusal in result.refusals:
+        if refusal.path not in shown:
+            yield f"  step {refusal.step}: {refusal.path} refused: {refusal.reason}"
     if result.expectations:
         holding = sum(one.holds for one in result.expectations)
         yield f"  {holding} of {len(result.expectations)} expectations hold"

@@ -1,5 +1,6 @@
 """Decisions as data: what a container got or why not, every candidate, and who else changes."""
 
+import enum
 from dataclasses import dataclass, field
 
 from ..topology.cpuset import NO_CPUS, NO_NODES, CpuSet, NodeSet
@@ -30,6 +31,19 @@ class Pinning:
         )
 
 
+class GrantKind(enum.Enum):
+    """Which cpus a grant is of."""
+
+    EXCLUSIVE = "exclusive"
+    SHARED = "shared"
+    MIXED = "mixed"
+    """Exclusive ones, isolated or not, and a share of sharable ones."""
+    ISOLATED = "isolated"
+    RESERVED = "reserved"
+    PRESERVED = "preserved"
+    """Whatever cpus the container has: they are not touched."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
     """What a container holds. The shared part runs on its pool's sharable cpus of the moment."""
@@ -57,6 +71,18 @@ class Grant:
     def has_shared_part(self) -> bool:
         """Whether it runs on sharable cpus, alone or beside its exclusive ones."""
         return self.cpu_type is CpuType.NORMAL and (self.shared_milli > 0 or not self.exclusive)
+
+    @property
+    def kind(self) -> GrantKind:
+        """Which cpus it is of."""
+        if self.cpu_type is not CpuType.NORMAL:
+            is_reserved = self.cpu_type is CpuType.RESERVED
+            return GrantKind.RESERVED if is_reserved else GrantKind.PRESERVED
+        if not self.exclusive:
+            return GrantKind.SHARED
+        if self.has_shared_part:
+            return GrantKind.MIXED
+        return GrantKind.ISOLATED if self.isolated else GrantKind.EXCLUSIVE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

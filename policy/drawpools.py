@@ -1,21 +1,58 @@
 """A pool tree for people and for tools: lines of text, and one JSON document."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from ..topology.cpuset import CpuSet, NodeSet
 from ..topology.draw import bytes_text
 from ..topology.machine import Machine, MemoryKind
+from .engine import Engine
 from .memory.request import MemoryRequest
-from .pool import Pool, PoolTree
+from .pool import Pool, PoolId, PoolTree
 from .supply import Supply
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpareSupply:
+    """What nobody has taken of a pool. Memory whose size is not known is None."""
+
+    sharable: CpuSet
+    isolated: CpuSet
+    shared_milli: int
+    """What shared requests can still be promised of the sharable cpus."""
+    memory_bytes: Mapping[MemoryKind, int | None]
+
+
+def spare_supplies(engine: Engine) -> tuple[SpareSupply, ...]:
+    """By pool id, what is left of each pool. O(pools)."""
+    ledger, memory = engine.ledger, engine.memory
+    room = ledger.room.grantable_milli
+    return tuple(
+        SpareSupply(
+            sharable=CpuSet(ledger.free_sharable[pool.id]),
+            isolated=CpuSet(ledger.free_isolated[pool.id]),
+            shared_milli=max(0, room[pool.id]),
+            memory_bytes={kind: memory.available(nodes) for kind, nodes in pool.memory.items()},
+        )
+        for pool in engine.tree.pools
+    )
+
+
 def draw_pools(
-    tree: PoolTree, machine: Machine, inside: Mapping[str, Sequence[str]] | None = None
+    tree: PoolTree,
+    machine: Machine,
+    inside: Mapping[str, Sequence[str]] | None = None,
+    spare: Sequence[SpareSupply] = (),
 ) -> str:
-    """The tree as lines, the root first; `inside`: further lines below a pool, by its name."""
-    lines = [_line(tree.root, machine)]
-    lines.extend(_below(tree, tree.root, machine, inside or {}, ""))
-    return "\n".join(lines)
+    """The tree as lines, the root first.
+
+    `inside`: further lines below a pool, by its name. `spare`: by pool id what is left of it; the
+    whole of it without.
+    """
+    supplies = spare or [_whole(pool, machine) for pool in tree.pools]
+    lines = {pool.id: _line(pool, machine, supplies[pool.id]) for pool in tree.pools}
+    rows = [lines[tree.root.id], *_below(tree, tree.root, lines, inside or {}, "")]
+    return "\n".join(rows)
 
 
 def pools_document(
@@ -65,33 +102,60 @@ def withheld_line(withheld: MemoryRequest) -> str:
 
 
 def _below(
-    tree: PoolTree, pool: Pool, machine: Machine, inside: Mapping[str, Sequence[str]], indent: str
+    tree: PoolTree,
+    pool: Pool,
+    lines: Mapping[PoolId, str],
+    inside: Mapping[str, Sequence[str]],
+    indent: str,
 ) -> Iterator[str]:
     rows: list[tuple[str, Pool | None]] = [(text, None) for text in inside.get(pool.name, ())]
-    rows.extend((_line(tree.pools[child], machine), tree.pools[child]) for child in pool.children)
+    rows.extend((lines[child], tree.pools[child]) for child in pool.children)
     for number, (text, child) in enumerate(rows, start=1):
         is_last = number == len(rows)
         yield f"{indent}{'└─ ' if is_last else '├─ '}{text}"
         if child is not None:
             deeper = indent + ("   " if is_last else "│  ")
-            yield from _below(tree, child, machine, inside, deeper)
+            yield from _below(tree, child, lines, inside, deeper)
 
 
-def _line(pool: Pool, machine: Machine) -> str:
+def _whole(pool: Pool, machine: Machine) -> SpareSupply:
+    return SpareSupply(
+        sharable=pool.sharable,
+        isolated=pool.isolated,
+        shared_milli=1000 * len(pool.sharable),
+        memory_bytes={kind: _bytes(pool, kind, machine) for kind in pool.memory},
+    )
+
+
+def _line(pool: Pool, machine: Machine, spare: SpareSupply) -> str:
+    sharable = str(spare.sharable)
+    if spare.shared_milli < 1000 * len(spare.sharable):
+        sharable += f" ({spare.shared_milli}m free)"
     cpus = [
         f"{name} {cpus}"
         for name, cpus in (
-            ("sharable", pool.sharable),
-            ("reserved", pool.reserved),
-            ("isolated", pool.isolated),
+            ("sharable", sharable),
+            ("reserved", str(pool.reserved)),
+            ("isolated", str(spare.isolated)),
         )
         if cpus
     ]
+    has_some = pool.sharable or pool.isolated
+    nothing = "no cpus left" if has_some else "no usable cpus"
     memory = [
-        f"{kind.value} {bytes_text(_bytes(pool, kind, machine))} of node {nodes}"
-        for kind, nodes in pool.memory.items()
+        _memory_text(kind, size, _bytes(pool, kind, machine), pool.memory[kind])
+        for kind, size in spare.memory_bytes.items()
     ]
-    return f"{pool.name}: {', '.join(cpus) or 'no usable cpus'}; {', '.join(memory) or 'no memory'}"
+    return f"{pool.name}: {', '.join(cpus) or nothing}; {', '.join(memory) or 'no memory'}"
+
+
+def _memory_text(
+    kind: MemoryKind, size: int | None, whole_bytes: int | None, nodes: NodeSet
+) -> str:
+    if size == whole_bytes:
+        return f"{kind.value} {bytes_text(size)} of node {nodes}"
+    amount = f"{kind.value} {bytes_text(size)}" if size else f"no {kind.value}"
+    return f"{amount} free on node {nodes}"
 
 
 def _bytes(pool: Pool, kind: MemoryKind, machine: Machine) -> int | None:

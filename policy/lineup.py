@@ -33,6 +33,8 @@ class Lineup:
     """What is known of all pools for one request. Sequences are by pool id."""
 
     contest: Contest
+    names: Sequence[str]
+    """What the pools are called: a decision may outlive its pool tree."""
     demands: tuple[Demand, ...]
     """A pool that falls short of several is dropped for the first of them."""
     zones: Sequence[Zone | Dropped]

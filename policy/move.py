@@ -9,6 +9,7 @@ from .container import Container, ContainerId
 from .decision import Pinning
 from .engine import Engine
 from .errors import Problem
+from .reason import words_of
 from .request import CpuType
 
 
@@ -141,4 +142,4 @@ def _why_cpus(container_id: ContainerId, cpus: CpuSet, new: Engine) -> str:
             taken |= one.exclusive
     if taken := cpus & taken:
         return f"cpus {taken} are another container's own"
-    return f"placed anew: {new.decisions[container_id].decided_by}"
+    return f"placed anew: {words_of(new.decisions[container_id].decided_by)}"

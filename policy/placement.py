@@ -51,6 +51,7 @@ class Chooser:
         size = len(tree.pools)
         self._zeros = (0,) * size
         self._ids = tuple(range(size))
+        self._names = tuple(pool.name for pool in tree.pools)
         self._none_isolated = (-1,) * size
         self._depth = tuple(-pool.depth for pool in tree.pools)
         self._inward = {level: _inward(tree, level) for level in BurstLevel}
@@ -67,6 +68,7 @@ class Chooser:
         contest = self._contest(request, ledger, facts, zones)
         lineup = Lineup(
             contest=contest,
+            names=self._names,
             demands=_demands(request, ledger, contest.isolated),
             zones=zones,
             strict=_objections(request, ledger, zones),

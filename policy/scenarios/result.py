@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...topology.machine import Machine
+from ..decision import GrantKind
+from ..drawpools import SpareSupply
 from ..pool import PoolTree
 
 
@@ -21,6 +23,9 @@ class ContainerResult:
     mems: str = ""
     decided_by: str = ""
     refused: str | None = None
+    kind: GrantKind | None = None
+    reason: str = ""
+    """Why it is there in words, with the runner-up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +43,15 @@ class Skipped:
     """A step, or a part of it, that was passed over."""
 
     step: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedContainer:
+    """A container that was not created although no step waited for that."""
+
+    step: int
+    path: str
     reason: str
 
 
@@ -61,10 +75,14 @@ class ScenarioResult:
     machine: Machine
     tree: PoolTree | None = None
     """The pools of the last policy that ran; None where none did."""
+    spare: tuple[SpareSupply, ...] = ()
+    """By pool id, what is left of each pool."""
+    refusals: tuple[RefusedContainer, ...] = ()
+    """Also of containers that are gone by now."""
 
     @property
     def has_failed(self) -> bool:
-        """Whether an expectation does not hold or something went wrong."""
+        """Whether an expectation does not hold or something went wrong; refusals aside."""
         return bool(self.problems) or not all(one.holds for one in self.expectations)
 
 

@@ -7,15 +7,17 @@ from ...topology.errors import PinfoldError
 from ...topology.overrides import override_machine, parse_overrides
 from ..configuration.config import Config
 from ..configuration.text import config_from_values
-from ..container import Container, ContainerId, ContainerState, Pod, PodId, Resources
+from ..container import Container, ContainerId, ContainerState, Pod
 from ..decision import Decision, Grant, Refusal
+from ..drawpools import spare_supplies
 from ..engine import Engine
-from ..errors import ConfigError
-from ..hints.text import TEST_APIS, annotated_hints
+from ..hints.text import TEST_APIS
+from ..reason import reason_of
 from ..request import CpuType
-from ..resources import RESOURCES_ANNOTATION, annotated_resources, as_told
+from ..resources import as_told
 from ..tuning.interrupts import Interrupt
 from ..tuning.scheduling import scheduling_values
+from .creation import created_container, created_pod
 from .evaluatortables import Value
 from .facts import MachineNames
 from .file import Scenario, Topology
@@ -162,6 +164,8 @@ class ScenarioRun:
             remarks=self.verdicts.remarks,
             machine=self._machine,
             tree=self.engine.tree if self.engine else None,
+            spare=spare_supplies(self.engine) if self.engine else (),
+            refusals=tuple(self.verdicts.refusals),
         )
 
     def _refresh(self) -> None:
@@ -183,6 +187,8 @@ class ScenarioRun:
             shared=shared,
             mems=str(self.runtime.effective_mems(one)),
             decided_by=decision.decided_by if decision else "no policy ran",
+            kind=grant.kind if grant else None,
+            reason=reason_of(decision) if decision else "no policy ran",
         )
 
     def _pool_of(self, one: Running) -> str:
@@ -242,20 +248,15 @@ class ScenarioRun:
             self.verdicts.note(f"create_pod: {spec.namespace}/{spec.name} is there already")
             return
         self._serial += 1
-        pod = Pod(
-            id=PodId(f"sandbox-{self._serial}"),
-            uid=f"uid-{self._serial}",
-            name=spec.name,
-            namespace=spec.namespace,
-            labels=spec.labels,
-            annotations=spec.annotations,
-            qos=spec.qos,
-        )
+        pod = created_pod(spec, self._serial)
         self.runtime.pods[pod.namespace, pod.name] = pod
         errors: list[str] = []
         for one in (*spec.init_containers, *spec.containers):
-            error = self._create(self._container(pod, one))
+            container = self._container(pod, one)
+            error = self._create(container)
             errors.extend([error] if error else [])
+            if error and not step.expected_error:
+                self.verdicts.refuse(container.path, error)
             if error and one in spec.init_containers:
                 # Kubernetes starts nothing else before its init containers are done.
                 break
@@ -268,25 +269,12 @@ class ScenarioRun:
 
     def _container(self, pod: Pod, spec: ContainerSpec) -> Container:
         self._serial += 1
-        container = Container(
-            id=ContainerId(f"{spec.name}-{self._serial}"),
-            name=spec.name,
-            pod=pod,
-            resources=self._resources(pod, spec),
-            created_at=self._serial,
+        container, problems = created_container(
+            spec, pod, self._serial, reads_test_hints=self._reads_test_hints
         )
-        hints = annotated_hints(container)[0] if self._reads_test_hints else ()
-        return replace(container, hints=hints) if hints else container
-
-    def _resources(self, pod: Pod, spec: ContainerSpec) -> Resources:
-        """What the pod's annotation says of a container, exactly, or what a runtime can tell."""
-        text = pod.annotations.get(RESOURCES_ANNOTATION)
-        try:
-            annotated = None if text is None else annotated_resources(text, spec.name)
-        except ConfigError as error:
-            self.verdicts.remark(str(error))
-            annotated = None
-        return annotated or as_told(spec.resources)
+        for problem in problems:
+            self.verdicts.remark(str(problem))
+        return container
 
     def _newest(self) -> ContainerId:
         return next(reversed(self.runtime.running))
@@ -341,7 +329,9 @@ class ScenarioRun:
             self._serial += 1
             new_id = ContainerId(f"{one.container.name}-{self._serial}")
             again = replace(one.container, id=new_id, created_at=self._serial)
-            self._create(replace(again, state=ContainerState.CREATED))
+            error = self._create(replace(again, state=ContainerState.CREATED))
+            if error:
+                self.verdicts.refuse(again.path, error)
 
     def _update(self, step: UpdateContainer) -> None:
         one = self._find(step.container)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from .evaluator import EvaluatorError
 from .evaluatortables import Value, brief
-from .result import Expectation, Skipped
+from .result import Expectation, RefusedContainer, Skipped
 
 Evaluate = Callable[[str], Value]
 """The value of an expression at this moment; raises `EvaluatorError`."""
@@ -19,6 +19,7 @@ class Verdicts:
         self.step = 0
         self.expectations: list[Expectation] = []
         self.skipped: list[Skipped] = []
+        self.refusals: list[RefusedContainer] = []
         self._problems: dict[str, str] = {}
         self._remarks: dict[str, None] = {}
 
@@ -39,6 +40,10 @@ class Verdicts:
     def note(self, sentence: str) -> None:
         """Something went wrong."""
         self._problems.setdefault(sentence, f"step {self.step}: {sentence}")
+
+    def refuse(self, path: str, reason: str) -> None:
+        """A container was refused, and the step does not say that it should be."""
+        self.refusals.append(RefusedContainer(step=self.step, path=path, reason=reason))
 
     def skip(self, reason: str) -> None:
         """This step, or a part of it, is passed over."""

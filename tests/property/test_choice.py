@@ -72,6 +72,7 @@ def lineups(draw: st.DrawFn) -> Lineup:
     columns = st.lists(NUMBERS, min_size=size, max_size=size)
     return Lineup(
         contest=contest,
+        names=[str(pool_id) for pool_id in contest.ids],
         demands=draw(
             st.lists(st.builds(Demand, st.sampled_from("ab"), NUMBERS, columns), max_size=2).map(
                 tuple

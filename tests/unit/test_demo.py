@@ -6,18 +6,11 @@ from click.testing import CliRunner
 
 from pinfold.cmd.demo import TWO_SOCKETS, command, play
 from pinfold.cmd.demopods import DEMO_PODS
-from pinfold.cmd.reason import CRITERIA, reason_of
 from pinfold.policy.configuration.config import Config
-from pinfold.policy.container import ContainerId
-from pinfold.policy.decision import Decision, Grant, Refusal
-from pinfold.policy.engine import Engine
-from pinfold.policy.pool import PoolId
-from pinfold.policy.rank import Rank
 from pinfold.policy.scenarios.manifest import parse_manifests
 from pinfold.topology.spec import machine_from_spec
 
 PODS = Path(__file__).parents[2] / "configs" / "pods"
-ID = ContainerId("c1")
 
 
 def places(text: str) -> dict[str, tuple[str, str, str]]:
@@ -26,7 +19,7 @@ def places(text: str) -> dict[str, tuple[str, str, str]]:
     pool = ""
     for line in text.splitlines():
         heading = re.search(r"(root|socket #\d|NUMA node #\d):", line)
-        leaf = re.search(r"\[[\w-]+/(\w+)\] cpus ([\d,-]+); memory ([\d,-]+); .+", line)
+        leaf = re.search(r"\[[\w-]+/(\w+)\] cpus ([\d,-]+) shared; memory ([\d,-]+); .+", line)
         if heading:
             pool = heading[1]
         elif leaf:
@@ -56,8 +49,8 @@ def test_shorthand_pulls_together_and_pushes_apart() -> None:
 def test_every_container_has_its_reason() -> None:
     text = played(TWO_SOCKETS, "peter-sheep-wolf.yaml")
     assert (
-        "[peter-sheep-wolf/peter] cpus 4-7; memory 1; nearest to the containers it wants near,"
-        " farthest from those it avoids (next best: NUMA node #0)" in text
+        "[peter-sheep-wolf/peter] cpus 4-7 shared; memory 1; nearest to the containers it wants"
+        " near, farthest from those it avoids (next best: NUMA node #0)" in text
     )
 
 
@@ -140,16 +133,9 @@ def test_command_shows_other_pods_on_another_machine() -> None:
     assert run.output.count("On ") == 1
 
 
-def test_every_criterion_has_its_words() -> None:
-    assert set(CRITERIA) == set(Rank._fields)
-
-
-def test_reason_names_the_refusal_and_passes_on_what_it_does_not_know() -> None:
-    tree = Engine(machine_from_spec(TWO_SOCKETS), Config()).tree
-    refused = Decision(container_id=ID, result=Refusal(reason="no room"))
-    assert reason_of(refused, tree) == "refused: no room"
-    grant = Grant(container_id=ID, pool_id=PoolId(0))
-    kept = Decision(container_id=ID, result=grant, decided_by="kept")
-    assert reason_of(kept, tree) == "it ran there already"
-    odd = Decision(container_id=ID, result=grant, decided_by="some_thing")
-    assert reason_of(odd, tree) == "some thing"
+def test_containers_are_in_natural_order() -> None:
+    names = ["c10", "c9", "c1"]
+    containers = ", ".join(f"{{name: {name}}}" for name in names)
+    pod = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {{containers: [{containers}]}}"
+    text = play(machine_from_spec("core:2 mem:1G"), Config(), parse_manifests(pod, "pod"))
+    assert re.findall(r"\[p/(\w+)\]", text) == ["c1", "c9", "c10"]

@@ -52,6 +52,7 @@ def test_scenario_goes_as_given(scenario_id: str) -> None:
     assert [one for step, one in failed.items() if step not in known] == []
     assert known <= failed.keys(), "a difference that is none any more: take it out"
     assert result.problems == ()
+    assert result.refusals == (), "refusals that no step waits for"
 
 
 @pytest.mark.parametrize("scenario_id", ids())

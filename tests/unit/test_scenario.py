@@ -8,6 +8,7 @@ from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.text import config_from_values
 from pinfold.policy.configuration.yamlfield import FieldError, read_fields
 from pinfold.policy.container import QosClass
+from pinfold.policy.decision import GrantKind
 from pinfold.policy.scenarios.file import Topology, parse_scenarios
 from pinfold.policy.scenarios.result import ContainerResult, ScenarioResult
 from pinfold.policy.scenarios.scenario import run_scenario
@@ -43,7 +44,9 @@ def test_without_a_start_the_policy_runs_from_the_beginning() -> None:
         exclusive="4-5",
         shared="",
         mems="1",
-        decided_by=the_one(result).decided_by,
+        decided_by="exclusive_pool",
+        kind=GrantKind.EXCLUSIVE,
+        reason="a tie: the first of equal pools (next best: NUMA node #2)",
     )
     assert result.problems == ()
 

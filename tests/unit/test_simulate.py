@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,7 @@ def scenarios(tmp_path: Path) -> str:
 
 def test_manifests_are_one_scenario(manifests: str) -> None:
     result = run(manifests, "--machine", SPEC, "-o", "json")
-    assert result.exit_code == 0
+    assert result.exit_code == 1, "a container is refused"
     (scenario,) = json.loads(result.stdout)["scenarios"]
     assert scenario["id"] == "manifests"
     assert scenario["topology"] == SPEC
@@ -117,20 +118,143 @@ def test_the_configuration_counts(manifests: str, tmp_path: Path) -> None:
 
 def test_the_table_says_why(manifests: str) -> None:
     result = run(manifests, "--machine", SPEC)
-    assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert lines[0] == f"manifests on {SPEC}:"
     assert lines[1].split() == ["container", "pool", "cpus", "memory", "why"]
-    assert "4-5 exclusive" in lines[2]
-    assert "refused: " in lines[4]
+    assert [one.split()[0] for one in lines[2:]] == ["big/huge", "web-0/main", "web-1/main"]
+    assert "refused: no pool has room for 90 exclusive CPUs" in lines[2]
+    assert "4-5 exclusive" in lines[3]
+    assert lines[3].endswith("a tie: the first of equal pools (next best: NUMA node #2)")
 
 
 def test_the_tree_shows_containers_in_their_pools(manifests: str) -> None:
     lines = run(manifests, "--machine", SPEC, "-o", "tree").stdout.splitlines()
-    below = [one for one in lines if "[default/web-0/main]" in one]
+    below = [one for one in lines if "[web-0/main]" in one]
     assert len(below) == 1
     assert "NUMA node #1" in lines[lines.index(below[0]) - 1]
-    assert lines[-1].startswith("[huge] refused: ")
+    assert lines[-1].startswith("[big/huge] refused: ")
+
+
+def test_the_tree_shows_what_is_left_of_each_pool(manifests: str) -> None:
+    lines = run(manifests, "--machine", SPEC, "-o", "tree").stdout.splitlines()
+    heads = [one for one in lines if re.match(r"[│├└─ ]*(root|socket #\d|NUMA node #\d): ", one)]
+    assert [one.lstrip("│├└─ ") for one in heads] == [
+        "root: sharable 1-3,6-7,10-15, reserved 0; dram 7.8 GiB free on node 0-3",
+        "socket #0: sharable 1-3,6-7, reserved 0; dram 3.9 GiB free on node 0-1",
+        "NUMA node #0: sharable 1-3, reserved 0; dram 2 GiB of node 0",
+        "NUMA node #1: sharable 6-7; dram 1.9 GiB free on node 1",
+        "socket #1: sharable 10-15; dram 3.9 GiB free on node 2-3",
+        "NUMA node #2: sharable 10-11; dram 1.9 GiB free on node 2",
+        "NUMA node #3: sharable 12-15; dram 2 GiB of node 3",
+    ]
+
+
+def test_a_pool_without_anything_left_says_so() -> None:
+    pod = """
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  containers:
+  - {name: a, resources: {limits: {cpu: 2, memory: 1Gi}}}
+  - {name: b, resources: {limits: {cpu: 300m, memory: 1Mi}}}
+"""
+    lines = run("-", "--machine", "numa:2 core:2 mem:1G", "-o", "tree", text=pod).stdout
+    assert "NUMA node #1: no cpus left; no dram free on node 1" in lines
+    assert "NUMA node #0: sharable 1 (700m free), reserved 0; " in lines
+
+
+@pytest.mark.parametrize("output", ["table", "tree"])
+def test_names_are_in_natural_order_and_have_their_pods(output: str) -> None:
+    names = [f"c{number}" for number in (10, 9, 1, 2)]
+    containers = ", ".join(f"{{name: {name}}}" for name in names)
+    pods = "---\n".join(
+        f"apiVersion: v1\nkind: Pod\nmetadata: {{name: {pod}, namespace: {space}}}\n"
+        f"spec: {{containers: [{containers}]}}\n"
+        for space, pod in (("a", "p10"), ("a", "p9"))
+    )
+    machine = ("--machine", "core:2 mem:1G", "-o", output)
+    ordered = [f"p{pod}/c{number}" for pod in (9, 10) for number in (1, 2, 9, 10)]
+    assert re.findall(r"p\d+/c\d+", run("-", *machine, text=pods).stdout) == ordered
+    two = run("-", *machine, text=pods.replace("p9, namespace: a", "p9, namespace: b")).stdout
+    assert re.findall(r"\w+/p\d+/c\d+", two) == [
+        f"{pod}/c{number}" for pod in ("a/p10", "b/p9") for number in (1, 2, 9, 10)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "cpus"),
+    [
+        pytest.param("a.b/c: d", "6 isolated", id="kernel-isolated ones"),
+        pytest.param(
+            'prefer-reserved-cpus.resource-policy.nri.io/pod: "true"', "0 reserved", id="reserved"
+        ),
+        pytest.param(
+            'prefer-shared-cpus.resource-policy.nri.io/pod: "true"', "1-3 shared", id="shared"
+        ),
+        pytest.param(
+            'cpu.preserve.resource-policy.nri.io/pod: "true"', "0-7 as they were", id="left alone"
+        ),
+    ],
+)
+def test_the_kind_of_the_cpus_is_said(annotation: str, cpus: str) -> None:
+    pod = f"""
+apiVersion: v1
+kind: Pod
+metadata: {{name: p, annotations: {{{annotation}}}}}
+spec: {{containers: [{{name: c, resources: {{limits: {{cpu: 1, memory: 1Mi}}}}}}]}}
+"""
+    text = run("-", "--machine", "numa:2 core:4 mem:1G isolated:6-7", text=pod).stdout
+    assert cpus in text
+
+
+REFUSED = """
+scenarios:
+- id: refused
+  steps:
+  - do: create_pod
+    pod: p
+    containers: [{name: c, cpu_lim: 90, mem_lim: 1M}]
+    EXPECTED
+  - {do: delete_pods, pods: ALL}
+"""
+
+
+@pytest.mark.parametrize(
+    ("expected", "arguments", "status"),
+    [
+        pytest.param("", [], 1, id="a refused container"),
+        pytest.param("", ["--allow-refusals"], 0, id="a refused container, and that is allowed"),
+        pytest.param("expect_create_error: no pool has room", [], 0, id="a refusal waited for"),
+        pytest.param("expect_create_error: no such thing", [], 1, id="another one waited for"),
+        pytest.param(
+            "expect_create_error: no such thing",
+            ["--allow-refusals"],
+            1,
+            id="expectations count although refusals are allowed",
+        ),
+    ],
+)
+@pytest.mark.parametrize("output", ["table", "json", "tree"])
+def test_a_refused_container_is_status_1(
+    expected: str, arguments: list[str], status: int, output: str
+) -> None:
+    text = REFUSED.replace("EXPECTED", expected)
+    result = run("-", "--machine", SPEC, "-o", output, *arguments, text=text)
+    assert result.exit_code == status
+    is_told = not expected and not arguments
+    assert (
+        "1 container is refused — accept that with --allow-refusals" in result.stderr
+    ) is is_told
+    if output != "json" and not expected:
+        assert "step 0: default/p/c refused: no pool has room" in result.stdout
+
+
+def test_help_and_manual_say_what_a_refusal_does_to_the_status() -> None:
+    manual = (Path(__file__).parents[2] / "docs" / "operating.md").read_text()
+    for text in (" ".join(run("--help").output.split()), manual):
+        assert "--allow-refusals" in text
+        assert "expect_create_error" in text
 
 
 def test_expectations_that_hold_are_status_0(scenarios: str) -> None:

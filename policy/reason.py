@@ -1,11 +1,17 @@
-"""Why a container is where it is, in one line for people."""
+"""Reasons of decisions in words: the criterion that decided, the runner-up, and the request.
+
+The one table from criteria to words: the log, `simulate`, `demo` and plans say the same.
+"""
 
 from collections.abc import Mapping
 from typing import Final
 
-from ..policy.decision import Decision, Refusal
-from ..policy.pool import PoolTree
-from ..policy.rank import Rank
+from ..topology.draw import bytes_text
+from .container import Container
+from .decision import Decision, Refusal
+from .rank import choose
+
+_TIE: Final = "a tie: the first of equal pools"
 
 CRITERIA: Final[Mapping[str, str]] = {
     "crowded": "the others have no room left for shared cpu",
@@ -13,27 +19,27 @@ CRITERIA: Final[Mapping[str, str]] = {
     "affinity": "nearest to the containers it wants near, farthest from those it avoids",
     "hints": "nearest to its devices and mounts",
     "hints_partial": "nearest to some of its devices and mounts",
-    "hints_depth": "nearest to its devices and mounts, and the tightest such pool",
-    "hints_pool": "nearest to its devices and mounts, and the first such pool",
+    "hints_depth": "the tightest pool that is nearest to its devices and mounts",
+    "hints_pool": _TIE,
     "memory_type": "it has memory of exactly the type wanted",
     "memory_limit": "its memory holds the container's limit",
     "cpu_limit": "its shared cpus hold the container's limit",
     "burst_level": "it is of the level where containers without a cpu limit may burst",
     "burst_room": "it has most shared cpu to burst into",
-    "burst_pool": "equal in all that matters: the first pool",
+    "burst_pool": _TIE,
     "memory_nodes": "it needs the fewest memory nodes",
     "memory_missing": "it has the memory types wanted",
     "cpu_class": "its cpus suit the cpu class",
     "cpu_priority": "it has enough cpus of the priority wanted",
     "depth": "the tightest pool that holds it",
     "isolated_room": "it has most isolated cpus left",
-    "isolated_pool": "equal in all that matters: the first pool",
+    "isolated_pool": _TIE,
     "cpu_priority_normal": "it has enough cpus of normal priority",
     "exclusive_room": "it has most room left",
-    "exclusive_pool": "equal in all that matters: the first pool",
+    "exclusive_pool": _TIE,
     "neighbours": "it has the fewest containers",
     "shared_room": "it has most shared cpu left",
-    "pool_id": "equal in all that matters: the first pool",
+    "pool_id": _TIE,
 }
 """What it means that a field of `Rank` decided."""
 
@@ -49,17 +55,34 @@ _OTHERS: Final[Mapping[str, str]] = {
 }
 
 
-def reason_of(decision: Decision, tree: PoolTree) -> str:
+def words_of(decided_by: str) -> str:
+    """What `Decision.decided_by` means; words that are none of ours are passed on."""
+    return CRITERIA.get(decided_by) or _OTHERS.get(decided_by) or decided_by.replace("_", " ")
+
+
+def runner_up(decision: Decision) -> str:
+    """The name of the second best pool; empty where there was no choice. O(pools x criteria)."""
+    lineup = decision.lineup
+    if lineup is None or decision.decided_by not in CRITERIA:
+        return ""
+    others = [one for one in lineup.feasible() if lineup.names[one] != decision.pool]
+    return lineup.names[choose(lineup.contest, others)[0]] if others else ""
+
+
+def reason_of(decision: Decision) -> str:
     """The reason of a decision; for a choice also the runner-up."""
     if isinstance(decision.result, Refusal):
         return f"refused: {decision.result.reason}"
-    word = decision.decided_by
-    text = CRITERIA.get(word) or _OTHERS.get(word) or word.replace("_", " ")
-    others = [
-        one
-        for one in decision.candidates
-        if isinstance(one, Rank) and one.pool_id != decision.result.pool_id
-    ]
-    if word not in CRITERIA or not others:
-        return text
-    return f"{text} (next best: {tree.pools[min(others).pool_id].name})"
+    text, second = words_of(decision.decided_by), runner_up(decision)
+    return f"{text} (next best: {second})" if second else text
+
+
+def request_text(container: Container, decision: Decision) -> str:
+    """What a container asks for in a few words, as it was held against the pools where it was."""
+    if decision.lineup is not None:
+        return decision.lineup.contest.request.describe()
+    resources = container.resources
+    parts = [f"{resources.cpu_request_milli}m of CPU"]
+    if memory := resources.memory_request_bytes or resources.memory_limit_bytes:
+        parts.append(f"{bytes_text(memory)} of memory")
+    return ", ".join(parts)
