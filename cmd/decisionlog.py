@@ -27,11 +27,14 @@ from ..nri.happening import (
     Updated,
     Waiting,
 )
-from ..policy.container import PodId
+from ..policy.container import Container, PodId
 from ..policy.decision import Grant, Pinning, Refusal
 from ..policy.move import Fate, Move
+from ..policy.reason import request_text, runner_up, words_of
 
 _PLAIN: Final = re.compile(r"[\w./:#,+@%*-]+", re.ASCII)
+_VALUE_MAX: Final = 1000
+"""Characters of a value; of what strangers wrote no more than that gets into a line."""
 _REMEMBERED: Final = 4096
 """Problems of pods known to be told already; the oldest is forgotten and may be told again."""
 
@@ -57,7 +60,7 @@ class DecisionLog:
             case Released(container=container, changes=changes):
                 self._log.info(
                     "%s",
-                    fields(event="release", **_name(container.path), updates=len(changes)),
+                    fields(event="release", **_name(container), updates=len(changes)),
                 )
             case Synchronized(containers=containers, updates=updates):
                 self._last_reason = ""
@@ -75,7 +78,7 @@ class DecisionLog:
                     "%s",
                     fields(
                         event="adjusted",
-                        **_name(container.path),
+                        **_name(container),
                         cause=cause,
                         **_pinned(change.after),
                     ),
@@ -85,7 +88,7 @@ class DecisionLog:
             case Disconnected(reason=reason):
                 level = logging.DEBUG if reason == self._last_reason else logging.WARNING
                 self._last_reason = reason
-                self._log.log(level, "%s: %s — %s", self._where, reason, _remedy(reason))
+                self._log.log(level, "%s: %s — %s", self._where, _line(reason), _remedy(reason))
             case Answered(outcome=Outcome.LATE, method=method, seconds=seconds):
                 self._log.warning(
                     "%s", fields(event="late", method=method, milliseconds=int(seconds * 1000))
@@ -125,7 +128,7 @@ class DecisionLog:
             case CreationUndone():
                 self._undone(happening)
             case Unsupported(what=what) | HintsMissing(what=what):
-                self._log.warning("%s", what)
+                self._log.warning("%s", _line(what))
             case Crashed(what=what, error=error):
                 self._log.error(
                     "%s", fields(event="fault", during=what, error=repr(error)), exc_info=error
@@ -167,7 +170,7 @@ class DecisionLog:
             "%s",
             fields(
                 event="degraded" if move.fate is Fate.DEGRADED else "moved",
-                **_name(move.container.path),
+                **_name(move.container),
                 pool=move.pool_after,
                 **_pinned(move.after),
                 before=_pinned(move.before)["cpus"],
@@ -180,25 +183,30 @@ class DecisionLog:
         for problem in (*happening.problems, *decision.problems):
             # Every container of a pod brings the problems of the whole pod along.
             told = container.pod.id, str(problem)
-            self._log.log(logging.DEBUG if told in self._told else logging.WARNING, "%s", problem)
+            level = logging.DEBUG if told in self._told else logging.WARNING
+            self._log.log(level, "%s", _line(str(problem)))
             self._told[told] = None
             if len(self._told) > _REMEMBERED:
                 del self._told[next(iter(self._told))]
-        name = _name(container.path)
+        about = {
+            "event": happening.event,
+            **_name(container),
+            "request": request_text(container, decision),
+        }
         match decision.result:
             case Refusal(reason=reason):
-                self._log.error(
-                    "%s", fields(event=happening.event, **name, refused=reason, id=container.id)
-                )
-            case Grant():
+                self._log.error("%s", fields(**about, refused=reason))
+            case Grant(kind=kind):
                 self._log.info(
                     "%s",
                     fields(
-                        event=happening.event,
-                        **name,
+                        **about,
+                        kind=kind.value,
                         pool=decision.pool,
                         **_pinned(decision.pinning),
                         decided_by=decision.decided_by,
+                        why=words_of(decision.decided_by),
+                        next_best=runner_up(decision) or "-",
                         updates=len(decision.changes),
                     ),
                 )
@@ -215,16 +223,36 @@ def fields(**values: object) -> str:
     >>> fields(pool="NUMA node #0", cpus="0-3")
     'pool="NUMA node #0" cpus=0-3'
     """
-    return " ".join(f"{key}={_quoted(str(value))}" for key, value in values.items())
+    return " ".join(f"{key}={_quoted(_cut(str(value)))}" for key, value in values.items())
 
 
 def _quoted(text: str) -> str:
-    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+    if _PLAIN.fullmatch(text):
+        return text
+    return _escaped(json.dumps(text, ensure_ascii=False))
 
 
-def _name(path: str) -> dict[str, str]:
-    pod, _, container = path.rpartition("/")
-    return {"pod": pod, "container": container}
+def _line(text: str) -> str:
+    return _escaped(_cut(text))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _VALUE_MAX else text[: _VALUE_MAX - 1] + "…"
+
+
+def _escaped(text: str) -> str:
+    """What could end a line, or steer the terminal of who reads it, as JSON would write it."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
+
+
+def _name(container: Container) -> dict[str, str]:
+    return {
+        "pod": f"{container.pod.namespace}/{container.pod.name}",
+        "container": container.name,
+        "id": container.id,
+    }
 
 
 def _pinned(pinning: Pinning) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """The daemon as a process: start, readiness, reload, stop, and what it cannot work with."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -115,7 +116,10 @@ def test_daemon_is_ready_after_synchronize_and_leaves_everything_as_it_is(
     assert runtime.containers["c"].linux.resources.cpu.cpus == "1-2"
     assert runtime.update_counts == {}
     log = daemon.log.read_text()
-    assert 'event=create pod=default/p container=c pool="socket #0" cpus=1-2 mems=0' in log
+    assert (
+        'event=create pod=default/p container=c id=c request="2 exclusive CPUs" kind=exclusive'
+        ' pool="socket #0" cpus=1-2 mems=0'
+    ) in log
     assert "Traceback" not in log
 
 
@@ -159,7 +163,7 @@ def test_embedded_runtime_runs_the_pods_of_manifests(tmp_path: Path, start: Star
         time.sleep(0.01)
     assert daemon.end() == 0
     lines = [line.partition("event=")[2] for line in daemon.log.read_text().splitlines()]
-    assert [line.split(" pool=")[0] for line in lines[2:]] == [
+    assert [re.sub(r" id=\S+(?: request=.*)?", "", line) for line in lines[2:]] == [
         "create pod=default/web container=once",
         "release pod=default/web container=once updates=0",
         "create pod=default/web container=alone",
@@ -179,7 +183,7 @@ def test_refused_container_of_a_manifest_stops_no_other(tmp_path: Path, start: S
         time.sleep(0.01)
     assert daemon.end() == 0
     log = daemon.log.read_text()
-    assert "container=x refused=" in log
+    assert re.search(r'container=x id=\S+ request="9000 exclusive CPUs, [^"]+" refused=', log)
     assert 'event=connected runtime="embedded v' in log
 
 

@@ -1,6 +1,8 @@
+import json
 import logging
 import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,11 +23,14 @@ from pinfold.nri.happening import (
     Unsupported,
     Updated,
 )
-from pinfold.policy.container import Container, ContainerId, Pod, PodId
+from pinfold.policy.configuration.config import Config
+from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.decision import Change, Decision, Grant, Pinning, Refusal
+from pinfold.policy.engine import Engine
 from pinfold.policy.errors import Problem
 from pinfold.policy.pool import PoolId
 from pinfold.topology.cpuset import CpuSet, NodeSet
+from pinfold.topology.spec import machine_from_spec
 
 ID = ContainerId("c1")
 CONTAINER = Container(id=ID, name="nginx", pod=Pod(id=PodId("p1"), name="web"))
@@ -35,7 +40,7 @@ DECISION = Decision(
     result=Grant(container_id=ID, pool_id=PoolId(0)),
     pool="NUMA node #0",
     pinning=PINNING,
-    decided_by="affinity",
+    decided_by="kept",
 )
 
 
@@ -45,8 +50,9 @@ DECISION = Decision(
         pytest.param(
             Decided(event="create", container=CONTAINER, decision=DECISION),
             [
-                'INFO event=create pod=default/web container=nginx pool="NUMA node #0" cpus=0-1'
-                " mems=0 decided_by=affinity updates=0"
+                "INFO event=create pod=default/web container=nginx id=c1"
+                ' request="0m of CPU" kind=shared pool="NUMA node #0" cpus=0-1 mems=0'
+                ' decided_by=kept why="it ran there already" next_best=- updates=0'
             ],
             id="a decision is one line",
         ),
@@ -59,7 +65,8 @@ DECISION = Decision(
             ),
             [
                 "WARNING web: bad — mend it",
-                'ERROR event=create pod=default/web container=nginx refused="no room" id=c1',
+                "ERROR event=create pod=default/web container=nginx id=c1"
+                ' request="0m of CPU" refused="no room"',
             ],
             id="problems and refusals stand out",
         ),
@@ -70,7 +77,7 @@ DECISION = Decision(
         ),
         pytest.param(
             Released(CONTAINER, (Change(container_id=ID, before=Pinning(), after=PINNING),)),
-            ["INFO event=release pod=default/web container=nginx updates=1"],
+            ["INFO event=release pod=default/web container=nginx id=c1 updates=1"],
             id="a release",
         ),
         pytest.param(
@@ -150,6 +157,80 @@ def test_values_are_quoted_where_they_would_split() -> None:
     assert fields(a="x y", b='"', c="", d="1-2,4", e="a=b") == (
         'a="x y" b="\\"" c="" d=1-2,4 e="a=b"'
     )
+
+
+def logged(caplog: pytest.LogCaptureFixture, happening: Happening) -> str:
+    log = logging.getLogger("test_daemon_log")
+    with caplog.at_level(logging.INFO, log.name):
+        DecisionLog(log, "nri.sock")(happening)
+    return caplog.messages[-1]
+
+
+def test_the_line_of_the_manual_is_what_a_choice_is_logged_as(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    engine = Engine(machine_from_spec("socket:2 numa:2 core:2 thread:2 mem:2G"), Config())
+    pod = Pod(id=PodId("p1"), name="web", qos=QosClass.GUARANTEED)
+    resources = Resources(cpu_request_milli=2000, cpu_limit_milli=2000)
+    container = Container(id=ID, name="nginx", pod=pod, resources=resources)
+    decision = engine.create(container)
+    line = logged(caplog, Decided(event="create", container=container, decision=decision))
+    manual = (Path(__file__).parents[2] / "docs" / "operating.md").read_text()
+    assert f"```text\n{line}\n```" in manual
+
+
+HOSTILE = (
+    'x" refused="no\nevent=create pod=a/b\x85event=create\u2028\x9b31m\u202e\ud800\x00\U000e0001'
+)
+
+
+@pytest.mark.parametrize(
+    "happening",
+    [
+        pytest.param(
+            Decided(event="create", container=replace(CONTAINER, name=HOSTILE), decision=DECISION),
+            id="a name",
+        ),
+        pytest.param(
+            Decided(
+                event="create",
+                container=CONTAINER,
+                decision=Decision(container_id=ID, result=Refusal(reason=HOSTILE)),
+            ),
+            id="a reason",
+        ),
+        pytest.param(Unsupported(HOSTILE), id="what a runtime cannot do"),
+        pytest.param(Disconnected(HOSTILE, 1.0), id="a reason of the runtime"),
+        pytest.param(
+            Decided(
+                event="create",
+                container=CONTAINER,
+                decision=replace(DECISION, problems=(Problem(where="x", what=HOSTILE),)),
+            ),
+            id="a problem",
+        ),
+    ],
+)
+def test_what_strangers_wrote_stays_inside_one_line(
+    happening: Happening, caplog: pytest.LogCaptureFixture
+) -> None:
+    logged(caplog, happening)
+    for line in caplog.messages:
+        assert line.isprintable()
+        assert len(line.splitlines()) == 1
+        line.encode()
+
+
+def test_a_quoted_value_reads_back_as_it_was() -> None:
+    assert json.loads(fields(name=HOSTILE).removeprefix("name=")) == HOSTILE
+
+
+@pytest.mark.parametrize("text", ["x" * 5000, "x y" * 5000, "\n" * 5000])
+def test_long_values_are_cut(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert len(fields(name=text)) <= 6100
+    assert len(logged(caplog, Unsupported(text))) <= 6100
+    value = fields(name=text).removeprefix("name=")
+    assert (json.loads(value) if value.startswith('"') else value) == text[:999] + "…"
 
 
 def test_every_line_of_a_record_carries_its_level_for_the_journal() -> None:
