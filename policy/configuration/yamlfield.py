@@ -7,6 +7,7 @@ from typing import Any, Final
 import yaml
 
 from ...topology.errors import PinfoldError
+from ..errors import Problem
 from ..language.yamltext import (
     Limits,
     TextError,
@@ -28,7 +29,15 @@ _TAG: Final = "tag:yaml.org,2002:"
 
 
 class FieldError(PinfoldError):
-    """A YAML text is malformed or holds something else than expected."""
+    """A YAML text is malformed or holds something else than expected.
+
+    `problem` and `line` say the same in parts, where it is about a field: its path is `where`.
+    """
+
+    def __init__(self, text: str, problem: Problem | None = None, line: int = 0) -> None:
+        super().__init__(text)
+        self.problem = problem
+        self.line = line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +145,9 @@ class Field:
 
     def error(self, what: str, fix: str = "") -> FieldError:
         """An error about this field, to be raised."""
-        return FieldError(f"{self.where}: {what}" + (f" — {fix}" if fix else ""))
+        problem = Problem(where=self.path, what=what, fix=fix)
+        text = f"{self.where}: {what}" + (f" — {fix}" if fix else "")
+        return FieldError(text, problem, self.line)
 
     def _scalar(self, is_needed: bool) -> TextScalar | None:
         if self.is_missing:

@@ -1,6 +1,6 @@
 """What is wrong with the annotations in Kubernetes manifests, and at which line of the file."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import yaml
@@ -8,7 +8,12 @@ import yaml
 from ..container import Container, ContainerId, Pod, PodId
 from ..errors import Problem
 from .affinity import parse_affinity
-from .annotations import annotation_problems, own_annotations
+from .annotationkeys import DOMAINS
+from .annotations import (
+    annotation_problems,
+    effective,
+    own_annotations,
+)
 from .mention import mentions
 from .preferences import parse_preferences
 from .suggestion import nearest
@@ -48,15 +53,24 @@ class Finding:
         place = f"{source}:{self.line}" if self.line else source
         problem = self.problem
         fix = f" — {problem.fix}" if problem.fix else ""
-        inside = f":{problem.line}:{problem.column}" if problem.line and not self.excerpt else ""
-        lines = [f"{place}: {problem.where}{inside}: {problem.what}{fix}"]
+        inside = f":{problem.line}:{problem.column}" if problem.column and not self.excerpt else ""
+        kind = "advice: " if problem.is_advice else ""
+        lines = [f"{place}: {kind}{problem.where}{inside}: {problem.what}{fix}"]
         return "\n".join(lines + ([self.excerpt] if self.excerpt else []))
 
 
-def lint_manifests(text: str) -> tuple[Finding, ...]:
+Check = Callable[[str, str, TextNode | None], Iterable[Problem | Finding]]
+"""More problems of a pod: of its name, its namespace and the node that describes it.
+
+A problem's `where` is "ANNOTATION of NAMESPACE/POD…" or the path of a container.
+"""
+
+
+def lint_manifests(text: str, check: Check | None = None) -> tuple[Finding, ...]:
     """Everything wrong with the annotations of the pods in a text, in order of lines.
 
-    Kinds without pods are passed over. A text that is no YAML is one finding.
+    What annotations mean together with the rest of their pod is what `check` finds. Kinds without
+    pods are passed over. A text that is no YAML is one finding.
     """
     try:
         documents = parse_documents(text, MANIFEST_LIMITS)
@@ -66,8 +80,17 @@ def lint_manifests(text: str) -> tuple[Finding, ...]:
     found: dict[Finding, None] = {}
     for document in documents:
         for kind, manifest in _manifests(document):
-            found.update(dict.fromkeys(_lint_manifest(kind, manifest, lines)))
+            found.update(dict.fromkeys(_lint_manifest(kind, manifest, lines, check)))
     return tuple(sorted(found, key=lambda finding: finding.line))
+
+
+def has_pods(text: str) -> bool:
+    """Whether a text describes pods at all. False for a text that is no YAML."""
+    try:
+        documents = parse_documents(text, MANIFEST_LIMITS)
+    except TextError:
+        return False
+    return any(True for document in documents for _ in _manifests(document))
 
 
 def is_configuration(text: str) -> bool:
@@ -95,14 +118,16 @@ def _manifests(document: TextNode) -> Iterator[tuple[str, TextMap]]:
         yield kind.value, document
 
 
-def _lint_manifest(kind: str, manifest: TextMap, lines: list[str]) -> Iterator[Finding]:
+def _lint_manifest(
+    kind: str, manifest: TextMap, lines: list[str], check: Check | None
+) -> Iterator[Finding]:
     template = _follow(manifest, TEMPLATES[kind])
-    annotations = _follow(template, ("metadata", "annotations"))
-    if not isinstance(annotations, TextMap):
-        return
+    if TEMPLATES[kind]:
+        yield from _lint_owner(kind, manifest, lines)
     texts: dict[str, str] = {}
     places: dict[str, tuple[TextScalar, TextScalar]] = {}
-    for key, value in annotations.entries:
+    annotations = _follow(template, ("metadata", "annotations"))
+    for key, value in annotations.entries if isinstance(annotations, TextMap) else ():
         fault = _fault_of_value(key, value)
         if isinstance(value, TextScalar):
             texts[key.value] = value.value
@@ -115,15 +140,49 @@ def _lint_manifest(kind: str, manifest: TextMap, lines: list[str]) -> Iterator[F
         namespace=_word(manifest, "namespace") or "default",
         annotations=texts,
     )
+    names = _container_names(template)
+    for name in names:
+        places[f"{pod.namespace}/{pod.name}/{name.value}"] = (name, name)
+    problems = [*_problems(pod, tuple(name.value for name in names))]
+    for found in check(pod.name, pod.namespace, template) if check is not None else ():
+        if isinstance(found, Finding):
+            yield found
+        else:
+            problems.append(found)
     seen: set[tuple[str, str, int, int]] = set()
-    for problem in _problems(pod, _container_names(template)):
-        annotation = problem.where.partition(" of ")[0]
+    for problem in problems:
+        annotation = _annotation_of(problem, pod)
         # A setting of the whole pod is wrong for every container alike.
         identity = (annotation, problem.what, problem.line, problem.column)
         if identity not in seen:
             seen.add(identity)
             line, column = _place(problem, places.get(annotation), lines)
-            yield _finding(problem, line, column, lines)
+            yield _finding(problem, line or manifest.line, column, lines)
+
+
+def _lint_owner(kind: str, manifest: TextMap, lines: list[str]) -> Iterator[Finding]:
+    """Annotations of ours that stand where no pod gets them."""
+    annotations = _follow(manifest, ("metadata", "annotations"))
+    path = ".".join((*TEMPLATES[kind], "metadata", "annotations"))
+    for key, _ in annotations.entries if isinstance(annotations, TextMap) else ():
+        if _is_ours(key.value):
+            what = f"the annotations of a {kind} itself do not reach its pods"
+            problem = Problem(where=key.value, what=what, fix=f"move it to {path}")
+            yield _finding(problem, key.line, key.column, lines)
+
+
+def _is_ours(key: str) -> bool:
+    domain = key.partition("/")[0]
+    return any(domain == one or domain.endswith(f".{one}") for one in DOMAINS)
+
+
+def _annotation_of(problem: Problem, pod: Pod) -> str:
+    """The annotation a problem is in, or the container it is about."""
+    annotation, _, owner = problem.where.partition(" of ")
+    if annotation in pod.annotations:
+        return annotation
+    setting = effective(pod.annotations, annotation, owner.rpartition("/")[2])
+    return annotation if setting is None else setting.key
 
 
 def _problems(pod: Pod, names: tuple[str, ...]) -> Iterator[Problem]:
@@ -180,12 +239,14 @@ def _place(
         written = lines[value.line - 1][value.column - 1 :] if value.line <= len(lines) else ""
         quote = 0 if value.is_plain else 1
         # Where nothing is escaped or folded, the text stands in the file as it is.
-        is_same = written[quote:].startswith(value.value) and problem.line == 1
+        is_same = written[quote:].startswith(value.value) and problem.line == 1 and problem.column
         return value.line, value.column + quote + problem.column - 1 if is_same else 0
     line = value.line + problem.line
     inner = value.value.splitlines()[problem.line - 1 : problem.line]
     if line > len(lines) or not inner:
         return value.line, 0
+    if not problem.column:
+        return line, len(lines[line - 1]) - len(lines[line - 1].lstrip(" -")) + 1
     indent = len(lines[line - 1]) - len(inner[0])
     return line, indent + problem.column
 
@@ -204,14 +265,14 @@ def _printable(line: str) -> str:
     return "".join(one if one.isprintable() else " " for one in line)
 
 
-def _container_names(template: TextNode | None) -> tuple[str, ...]:
-    names: list[str] = []
+def _container_names(template: TextNode | None) -> tuple[TextScalar, ...]:
+    names: list[TextScalar] = []
     for field in ("initContainers", "containers"):
         containers = _follow(template, ("spec", field))
         for one in containers.items if isinstance(containers, TextList) else ():
             name = _follow(one, ("name",))
             if isinstance(name, TextScalar):
-                names.append(name.value)
+                names.append(name)
     return tuple(names)
 
 

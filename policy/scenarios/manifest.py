@@ -77,6 +77,35 @@ def pods_of(documents: Iterable[Field]) -> tuple[PodSpec, ...]:
     return tuple(pods.values())
 
 
+def pod_of(template: Field, name: str, namespace: str) -> PodSpec:
+    """The pod of a manifest or of a template in one. Raises `FieldError`."""
+    metadata, spec = template["metadata"], template["spec"]
+    init_containers = tuple(
+        _container(one, is_init=True) for one in spec["initContainers"].elements()
+    )
+    containers = tuple(_container(one, is_init=False) for one in spec["containers"].elements())
+    if not containers:
+        raise spec["containers"].error("is empty", "a pod has at least one container")
+    names = [one.name for one in (*init_containers, *containers)]
+    for one in names:
+        if names.count(one) > 1:
+            raise spec.error(f"two containers have the name {one!r}", "rename one")
+    # Resources of the pod as a whole (Kubernetes 1.34) decide the class alone where there are any.
+    whole = spec["resources"]
+    judged = (*init_containers, *containers)
+    if whole.entries():
+        judged = (ContainerSpec(name="", resources=_resources(whole)),)
+    return PodSpec(
+        name=name,
+        namespace=namespace,
+        labels=metadata["labels"].texts(),
+        annotations=metadata["annotations"].texts(),
+        qos=qos_class(judged),
+        init_containers=init_containers,
+        containers=containers,
+    )
+
+
 def is_manifest(document: Field) -> bool:
     """Whether a document looks like a Kubernetes object, of whatever kind."""
     return document.is_mapping and {"apiVersion", "kind"} <= document.entries().keys()
@@ -140,7 +169,7 @@ def _pods_of(manifest: Field, generated: dict[str, int]) -> Iterator[PodSpec]:
             number = generated.get(prefix.text(), 0)
             generated[prefix.text()] = number + 1
             name = f"{prefix.text()}{number}"
-        yield _pod(manifest, name, namespace)
+        yield pod_of(manifest, name, namespace)
     elif kind in _TEMPLATES:
         path, counter = _TEMPLATES[kind]
         template = manifest
@@ -150,7 +179,7 @@ def _pods_of(manifest: Field, generated: dict[str, int]) -> Iterator[PodSpec]:
             raise template.error("is missing", f"a {kind} needs a pod template")
         name = metadata["name"].text()
         for number in range(_count(manifest["spec"], counter)):
-            yield _pod(template, f"{name}-{number}", namespace)
+            yield pod_of(template, f"{name}-{number}", namespace)
 
 
 def _count(spec: Field, counter: str) -> int:
@@ -162,34 +191,6 @@ def _count(spec: Field, counter: str) -> int:
     if not 0 <= count <= MAX_PODS:
         raise spec[counter].error(f"{count} is out of range", f"0 to {MAX_PODS}")
     return count
-
-
-def _pod(template: Field, name: str, namespace: str) -> PodSpec:
-    metadata, spec = template["metadata"], template["spec"]
-    init_containers = tuple(
-        _container(one, is_init=True) for one in spec["initContainers"].elements()
-    )
-    containers = tuple(_container(one, is_init=False) for one in spec["containers"].elements())
-    if not containers:
-        raise spec["containers"].error("is empty", "a pod has at least one container")
-    names = [one.name for one in (*init_containers, *containers)]
-    for one in names:
-        if names.count(one) > 1:
-            raise spec.error(f"two containers have the name {one!r}", "rename one")
-    # Resources of the pod as a whole (Kubernetes 1.34) decide the class alone where there are any.
-    whole = spec["resources"]
-    judged = (*init_containers, *containers)
-    if whole.entries():
-        judged = (ContainerSpec(name="", resources=_resources(whole)),)
-    return PodSpec(
-        name=name,
-        namespace=namespace,
-        labels=metadata["labels"].texts(),
-        annotations=metadata["annotations"].texts(),
-        qos=qos_class(judged),
-        init_containers=init_containers,
-        containers=containers,
-    )
 
 
 def _container(one: Field, *, is_init: bool) -> ContainerSpec:

@@ -6,6 +6,7 @@ import yaml
 from click import Context
 
 from pinfold.cmd.pinfold import main
+from pinfold.policy.configuration.config import Config
 from pinfold.policy.container import Container, ContainerId, Pod, PodId
 from pinfold.policy.language.affinity import MAX_RULES, RULE_FIELDS, affinity_rules
 from pinfold.policy.language.annotationkeys import KEYS
@@ -16,6 +17,11 @@ from pinfold.policy.language.lint import lint_manifests
 from pinfold.policy.language.operators import OPERATORS
 from pinfold.policy.language.preferences import parse_preferences
 from pinfold.policy.language.yamltext import ANNOTATION_LIMITS
+from pinfold.policy.scenarios.file import Topology
+from pinfold.policy.scenarios.manifest import parse_manifests
+from pinfold.policy.scenarios.pod_check import PodCheck
+from pinfold.policy.scenarios.scenario import pods_scenario, run_scenario
+from pinfold.topology.spec import machine_from_spec
 
 TEXT = (Path(__file__).parents[2] / "docs/annotations.md").read_text()
 EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
@@ -38,11 +44,21 @@ def test_there_are_examples() -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_example_is_without_fault_and_has_an_effect(example: str) -> None:
-    assert lint_manifests(example) == ()
+    machine = machine_from_spec("socket:2 numa:2 core:4 thread:2 mem:4G")
+    assert lint_manifests(example, PodCheck(None, machine)) == ()
     every = containers(example).values()
     assert any(parse_preferences(one) != parse_preferences_of_none(one) for one in every) or any(
         affinity_rules(one)[0] for one in every
     )
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_is_not_refused(example: str) -> None:
+    machine = machine_from_spec("socket:2 numa:2 core:4 thread:2 mem:4G")
+    pods = parse_manifests(example, "docs")
+    result = run_scenario(pods_scenario(pods), Topology(machine=machine), Config())
+    assert result.refusals == ()
+    assert result.remarks == ()
 
 
 def parse_preferences_of_none(container: Container) -> object:

@@ -1,0 +1,139 @@
+"""What creation would say of pods: the problems of their classification, and refusals.
+
+The classifier and the engine are those of the daemon, so that what passes here is not refused there
+for its annotations. What only a node knows (its interrupts, the devices near to something) is not
+looked at.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from ...topology.machine import Machine
+from ..classify import Classifier, grave_problems
+from ..configuration.config import (
+    BlockIoControl,
+    Config,
+    Control,
+    CpuClass,
+    RdtControl,
+    SchedulingClass,
+)
+from ..configuration.yamlfield import Field, FieldError
+from ..container import Container
+from ..decision import Refusal
+from ..engine import Engine
+from ..errors import Problem
+from ..language.annotations import effective
+from ..language.lint import Finding
+from ..language.preferences import Preferences, parse_preferences
+from ..language.settings import ALL_HINTS, HintSource
+from ..language.unmatched_rules import unmatched_rules
+from ..language.yamltext import TextNode
+from .creation import created_container, created_pod
+from .manifest import PodSpec, pod_of
+
+_WITH_RESOURCES: Final = "agent.podResourceAPI: true"
+
+
+class PodCheck:
+    """Checks pods against a configuration and a machine, each as if it were alone there."""
+
+    def __init__(self, config: Config | None, machine: Machine | None) -> None:
+        """Without a configuration: one that has every class a pod names.
+
+        Without a machine nothing is placed. Raises `ConfigError` where the two do not fit.
+        """
+        self._config = config
+        self._machine = machine
+        self._engine = Engine(machine, config or Config()) if machine is not None else None
+
+    def __call__(
+        self, name: str, namespace: str, template: TextNode | None
+    ) -> Iterator[Problem | Finding]:
+        """The problems of the pod that a manifest, or the template in one, describes."""
+        line = 0 if template is None else template.line
+        field = Field(source="", path="", line=line, node=template)
+        try:
+            spec = pod_of(field, name, namespace)
+        except FieldError as error:
+            problem = error.problem or Problem(where="manifest", what=str(error))
+            yield Finding(problem=problem, line=error.line)
+            return
+        yield from self.problems(spec)
+
+    def problems(self, spec: PodSpec) -> Iterator[Problem]:
+        """What creation would report of the pod's containers, and why it would refuse them."""
+        config = self._config or _config_for(spec)
+        pod = created_pod(spec, 0)
+        containers: list[Container] = []
+        for serial, one in enumerate((*spec.init_containers, *spec.containers), start=1):
+            container, problems = created_container(one, pod, serial)
+            containers.append(container)
+            yield from problems
+        classifier = Classifier(config, machine=self._machine)
+        for container in containers:
+            yield from classifier.classify(container).problems
+            yield from self._idle_hints(container, parse_preferences(container))
+        yield from unmatched_rules(containers)
+        if self._machine is not None:
+            yield from self._refusals(spec, containers, config, self._machine)
+
+    def _idle_hints(self, container: Container, preferences: Preferences) -> Iterator[Problem]:
+        """Wishes about devices of the kubelet, which a node may not ask for."""
+        if self._config is not None and self._config.agent.pod_resource_api:
+            return
+        names_them = HintSource.POD_RESOURCES in preferences.hint_sources != ALL_HINTS
+        for key, is_set in (
+            ("topologyhints", names_them),
+            ("pick-resources-by-hints", preferences.pick_by_hints),
+        ):
+            setting = effective(container.pod.annotations, key, container.name)
+            if setting is None or not is_set:
+                continue
+            yield Problem(
+                where=f"{setting.key} of {container.path}",
+                what="the kubelet's devices count only where the node's configuration has them on",
+                fix=f"configure {_WITH_RESOURCES!r} there",
+                is_advice=True,
+            )
+
+    def _refusals(
+        self, spec: PodSpec, containers: Sequence[Container], config: Config, machine: Machine
+    ) -> Iterator[Problem]:
+        """Why the engine refuses containers, for other reasons than their annotations' problems."""
+        engine = self._engine
+        if engine is None or engine.config != config:
+            engine = self._engine = Engine(machine, config)
+        specs = (*spec.init_containers, *spec.containers)
+        for one, container in zip(specs, containers, strict=True):
+            decision = engine.create(container)
+            is_refused = isinstance(decision.result, Refusal)
+            if isinstance(decision.result, Refusal) and not grave_problems(
+                decision.problems, container, config
+            ):
+                yield Problem(where=container.path, what=f"refused: {decision.result.reason}")
+            if is_refused and one in spec.init_containers:
+                # Kubernetes starts nothing else before its init containers are done.
+                break
+            if is_refused or not one.keeps_running:
+                engine.remove(container.id)
+        for container in containers:
+            engine.remove(container.id)
+
+
+def _config_for(spec: PodSpec) -> Config:
+    """A configuration with every class that a pod names, so that only the pod can be wrong."""
+    cpu_classes: dict[str, None] = {}
+    scheduling_classes: dict[str, None] = {}
+    pod = created_pod(spec, 0)
+    for one in (*spec.init_containers, *spec.containers):
+        preferences = parse_preferences(created_container(one, pod, 0)[0])
+        if preferences.cpu_class is not None:
+            cpu_classes[preferences.cpu_class.value] = None
+        if preferences.scheduling_class is not None:
+            scheduling_classes[preferences.scheduling_class] = None
+    return Config(
+        cpu_classes=tuple(CpuClass(name=name) for name in cpu_classes),
+        scheduling_classes=tuple(SchedulingClass(name=name) for name in scheduling_classes),
+        control=Control(rdt=RdtControl(enable=True), blockio=BlockIoControl(enable=True)),
+    )
