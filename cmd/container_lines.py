@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..policy.decision import GrantKind
+from ..topology.cpuset import CpuSet
 
 _DIGITS: Final = re.compile("([0-9]+)")
 _PINNED: Final = {
@@ -41,7 +42,7 @@ def short_names(containers: Sequence[tuple[str, str, str]]) -> list[str]:
 
 
 def cpus_text(kind: GrantKind | None, cpus: str, exclusive: str, shared: str) -> str:
-    """The cpus of a container with their kind; `kind` is None where nothing was granted.
+    """The cpus a container runs on, with their kind; `kind` is None where nothing was granted.
 
     >>> cpus_text(GrantKind.MIXED, "2-5", "2-3", "4-5")
     '2-3 exclusive + 4-5 shared'
@@ -50,7 +51,11 @@ def cpus_text(kind: GrantKind | None, cpus: str, exclusive: str, shared: str) ->
         return cpus
     if kind in _COMMON:
         return f"{cpus} {_COMMON[kind]}"
-    parts = [f"{exclusive} {_PINNED[kind]}"] if kind in _PINNED else []
+    parts: list[str] = []
+    if kind in _PINNED:
+        # Threads that are hidden are the container's own, and it does not run on them.
+        used = CpuSet.parse(exclusive) & CpuSet.parse(cpus)
+        parts.append(f"{used} {_PINNED[kind]}")
     if shared:
         parts.append(f"{shared} shared")
     return " + ".join(parts)

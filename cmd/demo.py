@@ -101,8 +101,8 @@ def _cpus(grant: Grant, kernel: str) -> str:
     """What the kernel was told, with its kind."""
     if not kernel:
         return ""
-    exclusive = CpuSet.parse(kernel) & grant.exclusive
-    return cpus_text(grant.kind, kernel, str(exclusive), str(CpuSet.parse(kernel) - exclusive))
+    shared = str(CpuSet.parse(kernel) - grant.exclusive)
+    return cpus_text(grant.kind, kernel, str(grant.exclusive), shared)
 
 
 def _problems(

@@ -78,5 +78,8 @@ def _verdicts(result: ScenarioResult) -> Iterator[str]:
             yield f"  step {one.step}: {one.expression} — {one.error or 'does not hold'}"
     for skipped in result.skipped:
         yield f"  step {skipped.step} skipped: {skipped.reason}"
+    reasons = [one.refused for one in result.containers.values() if one.refused is not None]
     for problem in (*result.problems, *result.remarks):
-        yield f"  problem: {problem}"
+        # What a container was refused for is said already.
+        if not any(problem in reason for reason in reasons):
+            yield f"  problem: {problem}"

@@ -407,6 +407,33 @@ def test_faults_of_annotations_are_told_after_the_containers(output: str) -> Non
     assert last.startswith("  problem: resource-policy.nri.io/affinity of default/tale/peter:2:")
 
 
+def test_threads_that_are_hidden_are_not_shown() -> None:
+    pod = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: p
+  annotations: {hide-hyperthreads.resource-policy.nri.io/pod: "true"}
+spec: {containers: [{name: c, resources: {limits: {cpu: 2, memory: 1Mi}}}]}
+"""
+    text = run("-", "--machine", "core:4 thread:2 mem:1G", text=pod).stdout
+    assert "  2 exclusive  " in text
+
+
+def test_what_a_container_is_refused_for_is_said_once() -> None:
+    pod = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: p
+  annotations: {irq-affinity.resource-policy.nri.io/container.c: "claim: [x]"}
+spec: {containers: [{name: c}]}
+"""
+    result = run("-", "--machine", SPEC, text=pod)
+    assert result.exit_code == 1
+    assert result.stdout.count("is not Guaranteed") == 1
+
+
 def test_the_beginning_of_one_id_stands_for_it(scenarios: str) -> None:
     result = run(scenarios, "--only", "goo", "-o", "json")
     assert [one["id"] for one in json.loads(result.stdout)["scenarios"]] == ["good"]
