@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pinfold.cmd.decisionlog import DecisionLog, fields
+from pinfold.cmd.decisionlog import DecisionLog
+from pinfold.cmd.log_fields import fields
 from pinfold.cmd.logsetup import JournalFormatter
 from pinfold.cmd.notify import Notifier
 from pinfold.cmd.runtimes import RuntimeOptionError, find_runtime
