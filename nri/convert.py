@@ -74,6 +74,15 @@ def pod_value(pod: nri_pb2.PodSandbox) -> Pod:
     )
 
 
+def lost_pod_value(container: nri_pb2.Container) -> Pod:
+    """The pod of a container whose sandbox the runtime does not list: its id, and its QoS class.
+
+    The container's own cgroup is inside the pod's, so it tells the class too.
+    """
+    linux = nri_pb2.LinuxPodSandbox(cgroup_parent=container.linux.cgroups_path)
+    return pod_value(nri_pb2.PodSandbox(id=container.pod_sandbox_id, linux=linux))
+
+
 def container_value(
     container: nri_pb2.Container,
     pod: Pod,

@@ -16,7 +16,7 @@ from ..policy.resources import LinuxResources, estimate, merge
 from ..topology.machine import Machine
 from .api import nri_pb2
 from .arrivals import FIND_SECONDS, Arrivals, Newcomer
-from .convert import container_linux_value, container_value, linux_value, pod_value
+from .convert import container_linux_value, container_value, linux_value, lost_pod_value, pod_value
 from .dispatch.actuator import Actuator
 from .dispatch.answer import Answer
 from .dispatch.owner import Owner
@@ -180,9 +180,7 @@ class Events:
             container_id = ContainerId(message.id)
             if not container_id:
                 continue
-            pod = pod_values.get(message.pod_sandbox_id) or pod_value(
-                nri_pb2.PodSandbox(id=message.pod_sandbox_id)
-            )
+            pod = pod_values.get(message.pod_sandbox_id) or lost_pod_value(message)
             linux = self._asked_before(message)
             container, found = container_value(message, pod, linux, self._machine_memory_bytes)
             listed.append(container)

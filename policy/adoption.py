@@ -72,9 +72,15 @@ def newest_of_each_name(containers: Iterable[Container]) -> tuple[Container, ...
 
 
 def instance_key(container: Container) -> tuple[str, str]:
-    """What the instances of one restarted container have in common."""
+    """What the instances of one restarted container have in common.
+
+    A runtime may list containers whose sandbox it does not: then the sandbox's id alone tells their
+    pods apart. A container without a name is an instance of nothing but itself.
+    """
     pod = container.pod
-    return (pod.uid or f"{pod.namespace}/{pod.name}", container.name)
+    named = f"{pod.namespace}/{pod.name}" if pod.name else pod.id
+    known = pod.uid or named
+    return (known, container.name) if known and container.name else ("", container.id)
 
 
 def _age(container: Container) -> tuple[int, str]:

@@ -26,6 +26,8 @@ _OOM_BURSTABLE_MIN: Final = 3
 _OOM_BURSTABLE_MAX: Final = 999
 _OOM_BEST_EFFORT: Final = 1000
 
+_QOS_COMPONENTS: Final = {"burstable": QosClass.BURSTABLE, "besteffort": QosClass.BEST_EFFORT}
+
 _PAGE_UNITS: Final = {"KB": 10, "MB": 20, "GB": 30, "TB": 40}
 
 
@@ -43,32 +45,36 @@ class LinuxResources:
     oom_score_adj: int | None = None
 
 
-def qos_of_cgroup(cgroup_parent: str) -> QosClass:
-    """The QoS class of a pod, which only its cgroup's path tells; Guaranteed where it does not.
+def qos_of_cgroup(cgroup_path: str) -> QosClass:
+    """The QoS class of a pod, read from the path of its cgroup or of a cgroup inside.
 
-    The class is the component after `kubepods`, in both drivers' notations:
+    The class is the deepest component after `kubepods` that names one, in both drivers' notations:
+    the kubelet may have partitions above it (KEP 5894). A pod without such a component is
+    Guaranteed. A path that is no pod of the kubelet promises nothing: Burstable, whose cpu request
+    counts and gives nobody cpus of its own.
 
     >>> qos_of_cgroup("/kubepods/burstable/pod1d2c").value
     'Burstable'
-    >>> qos_of_cgroup("kubepods-besteffort-pod1d2c.slice").value
+    >>> qos_of_cgroup("kubepods-system-besteffort-pod1d2c.slice").value
     'BestEffort'
     >>> qos_of_cgroup("/kubepods/podbesteffort").value
     'Guaranteed'
+    >>> qos_of_cgroup("").value
+    'Burstable'
     """
-    components = [one for one in cgroup_parent.split("/") if one]
+    # A container's path in the notation of systemd is `slice:prefix:name`.
+    components = [one for one in cgroup_path.partition(":")[0].split("/") if one]
     slices = [one.removesuffix(".slice") for one in components if one.endswith(".slice")]
     # A slice's name spells its whole path; the kubelet turns "-" inside a component into "_".
-    paths = [components, *(one.split("-") for one in reversed(slices))]
-    for path in paths:
+    for path in (components, *(one.split("-") for one in reversed(slices))):
         if "kubepods" in path:
-            after = path[path.index("kubepods") + 1 :][:1]
-            if after == ["burstable"]:
-                return QosClass.BURSTABLE
-            if after == ["besteffort"]:
-                return QosClass.BEST_EFFORT
-            if after:
+            inside = path[path.index("kubepods") + 1 :]
+            named = [_QOS_COMPONENTS[one] for one in inside if one in _QOS_COMPONENTS]
+            if named:
+                return named[-1]
+            if any(one.startswith("pod") for one in inside):
                 return QosClass.GUARANTEED
-    return QosClass.GUARANTEED
+    return QosClass.BURSTABLE
 
 
 def estimate(linux: LinuxResources, qos: QosClass, machine_memory_bytes: int | None) -> Resources:

@@ -349,6 +349,32 @@ def test_pods_of_one_name_in_two_namespaces_are_two() -> None:
     assert len(newest_of_each_name([first, other])) == 2
 
 
+def test_containers_of_one_name_in_pods_that_nobody_knows_are_two() -> None:
+    """The runtime lists them without their sandboxes: only the ids of those are known."""
+    one = engine()
+    lost = [
+        replace(
+            running(name, 2000, cpus, qos=BURSTABLE),
+            name="app",
+            pod=Pod(id=PodId(f"sandbox-{name}"), name="", qos=BURSTABLE),
+        )
+        for name, cpus in (("a", "4-5"), ("b", "6-7"))
+    ]
+    assert len(newest_of_each_name(lost)) == 2
+    assert len(newest_of_each_name([replace(each, name="") for each in lost])) == 2
+    one.synchronize(lost)
+    assert told(one) == {"a": "4-5", "b": "6-7"}
+
+
+def test_an_older_instance_in_a_pod_that_nobody_knows_is_replaced() -> None:
+    pod = Pod(id=PodId("sandbox"), name="")
+    old, new = (replace(running(name, 0, "4-5"), name="app", pod=pod) for name in ("a", "b"))
+    one = engine()
+    one.synchronize([old])
+    one.create(new)
+    assert set(one.grants) == {"b"}
+
+
 def test_the_order_of_looking_does_not_hang_on_the_order_of_listing() -> None:
     listed = [
         running("c", 100, created_at=5, qos=BURSTABLE),

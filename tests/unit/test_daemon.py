@@ -108,7 +108,7 @@ def test_daemon_is_ready_after_synchronize_and_leaves_everything_as_it_is(
     accept(listener, runtime)
     assert runtime.plugin_name == "42-pinfold"
     assert "READY=1" in daemon.await_notice("READY=1")
-    runtime.run_pod(nri_pb2.PodSandbox(id="p", name="p"))
+    runtime.run_pod(nri_pb2.PodSandbox(id="p", name="p", linux={"cgroup_parent": "/kubepods/pod1"}))
     container = nri_pb2.Container(id="c", pod_sandbox_id="p", name="c")
     container.linux.resources.cpu.shares.value = 2048
     assert runtime.create(container).linux.resources.cpu.cpus == "1-2"

@@ -52,11 +52,38 @@ GIB = 1 << 30
         pytest.param(
             "/burstable-team/kubepods/pod7c", QosClass.GUARANTEED, id="a root named like a class"
         ),
-        pytest.param("", QosClass.GUARANTEED, id="no path"),
-        pytest.param("/system.slice", QosClass.GUARANTEED, id="no pod of the kubelet"),
+        pytest.param(
+            "/kubepods/system/burstable/pod7c", QosClass.BURSTABLE, id="in a partition, cgroupfs"
+        ),
+        pytest.param(
+            "/kubepods.slice/kubepods-system.slice/kubepods-system-besteffort.slice"
+            "/kubepods-system-besteffort-pod7c.slice",
+            QosClass.BEST_EFFORT,
+            id="in a partition, systemd",
+        ),
+        pytest.param("/kubepods/system/pod7c", QosClass.GUARANTEED, id="guaranteed in a partition"),
+        pytest.param(
+            "/kubepods/besteffort/burstable/pod7c", QosClass.BURSTABLE, id="the deepest class"
+        ),
+        pytest.param(
+            "/kubepods/burstable/pod7c/0a1b2c", QosClass.BURSTABLE, id="a container, cgroupfs"
+        ),
+        pytest.param(
+            "kubepods-burstable-pod7c.slice:cri-containerd:0a1b2c",
+            QosClass.BURSTABLE,
+            id="a container, systemd",
+        ),
+        pytest.param(
+            "kubepods-pod7c.slice:crio:besteffort",
+            QosClass.GUARANTEED,
+            id="a container named like a class",
+        ),
+        pytest.param("/kubepods/system", QosClass.BURSTABLE, id="a partition and no pod"),
+        pytest.param("", QosClass.BURSTABLE, id="no path"),
+        pytest.param("/system.slice", QosClass.BURSTABLE, id="no pod of the kubelet"),
     ],
 )
-def test_qos_class_is_the_component_after_kubepods(path: str, qos: QosClass) -> None:
+def test_qos_class_is_the_deepest_component_that_names_one(path: str, qos: QosClass) -> None:
     assert qos_of_cgroup(path) is qos
 
 

@@ -10,6 +10,7 @@ from pinfold.nri.convert import (
     adjustment_message,
     container_linux_value,
     container_value,
+    lost_pod_value,
     pod_value,
     update_messages,
 )
@@ -58,6 +59,26 @@ def test_pod_is_read_with_its_qos_class() -> None:
         annotations={"a": "b"},
         qos=QosClass.BURSTABLE,
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "qos"),
+    [
+        pytest.param("/kubepods/pod1/c", QosClass.GUARANTEED, id="guaranteed"),
+        pytest.param(
+            "kubepods-besteffort-pod1.slice:cri-containerd:c",
+            QosClass.BEST_EFFORT,
+            id="best effort",
+        ),
+        pytest.param("", QosClass.BURSTABLE, id="not known"),
+    ],
+)
+def test_the_class_of_a_pod_without_a_sandbox_is_that_of_the_containers_cgroup(
+    path: str, qos: QosClass
+) -> None:
+    lost = nri_pb2.Container(id="c", pod_sandbox_id="p")
+    lost.linux.cgroups_path = path
+    assert lost_pod_value(lost) == Pod(id=PodId("p"), name="", qos=qos)
 
 
 def test_container_is_read_with_all_that_matters() -> None:

@@ -254,7 +254,9 @@ def container(name: str) -> nri_pb2.Container:
     return message
 
 
-POD = nri_pb2.PodSandbox(id="pod", name="pod", namespace="default")
+POD = nri_pb2.PodSandbox(
+    id="pod", name="pod", namespace="default", linux={"cgroup_parent": "/kubepods/pod1"}
+)
 
 
 def test_container_that_was_never_announced_is_placed_when_it_starts(peer: Peer) -> None:

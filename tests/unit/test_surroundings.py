@@ -143,7 +143,9 @@ class Node:
         return self.create(name, *sources, device_access=device_access)
 
     def run_pod(self, name: str, annotations: Mapping[str, str] | None = None) -> None:
-        self.runtime.run_pod(nri_pb2.PodSandbox(id=name, name=name, annotations=annotations))
+        pod = nri_pb2.PodSandbox(id=name, name=name, annotations=annotations)
+        pod.linux.cgroup_parent = "/kubepods/pod1"
+        self.runtime.run_pod(pod)
 
     def create(
         self, name: str, *sources: str, device_access: str = "", container_id: str = ""
@@ -610,7 +612,10 @@ def test_the_daemon_has_hints_on_a_machine_and_none_on_paper(
             runtime.serve(connection)
             assert runtime.wait_until_synchronized(SECONDS)
             for name, source in (("neighbour", "/x"), ("c", "/null")):
-                runtime.run_pod(nri_pb2.PodSandbox(id=name, name=name))
+                pod = nri_pb2.PodSandbox(
+                    id=name, name=name, linux={"cgroup_parent": "/kubepods/pod1"}
+                )
+                runtime.run_pod(pod)
                 container = nri_pb2.Container(id=name, pod_sandbox_id=name, name=name)
                 container.mounts.add(source=source, destination="/m")
                 container.linux.resources.cpu.shares.value = 512
