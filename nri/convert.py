@@ -91,8 +91,7 @@ def container_value(
 ) -> tuple[Container, tuple[Problem, ...]]:
     """The container of a message, and what in it could not be read.
 
-    `linux` is what the kubelet asked for, which is not what the message holds once the container's
-    shares were adjusted.
+    `linux` is what the kubelet asked for.
     """
     name = container.name or container.labels.get(_NAME_LABEL, "")
     where = f"{pod.namespace}/{pod.name}/{name}"
@@ -248,12 +247,9 @@ def _cpu_message(pinning: Pinning) -> nri_pb2.LinuxCPU | None:
     # An empty text would leave the cpuset as it is, so an empty set cannot be asked for.
     cpus = str(pinning.cpus) if pinning.cpus else ""
     mems = str(pinning.mems) if pinning.mems else ""
-    if not cpus and not mems and pinning.cpu_shares is None:
+    if not cpus and not mems:
         return None
-    message = nri_pb2.LinuxCPU(cpus=cpus, mems=mems)
-    if pinning.cpu_shares is not None:
-        message.shares.value = pinning.cpu_shares
-    return message
+    return nri_pb2.LinuxCPU(cpus=cpus, mems=mems)
 
 
 def _ids(kind: type[Ids], text: str, where: str, problems: list[Problem]) -> Ids | None:

@@ -41,9 +41,9 @@ class Events:
     Messages without the id they are about are passed over: nobody can be told anything then, and
     some runtimes take an empty id for anybody's.
 
-    `asked` is what the kubelet wanted for each container: the runtime's own numbers change with our
-    adjustments, so it is kept over reconnections. `advice` is what an earlier process remembered,
-    to be set before the first connection. Without `finder` no container has hints.
+    `asked` is what the kubelet wants for each container, resizes included. `advice` is what an
+    earlier process remembered, to be set before the first connection. Without `finder` no container
+    has hints.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class Events:
             if not container_id:
                 continue
             pod = pod_values.get(message.pod_sandbox_id) or lost_pod_value(message)
-            linux = self._asked_before(message)
+            linux = container_linux_value(message)
             container, found = container_value(message, pod, linux, self._machine_memory_bytes)
             listed.append(container)
             if container.state is ContainerState.RUNNING:
@@ -351,15 +351,6 @@ class Events:
         if known is not None and (changes or known.state is not ContainerState.EXITED):
             self._owner.afterwards(lambda: self._report(Released(known, changes)))
         return Answer(others=_pinnings(changes))
-
-    def _asked_before(self, message: nri_pb2.Container) -> LinuxResources:
-        """What the kubelet wants: the runtime's shares are ours where they are as we set them."""
-        linux = container_linux_value(message)
-        container_id = ContainerId(message.id)
-        before, told = self.asked.get(container_id), self.policy.pinning(container_id)
-        if before is not None and told is not None and linux.cpu_shares == told.cpu_shares:
-            return replace(linux, cpu_shares=before.cpu_shares)
-        return linux
 
     def _is_news(self, container: nri_pb2.Container) -> bool:
         """Whether a container that runs holds nothing."""

@@ -224,14 +224,8 @@ def _grant(container: Container, request: Request, exclusive: CpuSet, pool: Pool
 
 
 def difference(container: Container, after: Pinning | None) -> Change | None:
-    """What a container must be told (`after`), given what the runtime says it has; None: nothing.
-
-    What it has of cpu shares the runtime does not say.
-    """
-    if after is None:
-        return None
-    before = Pinning(cpus=container.cpus, mems=container.mems, cpu_shares=after.cpu_shares)
-    return changed(container.id, before, after)
+    """The change from what the runtime says a container has to `after`; None: there is none."""
+    return changed(container.id, Pinning(cpus=container.cpus, mems=container.mems), after)
 
 
 def changed(

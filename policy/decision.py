@@ -16,19 +16,18 @@ from .tuning.resourceclass import NO_CLASSES, ResourceClasses
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pinning:
-    """What the kernel is told about one container; None leaves that alone."""
+    """What the kernel is told about one container; None leaves that alone.
+
+    Cpu shares are left as the kubelet set them: they are the request, and all that tells of it
+    after a restart.
+    """
 
     cpus: CpuSet | None = None
     mems: NodeSet | None = None
-    cpu_shares: int | None = None
 
     def differs_from(self, before: "Pinning") -> bool:
         """Whether the kernel has to be told anything where it was told `before`."""
-        return (
-            self.cpus not in (None, before.cpus)
-            or self.mems not in (None, before.mems)
-            or self.cpu_shares not in (None, before.cpu_shares)
-        )
+        return self.cpus not in (None, before.cpus) or self.mems not in (None, before.mems)
 
 
 class GrantKind(enum.Enum):

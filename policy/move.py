@@ -39,7 +39,7 @@ class Move:
     @property
     def is_elsewhere(self) -> bool:
         """Whether it has other cpus or memory from now on."""
-        return replace(self.after, cpu_shares=None).differs_from(self.before)
+        return self.after.differs_from(self.before)
 
 
 def find_moves(old: Engine, new: Engine) -> tuple[Move, ...]:

@@ -1,4 +1,4 @@
-"""What the kernel is told: from grants to cpusets, memory sets and cpu shares."""
+"""What the kernel is told: from grants to cpusets and memory sets."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,16 +12,6 @@ from .decision import Change, Grant, Pinning
 from .ledger import Ledger
 from .pool import PoolId
 from .request import CpuType
-
-_MIN_SHARES, _MAX_SHARES = 2, 262144
-
-
-def cpu_shares(milli: int) -> int:
-    """The cgroup cpu.shares of an amount of cpu, as the kubelet computes it.
-
-    Source: kubelet MilliCPUToShares; the kernel clamps to 2..262144.
-    """
-    return min(max(milli * 1024 // 1000, _MIN_SHARES), _MAX_SHARES)
 
 
 class Pinner:
@@ -125,7 +115,6 @@ class Pinner:
         return Pinning(
             cpus=self.cpus(grant) if self._config.pin_cpu else None,
             mems=self._mems(grant),
-            cpu_shares=self._shares(grant),
         )
 
     def _mems(self, grant: Grant) -> NodeSet | None:
@@ -146,8 +135,3 @@ class Pinner:
         if grant.hide_hyperthreads:
             mask = hide_siblings(mask, self._cores)
         return CpuSet(mask)
-
-    def _shares(self, grant: Grant) -> int | None:
-        if not self._config.pin_cpu or grant.cpu_type is CpuType.PRESERVE:
-            return None
-        return cpu_shares(1000 * len(grant.exclusive) + grant.shared_milli)

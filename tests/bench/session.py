@@ -90,7 +90,6 @@ def _running(size: Size) -> list[bytes]:
         assert told is not None, message.id
         cpu = message.linux.resources.cpu
         cpu.cpus, cpu.mems = str(told.cpus or ""), str(told.mems or "")
-        cpu.shares.value = told.cpu_shares or 0
         message.state = nri_pb2.CONTAINER_RUNNING
         message.created_at = order
     return [one.SerializeToString() for one in split_synchronize(sandboxes, containers)]

@@ -127,6 +127,18 @@ def test_a_daemon_that_starts_while_cpus_are_away_mends_it_when_they_return(run:
     assert node.cpus("far") == str(node.grant("far").exclusive)
 
 
+def test_a_container_that_misses_cpus_is_known_to_ask_for_all_after_a_restart(run: Run) -> None:
+    node = run("socket:1 core:6 mem:8G")
+    node.run(guaranteed("a", 4000, memory=MIB))
+    node.set_online("0-3")
+    assert node.cpus("a") == "1-3"
+    node.folder = None
+    node.restart()
+    assert node.daemon.engine.decisions[node.id_of("a")].degraded
+    node.set_online("0-5")
+    assert node.cpus("a") == "1-4"
+
+
 def test_memory_stays_where_it_is_when_cpus_beside_it_go(run: Run) -> None:
     node = run(TWO_SOCKETS)
     node.run(guaranteed("a", 2000, memory=MIB))

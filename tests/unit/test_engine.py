@@ -90,10 +90,9 @@ def told(decision: Decision) -> dict[str, str]:
     return {change.container_id: str(change.after.cpus) for change in decision.changes}
 
 
-def test_a_container_is_told_its_cpus_memory_and_shares() -> None:
+def test_a_container_is_told_its_cpus_and_memory() -> None:
     decision = engine().create(container("a", 1500))
     assert (str(decision.pinning.cpus), str(decision.pinning.mems)) == ("1-3", "0")
-    assert decision.pinning.cpu_shares == 1536
     assert decision.pool == "socket #0"
     assert decision.decided_by == "only_candidate"
 
@@ -280,21 +279,21 @@ def test_a_strict_node_refuses_only_those_whose_annotation_is_bad(
 
 
 NOTHING_PINNED = [
-    pytest.param(False, True, (None, "0", None), id="cpus"),
-    pytest.param(True, False, ("1", None, 1024), id="memory"),
-    pytest.param(False, False, (None, None, None), id="both"),
+    pytest.param(False, True, (None, "0"), id="cpus"),
+    pytest.param(True, False, ("1", None), id="memory"),
+    pytest.param(False, False, (None, None), id="both"),
 ]
 
 
 @pytest.mark.parametrize(("pin_cpu", "pin_memory", "expected"), NOTHING_PINNED)
 def test_accounting_goes_on_where_pinning_is_off(
-    pin_cpu: bool, pin_memory: bool, expected: tuple[str | None, str | None, int | None]
+    pin_cpu: bool, pin_memory: bool, expected: tuple[str | None, str | None]
 ) -> None:
     one = engine(config=config_of(pin_cpu=pin_cpu, pin_memory=pin_memory))
     one.create(container("shared", 500))
     pinning = one.create(container("a", 1000)).pinning
     found = (pinning.cpus and str(pinning.cpus), pinning.mems and str(pinning.mems))
-    assert (*found, pinning.cpu_shares) == expected
+    assert found == expected
     assert str(one.grants[ContainerId("a")].exclusive) == "1"
 
 

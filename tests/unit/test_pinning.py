@@ -1,4 +1,4 @@
-"""What the kernel is told of a grant: cpus, memory nodes, shares; and only real changes."""
+"""What the kernel is told of a grant: cpus and memory nodes; and only real changes."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from pinfold.policy.container import ContainerId
 from pinfold.policy.cpus.picker import CpuPicker
 from pinfold.policy.decision import Grant, Pinning
 from pinfold.policy.ledger import Ledger
-from pinfold.policy.pinning import Pinner, cpu_shares
+from pinfold.policy.pinning import Pinner
 from pinfold.policy.pool import PoolId, build_tree
 from pinfold.policy.request import CpuType
 from pinfold.policy.supply import read_supply
@@ -17,24 +17,6 @@ from pinfold.topology.spec import machine_from_spec
 # Pools: 0 node #0 (cpus 2-3), 1 node #1 (4-7), 2 socket #0; reserved 0-1; a core is two cpus.
 SPEC = "socket:1 numa:2 core:2 thread:2 mem:1G"
 NODE0, NODE1, SOCKET = PoolId(0), PoolId(1), PoolId(2)
-
-SHARES = [
-    pytest.param(0, 2, id="nothing is the least the kernel takes"),
-    pytest.param(1, 2, id="one milli-cpu too"),
-    pytest.param(2, 2, id="two are two"),
-    pytest.param(3, 3, id="three are three"),
-    pytest.param(100, 102, id="rounded down"),
-    pytest.param(999, 1022, id="almost one cpu"),
-    pytest.param(1000, 1024, id="one cpu"),
-    pytest.param(1500, 1536, id="a mixed amount as a whole"),
-    pytest.param(256_000, 262_144, id="the most the kernel takes"),
-    pytest.param(999_000, 262_144, id="not more than that"),
-]
-
-
-@pytest.mark.parametrize(("milli", "shares"), SHARES)
-def test_shares(milli: int, shares: int) -> None:
-    assert cpu_shares(milli) == shares
 
 
 def pinner_of(config: Config | None = None) -> tuple[Ledger, Pinner]:
@@ -69,36 +51,31 @@ def grant(
 
 
 SETS = [
-    pytest.param(grant(milli=500), "4-7", 512, id="a share is of the whole pool"),
-    pytest.param(grant(), "4-7", 2, id="no request is of the whole pool"),
-    pytest.param(grant(exclusive="4-5"), "4-5", 2048, id="cpus of its own"),
-    pytest.param(grant(exclusive="4", milli=500), "4-7", 1536, id="its own and the shared ones"),
-    pytest.param(grant(pool_id=SOCKET, milli=1), "2-7", 2, id="of a wide pool all of it"),
+    pytest.param(grant(milli=500), "4-7", id="a share is of the whole pool"),
+    pytest.param(grant(), "4-7", id="no request is of the whole pool"),
+    pytest.param(grant(exclusive="4-5"), "4-5", id="cpus of its own"),
+    pytest.param(grant(exclusive="4", milli=500), "4-7", id="its own and the shared ones"),
+    pytest.param(grant(pool_id=SOCKET, milli=1), "2-7", id="of a wide pool all of it"),
+    pytest.param(grant(pool_id=SOCKET, milli=700, cpu_type=CpuType.RESERVED), "0-1", id="reserved"),
+    pytest.param(grant(cpu_type=CpuType.PRESERVE, milli=700), None, id="not ours"),
+    pytest.param(grant(milli=1, hide_hyperthreads=True), "4,6", id="one thread of each core"),
+    pytest.param(grant(exclusive="4-5", hide_hyperthreads=True), "4", id="one thread of its own"),
     pytest.param(
-        grant(pool_id=SOCKET, milli=700, cpu_type=CpuType.RESERVED), "0-1", 716, id="reserved"
-    ),
-    pytest.param(grant(cpu_type=CpuType.PRESERVE, milli=700), None, None, id="not ours"),
-    pytest.param(grant(milli=1, hide_hyperthreads=True), "4,6", 2, id="one thread of each core"),
-    pytest.param(
-        grant(exclusive="4-5", hide_hyperthreads=True), "4", 2048, id="one thread of its own"
-    ),
-    pytest.param(
-        grant(exclusive="5", milli=9, hide_hyperthreads=True), "4,6", 1033, id="hidden and mixed"
+        grant(exclusive="5", milli=9, hide_hyperthreads=True), "4,6", id="hidden and mixed"
     ),
     pytest.param(
-        grant(cpu_type=CpuType.RESERVED, hide_hyperthreads=True), "0", 2, id="hidden and reserved"
+        grant(cpu_type=CpuType.RESERVED, hide_hyperthreads=True), "0", id="hidden and reserved"
     ),
 ]
 
 
-@pytest.mark.parametrize(("held", "cpus", "shares"), SETS)
-def test_cpus_and_shares(held: Grant, cpus: str | None, shares: int | None) -> None:
+@pytest.mark.parametrize(("held", "cpus"), SETS)
+def test_cpus(held: Grant, cpus: str | None) -> None:
     ledger, pinner = pinner_of()
     ledger.add(held)
     pinner.changes(held.container_id)
     pinning = pinner.pinning(held)
     assert pinning.cpus == (None if cpus is None else CpuSet.parse(cpus))
-    assert pinning.cpu_shares == shares
     assert pinning.mems == NodeSet.of(1)
 
 

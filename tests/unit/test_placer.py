@@ -150,7 +150,6 @@ def test_resize(sizes: list[int], cpus: str, shared: int) -> None:
     told = one.pinning(ContainerId("a"))
     assert told is not None
     assert told.cpus
-    assert told.cpu_shares == sizes[-1] * 1024 // 1000
     one.check()
 
 
@@ -303,7 +302,6 @@ def test_a_container_that_keeps_its_cpus_is_told_nothing_of_cpus() -> None:
     decision = one.create(container("own", 5000, {"cpu.preserve": "true"}))
     assert granted(decision).cpu_type is CpuType.PRESERVE
     assert decision.pinning.cpus is None
-    assert decision.pinning.cpu_shares is None
     assert decision.pinning.mems
     assert granted(one.create(container("other", 1000))).exclusive, "it is accounted nowhere"
 

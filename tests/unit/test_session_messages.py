@@ -249,10 +249,12 @@ def test_states(number: int, state: ContainerState) -> None:
 
 
 def test_pinning_becomes_an_adjustment_with_what_is_set_alone() -> None:
-    message = adjustment_message(Pinning(cpus=CpuSet.parse("0,2"), cpu_shares=512))
+    message = adjustment_message(Pinning(cpus=CpuSet.parse("0,2")))
     assert message is not None
     cpu = message.linux.resources.cpu
-    assert (cpu.cpus, cpu.mems, cpu.shares.value, cpu.HasField("quota")) == ("0,2", "", 512, False)
+    assert (cpu.cpus, cpu.mems) == ("0,2", "")
+    assert not cpu.HasField("shares"), "they are the kubelet's"
+    assert not cpu.HasField("quota")
 
 
 def test_nothing_to_pin_is_no_message_at_all() -> None:
