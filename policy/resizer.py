@@ -36,10 +36,10 @@ class Resizer:
         exclusive, grown = self._resized_cpus(held, request, pool_id, ledger)
         offer = None
         memory = held.memory
-        if request.memory_bytes != held.memory_bytes:
-            answer = self._memory.choice(request).resize(held)
-            if isinstance(answer, Refusal):
-                return Failure(refusal=answer)
+        answer = self._memory.choice(request).resize(held)
+        if isinstance(answer, Refusal):
+            return Failure(refusal=answer)
+        if answer is not None:
             offer, memory = answer, answer.zone
         grant = replace(
             held,

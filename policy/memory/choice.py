@@ -139,16 +139,21 @@ class MemoryChoice:
         assert isinstance(offer, Offer), (self._request.container_id, pool_id)
         return offer
 
-    def resize(self, held: Grant) -> Offer | Refusal:
-        """Another amount of memory for a container that has some, in the same place if it fits."""
-        known = self._ledger.request_of(held.container_id)
+    def resize(self, held: Grant) -> Offer | Refusal | None:
+        """Another amount of memory for a container that has some, in the same place if it fits.
+
+        None where it asks for what it has. Another limit alone moves nobody.
+        """
+        ledger = self._ledger
+        known = ledger.request_of(held.container_id)
         if known is None:
             request = self._memory_request(self._affinity(held.pool_id))
-        else:
-            # The kinds too: a cold start that is over does not begin again.
-            request = self._memory_request(known.affinity.mask)
-            request = replace(request, types=known.types)
-        return self._ledger.offer(request, replaces=held.container_id)
+            return ledger.offer(request, replaces=held.container_id)
+        # The kinds too: a cold start that is over does not begin again.
+        request = replace(self._memory_request(known.affinity.mask), types=known.types)
+        if (request.size_bytes, request.hugepage_bytes) != (known.size_bytes, known.hugepage_bytes):
+            return ledger.offer(request, replaces=held.container_id)
+        return None if request.limit_bytes == known.limit_bytes else ledger.kept(request)
 
     def request_at(self, pool_id: PoolId) -> MemoryRequest:
         """What is asked of the ledger for a pool."""

@@ -76,6 +76,12 @@ class MemoryLedger:
                     return self._planned(plan, request, replaces)
         return self._no_room(holding)
 
+    def kept(self, request: MemoryRequest) -> Offer:
+        """The zone a container has, for a request that changes nothing but its limit."""
+        zone = self.zone_of(request.container_id)
+        container_id = request.container_id
+        return Offer(request=request, zone=zone, replaces=container_id, version=self.version)
+
     def realloc(
         self,
         container_id: ContainerId,

@@ -184,6 +184,23 @@ def test_the_way_back_needs_plenty_of_free_memory(
     assert [str(one.after.mems) for one in changes] == ["0"] * is_back
 
 
+def test_a_lower_limit_alone_lets_a_container_go_back() -> None:
+    engine, _ = pressed("c", qos=QosClass.BURSTABLE, limit=3100 << 20)
+    assert engine.observe_memory({0: 2148 << 20, 1: 7 * GIB}) == ()
+    asked = engine.containers[ContainerId("c")].resources
+    lower = dataclasses.replace(asked, memory_limit_bytes=100 << 20)
+    assert mems(engine.update(ContainerId("c"), lower)) == "0"
+    engine.check()
+
+
+def test_a_higher_limit_alone_keeps_a_container_from_going_back() -> None:
+    engine, _ = pressed("c", qos=QosClass.BURSTABLE, limit=100 << 20)
+    asked = engine.containers[ContainerId("c")].resources
+    higher = dataclasses.replace(asked, memory_limit_bytes=3100 << 20)
+    assert mems(engine.update(ContainerId("c"), higher)) == "0-1"
+    assert engine.observe_memory({0: 2148 << 20, 1: 7 * GIB}) == ()
+
+
 def test_those_who_go_back_do_not_count_on_the_same_free_memory() -> None:
     engine, _ = pressed("a", "b", "c", qos=QosClass.BURSTABLE, limit=2 * GIB)
     calm = {0: 6 * GIB, 1: 7 * GIB}
