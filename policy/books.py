@@ -11,7 +11,7 @@ from .classify import Classified
 from .configuration.config import Config
 from .container import Container, ContainerId
 from .cpus.picker import CpuPicker
-from .decision import Change, Grant, Pinning
+from .decision import Change, Grant, Pinning, Refusal
 from .language.affinityindex import AffinityIndex
 from .ledger import Ledger
 from .memory.choice import PoolMemory
@@ -27,6 +27,7 @@ from .supply import read_supply
 
 WITHHELD: Final = ContainerId("(not for containers)")
 """Who holds the memory that amounts in the configuration keep from containers, if they do."""
+_DRAM: Final = frozenset({MemoryKind.DRAM})
 _SHRINKS_AT_ONCE: Final = 8
 """Moving memory costs the machine: no event moves more containers back than these."""
 _WIDENED_AT_LEAST: Final = 4
@@ -46,6 +47,7 @@ class Books:
         self.pool_memory = PoolMemory(self.tree, self.memory)
         self.pinner = Pinner(self.ledger, config, self.picker.cores)
         self.affinity = AffinityIndex()
+        self._due_dram: dict[ContainerId, None] = {}
         self._online = machine.online
         self._withhold_memory(config)
 
@@ -88,6 +90,7 @@ class Books:
         more, some of those that had to widen go back.
         """
         self.memory.observe(free_bytes)
+        self._give_due_dram()
         pressed = self.memory.pressed()
         left = most = max(_WIDENED_AT_LEAST, len(pressed) // 2)
         for container_id in pressed:
@@ -97,28 +100,57 @@ class Books:
             self.relax()
 
     def relax(self) -> None:
-        """Let containers that had to widen their memory go back, now that there is room."""
+        """Let containers have the memory they were short of, now that there is room.
+
+        The DRAM that is due to them; those that had to widen their memory go back.
+        """
+        self._give_due_dram()
         offer = self.memory.shrink(_SHRINKS_AT_ONCE)
         if offer is not None:
             self._commit(offer)
 
-    def widen(self, container_id: ContainerId, kinds: frozenset[MemoryKind] | None = None) -> bool:
-        """More memory nodes for a container: of these kinds, or whatever is next and has room.
+    def widen(self, container_id: ContainerId) -> bool:
+        """More memory nodes for a container: whatever is next and has room; whether there is any.
 
-        Where there are none, it keeps what it has; returns whether there were some.
+        Where there is none, it keeps what it has.
         """
-        memory = self.memory
-        if kinds is None:
-            offer = memory.widen(container_id)
+        return self._widened(container_id, self.memory.widen(container_id))
+
+    def end_cold_start(self, container_id: ContainerId) -> None:
+        """DRAM for a container that ran without until now; where there is no room, once there is.
+
+        It is tried again whenever memory is given back or looked at.
+        """
+        request = self.memory.request_of(container_id)
+        if request is None:
+            return
+        nodes = self._dram & self.memory.open_to(container_id) if request.is_spread else NO_NODES
+        offer = self.memory.realloc(container_id, nodes=nodes, types=_DRAM)
+        if self._widened(container_id, offer):
+            self._due_dram.pop(container_id, None)
         else:
-            offer = memory.realloc(container_id, types=kinds)
+            self._due_dram[container_id] = None
+
+    def _give_due_dram(self) -> None:
+        for container_id in tuple(self._due_dram):
+            self.end_cold_start(container_id)
+
+    def _widened(self, container_id: ContainerId, offer: Offer | Refusal) -> bool:
         if not isinstance(offer, Offer):
             return False
         self._commit(offer)
         if container_id in self.ledger.grants:
-            self.ledger.move_memory(container_id, memory.zone_of(container_id))
+            self.ledger.move_memory(container_id, self.memory.zone_of(container_id))
             self.pinner.mark(container_id)
         return True
+
+    def inherit(self, older: "Books") -> None:
+        """Know what other books know of memory beside what is held: the last look, DRAM due.
+
+        To be called before containers are adopted.
+        """
+        self.memory.observe_like(older.memory)
+        self._due_dram = dict(older._due_dram)
 
     def _commit(self, offer: Offer) -> None:
         self.memory.commit(offer)
@@ -132,6 +164,7 @@ class Books:
             self.memory.release(container_id)
         self.affinity.remove(container_id)
         self.pinner.forget(container_id)
+        self._due_dram.pop(container_id, None)
 
     def settle(self, container_id: ContainerId) -> tuple[Pinning, tuple[Change, ...]]:
         """What a container is told after what was booked, and who else must be told what."""
@@ -182,7 +215,8 @@ class Books:
         wanted = self.pool_memory.choice(request).request_at(grant.pool_id)
         if request.cold_start_ns and self.has_dram(mems or NO_NODES):
             # Its cold start is over: DRAM is part of what it asks for.
-            wanted = replace(wanted, types=wanted.types | {MemoryKind.DRAM})
+            nodes = wanted.affinity | self._dram if wanted.is_spread else wanted.affinity
+            wanted = replace(wanted, types=wanted.types | _DRAM, affinity=nodes)
         if not self._may_keep(mems, wanted):
             offer = self.memory.offer(wanted)
             if isinstance(offer, Offer) and not offer.moves:
@@ -197,8 +231,12 @@ class Books:
 
     def has_dram(self, nodes: NodeSet) -> bool:
         """Whether some of these nodes are DRAM."""
-        known = self.memory.nodes
-        return bool(nodes.mask & known.of_kinds(known.kinds_mask(frozenset({MemoryKind.DRAM}))))
+        return bool(nodes & self._dram)
+
+    @property
+    def _dram(self) -> NodeSet:
+        nodes = self.memory.nodes
+        return NodeSet(nodes.of_kinds(nodes.kinds_mask(_DRAM)))
 
     def check(self) -> None:
         """Assert every invariant. O(everything); for tests."""

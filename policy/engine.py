@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from ..topology.machine import Machine, MemoryKind
+from ..topology.machine import Machine
 from .adoption import (
     Advice,
     adopted_grant,
@@ -146,9 +146,12 @@ class Engine:
         return self._books.pinner.changes()
 
     def end_cold_start(self, container_id: ContainerId) -> tuple[Change, ...]:
-        """A container has run long enough without DRAM: it gets some now. Unknown ids: nothing."""
+        """A container has run long enough without DRAM: it gets some now, or once there is room.
+
+        Unknown ids change nothing.
+        """
         if container_id in self.ledger.grants:
-            self._books.widen(container_id, frozenset({MemoryKind.DRAM}))
+            self._books.end_cold_start(container_id)
         return self._books.pinner.changes()
 
     def observe_memory(self, free_bytes: Mapping[int, int]) -> tuple[Change, ...]:
@@ -239,7 +242,7 @@ class Engine:
         are the same call: take the new engine. Raises `ConfigError`.
         """
         engine = Engine(machine or self.machine, config, interrupts=self._interrupts)
-        engine.memory.observe_like(self.memory)
+        engine._books.inherit(self._books)
         running = self.running()
         engine.synchronize([on_usable_cpus(one, engine.supply) for one in running], self.advice())
         has_more = bool(engine.supply.usable - self.supply.usable)

@@ -78,6 +78,17 @@ class Request:
         return self.strict_hints and bool(self.hints)
 
     @property
+    def spreads_memory(self) -> bool:
+        """Whether it gets all memory nodes of its kinds instead of those near its cpus.
+
+        Nobody limited it, so no set of nodes is known to be large enough. The kernel takes memory
+        of the nearest node with room first, so that nothing is lost by it. Strict hints keep their
+        container's memory near, whatever comes.
+        """
+        is_unlimited = self.memory_bytes > 0 and self.memory_limit_bytes is None
+        return self.qos is QosClass.BURSTABLE and is_unlimited and not self.is_strict
+
+    @property
     def wants_isolated(self) -> bool:
         """Whether kernel-isolated cpus are wanted."""
         return self.exclusive > 0 and self.isolation is not Isolation.NO

@@ -130,7 +130,14 @@ class MemoryChoice:
         return self._look(self._start.of_pool[pool_id])
 
     def offer(self, pool_id: PoolId) -> Offer:
-        """The offer behind a zone. Only for pools that have one."""
+        """The offer behind a zone. Only for pools that have one.
+
+        A container whose memory is spread gets all nodes instead, where those have room.
+        """
+        if self._request.spreads_memory:
+            spread = self._ledger.offer(self.request_at(pool_id))
+            if isinstance(spread, Offer):
+                return spread
         affinity = self._affinity(pool_id)
         known = self._offers.get(affinity)
         if known is not None:
@@ -147,8 +154,7 @@ class MemoryChoice:
         ledger = self._ledger
         known = ledger.request_of(held.container_id)
         if known is None:
-            request = self._memory_request(self._affinity(held.pool_id))
-            return ledger.offer(request, replaces=held.container_id)
+            return ledger.offer(self.request_at(held.pool_id), replaces=held.container_id)
         # The kinds too: a cold start that is over does not begin again.
         request = replace(self._memory_request(known.affinity.mask), types=known.types)
         if (request.size_bytes, request.hugepage_bytes) != (known.size_bytes, known.hugepage_bytes):
@@ -156,8 +162,11 @@ class MemoryChoice:
         return None if request.limit_bytes == known.limit_bytes else ledger.kept(request)
 
     def request_at(self, pool_id: PoolId) -> MemoryRequest:
-        """What is asked of the ledger for a pool."""
-        return self._memory_request(self._affinity(pool_id))
+        """What is asked of the ledger for a pool, or for the root where memory is spread."""
+        root = PoolId(len(self._start.of_pool) - 1)
+        return self._memory_request(
+            self._affinity(root if self._request.spreads_memory else pool_id)
+        )
 
     def _affinity(self, pool_id: PoolId) -> int:
         return self._start.nodes[self._start.of_pool[pool_id]].affinity
@@ -220,6 +229,7 @@ class MemoryChoice:
             types=types,
             priority=priority,
             keeps_near=request.is_strict,
+            is_spread=request.spreads_memory,
             may_use_reserved=_may_use_reserved(request),
             hugepage_bytes=request.hugepage_bytes,
         )

@@ -48,6 +48,8 @@ class MemoryRequest:
     """Whether it must have all of `types` and never anything else."""
     keeps_near: bool = False
     """Whether rather several others move than that it gets a wider zone to begin with."""
+    is_spread: bool = False
+    """Whether it is to have all nodes of its kinds, not only the nearest."""
     may_use_reserved: bool = False
     """Whether it may have memory of the nodes that are reserved."""
     hugepage_bytes: Mapping[int, int] = field(default_factory=dict[int, int])

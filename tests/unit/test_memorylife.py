@@ -9,6 +9,7 @@ from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClas
 from pinfold.policy.decision import Decision, Grant
 from pinfold.policy.engine import Engine
 from pinfold.policy.errors import ConfigError
+from pinfold.topology.cpuset import CpuSet, NodeSet
 from pinfold.topology.machine import Machine, MemoryKind, NumaNode, NumaNodeId
 from pinfold.topology.spec import machine_from_spec
 
@@ -72,6 +73,52 @@ def test_a_second_end_and_an_unknown_container_change_nothing() -> None:
     engine.end_cold_start(ContainerId("cold"))
     assert engine.end_cold_start(ContainerId("cold")) == ()
     assert engine.end_cold_start(ContainerId("nobody")) == ()
+
+
+def crowded() -> tuple[Engine, Container]:
+    """A container that starts cold, and one that runs with more memory than the machine has."""
+    engine = Engine(machine(), Config())
+    fat = container("fat", 20 * GIB, {"memory-type.resource-policy.nri.io/pod": "dram"})
+    cold = container("cold", GIB, COLD)
+    running = [
+        dataclasses.replace(one, cpus=CpuSet.parse(cpus), mems=NodeSet.of(node))
+        for one, cpus, node in ((fat, "4", 1), (cold, "5", 3))
+    ]
+    engine.synchronize(running)
+    assert engine.end_cold_start(ContainerId("cold")) == ()
+    assert str(engine.grants[ContainerId("cold")].memory) == "3"
+    return engine, fat
+
+
+def test_a_cold_start_that_finds_no_room_ends_when_memory_is_given_back() -> None:
+    engine, _ = crowded()
+    (change,) = engine.stop(ContainerId("fat"))
+    assert (change.container_id, str(change.after.mems)) == ("cold", "1,3")
+    engine.check()
+
+
+def test_a_cold_start_that_finds_no_room_ends_at_a_look_that_finds_some() -> None:
+    engine, fat = crowded()
+    assert engine.observe_memory({}) == ()
+    thin = dataclasses.replace(fat.resources, memory_request_bytes=GIB, memory_limit_bytes=GIB)
+    newer = dataclasses.replace(fat, id=ContainerId("thin"), resources=thin)
+    assert engine.create(newer).changes == ()
+    (change,) = engine.observe_memory({})
+    assert (change.container_id, str(change.after.mems)) == ("cold", "1,3")
+    assert engine.observe_memory({}) == ()
+
+
+def test_a_cold_start_that_finds_no_room_is_remembered_through_a_reload() -> None:
+    engine, _ = crowded()
+    again, _ = engine.reconfigured(Config(colocate_pods=True))
+    (change,) = again.stop(ContainerId("fat"))
+    assert (change.container_id, str(change.after.mems)) == ("cold", "1,3")
+
+
+def test_who_is_gone_is_owed_nothing() -> None:
+    engine, _ = crowded()
+    assert engine.stop(ContainerId("cold")) == ()
+    assert engine.stop(ContainerId("fat")) == ()
 
 
 def test_without_slower_memory_a_container_starts_warm() -> None:
