@@ -36,6 +36,7 @@ class CpuWatch:
             return
         if not online or online == known or text == self._refused:
             return
+        warned = self._daemon.engine.warnings
         try:
             machine = machine_of(self._root, None)
             if machine.online == known:
@@ -55,3 +56,6 @@ class CpuWatch:
                 machine.online,
                 known,
             )
+            for warning in self._daemon.engine.warnings:
+                if warning not in warned:
+                    self._log.warning("%s", warning)

@@ -37,7 +37,9 @@ def read_supply(machine: Machine, config: Config, picker: CpuPicker) -> Supply:
     """What `availableResources` and `reservedResources` come to on this machine.
 
     Raises `ConfigError` where a value cannot be read or does not fit. Cpus that are not online are
-    left out with a warning: a set written for another machine must not stop this one.
+    left out with a warning: a set written for another machine must not stop this one. Where only
+    offline cpus are missing for what fitted while they were online, others stand in for them, with
+    a warning: a refusal would leave containers on the offline ones.
     """
     warnings: list[str] = []
     allowed = _allowed(machine, config, warnings)
@@ -61,13 +63,21 @@ def _allowed(machine: Machine, config: Config, warnings: list[str]) -> CpuSet:
             return machine.online
         case OnlyCpus(wanted):
             allowed = _online(where, text, wanted, machine, warnings)
+            gone = wanted & machine.offline
         case AllCpusBut(unwanted):
             allowed = machine.online - unwanted
+            gone = machine.offline - unwanted
         case CpuQuantity():
             raise ConfigError(
                 f"{where}: {text!r} does not say which cpus"
                 " — write 'cpuset:0-3' or 'exclude-cpuset:0'"
             )
+    if not allowed and gone:
+        warnings.append(
+            f"{where}: no cpu of {text!r} is online (offline are {gone}):"
+            f" cpus {machine.online} are available instead"
+        )
+        return machine.online
     if not allowed:
         raise ConfigError(
             f"{where}: {text!r} leaves no cpu — online are {machine.online}, name some of them"
@@ -87,9 +97,11 @@ def _reserved(
     text = config.reserved_resources.cpu
     # A machine of nothing but isolated cpus can spare one of those.
     ordinary = allowed - isolated or allowed
+    gone = NO_CPUS
     match _parse(where, config.reserved_resources):
         case OnlyCpus(wanted):
             reserved = _online(where, text, wanted, machine, warnings)
+            gone = wanted & machine.offline
             if outside := reserved - allowed:
                 raise ConfigError(
                     f"{where}: cpus {outside} of {text!r} are not among the available cpus"
@@ -97,10 +109,25 @@ def _reserved(
                 )
         case AllCpusBut(unwanted):
             reserved = allowed - unwanted
+            gone = machine.offline - unwanted
         case CpuQuantity(milli):
-            reserved = _pick(where, text, -(-milli // 1000), ordinary, picker)
+            wanted_count = -(-milli // 1000)
+            count = _count(wanted_count, ordinary, isolated, machine)
+            if count < wanted_count:
+                warnings.append(
+                    f"{where}: {text!r} reserves {wanted_count} cpus, and cpus {machine.offline}"
+                    f" are offline: {count} of them"
+                )
+            reserved = _pick(where, text, count, ordinary, picker)
         case None:
             reserved = _pick(where, "one cpu", 1, ordinary, picker)
+    if not reserved and gone:
+        count = _count(len(gone), ordinary, isolated, machine)
+        reserved = _pick(where, text, count, ordinary, picker)
+        warnings.append(
+            f"{where}: no cpu of {text!r} is online (offline are {gone}):"
+            f" cpus {reserved} are reserved instead"
+        )
     if reserved == allowed and len(allowed) == 1:
         # The only cpu: kube-system and the others share it, as they would without us.
         warnings.append(f"{where}: {text or 'one cpu'!r} is the only cpu: nothing is reserved")
@@ -113,6 +140,15 @@ def _reserved(
             " — reserve one isolated cpu alone or none"
         )
     return reserved
+
+
+def _count(wanted: int, ordinary: CpuSet, isolated: CpuSet, machine: Machine) -> int:
+    """How many cpus to reserve: fewer than wanted where only offline ones are missing for them."""
+    if isolated and ordinary <= isolated:
+        return 1 if machine.offline else wanted
+    if len(ordinary) < wanted <= len(ordinary) + len(machine.offline):
+        return max(len(ordinary) - 1, 1)
+    return wanted
 
 
 def _parse(where: str, amounts: Amounts) -> CpuAmount | None:

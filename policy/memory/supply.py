@@ -52,7 +52,7 @@ def read_memory_supply(machine: Machine, config: Config) -> MemorySupply:
     available = reader.nodes(_AVAILABLE, config.available_resources)
     reserved = reader.nodes(_RESERVED, config.reserved_resources, available)
     if available is None and reserved is None:
-        return ALL_MEMORY
+        return MemorySupply(warnings=tuple(reader.warnings))
     ordinary = available or reader.having
     if reserved is not None:
         if outside := reserved - ordinary:
@@ -96,6 +96,12 @@ class _Reader:
         elif lacking := found - self.having:
             self.warnings.append(f"{where}: nodes {lacking} of {amounts.memory!r} have no memory")
         found &= self.having
+        if not found and self._has_lost(amount):
+            self.warnings.append(
+                f"{where}: no cpu of {amounts.memory!r} is online, so its nodes are not known:"
+                " it counts for nothing until some are back"
+            )
+            return None
         if not found:
             raise ConfigError(
                 f"{where}: {amounts.memory!r} stands for no node with memory"
@@ -121,6 +127,13 @@ class _Reader:
                 return self._around(where, cpus)
             case ByteQuantity():
                 return NO_NODES
+
+    def _has_lost(self, amount: MemoryAmount) -> bool:
+        match amount:
+            case OnlyCpus(cpus) | AllCpusBut(cpus):
+                return bool(cpus & self._machine.offline)
+            case _:
+                return False
 
     def _around(self, where: str, cpus: CpuSet) -> NodeSet:
         if absent := cpus - self._machine.online:

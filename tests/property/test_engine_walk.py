@@ -25,6 +25,7 @@ from pinfold.policy.request import CpuType
 from pinfold.topology.cpuset import CpuSet, NodeSet
 from pinfold.topology.machine import CoreKind, Domain, Machine, MemoryKind, NumaNode, NumaNodeId
 from pinfold.topology.spec import machine_from_spec
+from tests.unit.offline import without
 
 GIB = 2**30
 STEPS = int(os.environ.get("PINFOLD_WALK_STEPS", "13000"))
@@ -200,7 +201,7 @@ class Walk:
     def reconfigure(self) -> None:
         """Other reserved and available cpus and memory; a legal container keeps what it has."""
         usable = list(self.machine.online)
-        amount = self.random.choice(("750m", f"cpuset:{usable[-1]}"))
+        amount = self.random.choice(("750m", "2", f"cpuset:{usable[-1]}", f"cpuset:{usable[0]}"))
         excluded = self.random.choice(usable[:-1]) if len(usable) > 2 else 999
         available, reserved = self.random.choice(self.memory_sets())
         config = Config(
@@ -223,7 +224,9 @@ class Walk:
         """Cpus go offline and come back; the configuration stays."""
         cpus = list(self.full.online)
         offline = self.random.sample(cpus, self.random.randrange(len(cpus) // 2 + 1))
-        self.change(self.config, self.without(CpuSet.collect(offline)))
+        machine = without(self.full, CpuSet.collect(offline))
+        self.change(self.config, machine)
+        assert self.machine is machine, "cpus that go offline never refuse what fitted"
 
     def change(self, config: Config, machine: Machine) -> None:
         before = dict(self.kernel)
@@ -249,39 +252,6 @@ class Walk:
             assert after.cpus == pinning.cpus, "an untold container runs where it ran"
             assert after.mems == pinning.mems, "an untold container has the memory it had"
             assert not pinning.cpus.mask & taken & ~grant.exclusive.mask
-
-    def without(self, offline: CpuSet) -> Machine:
-        """The machine with some cpus offline."""
-        online = self.full.online - offline
-
-        def domains(given: tuple[Domain, ...]) -> tuple[Domain, ...]:
-            kept = (dataclasses.replace(one, cpus=one.cpus & online) for one in given)
-            return tuple(one for one in kept if one.cpus)
-
-        def groups(given: tuple[CpuSet, ...]) -> tuple[CpuSet, ...]:
-            return tuple(one & online for one in given if one & online)
-
-        full = self.full
-        return dataclasses.replace(
-            full,
-            online=online,
-            isolated=full.isolated & online,
-            cpus={key: cpu for key, cpu in full.cpus.items() if key in online},
-            sockets=domains(full.sockets),
-            dies=domains(full.dies),
-            clusters=domains(full.clusters),
-            cores=groups(full.cores),
-            l2_groups=groups(full.l2_groups),
-            l3_groups=groups(full.l3_groups),
-            caches=tuple(
-                dataclasses.replace(one, cpus=one.cpus & online)
-                for one in full.caches
-                if one.cpus & online
-            ),
-            numa_nodes=tuple(
-                dataclasses.replace(one, cpus=one.cpus & online) for one in full.numa_nodes
-            ),
-        )
 
     def told(self, decision: Decision) -> None:
         assert all(change.container_id != decision.container_id for change in decision.changes)

@@ -73,15 +73,20 @@ def pod(name: str, annotations: dict[str, str] | None = None, milli: int = 1000)
     )
 
 
+RESERVED = Config(reserved_resources=Amounts(cpu="cpuset:0"))
+
+
 class Node:
     """A daemon with its embedded runtime, and a clock for its timetable."""
 
-    def __init__(self, machine: Machine, runtime: EmbeddedRuntime) -> None:
+    def __init__(
+        self, machine: Machine, runtime: EmbeddedRuntime, settings: Config = RESERVED
+    ) -> None:
         self.clock = Clock()
         self.runtime = runtime
         self.daemon = Daemon(
             machine,
-            Config(reserved_resources=Amounts(cpu="cpuset:0")),
+            settings,
             embedded_link(runtime),
             reports=(DecisionLog(LOG, "here"),),
             clock=self.clock,
@@ -122,8 +127,9 @@ def fixture_run() -> Generator[Run]:
         runtime: EmbeddedRuntime | None = None,
         root: Path | None = None,
         config: Path | None = None,
+        settings: Config = RESERVED,
     ) -> Node:
-        node = Node(machine, runtime or EmbeddedRuntime())
+        node = Node(machine, runtime or EmbeddedRuntime(), settings)
         running.append(node)
         watch = ConfigWatch(config or Path("/nonexistent"))
         plan_chores(node.daemon, watch, None if root is None else str(root), LOG)
@@ -273,10 +279,34 @@ def test_a_cpu_that_comes_back_is_used_again(run: Run, tree: Path) -> None:
     assert node.told("b")[0] == "4-7"
 
 
-def test_cpus_the_configuration_cannot_do_without_are_missed_once(
+def test_another_cpu_is_reserved_where_the_reserved_one_went_offline(
     run: Run, tree: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = run(read_machine(str(tree)), root=tree)
+    node.run(dataclasses.replace(pod("dns", milli=100), namespace="kube-system"))
+    assert node.told("dns")[0] == "0"
+    (tree / ONLINE).write_text("1-7\n")
+    for _ in range(3):
+        node.pass_seconds(CPUS_SECONDS)
+    assert node.told("dns")[0] == "1"
+    said = [one.getMessage() for one in caplog.records if "reserved instead" in one.getMessage()]
+    assert said == [
+        "reservedResources.cpu: no cpu of 'cpuset:0' is online (offline are 0): cpus 1 are"
+        " reserved instead"
+    ]
+    (tree / ONLINE).write_text("0-7\n")
+    node.pass_seconds(CPUS_SECONDS)
+    assert node.told("dns")[0] == "0"
+
+
+def test_cpus_the_configuration_cannot_do_without_are_missed_once(
+    run: Run, tree: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    by_cpus = Config(
+        available_resources=Amounts(memory="cpuset:0,4"),
+        reserved_resources=Amounts(cpu="cpuset:0", memory="nodeset:0"),
+    )
+    node = run(read_machine(str(tree)), root=tree, settings=by_cpus)
     node.run(pod("a", milli=2000))
     before = node.told("a")
     (tree / ONLINE).write_text("1-7\n")
@@ -286,8 +316,9 @@ def test_cpus_the_configuration_cannot_do_without_are_missed_once(
     assert str(node.daemon.machine.online) == "0-7"
     said = [one.getMessage() for one in caplog.records if "online now" in one.getMessage()]
     assert said == [
-        "cpus 1-7 are online now: reservedResources.cpu: 'cpuset:0' reserves no cpu"
-        " — reserve at least one; still counting on 0-7"
+        "cpus 1-7 are online now: reservedResources.memory: nodes 0 of 'nodeset:0' are not among"
+        " the available nodes 1 — take them out here or add them to availableResources.memory;"
+        " still counting on 0-7"
     ]
 
 

@@ -9,6 +9,7 @@ from pinfold.policy.supply import Supply, read_supply
 from pinfold.topology.cpuset import CpuSet
 from pinfold.topology.machine import Machine
 from pinfold.topology.spec import machine_from_spec
+from tests.unit.offline import without
 
 EIGHT = "socket:2 core:4"
 ISOLATED = "socket:2 core:4 isolated:2-3"
@@ -91,6 +92,62 @@ def test_cpus_that_are_not_online_are_left_out_with_a_warning() -> None:
         "reservedResources.cpu: cpus 40 of 'cpuset:0,40' are not online",
     )
     assert supply(EIGHT).warnings == ()
+
+
+GONE = [
+    pytest.param(EIGHT, "cpuset:0", None, "0", "1", id="the only reserved one"),
+    pytest.param(EIGHT, "cpuset:0-1", None, "0", "1", id="one of two: the other one serves"),
+    pytest.param(EIGHT, "cpuset:0-1", None, "0-1", "2-3", id="both of two"),
+    pytest.param(EIGHT, "exclude-cpuset:2-7", None, "0-1", "2-3", id="all that are not excluded"),
+    pytest.param(EIGHT, "cpuset:0-5", None, "0-5", "6", id="so many that fewer are left"),
+    pytest.param(EIGHT, "1", None, "0", "1", id="an amount"),
+    pytest.param(EIGHT, "6", None, "0-3", "4-6", id="an amount that is not left"),
+    pytest.param(EIGHT, "8", None, "0-3", "4-6", id="an amount that was all"),
+    pytest.param(EIGHT, None, None, "0", "1", id="nothing said"),
+    pytest.param(ISOLATED, "cpuset:0", None, "0-1,4-7", "2", id="only isolated ones are left"),
+    pytest.param(ISOLATED, "2", None, "0-1,4-7", "2", id="only isolated ones for an amount"),
+    pytest.param(EIGHT, "1", "cpuset:0-3", "0-3", "4", id="all that are available"),
+    pytest.param(EIGHT, "1", "exclude-cpuset:4-7", "0-3", "4", id="all that are not excluded"),
+]
+
+
+@pytest.mark.parametrize(("spec", "reserved", "available", "offline", "expected"), GONE)
+def test_cpus_that_go_offline_never_refuse_what_fitted(
+    spec: str, reserved: str | None, available: str | None, offline: str, expected: str
+) -> None:
+    whole = machine_from_spec(spec)
+    machine = without(whole, CpuSet.parse(offline))
+    config = Config(
+        reserved_resources=Amounts(cpu=reserved), available_resources=Amounts(cpu=available)
+    )
+    assert not read_supply(whole, config, CpuPicker(whole)).warnings
+    found = read_supply(machine, config, CpuPicker(machine))
+    assert str(found.reserved) == expected
+    assert found.allowed <= machine.online
+    assert found.sharable or found.isolated
+
+
+def test_who_stands_in_for_reserved_cpus_is_said() -> None:
+    machine = without(machine_from_spec(EIGHT), CpuSet.of(0))
+    config = Config(reserved_resources=Amounts(cpu="cpuset:0"))
+    assert read_supply(machine, config, CpuPicker(machine)).warnings == (
+        "reservedResources.cpu: cpus 0 of 'cpuset:0' are not online",
+        "reservedResources.cpu: no cpu of 'cpuset:0' is online (offline are 0): cpus 1 are"
+        " reserved instead",
+    )
+    config = Config(reserved_resources=Amounts(cpu="8"))
+    assert read_supply(machine, config, CpuPicker(machine)).warnings == (
+        "reservedResources.cpu: '8' reserves 8 cpus, and cpus 0 are offline: 6 of them",
+    )
+
+
+def test_nodes_of_cpus_that_are_offline_count_for_nothing() -> None:
+    machine = without(machine_from_spec("socket:2 core:4 mem:4G"), CpuSet.parse("4-7"))
+    for text in ("cpuset:4-7", "exclude-cpuset:4-7"):
+        config = Config(available_resources=Amounts(memory=text))
+        found = read_supply(machine, config, CpuPicker(machine))
+        assert found.memory.ordinary is None or str(found.memory.ordinary) == "0-1"
+        assert found.warnings
 
 
 def test_the_highest_ids_there_can_be() -> None:
