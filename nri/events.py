@@ -23,6 +23,7 @@ from .dispatch.owner import Owner
 from .happening import (
     Adjusted,
     ColdStarted,
+    Crashed,
     Decided,
     Reconfigured,
     Released,
@@ -89,7 +90,7 @@ class Events:
         """Place a new container."""
         if not newcomer.container.id:
             return Answer()
-        return self._place("create", newcomer, ContainerState.CREATED)
+        return self._placed("create", newcomer, ContainerState.CREATED, self.policy.create)
 
     def start(self, pod: nri_pb2.PodSandbox, container: nri_pb2.Container) -> None:
         """The container runs; one that holds nothing is placed where it runs.
@@ -202,6 +203,7 @@ class Events:
         self._actuator.synchronize(self._wanted(), running, ())
 
         def tell() -> None:
+            self._tell_faults(adopted.faults)
             for decision in adopted.decisions:
                 known = containers_by_id[decision.container_id]
                 self._report(
@@ -232,6 +234,7 @@ class Events:
         moves = find_moves(old, self.policy)
 
         def tell() -> None:
+            self._tell_faults(adopted.faults)
             self._report(Reconfigured(len(adopted.changes), moves))
             for move in moves:
                 self._tell_cold_start(move.container.id)
@@ -291,6 +294,10 @@ class Events:
 
         self._owner.afterwards(tell)
 
+    def _tell_faults(self, faults: Mapping[ContainerId, Exception]) -> None:
+        for container_id, error in faults.items():
+            self._report(Crashed(f"adoption of container {container_id}", error))
+
     def _tell_cold_start(self, container_id: ContainerId) -> None:
         container = self.policy.containers.get(container_id)
         decision = self.policy.decisions.get(container_id)
@@ -303,14 +310,15 @@ class Events:
     def _asks_kubelet(self) -> bool:
         return self.policy.config.agent.pod_resource_api
 
-    def _place(
+    def _placed(
         self,
         event: str,
         newcomer: Newcomer,
         state: ContainerState,
+        place: Callable[[Container], Decision],
     ) -> Answer:
         container, problems = replace(newcomer.container, state=state), newcomer.problems
-        decision = self.policy.create(container)
+        decision = place(container)
         self._owner.afterwards(
             lambda: self._report(
                 Decided(event=event, container=container, decision=decision, problems=problems)
@@ -329,18 +337,9 @@ class Events:
         )
 
     def _adopt(self, pod: nri_pb2.PodSandbox, message: nri_pb2.Container) -> Answer:
-        """Place a container that runs already: it cannot be refused any more."""
-        answer = self._place("adopt", self.read(pod, message), ContainerState.RUNNING)
-        if not answer.refusal:
-            return answer
-        refused = self.policy.containers[ContainerId(message.id)]
-        placed = [
-            _as_running(one, self.policy.pinning(one.id))
-            for one in self.policy.containers.values()
-            if one.id in self.policy.grants
-        ]
-        adopted = self.policy.synchronize([*placed, refused], self.policy.advice())
-        return Answer(others={**answer.others, **_pinnings(adopted.changes)})
+        """Take over a container that runs already: it cannot be refused any more."""
+        newcomer = self.read(pod, message)
+        return self._placed("adopt", newcomer, ContainerState.RUNNING, self.policy.adopt)
 
     def _release(
         self, container_id: ContainerId, release: Callable[[ContainerId], tuple[Change, ...]]
@@ -377,17 +376,6 @@ class Events:
     ) -> None:
         container = self.policy.containers.get(container_id, known)
         self._report(Decided(event=event, container=container, decision=decision))
-
-
-def _as_running(container: Container, told: Pinning | None) -> Container:
-    """A placed container as the runtime would list it."""
-    told = told or Pinning()
-    return replace(
-        container,
-        state=ContainerState.RUNNING,
-        cpus=told.cpus or container.cpus,
-        mems=told.mems or container.mems,
-    )
 
 
 def _pinnings(changes: Iterable[Change]) -> dict[ContainerId, Pinning]:

@@ -6,6 +6,7 @@ where it would not be placed there today.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from ..topology.cpuset import NO_CPUS, CpuSet
 from .container import Container, ContainerId, ContainerState, QosClass
@@ -16,6 +17,8 @@ from .pool import Pool
 from .request import CpuType, Request
 from .supply import Supply
 
+KEPT: Final = "kept"
+"""What decides where a container that runs has what it had."""
 _QOS_ORDER = {QosClass.GUARANTEED: 0, QosClass.BURSTABLE: 1, QosClass.BEST_EFFORT: 2}
 
 
@@ -57,6 +60,16 @@ def adoption_order(container: Container) -> tuple[int, int, str, str]:
     return (qos, container.created_at, container.path, container.id)
 
 
+def newest_of_each_id(containers: Iterable[Container]) -> tuple[Container, ...]:
+    """One live container for each id: the newest, at last the one that is listed last."""
+    newest: dict[ContainerId, Container] = {}
+    for container in filter(is_alive, containers):
+        known = newest.get(container.id)
+        if known is None or known.created_at <= container.created_at:
+            newest[container.id] = container
+    return tuple(newest.values())
+
+
 def newest_of_each_name(containers: Iterable[Container]) -> tuple[Container, ...]:
     """One live container for each name in a pod: the newest, where the runtime lists several.
 
@@ -87,14 +100,17 @@ def _age(container: Container) -> tuple[int, str]:
     return (container.created_at, container.id)
 
 
-def overlaps(running: Sequence[tuple[Container, Request]]) -> Mapping[ContainerId, int]:
+def overlaps(running: Sequence[tuple[Container, Request | None]]) -> Mapping[ContainerId, int]:
     """For each container the mask of the cpus that any other one runs on. O(containers).
 
-    Preserved containers count for nothing: they may run on anybody's cpus.
+    Preserved containers and those without a request count for nothing: they may run on anybody's
+    cpus.
     """
     once = twice = 0
     masks = {
-        one.id: one.cpus.mask if one.cpus and request.cpu_type is not CpuType.PRESERVE else 0
+        one.id: one.cpus.mask
+        if one.cpus and request is not None and request.cpu_type is not CpuType.PRESERVE
+        else 0
         for one, request in running
     }
     for mask in masks.values():
@@ -165,6 +181,34 @@ def adopted_grant(
     )
 
 
+def kept_grant(
+    container: Container,
+    request: Request,
+    ledger: Ledger,
+    others: int,
+    advice: Advice | None = None,
+) -> Grant:
+    """The grant of a running container that cannot be understood: it is told nothing.
+
+    Cpus that it seems to have for itself are nobody else's meanwhile: those that are remembered, or
+    no more than a Guaranteed container asks for and nobody else runs on.
+    """
+    root = ledger.tree.root
+    cpus = (container.cpus or NO_CPUS) & root.cpus
+    is_enough = 1000 * len(cpus) <= container.resources.cpu_request_milli
+    own = NO_CPUS
+    if advice is not None:
+        own = advice.exclusive
+    elif container.pod.qos is QosClass.GUARANTEED and is_enough and not cpus.mask & others:
+        own = cpus
+    sharable = CpuSet(ledger.free_sharable[root.id])
+    own &= sharable | CpuSet(ledger.free_isolated[root.id])
+    if not root.reserved and not sharable - own:
+        own = NO_CPUS
+    grant = _grant(container, request, own, root)
+    return replace(grant, isolated=own & root.isolated)
+
+
 def has_own_cpus(request: Request, advice: Advice | None) -> bool:
     """Whether a container asks for cpus of its own, or is remembered to have some."""
     return request.exclusive > 0 or (advice is not None and bool(advice.exclusive))
@@ -205,7 +249,7 @@ def _exclusive_part(
         return None
     # Fewer than it asks for, but nobody else's: its request grew while nobody looked.
     if missing and request.hide_hyperthreads:
-        hidden = CpuSet(picker.cores.covering(cpus.mask) & free.mask) - cpus
+        hidden = CpuSet(picker.cores.covering(cpus.mask) & free.mask & ~others) - cpus
         cpus |= CpuSet(picker.pick(hidden.mask, min(missing, len(hidden))) or 0)
     return cpus
 

@@ -1,13 +1,11 @@
 """All that is held on one machine: cpus, memory, affinities, and what the kernel was told."""
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeGuard
 
 from ..topology.cpuset import NO_CPUS, NO_NODES, NodeSet
 from ..topology.machine import Machine, MemoryKind
-from .classify import Classified
 from .configuration.config import Config
 from .container import Container, ContainerId
 from .cpus.picker import CpuPicker
@@ -48,6 +46,7 @@ class Books:
         self.pinner = Pinner(self.ledger, config, self.picker.cores)
         self.affinity = AffinityIndex()
         self._due_dram: dict[ContainerId, None] = {}
+        self._expected: list[ContainerId] = []
         self._online = machine.online
         self._withhold_memory(config)
 
@@ -176,27 +175,24 @@ class Books:
         self.pinner.note(container_id, pinning)
         return pinning, changes
 
-    @contextmanager
-    def expecting(
-        self, running: Sequence[Container], classified: Mapping[ContainerId, Classified]
-    ) -> Generator[None, None, None]:
-        """Adopt running containers while the memory of those still to come counts already.
+    def must_expect(self, running: Sequence[Container]) -> bool:
+        """Whether nodes have to be left, by whoever must not get what others are about to keep."""
+        ordinary = self.memory.nodes.ordinary.with_memory
+        return any(one.mems and one.mems.mask & ~ordinary for one in running)
 
-        Else one that has to leave its nodes would be given what others are about to keep.
-        """
-        root, ordinary = self.tree.root.id, self.memory.nodes.ordinary.with_memory
-        expected: list[tuple[MemoryRequest, NodeSet]] = []
-        if any(one.mems and one.mems.mask & ~ordinary for one in running):
-            for one in running:
-                request = self.pool_memory.choice(classified[one.id].request).request_at(root)
-                if self._may_keep(one.mems, request):
-                    expected.append((request, one.mems))
-        for request, mems in expected:
-            self.memory.adopt(request, mems)
-        yield
-        for request, _ in expected:
-            if request.container_id not in self.ledger.grants:
-                self.memory.release(request.container_id)
+    def expect(self, container: Container, request: Request) -> None:
+        """Count the memory of a running container that is adopted later on."""
+        wanted = self.pool_memory.choice(request).request_at(self.tree.root.id)
+        if self._may_keep(container.mems, wanted):
+            self.memory.adopt(wanted, container.mems)
+            self._expected.append(container.id)
+
+    def expect_no_more(self) -> None:
+        """Release what was counted of containers that were not adopted."""
+        for container_id in self._expected:
+            if container_id not in self.ledger.grants:
+                self.memory.release(container_id)
+        self._expected.clear()
 
     def adopt(self, container: Container, request: Request, grant: Grant) -> tuple[Grant, Pinning]:
         """Book what a running container has; its cpus and a legal memory set stay as they are."""

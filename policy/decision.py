@@ -106,7 +106,7 @@ class Decision:
 
     `lineup` is None where no choice was made (reserved and preserved containers, re-adoption,
     refusal before any pool was looked at). `decided_by` is the first criterion in which the winner
-    differs from the runner-up.
+    differs from the runner-up. Both stay with a container that is adopted as it was.
     """
 
     container_id: ContainerId
@@ -121,6 +121,8 @@ class Decision:
     """How long after its start its memory is to be widened (`Engine.end_cold_start`); 0: never."""
     degraded: str = ""
     """What a container that runs already should have and could not get; empty where it has all."""
+    fault: str = ""
+    """Our own fault for which a running container is left as it is; empty for all others."""
     lineup: Lineup | None = None
     decided_by: str = ""
     changes: tuple[Change, ...] = ()

@@ -84,6 +84,10 @@ class PoolTree:
         """The ids of a pool and all below it, ascending."""
         return range(self.pools[pool_id].first, pool_id + 1)
 
+    def has_pools_of(self, other: "PoolTree") -> bool:
+        """Whether another tree has the same pools by the same ids, whatever cpus they have."""
+        return [one.name for one in self.pools] == [one.name for one in other.pools]
+
     def smallest_holding(self, cpus: CpuSet) -> Pool:
         """The deepest pool with all these cpus; the root if none has. O(depth x children)."""
         pool = self.root

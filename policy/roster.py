@@ -26,6 +26,11 @@ class Roster:
         self.classified[container.id] = classified
         self._instances[instance_key(container)] = container.id
 
+    def leave_out(self, container: Container, decision: Decision) -> None:
+        """A container is there, and nothing is known of what it asks for."""
+        self.containers[container.id] = container
+        self.decisions[container.id] = decision
+
     def instance(self, container: Container) -> ContainerId | None:
         """The present instance of a container's pod and name."""
         return self._instances.get(instance_key(container))

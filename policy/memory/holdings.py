@@ -105,8 +105,10 @@ class Holdings:
     def adopt(self, holding: Holding, mask: int) -> None:
         """Put a container into the zone it runs in: its use shows in the free memory already."""
         observed, self.observed = self.observed, None
-        self.place(holding, mask)
-        self.observed = observed
+        try:
+            self.place(holding, mask)
+        finally:
+            self.observed = observed
 
     def drop(self, container_id: ContainerId) -> None:
         """Release all that a container holds."""

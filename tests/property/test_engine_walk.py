@@ -102,6 +102,7 @@ class Walk:
     def step(self) -> None:
         events = {
             self.create: 50,
+            self.adopt: 3,
             self.stop: 25,
             self.remove: 10,
             self.resize: 12,
@@ -121,8 +122,26 @@ class Walk:
         if isinstance(decision.result, Grant):
             self.running[container.id] = container
             self.kernel[container.id] = decision.pinning
+            self.check_spread(container, decision.pinning)
         else:
             self.engine.remove(container.id)
+
+    def adopt(self) -> None:
+        """A container runs already when it is heard of; it cannot be refused."""
+        container = self.new_container()
+        if self.random.random() < 0.5:
+            cpus = self.random.sample(list(self.machine.online), 1)
+            container = dataclasses.replace(container, cpus=CpuSet.collect(cpus))
+        before = self.engine.decisions
+        others = {one: before[one] for one in self.running}
+        states = {one: self.engine.containers[one].state for one in self.running}
+        decision = self.engine.adopt(container)
+        assert isinstance(decision.result, Grant), "who runs already cannot be refused"
+        self.told(decision)
+        assert {one: self.engine.decisions[one] for one in others} == others
+        assert {one: self.engine.containers[one].state for one in states} == states
+        self.running[container.id] = container
+        self.kernel[container.id] = decision.pinning
 
     def stop(self) -> None:
         if self.running:
@@ -188,10 +207,14 @@ class Walk:
             dataclasses.replace(one, cpus=self.kernel[key].cpus, mems=self.kernel[key].mems)
             for key, one in self.running.items()
         ]
+        if listed and self.random.random() < 0.2:
+            # Somebody's entry is listed twice.
+            listed.append(self.random.choice(listed))
         self.random.shuffle(listed)
         synchronized = self.engine.synchronize(listed, advice)
         assert synchronized.changes == (), "a restart moves nobody"
-        assert len(synchronized.decisions) == len(listed)
+        assert len(synchronized.decisions) == len(self.running)
+        assert not synchronized.faults
 
     def wants_exclusive(self, container_id: ContainerId) -> bool:
         container = self.running[container_id]
@@ -252,6 +275,11 @@ class Walk:
             assert after.cpus == pinning.cpus, "an untold container runs where it ran"
             assert after.mems == pinning.mems, "an untold container has the memory it had"
             assert not pinning.cpus.mask & taken & ~grant.exclusive.mask
+            last, now = old.decisions[container_id], engine.decisions[container_id]
+            had = old.grants[container_id]
+            is_same = (had.exclusive, had.cpu_type) == (grant.exclusive, grant.cpu_type)
+            if is_same and last.pool == now.pool and now.decided_by == "kept":
+                assert last.decided_by == "kept", "a reload forgets no reason"
 
     def told(self, decision: Decision) -> None:
         assert all(change.container_id != decision.container_id for change in decision.changes)
@@ -291,6 +319,19 @@ class Walk:
         self.count += 1
         if self.count % 50 == 0:
             self.engine.check()
+
+    def check_spread(self, container: Container, pinning: Pinning) -> None:
+        """Whom nobody limits is not bound to the nodes near its cpus."""
+        resources, said = container.resources, " ".join(container.pod.annotations)
+        if container.pod.qos is not QosClass.BURSTABLE or resources.memory_limit_bytes:
+            return
+        if "memory" in said or "cold-start" in said:
+            return
+        nodes = self.machine.numa_nodes
+        dram = NodeSet.collect(one.id for one in nodes if one.kind is MemoryKind.DRAM)
+        dram &= self.usable_memory(False)
+        if dram and pinning.mems is not None:
+            assert dram <= pinning.mems, f"{container.id} has {pinning.mems} alone"
 
     def usable_memory(self, may_use_reserved: bool) -> NodeSet:
         """The nodes whose memory containers may have, read off the configuration."""
@@ -343,11 +384,12 @@ class Walk:
         }[qos]
         limit = milli if qos is QosClass.GUARANTEED else self.random.choice((None, milli + 500))
         memory = 0 if qos is QosClass.BEST_EFFORT else self.random.choice((GIB // 8, GIB // 2, GIB))
+        is_unlimited = qos is QosClass.BURSTABLE and self.random.random() < 0.5
         return Resources(
             cpu_request_milli=milli,
             cpu_limit_milli=limit,
             memory_request_bytes=memory,
-            memory_limit_bytes=memory or None,
+            memory_limit_bytes=None if is_unlimited else memory or None,
         )
 
     def annotations(self) -> dict[str, str]:

@@ -117,6 +117,14 @@ KEPT = [
         id="a hidden thread goes with the one that is seen",
     ),
     pytest.param(
+        [
+            running("a", 3000, "5-6", annotations={"hide-hyperthreads": "true"}),
+            running("b", 500, "4"),
+        ],
+        {"a": "5-7"},
+        id="a hidden thread that nobody else runs on",
+    ),
+    pytest.param(
         [running("a", 4000, "4-5")], {"a": "4-5"}, id="fewer of its own than it asks for by now"
     ),
     pytest.param(

@@ -390,6 +390,11 @@ class CrashingEngine(Engine):
             raise ZeroDivisionError("a fault in the policy")
         return super().create(container)
 
+    def adopt(self, container: Container) -> Decision:
+        if container.name == "poison":
+            raise ZeroDivisionError("the same fault")
+        return super().adopt(container)
+
     def stop(self, container_id: ContainerId) -> tuple[Change, ...]:
         if self.containers[container_id].name == "viper":
             raise KeyError(container_id)
