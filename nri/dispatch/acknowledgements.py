@@ -334,7 +334,7 @@ def _is_pending(entry: Entry) -> bool:
 
 
 def _is_other(wanted: Pinning, found: Pinning) -> bool:
-    """Whether the kernel has other cpus or memory nodes than it should; shares do not count."""
+    """Whether the kernel has other cpus or memory nodes than it should."""
     return (wanted.cpus is not None and found.cpus != wanted.cpus) or (
         wanted.mems is not None and found.mems is not None and found.mems != wanted.mems
     )

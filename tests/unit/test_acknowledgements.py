@@ -17,11 +17,6 @@ CHECK = 0.5
 
 
 def pinned(*cpus: int) -> Pinning:
-    return Pinning(cpus=CpuSet.of(*cpus), mems=NodeSet.of(0), cpu_shares=2)
-
-
-def found(*cpus: int) -> Pinning:
-    """What the kernel shows, which says nothing of shares."""
     return Pinning(cpus=CpuSet.of(*cpus), mems=NodeSet.of(0))
 
 
@@ -31,7 +26,7 @@ def fixture_books() -> Acknowledgements:
     books = Acknowledgements(CHECK, can_read_back=True)
     books.create(A, pinned(0))
     books.start(A, 17, 0.0)
-    books.observe(A, found(0), 0.0)
+    books.observe(A, pinned(0), 0.0)
     return books
 
 
@@ -48,7 +43,7 @@ def test_a_created_container_is_acknowledged_once_it_runs_with_its_cpus() -> Non
     books.start(A, 17, 1.0)
     assert stage(books, 1.0) is Stage.CHECK
     assert books.pid(A) == 17
-    assert books.observe(A, found(0), 1.0) is None
+    assert books.observe(A, pinned(0), 1.0) is None
     assert books.acknowledged(A) == pinned(0)
     assert stage(books, 9.0) is None
 
@@ -59,9 +54,9 @@ def test_what_was_told_while_it_started_and_is_not_there_is_told_again_at_once()
     books.told({A: pinned(1)}, 0.0)
     assert stage(books, 9.0) is None
     books.start(A, 17, 1.0)
-    mismatch = books.observe(A, found(0, 1), 1.0)
+    mismatch = books.observe(A, pinned(0, 1), 1.0)
     assert isinstance(mismatch, Mismatch)
-    assert mismatch.found == found(0, 1)
+    assert mismatch.found == pinned(0, 1)
     assert stage(books, 1.0) is Stage.TELL
 
 
@@ -85,7 +80,7 @@ def test_what_went_out_in_an_answer_is_read_back_after_a_while(books: Acknowledg
     assert stage(books, 10.0) is None
     assert books.next_due(can_tell=False) == 10.0 + CHECK
     assert stage(books, 10.0 + CHECK) is Stage.CHECK
-    books.observe(A, found(1), 11.0)
+    books.observe(A, pinned(1), 11.0)
     assert books.acknowledged(A) == pinned(1)
 
 
@@ -204,7 +199,7 @@ def test_a_list_of_all_that_runs_is_no_proof_of_what_the_kernel_has() -> None:
     books = Acknowledgements(CHECK, can_read_back=True)
     books.synchronize({A: pinned(0), B: pinned(1)}, {A: 17}, [], 0.0)
     assert books.due(Stage.CHECK, 0.0) == [A], "B does not run"
-    assert books.observe(A, found(0, 1), 0.0) is None, "nobody told it yet"
+    assert books.observe(A, pinned(0, 1), 0.0) is None, "nobody told it yet"
     assert stage(books, 0.0) is Stage.TELL
 
 

@@ -15,7 +15,7 @@ from pinfold.policy.decision import Pinning
 from pinfold.topology.cpuset import CpuSet, NodeSet
 
 A, B = ContainerId("a"), ContainerId("b")
-PINNED = Pinning(cpus=CpuSet.of(2, 3), mems=NodeSet.of(1), cpu_shares=1024)
+PINNED = Pinning(cpus=CpuSet.of(2, 3), mems=NodeSet.of(1))
 
 
 class Runtime:
@@ -74,7 +74,7 @@ def test_an_update_sets_cpus_and_memory_nodes_and_nothing_else(runtime: Runtime)
 
 def test_nothing_is_sent_where_nothing_is_pinned(runtime: Runtime) -> None:
     cri = CriSocket(runtime.path, "containerd")
-    assert cri.send({A: Pinning(cpu_shares=2), ContainerId(""): PINNED}) == {}
+    assert cri.send({A: Pinning(), ContainerId(""): PINNED}) == {}
     cri.close()
     assert runtime.asked == []
 
