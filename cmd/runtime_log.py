@@ -100,10 +100,10 @@ class RuntimeLog:
 
     def _undone(self, happening: CreationUndone) -> None:
         reason = (
-            "its cpus were set already when we were asked: another plugin, or the kubelet's"
+            "its cpus were set already when we were asked: another NRI plugin, or the kubelet's"
             " static CPU manager, sets cpus too"
             if happening.had_cpus
-            else "another plugin may set cpus too"
+            else "another NRI plugin may set cpus too"
         )
         self._log.error(
             "%s: the runtime could not create it after our answer (%d times so far): %s — where the"
