@@ -17,9 +17,9 @@ from tests.e2e.node import Node
 
 pytestmark = pytest.mark.e2e
 
-ROUNDS: Final = 10
+ROUNDS: Final = 7
 CALLERS: Final = 4
-CALLERS_SECONDS: Final = 30
+CALLERS_SECONDS: Final = 20
 STEPS_BETWEEN_KILLS: Final = 5
 SEED: Final = 1
 COMES_BACK_WITHIN_SECONDS: Final = 15
