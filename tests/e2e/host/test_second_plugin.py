@@ -35,4 +35,4 @@ def test_the_log_names_a_conflict_with_another_plugin(
 
 def names_the_conflict(log: str) -> bool:
     """Whether a line names the container and what another plugin does to it."""
-    return any("disputed" in line and "another plugin" in line for line in log.splitlines())
+    return any("disputed" in line and "another NRI plugin" in line for line in log.splitlines())
