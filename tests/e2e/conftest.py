@@ -21,9 +21,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(reason)
 
 
-@pytest.fixture(autouse=True)
-def without_stack_dumps() -> None:
-    """Minutes are nothing unusual here: each wait has its own end, and says what it waited for."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Keeps pytest from dumping stacks after two minutes: each wait here has an end of its own."""
     faulthandler.cancel_dump_traceback_later()
 
 
