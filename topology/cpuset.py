@@ -10,6 +10,11 @@ MAX_IDS: Final = 8192
 """No id reaches this: the largest `CONFIG_NR_CPUS` of any architecture (x86 `MAXSMP`)."""
 
 
+_LIST_CHARACTERS_MAX: Final = 5 * MAX_IDS
+"""As long as a list is that names every id by itself; the kernel's own are half as long."""
+
+_QUOTED_MAX: Final = 80
+
 _HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
 
 
@@ -20,16 +25,31 @@ class IdListError(PinfoldError):
 def _read_id(text: str, source: str) -> int:
     # str.isdigit alone accepts "²" and other alphabets' digits, which the kernel never writes.
     if not (text.isascii() and text.isdigit()):
-        raise IdListError(f"{source!r} is not a list of ids; expected N or N-M, as in '0-3,8'")
+        what = f"{_quoted(source)} is not a list of ids"
+        raise IdListError(f"{what}; expected N or N-M, as in '0-3,8'")
     # Capped before shifting: "4000000000" would be a 500 MB integer.
     value = int(text) if len(text) <= 9 else MAX_IDS
     if value >= MAX_IDS:
-        raise IdListError(f"{source!r}: id {text} is too large — ids are below {MAX_IDS}")
+        what = f"{_quoted(source)}: id {text[:_QUOTED_MAX]} is too large"
+        raise IdListError(f"{what} — ids are below {MAX_IDS}")
     return value
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= _QUOTED_MAX else text[:_QUOTED_MAX] + "...")
 
 
 def _span(first: int, last: int) -> int:
     return ((1 << (last - first + 1)) - 1) << first
+
+
+def _strides(first: int, last: int, width: int, step: int) -> int:
+    """The first `width` of every `step` ids of a range, in as many steps as its length has bits."""
+    mask, covered = (1 << width) - 1, step
+    while covered <= last - first:
+        mask |= mask << covered
+        covered *= 2
+    return mask << first & _span(first, last)
 
 
 def iter_bits(mask: int) -> Iterator[int]:
@@ -71,9 +91,13 @@ class IdSet:
     def parse(cls, text: str) -> Self:
         """The set written in the kernel's list format, strides ("0-62:2", "0-31:4/8") included.
 
-        Raises `IdListError`. Source: Documentation/admin-guide/kernel-parameters.rst, "cpu lists".
+        O(characters), of which there may be as many as a list of all ids has. Raises `IdListError`.
+        Source: Documentation/admin-guide/kernel-parameters.rst, "cpu lists".
         """
         mask = 0
+        if len(text) > _LIST_CHARACTERS_MAX:
+            what = f"{_quoted(text)}: a list of {len(text)} characters"
+            raise IdListError(f"{what} — write at most {_LIST_CHARACTERS_MAX}, ranges as N-M")
         stripped = text.strip(" \t\n\0")
         if not stripped:
             return cls(0)
@@ -83,7 +107,7 @@ class IdSet:
             first = _read_id(low, text)
             last = _read_id(high, text) if dash else first
             if last < first:
-                raise IdListError(f"{text!r}: range {span!r} runs backwards")
+                raise IdListError(f"{_quoted(text)}: range {_quoted(span)} runs backwards")
             if not colon:
                 mask |= _span(first, last)
                 continue
@@ -91,9 +115,9 @@ class IdSet:
             step = _read_id(group if slash else used, text)
             width = _read_id(used, text) if slash else 1
             if step < 1 or not 1 <= width <= step:
-                raise IdListError(f"{text!r}: stride {stride!r} is not N or N/M with N <= M")
-            for start in range(first, last + 1, step):
-                mask |= _span(start, min(start + width - 1, last))
+                what = f"{_quoted(text)}: stride {_quoted(stride)}"
+                raise IdListError(f"{what} is not N or N/M with N <= M")
+            mask |= _strides(first, last, width, step)
         return cls(mask)
 
     @classmethod

@@ -49,11 +49,14 @@ def test_texts_go_round(ids: frozenset[int]) -> None:
 
 
 @settings(deadline=None, max_examples=200)
-@given(IDS, st.integers(1, 40))
-def test_strides_agree_with_range(ids: frozenset[int], step: int) -> None:
+@given(IDS, st.integers(1, 40), st.integers(1, 40))
+def test_strides_agree_with_range(ids: frozenset[int], step: int, width: int) -> None:
     first, last = min(ids, default=0), max(ids, default=0)
-    text = f"{first}-{last}:{step}"
-    assert list(CpuSet.parse(text)) == list(range(first, last + 1, step))
+    every = range(first, last + 1)
+    assert list(CpuSet.parse(f"{first}-{last}:{step}")) == list(every[::step])
+    width = min(step, width)
+    groups = [one for one in every if (one - first) % step < width]
+    assert list(CpuSet.parse(f"{first}-{last}:{width}/{step}")) == groups
 
 
 @settings(deadline=None, max_examples=400)

@@ -1,5 +1,7 @@
 """Cpu sets: the kernel's list and mask formats, and what is refused."""
 
+import time
+
 import pytest
 
 from pinfold.topology.cpuset import MAX_IDS, CpuSet, IdListError, NodeSet
@@ -32,6 +34,28 @@ def test_lists_are_read(text: str, ids: list[int]) -> None:
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(IdListError):
         CpuSet.parse(text)
+
+
+def test_a_list_may_be_as_long_as_one_that_names_every_id() -> None:
+    every = ",".join(map(str, range(MAX_IDS)))
+    assert len(CpuSet.parse(every)) == MAX_IDS
+    with pytest.raises(IdListError, match="a list of 99000 characters — write at most 40960"):
+        CpuSet.parse("0-8191:1/1," * 9000)
+
+
+@pytest.mark.parametrize("text", ["x", "9" * 20, "2-1", "0:" + "1/" * 9, "0-7:9/2", "1,"])
+def test_what_is_wrong_is_said_in_a_line_however_long_the_list(text: str) -> None:
+    with pytest.raises(IdListError) as raised:
+        CpuSet.parse("0-3," * 9000 + text)
+    assert len(str(raised.value)) < 300
+
+
+@pytest.mark.slow
+def test_thousands_of_strides_are_read_in_time() -> None:
+    started = time.process_time()
+    assert CpuSet.parse(",".join(["0-8191:1/2"] * 3700)) == CpuSet.parse("0-8191:2")
+    # Range by range of each stride took five seconds.
+    assert time.process_time() - started < 1
 
 
 @pytest.mark.parametrize(
