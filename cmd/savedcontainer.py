@@ -110,7 +110,10 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
                 cpu_limit_milli=resources.cpu_limit_milli,
                 memory_request_bytes=resources.memory_request_bytes,
                 memory_limit_bytes=resources.memory_limit_bytes,
-                hugepage_bytes=resources.hugepage_bytes,
+                # Earlier versions saved what annotations called a page of the size 0.
+                hugepage_bytes={
+                    size: one for size, one in resources.hugepage_bytes.items() if size
+                },
             ),
             state=self.state,
             created_at=self.created_at,

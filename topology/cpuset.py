@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Self
 
-from .errors import PinfoldError
+from .errors import PinfoldError, quoted
 
 MAX_IDS: Final = 8192
 """No id reaches this: the largest `CONFIG_NR_CPUS` of any architecture (x86 `MAXSMP`)."""
@@ -12,8 +12,6 @@ MAX_IDS: Final = 8192
 
 _LIST_CHARACTERS_MAX: Final = 5 * MAX_IDS
 """As long as a list is that names every id by itself; the kernel's own are half as long."""
-
-_QUOTED_MAX: Final = 80
 
 _HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
 
@@ -25,18 +23,14 @@ class IdListError(PinfoldError):
 def _read_id(text: str, source: str) -> int:
     # str.isdigit alone accepts "²" and other alphabets' digits, which the kernel never writes.
     if not (text.isascii() and text.isdigit()):
-        what = f"{_quoted(source)} is not a list of ids"
+        what = f"{quoted(source)} is not a list of ids"
         raise IdListError(f"{what}; expected N or N-M, as in '0-3,8'")
     # Capped before shifting: "4000000000" would be a 500 MB integer.
     value = int(text) if len(text) <= 9 else MAX_IDS
     if value >= MAX_IDS:
-        what = f"{_quoted(source)}: id {text[:_QUOTED_MAX]} is too large"
+        what = f"{quoted(source)}: id {text[:20]} is too large"
         raise IdListError(f"{what} — ids are below {MAX_IDS}")
     return value
-
-
-def _quoted(text: str) -> str:
-    return repr(text if len(text) <= _QUOTED_MAX else text[:_QUOTED_MAX] + "...")
 
 
 def _span(first: int, last: int) -> int:
@@ -96,7 +90,7 @@ class IdSet:
         """
         mask = 0
         if len(text) > _LIST_CHARACTERS_MAX:
-            what = f"{_quoted(text)}: a list of {len(text)} characters"
+            what = f"{quoted(text)}: a list of {len(text)} characters"
             raise IdListError(f"{what} — write at most {_LIST_CHARACTERS_MAX}, ranges as N-M")
         stripped = text.strip(" \t\n\0")
         if not stripped:
@@ -107,7 +101,7 @@ class IdSet:
             first = _read_id(low, text)
             last = _read_id(high, text) if dash else first
             if last < first:
-                raise IdListError(f"{_quoted(text)}: range {_quoted(span)} runs backwards")
+                raise IdListError(f"{quoted(text)}: range {quoted(span)} runs backwards")
             if not colon:
                 mask |= _span(first, last)
                 continue
@@ -115,7 +109,7 @@ class IdSet:
             step = _read_id(group if slash else used, text)
             width = _read_id(used, text) if slash else 1
             if step < 1 or not 1 <= width <= step:
-                what = f"{_quoted(text)}: stride {_quoted(stride)}"
+                what = f"{quoted(text)}: stride {quoted(stride)}"
                 raise IdListError(f"{what} is not N or N/M with N <= M")
             mask |= _strides(first, last, width, step)
         return cls(mask)

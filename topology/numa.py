@@ -17,7 +17,7 @@ from .memorykind import MemoryNode, memory_kinds
 NODE: Final = "sys/devices/system/node"
 
 _MEMORY: Final = re.compile(r"(MemTotal|MemFree):\s+([0-9]{1,16}) kB")
-_HUGEPAGES: Final = re.compile(r"hugepages-([0-9]{1,12})kB")
+_HUGEPAGES: Final = re.compile(r"hugepages-([1-9][0-9]{0,11})kB")
 _LOCAL: Final = 10
 _REMOTE: Final = 20
 """The kernel's own LOCAL_DISTANCE and REMOTE_DISTANCE, used where firmware gives none."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from ...topology.cpuset import CpuSet, IdListError, NodeSet
+from ...topology.errors import quoted
 from ..errors import ConfigError
 
 _NUMBER: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(.*)", re.ASCII | re.DOTALL)
@@ -140,6 +141,19 @@ def parse_bytes(text: str) -> int:
     return _scale(text, 0)
 
 
+def parse_page_bytes(text: str) -> int:
+    """The size of a huge page, as in `hugepages-2Mi`.
+
+    Raises `QuantityError`, which names the text: no page has the size 0.
+    """
+    size = parse_bytes(text)
+    if not size:
+        raise QuantityError(
+            f"{quoted(text)} is no size of a page — write a size the machine has, as in '2Mi'"
+        )
+    return size
+
+
 def parse_cpu_amount(text: str) -> CpuAmount:
     """A number of cpus or a list of them, all but a list included.
 
@@ -178,8 +192,8 @@ def parse_khz(text: str | int) -> int | NamedFrequency:
         if number % 10**-shift == 0:
             return int(number // 10**-shift)
     raise QuantityError(
-        f"failed to parse frequency {text!r} — write '3.2GHz', '2900MHz', a whole number of kHz,"
-        " min, base or turbo"
+        f"failed to parse frequency {quoted(str(text))} — write '3.2GHz', '2900MHz', a whole number"
+        " of kHz, min, base or turbo"
     )
 
 
@@ -199,8 +213,8 @@ def parse_nanoseconds(text: str) -> int:
         position = matched.end()
     if position == 0 or position < len(text):
         raise QuantityError(
-            f"failed to parse duration {text!r} — write numbers with units h, m, s, ms, us, ns,"
-            " as in '1m30s'"
+            f"failed to parse duration {quoted(text)} — write numbers with units h, m, s, ms, us,"
+            " ns, as in '1m30s'"
         )
     return total
 
@@ -218,13 +232,13 @@ def _parse_set(
     if kind not in kinds:
         *others, last = (f"'{one}:LIST'" for one in kinds)
         raise QuantityError(
-            f"{what} {text!r}: unknown kind {kind!r} — write a quantity"
+            f"{what} {quoted(text)}: unknown kind {quoted(kind)} — write a quantity"
             f" ({example!r}), {', '.join(others)} or {last}"
         )
     try:
         return kinds[kind](ids)
     except IdListError as error:
-        raise QuantityError(f"{what} {text!r}: {error}") from error
+        raise QuantityError(f"{what} {quoted(text)}: {error}") from error
 
 
 def _scale(text: str, power: int) -> int:
@@ -236,7 +250,9 @@ def _scale(text: str, power: int) -> int:
         raise _bad_quantity(text)
     shift, doublings = _suffix(suffix, text)
     if sign == "-" and int(digits):
-        raise QuantityError(f"failed to parse quantity {text!r}: it is negative — write 0 or more")
+        raise QuantityError(
+            f"failed to parse quantity {quoted(text)}: it is negative — write 0 or more"
+        )
     number = int(digits) << doublings
     exponent = power + shift - len(fraction)
     if exponent >= 0:
@@ -258,6 +274,6 @@ def _suffix(suffix: str, text: str) -> tuple[int, int]:
 
 def _bad_quantity(text: str) -> QuantityError:
     return QuantityError(
-        f"failed to parse quantity {text!r} — write a number with an optional suffix"
+        f"failed to parse quantity {quoted(text)} — write a number with an optional suffix"
         " (n u m k M G T P E, Ki Mi Gi Ti Pi Ei) or exponent, as in '750m', '2.5G', '1Gi'"
     )

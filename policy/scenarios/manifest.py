@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..configuration.quantity import parse_bytes, parse_milli
+from ..configuration.quantity import parse_bytes, parse_milli, parse_page_bytes
 from ..configuration.yamlfield import Field, read_fields
 from ..container import QosClass, Resources
 from ..errors import ConfigError
@@ -229,7 +229,7 @@ def _hugepages(limits: Field) -> Mapping[int, int]:
         if prefix != "hugepages":
             continue
         try:
-            found[parse_bytes(size)] = parse_bytes(amount.scalar())
+            found[parse_page_bytes(size)] = parse_bytes(amount.scalar())
         except ConfigError as error:
             raise amount.error(str(error)) from error
     return found

@@ -243,3 +243,8 @@ def test_errors_say_where(text: str, message: str) -> None:
     with pytest.raises(FieldError) as caught:
         parse_manifests(text, "pods.yaml")
     assert message in str(caught.value)
+
+
+def test_a_page_of_no_size_is_refused_where_it_is_read() -> None:
+    with pytest.raises(FieldError, match="'0' is no size of a page"):
+        pod("{limits: {hugepages-0: 2Mi}}")

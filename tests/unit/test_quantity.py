@@ -12,12 +12,14 @@ from pinfold.policy.configuration.quantity import (
     NamedFrequency,
     OnlyCpus,
     OnlyNodes,
+    QuantityError,
     parse_bytes,
     parse_cpu_amount,
     parse_khz,
     parse_memory_amount,
     parse_milli,
     parse_nanoseconds,
+    parse_page_bytes,
 )
 from pinfold.policy.errors import ConfigError
 from pinfold.topology.cpuset import CpuSet, NodeSet
@@ -202,3 +204,18 @@ def test_duration(text: str, nanoseconds: int) -> None:
 def test_a_text_that_is_no_duration(text: str) -> None:
     with pytest.raises(ConfigError, match="failed to parse duration"):
         parse_nanoseconds(text)
+
+
+def test_a_page_has_a_size() -> None:
+    assert parse_page_bytes("2Mi") == 2 << 20
+    for text in ("0", "0Mi", "", "-2Mi"):
+        with pytest.raises(QuantityError, match=f"'{text}'"):
+            parse_page_bytes(text)
+
+
+def test_a_message_about_an_amount_quotes_its_beginning() -> None:
+    for parse in (parse_milli, parse_nanoseconds, parse_khz, parse_cpu_amount):
+        for text in ("x" * 10_000, "-" + "9" * 10_000, "x" * 9000 + ":1"):
+            with pytest.raises(QuantityError) as raised:
+                parse(text)
+            assert len(str(raised.value)) < 500
