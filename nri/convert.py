@@ -1,7 +1,6 @@
 """The runtime's messages as values of the policy, and what it decided as messages for it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import product, starmap
 from typing import Final, NamedTuple, TypeVar
 
@@ -14,20 +13,11 @@ from ..policy.container import (
     Mount,
     Pod,
     PodId,
-    QosClass,
-    Resources,
 )
 from ..policy.decision import Pinning
-from ..policy.errors import ConfigError, Problem
-from ..policy.resources import (
-    RESOURCES_ANNOTATION,
-    LinuxResources,
-    annotated_resources,
-    estimate,
-    linux_resources,
-    parse_page_size,
-    qos_of_cgroup,
-)
+from ..policy.errors import Problem
+from ..policy.resource_annotation import refined_resources
+from ..policy.resources import LinuxResources, estimate, parse_page_size, qos_of_cgroup
 from ..policy.tuning.resourceclass import NO_CLASSES, ResourceClasses
 from ..topology.cpuset import CpuSet, IdListError, NodeSet
 from .api import nri_pb2
@@ -36,6 +26,9 @@ from .schedule import add_scheduling
 Ids = TypeVar("Ids", CpuSet, NodeSet)
 
 _NAME_LABEL: Final = "io.kubernetes.container.name"
+
+_DIGITS_MAX: Final = 19
+"""Those of 8 EiB."""
 
 _ALL: Final = "a"
 _EVERY_NUMBER: Final = -1
@@ -95,26 +88,22 @@ def container_value(
     """
     name = container.name or container.labels.get(_NAME_LABEL, "")
     where = f"{pod.namespace}/{pod.name}/{name}"
-    problems: list[Problem] = []
-    resources = None
-    annotation = pod.annotations.get(RESOURCES_ANNOTATION)
-    if annotation is not None:
-        try:
-            resources = annotated_resources(annotation, name)
-            if resources is not None and _was_resized(container, linux, resources):
-                resources = None
-            if resources is not None and linux.hugepage_bytes:
-                # A cgroup's limits of huge pages are exact, whoever wrote the annotation.
-                resources = replace(resources, hugepage_bytes=linux.hugepage_bytes)
-        except ConfigError as error:
-            problems.append(Problem(where=where, what=str(error)))
+    resources, found = refined_resources(
+        estimate(linux, pod.qos, machine_memory_bytes),
+        linux,
+        pod,
+        name,
+        machine_memory_bytes,
+        is_running=container.state == nri_pb2.CONTAINER_RUNNING,
+    )
+    problems = [*found]
     cpu = container.linux.resources.cpu
     value = Container(
         id=ContainerId(container.id),
         name=name,
         pod=pod,
         labels=dict(container.labels),
-        resources=resources or estimate(linux, pod.qos, machine_memory_bytes),
+        resources=resources,
         state=_STATES.get(container.state, ContainerState.CREATED),
         created_at=container.created_at,
         cpus=_ids(CpuSet, cpu.cpus, where, problems),
@@ -130,16 +119,6 @@ def container_value(
         ),
     )
     return value, tuple(problems)
-
-
-def _was_resized(container: nri_pb2.Container, linux: LinuxResources, annotated: Resources) -> bool:
-    """Whether a container that runs has other cpu shares by now than those of its annotation.
-
-    An annotation says what the pod was created with, and stays as it is when that changes.
-    """
-    shares = linux_resources(annotated, QosClass.GUARANTEED, None).cpu_shares
-    is_running = container.state == nri_pb2.CONTAINER_RUNNING
-    return is_running and linux.cpu_shares not in (0, shares)
 
 
 def linux_value(
@@ -158,7 +137,22 @@ def linux_value(
         memory_limit_bytes=max(0, resources.memory.limit.value),
         hugepage_bytes=hugepages,
         oom_score_adj=None if oom_score_adj is None else oom_score_adj.value,
+        memory_request_bytes=_protected_bytes(resources),
     )
+
+
+def _protected_bytes(resources: nri_pb2.LinuxResources) -> int | None:
+    """The memory request, which the kubelet has the kernel protect where it is told to.
+
+    Guaranteed containers have memory.min and Burstable ones memory.low; older kubelets knew
+    memory.min alone. Source: KEP-2570.
+    """
+    for key in ("memory.min", "memory.low"):
+        text = resources.unified.get(key, "")
+        # "max", or a number that no machine has, is nobody's request.
+        if text.isascii() and text.isdigit() and len(text) < _DIGITS_MAX and int(text):
+            return int(text)
+    return None
 
 
 def container_linux_value(container: nri_pb2.Container) -> LinuxResources:

@@ -4,27 +4,24 @@ The runtime does not hand on requests and limits, only cgroup values made from t
 are the kubelet's (pkg/kubelet/cm/helpers_linux.go, pkg/kubelet/qos/policy.go), turned round.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, cast
+from typing import Final
 
-from .configuration.quantity import parse_bytes, parse_milli
 from .container import QosClass, Resources
-from .errors import ConfigError
 
-RESOURCES_ANNOTATION: Final = "noderesource.dev/resources"
-"""A pod annotation with requests and limits in JSON, as an admission webhook may add it."""
+SHARES_MAX: Final = 262144
+"""Those of 256 cpus: the kernel knows no more."""
 
 _SHARES_PER_CPU: Final = 1024
 _SHARES_MIN: Final = 2
-_SHARES_MAX: Final = 262144
 _QUOTA_PERIOD: Final = 100_000
 _QUOTA_MIN: Final = 1000
 _OOM_GUARANTEED: Final = -997
 _OOM_BURSTABLE_MIN: Final = 3
 _OOM_BURSTABLE_MAX: Final = 999
 _OOM_BEST_EFFORT: Final = 1000
+_OOM_TIE_BREAK_BYTES: Final = 64 << 20
 
 _QOS_COMPONENTS: Final = {"burstable": QosClass.BURSTABLE, "besteffort": QosClass.BEST_EFFORT}
 
@@ -43,6 +40,8 @@ class LinuxResources:
     hugepage_bytes: Mapping[int, int] = field(default_factory=dict[int, int])
     """Limit in bytes by page size in bytes."""
     oom_score_adj: int | None = None
+    memory_request_bytes: int | None = None
+    """Exact, from memory.min or memory.low; None where the kubelet protects no memory."""
 
 
 def qos_of_cgroup(cgroup_path: str) -> QosClass:
@@ -81,21 +80,23 @@ def estimate(linux: LinuxResources, qos: QosClass, machine_memory_bytes: int | N
     """The requests and limits that make the kubelet write these values.
 
     Exact for requests of 3m to 256 cpus; 1m and 2m look like none, and larger requests are only
-    known for Guaranteed pods with a quota. The memory request of a Burstable container is known to
-    a thousandth of the machine's memory, from its OOM score adjustment; the smallest that fits is
-    taken.
+    known for Guaranteed pods with a quota. The memory request of a Burstable container is exact
+    where its memory is protected, and else within some thousandths of the machine's memory, from
+    its OOM score adjustment; the smallest that fits is taken.
     """
     cpu_limit = _milli_of_quota(linux)
     cpu_request = _milli_of_shares(linux.cpu_shares)
     memory_limit = linux.memory_limit_bytes if linux.memory_limit_bytes > 0 else None
     memory_request = 0
     if qos is QosClass.GUARANTEED:
-        if linux.cpu_shares >= _SHARES_MAX and cpu_limit is not None:
+        if linux.cpu_shares >= SHARES_MAX and cpu_limit is not None:
             cpu_request = max(cpu_request, cpu_limit)
         cpu_limit = cpu_request or cpu_limit
         memory_request = memory_limit or 0
     elif qos is QosClass.BURSTABLE:
-        memory_request = _bytes_of_oom(linux.oom_score_adj, machine_memory_bytes)
+        memory_request = linux.memory_request_bytes or _bytes_of_oom(
+            linux.oom_score_adj, machine_memory_bytes
+        )
         if memory_limit is not None:
             memory_request = min(memory_request, memory_limit)
     return Resources(
@@ -111,14 +112,10 @@ def linux_resources(
     resources: Resources, qos: QosClass, machine_memory_bytes: int | None
 ) -> LinuxResources:
     """The values the kubelet writes for these requests and limits."""
-    milli = resources.cpu_request_milli
-    shares = min(max(_SHARES_MIN, milli * _SHARES_PER_CPU // 1000), _SHARES_MAX)
-    quota = 0
-    if resources.cpu_limit_milli:
-        quota = max(resources.cpu_limit_milli * _QUOTA_PERIOD // 1000, _QUOTA_MIN)
+    limit = resources.cpu_limit_milli
     return LinuxResources(
-        cpu_shares=shares,
-        cpu_quota=quota,
+        cpu_shares=shares_of_milli(resources.cpu_request_milli),
+        cpu_quota=quota_of_milli(limit) if limit else 0,
         cpu_period=_QUOTA_PERIOD,
         memory_limit_bytes=resources.memory_limit_bytes or 0,
         hugepage_bytes=resources.hugepage_bytes,
@@ -126,9 +123,19 @@ def linux_resources(
     )
 
 
+def shares_of_milli(milli: int) -> int:
+    """The cpu shares the kubelet writes for a request."""
+    return min(max(_SHARES_MIN, milli * _SHARES_PER_CPU // 1000), SHARES_MAX)
+
+
+def quota_of_milli(milli: int, period: int = 0) -> int:
+    """The cpu quota the kubelet writes for a limit, in microseconds; 0 is the usual period."""
+    return max(milli * (period or _QUOTA_PERIOD) // 1000, _QUOTA_MIN)
+
+
 def as_told(resources: Resources) -> Resources:
     """What a runtime can tell of the same: cpu requests of 1m and 2m look like none."""
-    is_seen = resources.cpu_request_milli * _SHARES_PER_CPU // 1000 > _SHARES_MIN
+    is_seen = shares_of_milli(resources.cpu_request_milli) > _SHARES_MIN
     return resources if is_seen else replace(resources, cpu_request_milli=0)
 
 
@@ -143,29 +150,37 @@ def merge(current: LinuxResources, update: LinuxResources) -> LinuxResources:
         oom_score_adj=(
             current.oom_score_adj if update.oom_score_adj is None else update.oom_score_adj
         ),
+        memory_request_bytes=(
+            current.memory_request_bytes
+            if update.memory_request_bytes is None
+            else update.memory_request_bytes
+        ),
     )
 
 
-def annotated_resources(text: str, container: str) -> Resources | None:
-    """What the annotation `RESOURCES_ANNOTATION` says of a container; None where nothing.
+def may_request_memory(
+    request_bytes: int, linux: LinuxResources, machine_memory_bytes: int | None
+) -> bool:
+    """Whether a Burstable container with these values may have asked for so much memory.
 
-    Raises `ConfigError`.
+    All that newer kubelets do beside lowers the OOM score adjustment, as a larger request would: it
+    bounds a request from above only. A limit bounds it too; without either nothing tells.
     """
-    where = f"{RESOURCES_ANNOTATION} of container {container!r}"
-    try:
-        document: object = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{where}: not JSON: {error}") from error
-    pod = _mapping(document, where)
-    for group in ("containers", "initContainers"):
-        containers = _mapping(pod.get(group), where)
-        if container in containers:
-            return _resources(_mapping(containers[container], where), where)
-    return None
+    if linux.memory_request_bytes is not None:
+        return request_bytes == linux.memory_request_bytes
+    limit, adjustment = linux.memory_limit_bytes, linux.oom_score_adj
+    if 0 < limit < request_bytes:
+        return False
+    # Pods that the whole node depends on have the adjustment of Guaranteed ones.
+    if not machine_memory_bytes or adjustment is None or adjustment < _OOM_BURSTABLE_MIN:
+        return limit > 0 or request_bytes == 0
+    # One more, for the kubelet may count the machine's memory a little differently.
+    share = 1000 if adjustment == _OOM_BURSTABLE_MIN else 1000 - adjustment + 1
+    return 1000 * request_bytes // machine_memory_bytes <= share
 
 
 def parse_page_size(text: str) -> int | None:
-    """Bytes of a huge page size as the kernel's cgroup files name it; None for other texts.
+    """Bytes of a huge page size as the kernel's cgroup files name it; None for other texts and 0.
 
     >>> parse_page_size("2MB")
     2097152
@@ -173,7 +188,7 @@ def parse_page_size(text: str) -> int | None:
     number, unit = text[:-2], text[-2:].upper()
     if unit not in _PAGE_UNITS or not (number.isascii() and number.isdigit()) or len(number) > 9:
         return None
-    return int(number) << _PAGE_UNITS[unit]
+    return int(number) << _PAGE_UNITS[unit] or None
 
 
 def _milli_of_shares(shares: int) -> int:
@@ -194,7 +209,11 @@ def _bytes_of_oom(oom_score_adj: int | None, machine_memory_bytes: int | None) -
     # 999 also stands for 1000, that is, for no request at all.
     if not _OOM_BURSTABLE_MIN <= oom_score_adj < _OOM_BURSTABLE_MAX:
         return 0
-    return -(-(1000 - oom_score_adj) * machine_memory_bytes // 1000)
+    # Newer kubelets take off up to so much, one for each doubling of the request up to a thousandth
+    # of the machine's memory (KubeletOOMScoreAdjTieBreak).
+    doublings = (machine_memory_bytes // 1000 // _OOM_TIE_BREAK_BYTES).bit_length() - 1
+    share = 1000 - oom_score_adj - max(0, doublings)
+    return -(-max(0, share) * machine_memory_bytes // 1000)
 
 
 def _oom_of_bytes(request_bytes: int, qos: QosClass, machine_memory_bytes: int | None) -> int:
@@ -204,45 +223,3 @@ def _oom_of_bytes(request_bytes: int, qos: QosClass, machine_memory_bytes: int |
         return _OOM_BEST_EFFORT
     share = 1000 * request_bytes // machine_memory_bytes if machine_memory_bytes else 0
     return min(max(1000 - share, _OOM_BURSTABLE_MIN), _OOM_BURSTABLE_MAX)
-
-
-def _resources(entry: Mapping[str, object], where: str) -> Resources:
-    requests, limits = (_mapping(entry.get(key), where) for key in ("requests", "limits"))
-    cpu_limit = _amount(limits, "cpu", where)
-    memory_limit = _amount(limits, "memory", where)
-    cpu_request = _amount(requests, "cpu", where)
-    memory_request = _amount(requests, "memory", where)
-    hugepages: dict[int, int] = {}
-    for key in limits:
-        if key.startswith("hugepages-"):
-            size = _quantity(key.removeprefix("hugepages-"), "memory", where)
-            hugepages[size] = _amount(limits, key, where) or 0
-    # Kubernetes' defaulting: a request left out is the limit; a limit of 0 is none.
-    return Resources(
-        cpu_request_milli=(cpu_limit or 0) if cpu_request is None else cpu_request,
-        cpu_limit_milli=cpu_limit or None,
-        memory_request_bytes=(memory_limit or 0) if memory_request is None else memory_request,
-        memory_limit_bytes=memory_limit or None,
-        hugepage_bytes=hugepages,
-    )
-
-
-def _amount(amounts: Mapping[str, object], key: str, where: str) -> int | None:
-    return None if key not in amounts else _quantity(amounts[key], key, where)
-
-
-def _quantity(value: object, key: str, where: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ConfigError(f"{where}: {key}: {value!r} is not an amount")
-    try:
-        return (parse_milli if key == "cpu" else parse_bytes)(str(value))
-    except ConfigError as error:
-        raise ConfigError(f"{where}: {key}: {error}") from error
-
-
-def _mapping(value: object, where: str) -> Mapping[str, object]:
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise ConfigError(f"{where}: {value!r} is not a JSON object")
-    return cast("Mapping[str, object]", value)

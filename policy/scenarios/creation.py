@@ -1,12 +1,17 @@
 """Pods and containers as a runtime creates them from specifications."""
 
 from dataclasses import replace
+from typing import Final
 
-from ..container import Container, ContainerId, Pod, PodId, Resources
-from ..errors import ConfigError, Problem
+from ..container import Container, ContainerId, Pod, PodId
+from ..errors import Problem
 from ..hints.text import annotated_hints
-from ..resources import RESOURCES_ANNOTATION, annotated_resources, as_told
+from ..resource_annotation import refined_resources
+from ..resources import as_told, linux_resources
 from .manifest import ContainerSpec, PodSpec
+
+SOME_MEMORY_BYTES: Final = 1 << 40
+"""What counts where there is no machine."""
 
 
 def created_pod(spec: PodSpec, serial: int) -> Pod:
@@ -23,27 +28,24 @@ def created_pod(spec: PodSpec, serial: int) -> Pod:
 
 
 def created_container(
-    spec: ContainerSpec, pod: Pod, serial: int, *, reads_test_hints: bool = False
+    spec: ContainerSpec,
+    pod: Pod,
+    serial: int,
+    *,
+    memory_bytes: int = SOME_MEMORY_BYTES,
+    reads_test_hints: bool = False,
 ) -> tuple[Container, tuple[Problem, ...]]:
-    """A container of a pod, and what is wrong with what the pod says of its resources."""
+    """A container of a pod, and what is wrong with what the pod says of its resources.
+
+    `memory_bytes`: all memory of the machine it is created on.
+    """
     container = Container(
         id=ContainerId(f"{spec.name}-{serial}"), name=spec.name, pod=pod, created_at=serial
     )
-    resources, problems = _resources(spec, container)
+    linux = linux_resources(spec.resources, pod.qos, memory_bytes)
+    known = as_told(spec.resources)
+    resources, problems = refined_resources(known, linux, pod, spec.name, memory_bytes)
     container = replace(container, resources=resources)
     if not reads_test_hints:
         return container, problems
     return replace(container, hints=annotated_hints(container)[0]), problems
-
-
-def _resources(spec: ContainerSpec, container: Container) -> tuple[Resources, tuple[Problem, ...]]:
-    """What the pod's annotation says of a container, exactly, or what a runtime can tell."""
-    told = as_told(spec.resources)
-    text = container.pod.annotations.get(RESOURCES_ANNOTATION)
-    if text is None:
-        return told, ()
-    try:
-        return annotated_resources(text, spec.name) or told, ()
-    except ConfigError as error:
-        where, _, what = str(error).partition(": ")
-        return told, (Problem(where=where, what=what),)

@@ -270,7 +270,11 @@ class ScenarioRun:
     def _container(self, pod: Pod, spec: ContainerSpec) -> Container:
         self._serial += 1
         container, problems = created_container(
-            spec, pod, self._serial, reads_test_hints=self._reads_test_hints
+            spec,
+            pod,
+            self._serial,
+            memory_bytes=sum(node.memory_bytes or 0 for node in self._machine.numa_nodes),
+            reads_test_hints=self._reads_test_hints,
         )
         for problem in problems:
             self.verdicts.remark(str(problem))

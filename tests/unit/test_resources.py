@@ -1,13 +1,14 @@
+from dataclasses import replace
+
 import pytest
 
 from pinfold.policy.container import QosClass, Resources
-from pinfold.policy.errors import ConfigError
 from pinfold.policy.resources import (
     LinuxResources,
-    annotated_resources,
     as_told,
     estimate,
     linux_resources,
+    may_request_memory,
     merge,
     parse_page_size,
     qos_of_cgroup,
@@ -174,6 +175,71 @@ def test_estimated_memory_request_has_the_same_adjustment_and_is_not_more(reques
     assert linux_resources(found, QosClass.BURSTABLE, 8 * GIB) == linux
 
 
+@pytest.mark.parametrize("nudge", [0, 1, 4])
+def test_estimated_memory_request_is_never_more_than_what_was_asked_for(nudge: int) -> None:
+    # Newer kubelets take off up to 4 on a machine of 1 TiB.
+    asked = Resources(memory_request_bytes=20 * GIB)
+    linux = linux_resources(asked, QosClass.BURSTABLE, 1024 * GIB)
+    assert linux.oom_score_adj is not None
+    linux = replace(linux, oom_score_adj=linux.oom_score_adj - nudge)
+    found = estimate(linux, QosClass.BURSTABLE, 1024 * GIB)
+    assert 15 * GIB <= found.memory_request_bytes <= 20 * GIB
+
+
+@pytest.mark.parametrize(
+    ("exact", "limit", "request_bytes"),
+    [
+        pytest.param(7777, 0, 7777, id="wins over the adjustment"),
+        pytest.param(None, 0, 250_000, id="nothing protected, the adjustment tells"),
+        pytest.param(7777, 5000, 5000, id="never more than the limit"),
+    ],
+)
+def test_protected_memory_is_the_exact_memory_request(
+    exact: int | None, limit: int, request_bytes: int
+) -> None:
+    linux = LinuxResources(oom_score_adj=750, memory_limit_bytes=limit, memory_request_bytes=exact)
+    found = estimate(linux, QosClass.BURSTABLE, 1_000_000)
+    assert found.memory_request_bytes == request_bytes
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "linux", "may"),
+    [
+        pytest.param(250_500, LinuxResources(oom_score_adj=750), True, id="within its thousandth"),
+        pytest.param(100_000, LinuxResources(oom_score_adj=750), True, id="less, as for sidecars"),
+        pytest.param(260_000, LinuxResources(oom_score_adj=750), False, id="much more"),
+        pytest.param(1_000, LinuxResources(oom_score_adj=999), True, id="next to nothing"),
+        pytest.param(
+            9_000, LinuxResources(oom_score_adj=999), False, id="more than next to nothing"
+        ),
+        pytest.param(1_000_000, LinuxResources(oom_score_adj=3), True, id="nearly all there is"),
+        pytest.param(1_100_000, LinuxResources(oom_score_adj=3), False, id="more than there is"),
+        pytest.param(
+            1, LinuxResources(oom_score_adj=-997), False, id="a pod of the node, no limit"
+        ),
+        pytest.param(
+            400,
+            LinuxResources(oom_score_adj=-997, memory_limit_bytes=400),
+            True,
+            id="up to its limit",
+        ),
+        pytest.param(
+            401, LinuxResources(oom_score_adj=-997, memory_limit_bytes=400), False, id="beyond it"
+        ),
+        pytest.param(1, LinuxResources(), False, id="nothing is known"),
+        pytest.param(0, LinuxResources(), True, id="nothing is asked for"),
+        pytest.param(
+            8, LinuxResources(memory_request_bytes=8), True, id="exactly what is protected"
+        ),
+        pytest.param(7, LinuxResources(memory_request_bytes=8), False, id="not what is protected"),
+    ],
+)
+def test_a_memory_request_is_bounded_by_what_the_kubelet_wrote(
+    request_bytes: int, linux: LinuxResources, *, may: bool
+) -> None:
+    assert may_request_memory(request_bytes, linux, 1_000_000) is may
+
+
 def test_best_effort_asks_for_nothing() -> None:
     linux = linux_resources(Resources(), QosClass.BEST_EFFORT, GIB)
     assert (linux.cpu_shares, linux.oom_score_adj) == (2, 1000)
@@ -185,56 +251,25 @@ def test_update_keeps_what_it_does_not_set() -> None:
         cpu_shares=1024, cpu_quota=100_000, cpu_period=100_000, memory_limit_bytes=GIB
     )
     assert merge(current, LinuxResources()) == current
+    protected = LinuxResources(memory_request_bytes=8)
+    assert merge(protected, LinuxResources()) == protected
+    assert merge(current, protected).memory_request_bytes == 8
     assert merge(current, LinuxResources(cpu_shares=512, cpu_quota=-1)) == LinuxResources(
         cpu_shares=512, cpu_quota=-1, cpu_period=100_000, memory_limit_bytes=GIB
     )
 
 
-def test_annotation_gives_the_exact_amounts() -> None:
-    text = (
-        '{"containers": {"web": {"requests": {"cpu": "1m", "memory": "100Mi"},'
-        ' "limits": {"cpu": 2, "memory": "1Gi", "hugepages-2Mi": "4Mi"}}},'
-        ' "initContainers": {"once": {"limits": {"cpu": "500m"}}}}'
-    )
-    assert annotated_resources(text, "web") == Resources(
-        cpu_request_milli=1,
-        cpu_limit_milli=2000,
-        memory_request_bytes=100 << 20,
-        memory_limit_bytes=GIB,
-        hugepage_bytes={2 << 20: 4 << 20},
-    )
-    assert annotated_resources(text, "once") == Resources(
-        cpu_request_milli=500, cpu_limit_milli=500
-    )
-    assert annotated_resources(text, "other") is None
-
-
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        pytest.param("{", "not JSON", id="broken JSON"),
-        pytest.param("[" * 100_000, "not JSON", id="endless nesting"),
-        pytest.param("[]", "not a JSON object", id="a list"),
-        pytest.param('{"containers": {"web": 3}}', "3 is not a JSON object", id="no entry"),
-        pytest.param(
-            '{"containers": {"web": {"requests": {"cpu": "lots"}}}}', "'lots'", id="no amount"
-        ),
-        pytest.param(
-            '{"containers": {"web": {"requests": {"cpu": true}}}}', "True is not", id="a boolean"
-        ),
-    ],
-)
-def test_unreadable_annotation_is_an_error_that_names_the_container(
-    text: str, complaint: str
-) -> None:
-    with pytest.raises(ConfigError, match=complaint) as raised:
-        annotated_resources(text, "web")
-    assert "'web'" in str(raised.value)
-
-
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("2MB", 2 << 20), ("1GB", 1 << 30), ("64KB", 65536), ("2Mi", None), ("MB", None), ("", None)],
+    [
+        ("2MB", 2 << 20),
+        ("1GB", 1 << 30),
+        ("64KB", 65536),
+        ("2Mi", None),
+        ("MB", None),
+        ("", None),
+        ("0MB", None),
+    ],
 )
 def test_page_size_is_read_in_the_kernels_notation(text: str, size: int | None) -> None:
     assert parse_page_size(text) == size

@@ -199,7 +199,8 @@ def test_name_is_read_from_the_label_where_the_field_is_empty() -> None:
 
 def test_exact_amounts_of_the_annotation_win_over_the_estimate() -> None:
     text = '{"containers": {"nginx": {"requests": {"cpu": "1m"}}}}'
-    pod = Pod(id=PodId("p"), name="web", annotations={"noderesource.dev/resources": text})
+    annotations = {"noderesource.dev/resources": text}
+    pod = Pod(id=PodId("p"), name="web", annotations=annotations, qos=QosClass.BURSTABLE)
     message = nri_pb2.Container(id="c", name="nginx")
     message.linux.resources.cpu.shares.value = 2
     assert converted(message, pod)[0].resources.cpu_request_milli == 1
@@ -208,20 +209,45 @@ def test_exact_amounts_of_the_annotation_win_over_the_estimate() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "shares", "milli"),
+    ("state", "shares", "milli", "complaints"),
     [
-        pytest.param(nri_pb2.CONTAINER_RUNNING, 2048, 2000, id="as it was created"),
-        pytest.param(nri_pb2.CONTAINER_RUNNING, 3072, 3000, id="resized since"),
-        pytest.param(nri_pb2.CONTAINER_RUNNING, 0, 2000, id="the runtime does not say"),
-        pytest.param(nri_pb2.CONTAINER_CREATED, 3072, 2000, id="new: the annotation knows better"),
+        pytest.param(nri_pb2.CONTAINER_RUNNING, 2048, 2000, 0, id="as it was created"),
+        pytest.param(nri_pb2.CONTAINER_RUNNING, 3072, 3000, 0, id="resized since"),
+        pytest.param(nri_pb2.CONTAINER_RUNNING, 0, 0, 0, id="the kubelet asked for nothing"),
+        pytest.param(nri_pb2.CONTAINER_CREATED, 3072, 3000, 1, id="new: the kubelet knows better"),
     ],
 )
-def test_an_annotation_is_of_the_time_of_creation(state: Any, shares: int, milli: int) -> None:
+def test_an_annotation_is_of_the_time_of_creation(
+    state: Any, shares: int, milli: int, complaints: int
+) -> None:
     text = '{"containers": {"nginx": {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}}}'
-    pod = Pod(id=PodId("p"), name="web", annotations={"noderesource.dev/resources": text})
+    annotations = {"noderesource.dev/resources": text}
+    pod = Pod(id=PodId("p"), name="web", annotations=annotations, qos=QosClass.BURSTABLE)
     message = nri_pb2.Container(id="c", name="nginx", state=state)
     message.linux.resources.cpu.shares.value = shares
-    assert converted(message, pod)[0].resources.cpu_request_milli == milli
+    container, problems = converted(message, pod)
+    assert container.resources.cpu_request_milli == milli
+    assert len(problems) == complaints
+
+
+@pytest.mark.parametrize(
+    ("unified", "exact"),
+    [
+        pytest.param({}, None, id="nothing protected"),
+        pytest.param({"memory.min": "4096"}, 4096, id="a Guaranteed container"),
+        pytest.param({"memory.low": "4096", "memory.high": "9000"}, 4096, id="a Burstable one"),
+        pytest.param({"memory.min": "0", "memory.low": "4096"}, 4096, id="0 is unset"),
+        pytest.param({"memory.low": "max"}, None, id="no number"),
+        pytest.param({"memory.low": "9" * 5000}, None, id="a number no machine has"),
+        pytest.param({"memory.low": "-1"}, None, id="a negative number"),
+    ],
+)
+def test_memory_request_is_what_the_kernel_protects(
+    unified: dict[str, str], exact: int | None
+) -> None:
+    message = nri_pb2.Container(id="c", name="nginx")
+    message.linux.resources.unified.update(unified)
+    assert container_linux_value(message).memory_request_bytes == exact
 
 
 def test_cpuset_that_cannot_be_read_is_a_problem_and_not_the_end() -> None:
