@@ -2,7 +2,8 @@
 
 import threading
 from collections.abc import Callable, Collection, Iterator
-from typing import NamedTuple
+from itertools import islice
+from typing import Final, NamedTuple
 
 from ..policy.container import Container
 from ..policy.hints.filter import is_used, is_worth_a_look
@@ -11,6 +12,9 @@ from ..policy.language.settings import ALL_HINTS, HintSource
 from ..topology.cpuset import NO_NODES, NodeSet
 from ..topology.locality import Locator
 from ..topology.sysfs import SysfsTree
+
+_LOOKS_MAX: Final = 128
+"""At mounts and at devices of one container: each look reads files."""
 
 
 class DeviceNumber(NamedTuple):
@@ -57,16 +61,15 @@ class Locality:
 
     def _of_mounts(self, container: Container) -> Iterator[Hint]:
         paths = {mount.source: None for mount in container.mounts if is_worth_a_look(mount)}
-        for path in paths:
+        for path in islice(paths, _LOOKS_MAX):
             number = self._device_of(path)
             if number is not None:
                 yield from self._hints(number, HintOrigin.MOUNT, path)
 
     def _of_devices(self, container: Container) -> Iterator[Hint]:
-        for device in container.devices:
-            if is_used(device):
-                number = DeviceNumber(device.major, device.minor, device.type == "b")
-                yield from self._hints(number, HintOrigin.DEVICE)
+        for device in islice(filter(is_used, container.devices), _LOOKS_MAX):
+            number = DeviceNumber(device.major, device.minor, device.type == "b")
+            yield from self._hints(number, HintOrigin.DEVICE)
 
     def _hints(self, number: DeviceNumber, origin: HintOrigin, path: str = "") -> Iterator[Hint]:
         with self._lock:

@@ -1,7 +1,8 @@
 """Which mounts and devices are worth a hint, and which of a container's hints count."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from ...topology.machine import Machine
@@ -11,6 +12,9 @@ from ..language.preferences import Preferences
 from ..language.settings import HintSource, PathFilter
 from .hint import Hint, HintOrigin
 from .place import resolve
+
+STEPS_MAX: Final = 50_000
+"""Of holding the hints of one container against its globs, a character at a time."""
 
 _SOURCES: Final[Mapping[HintOrigin, HintSource]] = {
     HintOrigin.MOUNT: HintSource.MOUNTS,
@@ -65,6 +69,12 @@ def hints_of(
         return (), ()
     hints: list[Hint] = []
     problems: list[Problem] = []
+    steps = _steps(container.hints, preferences)
+    if steps > STEPS_MAX:
+        what = f"allow and deny of topologyhints are left out: they take {steps} steps to look up"
+        fix = f"write fewer or shorter paths: at most {STEPS_MAX} steps"
+        problems.append(Problem(where=f"topologyhints of {container.path}", what=what, fix=fix))
+        preferences = replace(preferences, hint_allow=None, hint_deny=None)
     seen: set[str] = set()
     for hint in container.hints:
         if not is_wanted(hint, preferences) or hint.provider in seen:
@@ -77,6 +87,16 @@ def hints_of(
         if resolved is not None:
             hints.append(resolved)
     return tuple(hints), tuple(dict.fromkeys(problems))
+
+
+def _steps(hints: Sequence[Hint], preferences: Preferences) -> int:
+    """How much it costs to hold all hints against the paths that a container names."""
+    filters = [one for one in (preferences.hint_allow, preferences.hint_deny) if one is not None]
+    if not filters:
+        return 0
+    characters = sum(len(hint.path) + len(hint.device or hint.provider) for hint in hints)
+    # The beginning of a path is compared at once, a glob character by character.
+    return sum(len(one.paths) * (characters if one.is_glob else 2 * len(hints)) for one in filters)
 
 
 def is_wanted(hint: Hint, preferences: Preferences) -> bool:

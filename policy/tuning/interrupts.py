@@ -17,6 +17,12 @@ from ..language.settings import IrqAffinity, IrqMode
 
 _SPECIAL: Final = frozenset("*?[\\")
 
+STEPS_MAX: Final = 50_000
+"""Of looking up the patterns of one container; a glob takes one for each character it looks at."""
+
+_REMEMBERED_MAX: Final = 256
+"""Patterns; each is at most an annotation long."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interrupt:
@@ -38,10 +44,24 @@ class InterruptTable:
     ) -> None:
         """`controllable`: patterns of those that may be moved; none means all."""
         self.interrupts = tuple(interrupts)
+        self._characters = sum(len(one.description) for one in interrupts)
         self._matching: dict[str, tuple[Interrupt, ...]] = {}
         free = {one.number for pattern in controllable for one in self._match(pattern)}
         self._denied = frozenset(
             one.number for one in interrupts if controllable and one.number not in free
+        )
+
+    @property
+    def remembered(self) -> int:
+        """The number of patterns that were looked up and need not be again."""
+        return len(self._matching)
+
+    def steps(self, wish: IrqAffinity) -> int:
+        """How much it costs to look up all patterns of a wish that were not looked up before."""
+        patterns = {*wish.claim, *wish.mask} - self._matching.keys()
+        return sum(
+            len(self.interrupts) if _word_of(one) is not None else self._characters
+            for one in patterns
         )
 
     def denied(self, pattern: str) -> Interrupt | None:
@@ -57,7 +77,10 @@ class InterruptTable:
     def _matches(self, pattern: str) -> tuple[Interrupt, ...]:
         found = self._matching.get(pattern)
         if found is None:
-            found = self._matching[pattern] = self._match(pattern)
+            found = self._match(pattern)
+            if len(self._matching) >= _REMEMBERED_MAX:
+                self._matching.clear()
+            self._matching[pattern] = found
         return found
 
     def _match(self, pattern: str) -> tuple[Interrupt, ...]:
@@ -96,6 +119,12 @@ def irq_wish(
         fix = "ask for whole cpus"
     if what and chosen.scope is not Scope.CONTAINER:
         return None, ()
+    where = f"{chosen.key} of {container.path}"
+    if not what and (steps := table.steps(chosen.value)) > STEPS_MAX:
+        # No fault of meaning: nobody is refused because looking is dear here.
+        what = f"left out: its patterns take {steps} steps to look up among {len(table.interrupts)}"
+        fix = f"write fewer, or none with [] or * inside: at most {STEPS_MAX} steps"
+        return None, (Problem(where=where, what=what, fix=fix),)
     if not what:
         for pattern in (*chosen.value.claim, *chosen.value.mask):
             if (one := table.denied(pattern)) is not None:
@@ -104,7 +133,6 @@ def irq_wish(
                 break
     if not what:
         return chosen.value, ()
-    where = f"{chosen.key} of {container.path}"
     return None, (Problem(where=where, what=what, fix=fix, is_fatal=True),)
 
 
@@ -176,10 +204,15 @@ def _asked(
 
 def _test_of(pattern: str) -> Callable[[str], bool]:
     """What tells whether a description matches; most patterns are one word beside stars."""
-    word = pattern.strip("*")
-    if _SPECIAL.isdisjoint(word):
-        if pattern == f"*{word}*":
-            return lambda text: word in text
-        if pattern == f"*{word}":
-            return lambda text: text.endswith(word)
+    word = _word_of(pattern)
+    if word is not None and pattern == f"*{word}*":
+        return lambda text: word in text
+    if word is not None and pattern == f"*{word}":
+        return lambda text: text.endswith(word)
     return compile_glob(pattern, separator="").matches
+
+
+def _word_of(pattern: str) -> str | None:
+    """The word that a pattern is, beside stars; None where it takes a glob to match it."""
+    word = pattern.strip("*")
+    return word if _SPECIAL.isdisjoint(word) else None

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pinfold.policy.container import Container, ContainerId, Device, Mount, Pod, PodId
-from pinfold.policy.hints.filter import hints_of, is_used, is_wanted, is_worth_a_look
+from pinfold.policy.hints.filter import STEPS_MAX, hints_of, is_used, is_wanted, is_worth_a_look
 from pinfold.policy.hints.hint import Hint, HintOrigin
 from pinfold.policy.language.preferences import Preferences, parse_preferences
 from pinfold.policy.language.settings import HintSource, PathFilter
@@ -191,3 +191,22 @@ def test_hints_are_resolved_and_what_is_odd_is_told_once() -> None:
 def test_kinds_of_hints_that_were_not_found_are_none() -> None:
     preferences = Preferences(hint_sources=frozenset({HintSource.MOUNTS}))
     assert hints_of(container(), preferences, MACHINE) == ((), ())
+
+
+def test_paths_that_are_dear_to_look_up_are_left_out_and_reported() -> None:
+    globs = ", ".join(f"'*{number}*/*'" for number in range(300))
+    one = container(
+        *(hint(provider=f"{DISK}/{number}") for number in range(20)),
+        deny=f"type: glob\npaths: ['{DISK}/*', {globs}]",
+    )
+    hints, (problem,) = hints_of(one, parse_preferences(one), MACHINE)
+    assert len(hints) == 20
+    assert "allow and deny of topologyhints are left out" in problem.what
+    assert f"at most {STEPS_MAX} steps" in problem.fix
+
+
+def test_a_few_globs_are_looked_up_for_many_hints() -> None:
+    hints = [hint(provider=f"{DISK}/{number}") for number in range(64)]
+    assert providers(container(*hints, deny=f"type: glob\npaths: ['{DISK}/?']")) == [
+        f"{DISK}/{number}" for number in range(10, 64)
+    ]

@@ -1,6 +1,7 @@
 import pytest
 
 from pinfold.policy.classify import Classified, Classifier
+from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.text import config_from_values
 from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.language.settings import IrqAffinity, IrqMode
@@ -155,3 +156,46 @@ def test_what_is_not_controllable_never_moves() -> None:
     assert table.denied("*eth*") == ETH0
     assert table.denied("14") is None
     assert InterruptTable(ALL, []).denied("*") is None
+
+
+def many(count: int) -> tuple[Interrupt, ...]:
+    return tuple(
+        Interrupt(number=number, description=f"PCI-MSI mlx5_comp{number}", affinity=ALLOWED)
+        for number in range(count)
+    )
+
+
+def wished(claim: str, interrupts: tuple[Interrupt, ...]) -> Classified:
+    pod = Pod(
+        id=PodId("p"),
+        name="p",
+        annotations={f"{KEY}/container.c": f"claim: [{claim}]"},
+        qos=QosClass.GUARANTEED,
+    )
+    resources = Resources(cpu_request_milli=1000, cpu_limit_milli=1000)
+    container = Container(id=ContainerId("c"), name="c", pod=pod, resources=resources)
+    return Classifier(Config(), interrupts).classify(container)
+
+
+@pytest.mark.parametrize(
+    ("claim", "is_granted"),
+    [
+        pytest.param("'*comp1*', '*comp2*', 17", True, id="words beside stars are cheap"),
+        pytest.param("'*comp?'", True, id="one glob over all of them"),
+        pytest.param("'*a?', '*b?', '*c?', '*d?'", False, id="several globs over all of them"),
+        pytest.param(", ".join(f"'*{n}*'" for n in range(200)), False, id="hundreds of words"),
+    ],
+)
+def test_patterns_that_are_dear_to_look_up_are_left_out_and_refuse_nobody(
+    claim: str, *, is_granted: bool
+) -> None:
+    classified = wished(claim, many(1000))
+    assert (classified.irq is not None) == is_granted
+    assert [problem.is_fatal for problem in classified.problems] == [False] * (not is_granted)
+
+
+def test_patterns_of_strangers_are_not_remembered_for_ever() -> None:
+    table = InterruptTable(ALL, ["*eth1*"])
+    for number in range(1000):
+        table.matching(f"*{number}*")
+    assert table.remembered <= 256

@@ -325,6 +325,13 @@ def test_what_a_container_does_not_want_is_not_looked_at(
     assert bool(host.asked) == (HintSource.MOUNTS in sources)
 
 
+def test_of_many_mounts_and_devices_the_first_are_looked_at() -> None:
+    host = Host(**{f"d{number}": HOST_DISK for number in range(500)})
+    things = [Mount(source=f"/d{number}", destination="/d") for number in range(500)]
+    Locality(tree(), host.device_of).hints(container(*things))
+    assert host.asked == [f"/d{number}" for number in range(128)]
+
+
 def test_character_and_block_devices_of_one_number_are_told_apart() -> None:
     locality = Locality(tree(), Host().device_of)
     assert locality.hints(container(Device(path="/dev/x", type="c", major=8, minor=0))) == ()
