@@ -16,6 +16,7 @@ from ..policy.container import (
 )
 from ..policy.decision import Pinning
 from ..policy.errors import Problem
+from ..policy.language.annotation_budget import admit
 from ..policy.resource_annotation import refined_resources
 from ..policy.resources import LinuxResources, estimate, parse_page_size, qos_of_cgroup
 from ..policy.tuning.resourceclass import NO_CLASSES, ResourceClasses
@@ -29,6 +30,12 @@ _NAME_LABEL: Final = "io.kubernetes.container.name"
 
 _DIGITS_MAX: Final = 19
 """Those of 8 EiB."""
+
+PLACES_MAX: Final = 1024
+"""So many devices and so many mounts of a container are read; they only tell where it is near."""
+
+_RULES_MAX: Final = 2 * PLACES_MAX
+"""Of its device cgroup."""
 
 _ALL: Final = "a"
 _EVERY_NUMBER: Final = -1
@@ -56,13 +63,16 @@ class _DeviceKey(NamedTuple):
 
 def pod_value(pod: nri_pb2.PodSandbox) -> Pod:
     """The pod of a message, which may hold an id alone where the sandbox is gone."""
+    namespace = pod.namespace or "default"
+    admitted = admit(dict(pod.annotations), f"{namespace}/{pod.name}")
     return Pod(
         id=PodId(pod.id),
         name=pod.name,
-        namespace=pod.namespace or "default",
+        namespace=namespace,
         uid=pod.uid,
         labels=dict(pod.labels),
-        annotations=dict(pod.annotations),
+        annotations=admitted.annotations,
+        annotation_problems=admitted.problems,
         qos=qos_of_cgroup(pod.linux.cgroup_parent),
     )
 
@@ -97,6 +107,13 @@ def container_value(
         is_running=container.state == nri_pb2.CONTAINER_RUNNING,
     )
     problems = [*found]
+    for noun, count in (
+        ("devices", len(container.linux.devices)),
+        ("mounts", len(container.mounts)),
+    ):
+        if count > PLACES_MAX:
+            what = f"{count} {noun}, of which the first {PLACES_MAX} count as hints"
+            problems.append(Problem(where=where, what=what, is_advice=True))
     cpu = container.linux.resources.cpu
     value = Container(
         id=ContainerId(container.id),
@@ -115,7 +132,7 @@ def container_value(
                 destination=one.destination,
                 is_read_only="ro" in one.options,
             )
-            for one in container.mounts
+            for one in container.mounts[:PLACES_MAX]
         ),
     )
     return value, tuple(problems)
@@ -204,7 +221,7 @@ def update_messages(pinnings: Mapping[ContainerId, Pinning]) -> list[nri_pb2.Con
 def _devices(linux: nri_pb2.LinuxContainer) -> tuple[Device, ...]:
     """A container's devices; writable are those that a rule of the device cgroup lets it write.
 
-    Linear: a container may have thousands of devices, each with a rule of its own.
+    Linear: a container may have many devices, each with a rule of its own.
     """
     rules = {
         _DeviceKey(
@@ -212,7 +229,7 @@ def _devices(linux: nri_pb2.LinuxContainer) -> tuple[Device, ...]:
             one.major.value if one.HasField("major") else _EVERY_NUMBER,
             one.minor.value if one.HasField("minor") else _EVERY_NUMBER,
         )
-        for one in linux.resources.devices
+        for one in linux.resources.devices[:_RULES_MAX]
         if one.allow and "w" in one.access
     }
     return tuple(
@@ -223,7 +240,7 @@ def _devices(linux: nri_pb2.LinuxContainer) -> tuple[Device, ...]:
             minor=one.minor,
             is_writable=any(key in rules for key in _keys_of(one)),
         )
-        for one in linux.devices
+        for one in linux.devices[:PLACES_MAX]
     )
 
 

@@ -9,7 +9,7 @@ from ..topology.machine import Machine, MemoryKind, NumaNode
 from .configuration.config import Config, CpuPriority, OnBadAnnotation, SchedulingClass
 from .container import Container, QosClass
 from .cpus.smt import SmtPreference
-from .errors import Problem
+from .errors import Problem, first_problems
 from .hints.filter import hints_of
 from .hints.hint import Hint
 from .language.affinity import AffinityRule, affinity_rules
@@ -121,6 +121,7 @@ class Classifier:
         problems = (*preferences.problems, *problems, *irq_problems, *class_problems, *idle)
         if isinstance(scheduling, Problem):
             problems, scheduling = (*problems, scheduling), None
+        problems = first_problems(problems, container.path, container.name)
         return Classified(
             request=request,
             rules=rules,

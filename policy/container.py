@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NewType
 
 from ..topology.cpuset import CpuSet, NodeSet
+from .errors import Problem
 from .hints.hint import Hint
 
 ContainerId = NewType("ContainerId", str)
@@ -70,6 +71,9 @@ class Pod:
     uid: str = ""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Those that are for us and within the budget of a pod; see `language.annotation_budget`."""
+    annotation_problems: tuple[Problem, ...] = ()
+    """Why others of them are left out."""
     qos: QosClass = QosClass.BEST_EFFORT
 
 

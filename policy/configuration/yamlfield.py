@@ -18,7 +18,9 @@ from ..language.yamltext import (
     parse_documents,
 )
 
-LIMITS: Final = Limits(characters=16 << 20, depth=64, nodes=1_000_000, has_aliases=True)
+LIMITS: Final = Limits(
+    characters=16 << 20, depth=64, nodes=1_000_000, documents=100_000, has_aliases=True
+)
 MAX_EXPANDED: Final = 20_000
 """Values below a field once aliases are written out: a few lines can stand for billions."""
 

@@ -7,11 +7,11 @@ is safe because weights are wishes: losing one never makes a placement wrong.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from types import MappingProxyType
 
 from ..container import Container, Pod
 from ..errors import Problem
+from ..text_cache import TextCache
 from .annotationkeys import DOMAINS
 from .expression import ALWAYS, Condition, Expression, Reading, condition, parse_expression
 from .operators import ANYTHING
@@ -123,18 +123,11 @@ def _bind_problems(problems: tuple[Problem, ...], pod: Pod) -> tuple[Problem, ..
     return tuple(replace(one, where=one.where.replace(_POD_PATH, path, 1)) for one in problems)
 
 
+@TextCache
 def _parse_texts(
     texts: tuple[tuple[str, str], ...], is_symmetric: bool
 ) -> tuple[Rules, tuple[Problem, ...]]:
     """The same for any pod; `_SAME_POD` and `_POD_PATH` are in place of the pod."""
-    length = sum(len(text) for _, text in texts)
-    parse = _parse_ordinary if length <= _ORDINARY_LENGTH else _parse_large
-    return parse(texts, is_symmetric)
-
-
-def _parse(
-    texts: tuple[tuple[str, str], ...], is_symmetric: bool
-) -> tuple[Rules, tuple[Problem, ...]]:
     if not texts:
         return MappingProxyType({}), ()
     rules: dict[str, tuple[AffinityRule, ...]] = {}
@@ -155,13 +148,6 @@ def _parse(
         for name, own in reader.rules().items():
             rules[name] = rules.get(name, ()) + own
     return MappingProxyType(rules), tuple(problems)
-
-
-# What is parsed takes many times the memory of its text. Texts that large are kept for the other
-# containers of their pod alone.
-_ORDINARY_LENGTH = 4096
-_parse_ordinary = lru_cache(maxsize=256)(_parse)
-_parse_large = lru_cache(maxsize=4)(_parse)
 
 
 class _Reader:
@@ -223,15 +209,17 @@ class _Reader:
 
     def _read_container(self, name: str, value: TextNode) -> None:
         where = f"{self._key} of {_POD_PATH}/{name[:80]}"
+        if self._is_given_up(value, where, name):
+            return
         items = value.items if isinstance(value, TextList) else ()
         if not isinstance(value, TextList):
             fix = "write a list of container names or of rules"
+            self._faults += 1
             self.problems.append(
                 TextError.at(value, "not a list", fix).problem(where, container=name)
             )
         for item in items:
-            if self._faults >= MAX_FAULTS:
-                self._end(item, where, name, "too many faults", f"mend these {MAX_FAULTS}")
+            if self._is_given_up(item, where, name):
                 return
             self._count += 1
             if self._count > MAX_RULES:
@@ -246,8 +234,8 @@ class _Reader:
                     self._advise(where, name)
             except TextError as error:
                 self._reading.advice.clear()
-                self.problems.append(error.problem(where, container=name))
                 self._faults += 1
+                self.problems.append(error.problem(where, container=name))
 
     def _end(self, item: TextNode, where: str, name: str, what: str, fix: str) -> None:
         """Say, once, that the rest is not read."""
@@ -255,6 +243,14 @@ class _Reader:
             self._is_ended = True
             error = TextError.at(item, what, f"{fix}; the rest is left out")
             self.problems.append(error.problem(where, container=name))
+
+    def _is_given_up(self, node: TextNode, where: str, name: str) -> bool:
+        """Whether too much is wrong to go on; what each fault may have meant takes its time."""
+        if self._faults == MAX_FAULTS:
+            self._faults += 1
+            what, fix = f"more than {MAX_FAULTS} faults, the rest is left out", "mend those first"
+            self.problems.append(TextError.at(node, what, fix).problem(where, container=name))
+        return self._faults > MAX_FAULTS
 
     def _read_friend(self, name: str, item: TextScalar) -> None:
         if item.is_null or not item.value:

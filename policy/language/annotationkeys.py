@@ -14,6 +14,9 @@ RESOURCES_KEY = "noderesource.dev/resources"
 _PEER = (NRI_DOMAIN, CRI_DOMAIN)
 _OWN = (OWN_DOMAIN,)
 _BOOL = "true or false"
+_LIST = 4096
+"""Characters of lists of patterns or paths."""
+_TEXT = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +32,8 @@ class KnownKey:
     """Of values that are mappings: their fields."""
     is_reserved: bool = False
     """Whether it is kept for a later version and does nothing yet."""
+    characters_max: int = 1024
+    """Of a value: no list of words is longer."""
 
     def written(self, domain: str) -> str:
         """The key as a pod's author writes it for the whole pod."""
@@ -41,13 +46,27 @@ def _scoped(
     meaning: str,
     domains: tuple[str, ...] = _PEER,
     fields: tuple[str, ...] = (),
+    characters_max: int = 1024,
 ) -> KnownKey:
-    return KnownKey(name=name, domains=domains, values=values, meaning=meaning, fields=fields)
+    return KnownKey(
+        name=name,
+        domains=domains,
+        values=values,
+        meaning=meaning,
+        fields=fields,
+        characters_max=characters_max,
+    )
 
 
 def _reserved(name: str, values: str, meaning: str, fields: tuple[str, ...] = ()) -> KnownKey:
     return KnownKey(
-        name=name, domains=_OWN, values=values, meaning=meaning, fields=fields, is_reserved=True
+        name=name,
+        domains=_OWN,
+        values=values,
+        meaning=meaning,
+        fields=fields,
+        is_reserved=True,
+        characters_max=_TEXT,
     )
 
 
@@ -88,6 +107,7 @@ KEYS: tuple[KnownKey, ...] = (
         "'claim: [..]', 'mask: [..]' and 'mode: mask-first' or 'claim-first'",
         "interrupts to get on the exclusive cpus, or to keep away",
         fields=("claim", "mask", "mode"),
+        characters_max=_LIST,
     ),
     _scoped(
         "topologyhints",
@@ -95,11 +115,21 @@ KEYS: tuple[KnownKey, ...] = (
         "what the container should be near",
     ),
     _scoped(
-        "allow.topologyhints", _PATHS, "hints that a deny is not for", fields=("type", "paths")
+        "allow.topologyhints",
+        _PATHS,
+        "hints that a deny is not for",
+        fields=("type", "paths"),
+        characters_max=_LIST,
     ),
-    _scoped("deny.topologyhints", _PATHS, "hints to leave out", fields=("type", "paths")),
+    _scoped(
+        "deny.topologyhints",
+        _PATHS,
+        "hints to leave out",
+        fields=("type", "paths"),
+        characters_max=_LIST,
+    ),
     _scoped("strict.topologyhints", _BOOL, "fail where hints cannot be followed"),
-    _scoped("test.topologyhints", "hints by provider", "hints for tests"),
+    _scoped("test.topologyhints", "hints by provider", "hints for tests", characters_max=_TEXT),
     _scoped("rdtclass", "the name of a class", "cache and memory bandwidth class"),
     _scoped("blockioclass", "the name of a class", "block device bandwidth class"),
     _scoped("toptierlimit", "an amount of memory", "known, without effect"),

@@ -8,12 +8,22 @@ these present counts. The older style `DOMAIN/KEY` with lines `container: value`
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from types import MappingProxyType
 
+from ...topology.errors import quoted
 from ..container import Pod
 from ..errors import Problem
-from .annotationkeys import CRI_DOMAIN, DOMAINS, KEYS, NRI_DOMAIN, OWN_DOMAIN, KnownKey
+from ..text_cache import TextCache
+from .annotation_budget import is_ours
+from .annotationkeys import (
+    CRI_DOMAIN,
+    DOMAINS,
+    KEYS,
+    NRI_DOMAIN,
+    OWN_DOMAIN,
+    RESOURCES_KEY,
+    KnownKey,
+)
 from .suggestion import nearest, suggestion
 from .yamltext import TextError, TextList, TextMap, TextNode, parse_text, text_of
 
@@ -61,8 +71,8 @@ def effective(annotations: Mapping[str, str], key: str, container_name: str) -> 
 
 
 def annotation_problems(pod: Pod) -> tuple[Problem, ...]:
-    """What is wrong with the keys of a pod's annotations, not with the values."""
-    return tuple(
+    """What is wrong with the keys and sizes of a pod's annotations, not with the values."""
+    return pod.annotation_problems + tuple(
         replace(problem, where=f"{problem.where} of {pod.namespace}/{pod.name}")
         for problem in read_annotations(pod.annotations).problems
     )
@@ -79,11 +89,7 @@ def read_annotations(annotations: Mapping[str, str]) -> Annotations:
 
 def own_annotations(annotations: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """The annotations under our domains or names that look like them, in their order."""
-    return tuple(
-        item
-        for item in annotations.items()
-        if "resource-" in item[0] or "pinfold" in item[0] or "nri" in item[0]
-    )
+    return tuple([item for item in annotations.items() if is_ours(item[0])])
 
 
 _SCOPED: Mapping[tuple[str, str], KnownKey] = {
@@ -92,6 +98,10 @@ _SCOPED: Mapping[tuple[str, str], KnownKey] = {
 _PLAIN: Mapping[tuple[str, str], KnownKey] = {
     (domain, key.name): key for key in KEYS if key.is_plain for domain in key.domains
 }
+_NAMES = frozenset(key.name for key in KEYS)
+# Each suggestion compares a word with all of ours.
+_SUGGESTIONS_MAX = 16
+_FAULTS_MAX = 32
 # A domain that the peer's documentation once had by mistake.
 _MISTAKEN_DOMAINS: Mapping[str, str] = {"resource-manager.nri.io": NRI_DOMAIN}
 # How alike two domains are that people mix up: resource-manager.nri.io, resource-policy.nri.com.
@@ -99,24 +109,35 @@ _NEAR_DOMAIN = 0.85
 _NEAR_DOMAIN_WITH_KNOWN_KEY = 0.7
 
 
-@lru_cache(maxsize=256)
+@TextCache
 def _read(annotations: tuple[tuple[str, str], ...]) -> Annotations:
     reader = _Reader()
     for key, value in annotations:
         reader.read(key, value)
-    return Annotations(MappingProxyType(reader.settings()), tuple(reader.problems))
+    return Annotations(MappingProxyType(reader.settings()), reader.found_problems())
 
 
 class _Reader:
     def __init__(self) -> None:
-        self.problems: list[Problem] = []
+        self._problems: list[Problem] = []
+        self._untold = 0
+        self._suggested = 0
         # (precedence, setting) by (key, container): the highest precedence counts.
         self._found: dict[tuple[str, str], tuple[tuple[int, ...], Setting]] = {}
 
     def settings(self) -> dict[tuple[str, str], Setting]:
         return {place: setting for place, (_, setting) in self._found.items()}
 
+    def found_problems(self) -> tuple[Problem, ...]:
+        """What is wrong with the first of the faulty annotations, and how many others there are."""
+        if not self._untold:
+            return tuple(self._problems)
+        what = f"and {self._untold} more faults in the keys of annotations"
+        return (*self._problems, Problem(where=self._problems[-1].where, what=what))
+
     def read(self, key: str, value: str) -> None:
+        if key == RESOURCES_KEY:
+            return
         head, slash, tail = key.partition("/")
         domain = next((domain for domain in DOMAINS if _is_in(head, domain)), None)
         if domain is None:
@@ -126,7 +147,7 @@ class _Reader:
         else:
             name = head[: -len(domain) - 1]
             if (domain, name) not in _SCOPED:
-                self._report(key, f"unknown annotation {name!r}", _fix_name(domain, name, tail))
+                self._report_unknown(key, domain, name, tail)
             elif not slash or tail == "pod":
                 scope = Scope.POD if slash else Scope.UNSCOPED
                 self._put(domain, name, "", Setting(value, scope, key), is_map=False)
@@ -135,15 +156,20 @@ class _Reader:
                 self._put(domain, name, tail.removeprefix("container."), setting, is_map=False)
             else:
                 fix = f"write '{name}.{domain}/pod' or '{name}.{domain}/container.NAME'"
-                self._report(key, f"unknown scope {tail!r}", fix)
+                self._report(key, f"unknown scope {quoted(tail)}", fix)
 
     def _put(
         self, domain: str, name: str, container: str, setting: Setting, *, is_map: bool
     ) -> None:
-        if _SCOPED[domain, name].is_reserved:
+        known = _SCOPED[domain, name]
+        if known.is_reserved:
             what = "accepted, but has no effect in this version"
             fix = "leave it out, or keep it for a later version"
-            self.problems.append(Problem(where=setting.key, what=what, fix=fix, is_advice=True))
+            self._report(setting.key, what, fix, is_advice=True)
+        if len(setting.value) > known.characters_max:
+            what = f"{len(setting.value)} characters, left out"
+            self._report(setting.key, what, f"write at most {known.characters_max}")
+            return
         precedence = (setting.scope.value, -int(is_map), -DOMAINS.index(domain))
         before = self._found.get((name, container))
         if before is None or precedence > before[0]:
@@ -154,12 +180,12 @@ class _Reader:
             return
         known = _SCOPED.get((domain, name))
         if known is None or domain == OWN_DOMAIN:
-            self._report(key, f"unknown annotation {name!r}", _fix_name(domain, name, "pod"))
+            self._report_unknown(key, domain, name, "pod")
             return
         try:
             node = parse_text(value)
         except TextError as error:
-            self.problems.append(error.problem(key))
+            self._add(error.problem(key))
             return
         if isinstance(node, TextMap) and not _is_one_value(known, node):
             for container, item in node.entries:
@@ -172,21 +198,35 @@ class _Reader:
             self._report(key, "not a mapping of container names", fix)
 
     def _check_foreign(self, key: str, head: str, tail: str) -> None:
-        names = {known.name for known in KEYS}
+        if self._suggested >= _SUGGESTIONS_MAX:
+            return
+        self._suggested += 1
         parts = head.split(".")
         for start in range(min(len(parts), 4)):
             domain, name = ".".join(parts[start:]), ".".join(parts[:start])
-            is_known = (name or tail) in names
+            is_known = (name or tail) in _NAMES
             cutoff = _NEAR_DOMAIN_WITH_KNOWN_KEY if is_known else _NEAR_DOMAIN
             near = _MISTAKEN_DOMAINS.get(domain) or nearest(domain, DOMAINS, cutoff)
             if near:
                 meant = f"{name}.{near}" if name else near
                 fix = f"did you mean '{meant}/{tail}'?" if tail else f"did you mean '{meant}'?"
-                self._report(key, f"unknown domain {domain!r}", fix)
+                self._report(key, f"unknown domain {quoted(domain)}", fix)
                 return
 
-    def _report(self, key: str, what: str, fix: str) -> None:
-        self.problems.append(Problem(where=key, what=what, fix=fix))
+    def _report_unknown(self, key: str, domain: str, name: str, tail: str) -> None:
+        # What may have been meant is looked up among all keys, which takes its time.
+        self._suggested += 1
+        fix = _fix_name(domain, name, tail) if self._suggested <= _SUGGESTIONS_MAX else ""
+        self._report(key, f"unknown annotation {quoted(name)}", fix)
+
+    def _report(self, key: str, what: str, fix: str, *, is_advice: bool = False) -> None:
+        self._add(Problem(where=key, what=what, fix=fix, is_advice=is_advice))
+
+    def _add(self, problem: Problem) -> None:
+        if len(self._problems) < _FAULTS_MAX:
+            self._problems.append(problem)
+        else:
+            self._untold += 1
 
 
 def _is_in(head: str, domain: str) -> bool:

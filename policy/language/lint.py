@@ -8,6 +8,7 @@ import yaml
 from ..container import Container, ContainerId, Pod, PodId
 from ..errors import Problem
 from .affinity import parse_affinity
+from .annotation_budget import admit
 from .annotationkeys import DOMAINS
 from .annotations import (
     annotation_problems,
@@ -31,7 +32,9 @@ TEMPLATES: Mapping[str, tuple[str, ...]] = {
     "CronJob": ("spec", "jobTemplate", "spec", "template"),
     "PodTemplate": ("template",),
 }
-MANIFEST_LIMITS = Limits(characters=4 << 20, depth=64, nodes=200_000, has_aliases=True)
+MANIFEST_LIMITS = Limits(
+    characters=4 << 20, depth=64, nodes=200_000, documents=50_000, has_aliases=True
+)
 _RESOLVER = yaml.resolver.Resolver()
 _STRING_TAG = "tag:yaml.org,2002:str"
 _INDENT = "    "
@@ -134,11 +137,15 @@ def _lint_manifest(
             places[key.value] = (key, value)
         if fault is not None and own_annotations({key.value: ""}):
             yield _finding(fault, value.line, value.column, lines)
+    pod_name = _word(manifest, "name") or _word(template, "name") or kind.lower()
+    namespace = _word(manifest, "namespace") or "default"
+    admitted = admit(texts, f"{namespace}/{pod_name}")
     pod = Pod(
         id=PodId("lint"),
-        name=_word(manifest, "name") or _word(template, "name") or kind.lower(),
-        namespace=_word(manifest, "namespace") or "default",
-        annotations=texts,
+        name=pod_name,
+        namespace=namespace,
+        annotations=admitted.annotations,
+        annotation_problems=admitted.problems,
     )
     names = _container_names(template)
     for name in names:

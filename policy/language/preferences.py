@@ -2,14 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Generic, TypeVar
 
+from ...topology.errors import quoted
 from ...topology.machine import MemoryKind
 from ..configuration.config import BurstLevel, CpuPriority
 from ..container import Container
 from ..cpus.smt import SmtPreference
 from ..errors import Problem
+from ..text_cache import TextCache
 from .annotations import (
     Annotations,
     Scope,
@@ -39,6 +40,9 @@ from .suggestion import suggestion
 from .yamltext import TextError
 
 T = TypeVar("T")
+
+_UNKNOWN_MAX = 3
+"""So many unknown kinds of hints are told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,7 @@ def parse_preferences(container: Container) -> Preferences:
     Its problems include those of the pod's annotation keys.
     """
     ours = own_annotations(container.pod.annotations)
-    if not ours:
+    if not ours and not container.pod.annotation_problems:
         return NO_PREFERENCES
     preferences = _parse(ours, container.name)
     problems = annotation_problems(container.pod)
@@ -113,7 +117,7 @@ def parse_preferences(container: Container) -> Preferences:
     return replace(preferences, problems=(*problems, *own))
 
 
-@lru_cache(maxsize=512)
+@TextCache
 def _parse(ours: tuple[tuple[str, str], ...], name: str) -> Preferences:
     """The same for the containers of this name of all pods; its problems do not name the pod."""
     annotations = read_annotations(dict(ours))
@@ -177,8 +181,10 @@ class _Reader:
         if setting is None:
             return ALL_HINTS
         sources, unknown = parse_hint_sources(setting.value)
-        for item in unknown:
-            what = f"unknown kind of hint {item[:80]!r}"
+        for item in unknown[:_UNKNOWN_MAX]:
+            what = f"unknown kind of hint {quoted(item)}"
+            if len(unknown) > _UNKNOWN_MAX:
+                what += f", one of {len(unknown)}"
             fix = suggestion(item, ("all", "none", *(source.value for source in HintSource)))
             self._problems.append(Problem(where=setting.key, what=what, fix=fix))
         return sources

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from ...topology.errors import quoted
 from ...topology.machine import MemoryKind
 from ..configuration.config import BurstLevel, CpuPriority
 from ..configuration.quantity import parse_nanoseconds
@@ -24,7 +25,6 @@ _BOOLEANS: Final[Mapping[str, bool]] = {
 }
 COLD_START_MAX_NS: Final = 3600 * 10**9
 _MIXED: Final = "mixed"
-_QUOTED: Final = 80
 
 
 class HintSource(enum.Enum):
@@ -75,14 +75,14 @@ def parse_bool(text: str) -> bool:
     """The truth of a text, as Go's strconv.ParseBool reads it."""
     value = _BOOLEANS.get(text.strip())
     if value is None:
-        raise TextError(f"{_quote(text)} is not a boolean", "write 'true' or 'false'")
+        raise TextError(f"{quoted(text)} is not a boolean", "write 'true' or 'false'")
     return value
 
 
 def parse_preserve(text: str) -> bool:
     """True for exactly `true`; `false` says what is so anyway."""
     if text not in ("true", "false"):
-        raise TextError(f"{_quote(text)} does not preserve anything", "write 'true'")
+        raise TextError(f"{quoted(text)} does not preserve anything", "write 'true'")
     return text == "true"
 
 
@@ -132,10 +132,10 @@ def parse_cold_start(text: str) -> int:
     try:
         nanoseconds = parse_nanoseconds(written.value)
     except ConfigError as error:
-        what = f"{_quote(written.value)} is not a duration"
+        what = f"{quoted(written.value)} is not a duration"
         raise TextError.at(written, what, "write 'duration: 10s'") from error
     if nanoseconds > COLD_START_MAX_NS:
-        what = f"the duration {_quote(written.value)} is outside the range"
+        what = f"the duration {quoted(written.value)} is outside the range"
         raise TextError.at(written, what, "write at most 1h")
     return nanoseconds
 
@@ -146,7 +146,7 @@ def parse_irq_affinity(text: str) -> IrqAffinity:
         node = _mapping(text, ("claim", "mask", "mode"))
         claim, mask = _patterns(node, "claim"), _patterns(node, "mask")
     except TextError as error:
-        what = f"invalid IRQ affinity {_quote(text)}: {error.what}"
+        what = f"invalid IRQ affinity {quoted(text)}: {error.what}"
         raise TextError(what, error.fix, line=error.line, column=error.column) from error
     mode = node.find("mode")
     if mode is None:
@@ -154,7 +154,7 @@ def parse_irq_affinity(text: str) -> IrqAffinity:
     modes = {member.value: member for member in IrqMode}
     written = mode.value if isinstance(mode, TextScalar) else ""
     if written not in modes:
-        what = f"invalid IRQ affinity mode {_quote(written)} (valid modes: {', '.join(modes)})"
+        what = f"invalid IRQ affinity mode {quoted(written)} (valid modes: {', '.join(modes)})"
         raise TextError.at(mode, what)
     return IrqAffinity(claim=claim, mask=mask, mode=modes[written])
 
@@ -166,7 +166,7 @@ def parse_path_filter(text: str) -> PathFilter:
     written = kind.value if isinstance(kind, TextScalar) else ""
     if written not in ("prefix", "glob"):
         fix = "write 'type: prefix' or 'type: glob'"
-        raise TextError.at(kind or node, f"unknown type {_quote(written)}", fix)
+        raise TextError.at(kind or node, f"unknown type {quoted(written)}", fix)
     if written == "glob":
         return PathFilter(_patterns(node, "paths"), is_glob=True)
     paths = node.find("paths")
@@ -184,7 +184,7 @@ def parse_hint_sources(text: str) -> tuple[frozenset[HintSource], tuple[str, ...
     }
     items = [item.strip().lower() for item in text.split(",")]
     known = [words[item] for item in items if item in words]
-    unknown = tuple(item for item in items if item not in words)
+    unknown = tuple(dict.fromkeys(item for item in items if item not in words))
     return frozenset[HintSource]().union(*known), unknown
 
 
@@ -196,7 +196,7 @@ def _member(kind: type[E], text: str, what: str, *others: str) -> E:
     member = members.get(text.strip().lower())
     if member is None:
         fix = suggestion(text.strip(), (*members, *others))
-        raise TextError(f"unknown {what} {_quote(text.strip())}", fix)
+        raise TextError(f"unknown {what} {quoted(text.strip())}", fix)
     return member
 
 
@@ -206,7 +206,7 @@ def _mapping(text: str, fields: tuple[str, ...]) -> TextMap:
         raise _at(node, "not a mapping", f"write '{fields[0]}: ...'")
     for name, _ in node.entries:
         if name.value not in fields:
-            what = f"unknown field {_quote(name.value)}"
+            what = f"unknown field {quoted(name.value)}"
             raise TextError.at(name, what, suggestion(name.value, fields))
     return node
 
@@ -224,10 +224,6 @@ def _patterns(node: TextMap, field: str) -> tuple[str, ...]:
         try:
             compile_glob(item.value)
         except GlobError as error:
-            what = f"malformed pattern {_quote(item.value)}: {error}"
+            what = f"malformed pattern {quoted(item.value)}: {error}"
             raise TextError.at(item, what, error.fix) from error
     return tuple(item.value for item in items)
-
-
-def _quote(text: str) -> str:
-    return repr(text if len(text) <= _QUOTED else text[:_QUOTED] + "...")

@@ -6,7 +6,7 @@ duplicate keys are errors, and every fault is a `TextError` with its place.
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import yaml
@@ -15,16 +15,14 @@ from yaml.events import (
     AliasEvent,
     CollectionEndEvent,
     CollectionStartEvent,
-    DocumentEndEvent,
     DocumentStartEvent,
     Event,
-    MappingStartEvent,
     NodeEvent,
     ScalarEvent,
     SequenceStartEvent,
 )
 
-from ...topology.errors import PinfoldError
+from ...topology.errors import PinfoldError, quoted
 from ..errors import Problem
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -79,11 +77,14 @@ class Limits:
 
     characters: int = 64 * 1024
     depth: int = 16
-    nodes: int = 8192
+    nodes: int = 4096
+    documents: int = 16
     has_aliases: bool = False
 
 
 ANNOTATION_LIMITS = Limits()
+_SEPARATORS = (",", ":", "\n", "[", "{", "- ")
+_LEFT_OUT_MAX = 64
 
 
 class TextError(PinfoldError):
@@ -114,12 +115,21 @@ class TextError(PinfoldError):
         )
 
 
+def marks(text: str) -> int:
+    """The signs that separate values in a text: it holds that many values, and at most two more.
+
+    But for values that are left out, as in `{a, b}`, of which annotations have no use.
+    """
+    return sum(map(text.count, _SEPARATORS))
+
+
 def parse_text(text: str, limits: Limits = ANNOTATION_LIMITS) -> TextNode | None:
-    """The one document of a text; None where it is empty.
+    """The one document of a stranger's text, which costs as much as its `marks`; None if empty.
 
     Raises `TextError`, never anything else.
     """
-    documents = parse_documents(text, limits)
+    nodes = min(limits.nodes, marks(text) + _LEFT_OUT_MAX)
+    documents = parse_documents(text, replace(limits, nodes=nodes))
     if len(documents) > 1:
         raise TextError.at(
             documents[1], "a second YAML document", "write one document, without '---'"
@@ -133,6 +143,9 @@ def parse_documents(text: str, limits: Limits = ANNOTATION_LIMITS) -> tuple[Text
         raise TextError(
             f"{len(text)} characters of text", f"write at most {limits.characters} characters"
         )
+    if "%TAG" in text and not limits.has_aliases:
+        # Each is compared with all others.
+        raise TextError("the directive '%TAG' is not allowed", "leave it out")
     builder = _Builder(limits)
     try:
         for event in _events(text):
@@ -179,53 +192,73 @@ def _events(text: str) -> Iterator[Event]:
 
 
 class _Builder:
-    """Makes nodes of events without recursion."""
+    """Makes nodes of events without recursion. A container waits while its pod's rules are read."""
 
     def __init__(self, limits: Limits) -> None:
         self.documents: list[TextNode] = []
         self._limits = limits
-        self._open: list[tuple[NodeEvent, list[TextNode]]] = []
+        self._open: list[tuple[CollectionStartEvent, list[TextNode]]] = []
+        # Where the next node goes: into the innermost open collection.
+        self._items: list[TextNode] | None = None
         self._anchors: dict[str, TextNode] = {}
         self._count = 0
+        self._documents = 0
 
     def feed(self, event: Event) -> None:
         # The most frequent kinds first.
         if isinstance(event, ScalarEvent):
-            self._check(event)
-            self._done(event, _scalar(event))
-        elif isinstance(event, (MappingStartEvent, SequenceStartEvent)):
+            self._count += 1
+            if self._count > self._limits.nodes or event.anchor or event.tag:
+                self._check(event)
+            mark, style = event.start_mark, event.style
+            is_plain = not style and event.tag is None
+            line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
+            node = TextScalar(event.value, line, column, is_plain, style == "|")
+            if self._items is not None and not event.anchor:
+                self._items.append(node)
+            else:
+                self._done(event, node)
+        elif isinstance(event, CollectionStartEvent):
+            self._count += 1
             self._check(event)
             depth = self._limits.depth
             if len(self._open) >= depth:
                 raise _error(event, f"nested deeper than {depth} levels", "write it flatter")
-            self._open.append((event, []))
+            self._items = []
+            self._open.append((event, self._items))
         elif isinstance(event, CollectionEndEvent):
             start, items = self._open.pop()
+            self._items = self._open[-1][1] if self._open else None
             self._done(start, _collection(start, items))
         elif isinstance(event, AliasEvent):
             self._place(self._aliased(event))
-        elif isinstance(event, (DocumentStartEvent, DocumentEndEvent)):
+        elif isinstance(event, DocumentStartEvent):
             self._anchors.clear()
+            self._documents += 1
+            if self._documents > self._limits.documents:
+                what = f"more than {self._limits.documents} YAML documents"
+                raise _error(event, what, "write fewer")
 
     def _check(self, event: ScalarEvent | CollectionStartEvent) -> None:
-        self._count += 1
         limits = self._limits
         if self._count > limits.nodes:
             raise _error(event, f"more than {limits.nodes} values", "write fewer")
         if limits.has_aliases:
             return
         if event.anchor is not None:
-            raise _error(event, f"anchor {event.anchor!r} is not allowed", "write the value out")
+            what = f"anchor {quoted(str(event.anchor))} is not allowed"
+            raise _error(event, what, "write the value out")
         tag: object = event.tag
         if tag is not None and tag != "!":
-            raise _error(event, f"tag {tag!r} is not allowed", "leave the tag out")
+            raise _error(event, f"tag {quoted(str(tag))} is not allowed", "leave the tag out")
 
     def _aliased(self, event: AliasEvent) -> TextNode:
         name = str(event.anchor)
         if not self._limits.has_aliases:
-            raise _error(event, f"alias {name!r} is not allowed", "write the value out")
+            raise _error(event, f"alias {quoted(name)} is not allowed", "write the value out")
         if name not in self._anchors:
-            raise _error(event, f"alias {name!r} of an unknown anchor", f"define &{name} before")
+            what = f"alias {quoted(name)} of an unknown anchor"
+            raise _error(event, what, f"define &{name[:80]} before")
         return self._anchors[name]
 
     def _done(self, event: NodeEvent, node: TextNode) -> None:
@@ -234,8 +267,8 @@ class _Builder:
         self._place(node)
 
     def _place(self, node: TextNode) -> None:
-        if self._open:
-            self._open[-1][1].append(node)
+        if self._items is not None:
+            self._items.append(node)
         elif not (isinstance(node, TextScalar) and node.is_null):
             self.documents.append(node)
 
@@ -250,12 +283,6 @@ def _position(event: Event) -> tuple[int, int]:
     return (mark.line + 1, mark.column + 1) if mark else (0, 0)
 
 
-def _scalar(event: ScalarEvent) -> TextScalar:
-    line, column = _position(event)
-    style: object = event.style
-    return TextScalar(event.value, line, column, not style and event.tag is None, style == "|")
-
-
 def _collection(start: NodeEvent, items: list[TextNode]) -> TextNode:
     line, column = _position(start)
     if isinstance(start, SequenceStartEvent):
@@ -266,7 +293,7 @@ def _collection(start: NodeEvent, items: list[TextNode]) -> TextNode:
         if not isinstance(key, TextScalar):
             raise TextError.at(key, "a key that is a list or a mapping", "write a name as the key")
         if key.value in seen:
-            raise TextError.at(key, f"{key.value!r} is given twice", "merge the two entries")
+            raise TextError.at(key, f"{quoted(key.value)} is given twice", "merge the two entries")
         seen.add(key.value)
         entries.append((key, value))
     return TextMap(line, column, tuple(entries))

@@ -6,6 +6,7 @@ from typing import Final
 from ..container import Container, ContainerId, Pod, PodId
 from ..errors import Problem
 from ..hints.text import annotated_hints
+from ..language.annotation_budget import admit
 from ..resource_annotation import refined_resources
 from ..resources import as_told, linux_resources
 from .manifest import ContainerSpec, PodSpec
@@ -16,13 +17,15 @@ SOME_MEMORY_BYTES: Final = 1 << 40
 
 def created_pod(spec: PodSpec, serial: int) -> Pod:
     """The sandbox of a pod; `serial` tells it from every other."""
+    admitted = admit(spec.annotations, f"{spec.namespace}/{spec.name}")
     return Pod(
         id=PodId(f"sandbox-{serial}"),
         uid=f"uid-{serial}",
         name=spec.name,
         namespace=spec.namespace,
         labels=spec.labels,
-        annotations=spec.annotations,
+        annotations=admitted.annotations,
+        annotation_problems=admitted.problems,
         qos=spec.qos,
     )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...topology.cpuset import CpuSet
+from ...topology.errors import quoted
 from ...topology.machine import Cpu, Machine
 from ..configuration.config import Config, CpuClass
 from ..configuration.quantity import NamedFrequency, parse_khz
@@ -62,12 +63,12 @@ def cpu_class_wish(
         what, fix = "this node has no cpu classes", "configure cpuClasses or leave it out"
         return None, (Problem(where=where, what=what, fix=fix),)
     qos = container.pod.qos
-    what, is_fatal = f"CPU class {chosen.value!r} invalid", chosen.scope is Scope.CONTAINER
+    what, is_fatal = f"CPU class {quoted(chosen.value)} invalid", chosen.scope is Scope.CONTAINER
     if qos is not QosClass.GUARANTEED:
         what += f" for non-Guaranteed QoS class {qos.value}"
         fix = "set limits equal to requests"
     elif chosen.value not in names:
-        what, is_fatal = f"unknown CPU class {chosen.value!r}", True
+        what, is_fatal = f"unknown CPU class {quoted(chosen.value)}", True
         fix = suggestion(chosen.value, tuple(names))
     elif not exclusive:
         what += " without exclusive CPUs"

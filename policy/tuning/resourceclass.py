@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from ...topology.errors import quoted
 from ..configuration.config import BlockIoControl, Config, RdtControl
 from ..container import Container
 from ..errors import Problem
@@ -56,6 +57,6 @@ def _problems(container: Container, preferences: Preferences, config: Config) ->
         if wish is not None and not is_on:
             yield Problem(
                 where=f"{key} of {container.path}",
-                what=f"class {wish!r} is left out: this node's configuration has them off",
+                what=f"class {quoted(wish)} is left out: this node's configuration has them off",
                 fix=f"configure 'control.{field}.enable: true', or leave it out",
             )

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from ...topology.errors import quoted
 from ..configuration.config import Config, SchedulingClass
 from ..container import Container
 from ..errors import Problem
@@ -16,7 +17,7 @@ def scheduling_class(container: Container, config: Config) -> SchedulingClass | 
     if wanted is not None and wanted not in classes:
         return Problem(
             where=f"scheduling-class of {container.path}",
-            what=f"no scheduling class {wanted!r}",
+            what=f"no scheduling class {quoted(wanted)}",
             fix=suggestion(wanted, tuple(classes))
             if classes
             else "configure schedulingClasses or leave it out",

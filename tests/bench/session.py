@@ -14,6 +14,7 @@ from pinfold.policy.container import ContainerId
 from pinfold.policy.engine import Engine
 from pinfold.policy.language import affinity, annotations, preferences
 from pinfold.policy.scenarios.manifest import PodSpec
+from pinfold.policy.text_cache import TextCache
 from tests.bench.peer import Peer
 from tests.bench.population import pods
 from tests.bench.sizes import Size
@@ -54,7 +55,7 @@ def time_synchronize(size: Size, samples: int) -> Timings:
     pieces = _running(size)
     timings = Timings(time.process_time_ns)
     for _ in range(samples):
-        _forget_annotations()
+        forget_annotations()
         gc.collect()
         garbage = Garbage()
         peer = Peer(Engine(size.machine, Config()), size.memory_bytes, garbage)
@@ -95,11 +96,11 @@ def _running(size: Size) -> list[bytes]:
     return [one.SerializeToString() for one in split_synchronize(sandboxes, containers)]
 
 
-def _forget_annotations() -> None:
+def forget_annotations() -> None:
     """Empty the caches of a process that has just started."""
     for module in (affinity, annotations, preferences):
         for value in vars(module).values():
-            if hasattr(value, "cache_clear"):
+            if isinstance(value, TextCache):
                 value.cache_clear()
 
 

@@ -225,7 +225,7 @@ def test_a_bad_rule_is_reported_and_the_others_stay(
         ("[" * 40000, 1, "nested deeper than 16 levels"),
         ("a: " + "{all: [" * 10 + "b", 1, "nested deeper"),
         ("x" * 70000, 0, "70000 characters of text"),
-        ("a: [" + "b, " * 9000 + "]", 1, "more than 8192 values"),
+        ("a: [" + "b, " * 9000 + "]", 1, "more than 4096 values"),
         ("a: \udc80", 0, "not valid YAML"),
         ("a: \x00", 0, "not valid YAML"),
     ],
@@ -251,7 +251,7 @@ def test_an_annotation_is_read_up_to_a_limited_number_of_faults() -> None:
     assert len(rules["a"]) == 1
     assert "b" not in rules
     assert len(problems) == MAX_FAULTS + 1
-    assert "too many faults" in problems[-1].what
+    assert "faults, the rest is left out" in problems[-1].what
 
 
 def test_patterns_that_are_read_one_by_one_are_limited() -> None:
@@ -271,6 +271,19 @@ def test_what_is_superfluous_beside_always_true_is_advice_and_the_rule_stays() -
         ("'values' has no effect beside AlwaysTrue", True),
     }
     assert not read("a:\n- match: {key: , operator: AlwaysTrue, values: []}\n")[1]
+
+
+def test_an_annotation_full_of_faults_is_given_up() -> None:
+    faulty = "".join(f"- {{macth{number}: x}}\n" for number in range(100))
+    rules, problems = read("a:\n" + GOOD + faulty + "b: [c]\n" + "".join("d: x\n"))
+    assert (list(rules), len(rules["a"])) == (["a"], 1)
+    assert len(problems) == MAX_FAULTS + 1
+    assert f"more than {MAX_FAULTS} faults, the rest is left out" in problems[-1].what
+
+
+def test_containers_full_of_faults_are_given_up() -> None:
+    _, problems = read("".join(f"c{number}: x\n" for number in range(100)))
+    assert len(problems) == MAX_FAULTS + 1
 
 
 def test_the_domains_and_which_one_counts() -> None:
