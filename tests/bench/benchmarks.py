@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from tests.bench.annotations import time_hostile_pods
 from tests.bench.discovery import time_discovery
 from tests.bench.figure import Figure
 from tests.bench.hostile import (
@@ -114,5 +115,12 @@ def benchmarks(
             text="1000 running containers, 4096 cpus, new policy",
             samples=20,
             take=time_synchronize,
+        ),
+        Benchmark(
+            name="hostile-annotations",
+            size=small,
+            text="256 KiB of annotations, never read before",
+            samples=200,
+            take=time_hostile_pods,
         ),
     )
