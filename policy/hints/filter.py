@@ -9,7 +9,7 @@ from ...topology.machine import Machine
 from ..container import Container, Device, Mount
 from ..errors import Problem
 from ..language.preferences import Preferences
-from ..language.settings import HintSource, PathFilter
+from ..language.settings import HintSource, PathFilter, steps_per_character
 from .hint import Hint, HintOrigin
 from .place import resolve
 
@@ -96,7 +96,12 @@ def _steps(hints: Sequence[Hint], preferences: Preferences) -> int:
         return 0
     characters = sum(len(hint.path) + len(hint.device or hint.provider) for hint in hints)
     # The beginning of a path is compared at once, a glob character by character.
-    return sum(len(one.paths) * (characters if one.is_glob else 2 * len(hints)) for one in filters)
+    return sum(
+        characters * sum(map(steps_per_character, one.paths))
+        if one.is_glob
+        else 2 * len(hints) * len(one.paths)
+        for one in filters
+    )
 
 
 def is_wanted(hint: Hint, preferences: Preferences) -> bool:

@@ -71,6 +71,11 @@ class PathFilter:
         return path.startswith(self.paths)
 
 
+def steps_per_character(pattern: str) -> int:
+    """How much it costs to hold a character against a glob, whose every class may be tried."""
+    return 1 + pattern.count("[")
+
+
 def parse_bool(text: str) -> bool:
     """The truth of a text, as Go's strconv.ParseBool reads it."""
     value = _BOOLEANS.get(text.strip())

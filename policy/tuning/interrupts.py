@@ -13,7 +13,7 @@ from ..errors import Problem
 from ..language.annotations import Scope
 from ..language.glob import compile_glob
 from ..language.preferences import Preferences
-from ..language.settings import IrqAffinity, IrqMode
+from ..language.settings import IrqAffinity, IrqMode, steps_per_character
 
 _SPECIAL: Final = frozenset("*?[\\")
 
@@ -60,7 +60,9 @@ class InterruptTable:
         """How much it costs to look up all patterns of a wish that were not looked up before."""
         patterns = {*wish.claim, *wish.mask} - self._matching.keys()
         return sum(
-            len(self.interrupts) if _word_of(one) is not None else self._characters
+            len(self.interrupts)
+            if _word_of(one) is not None
+            else self._characters * steps_per_character(one)
             for one in patterns
         )
 

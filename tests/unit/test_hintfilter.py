@@ -193,8 +193,14 @@ def test_kinds_of_hints_that_were_not_found_are_none() -> None:
     assert hints_of(container(), preferences, MACHINE) == ((), ())
 
 
-def test_paths_that_are_dear_to_look_up_are_left_out_and_reported() -> None:
-    globs = ", ".join(f"'*{number}*/*'" for number in range(300))
+@pytest.mark.parametrize(
+    "globs",
+    [
+        pytest.param(", ".join(f"'*{number}*/*'" for number in range(300)), id="many"),
+        pytest.param("'" + "[a-z]" * 95 + "'", id="one of many classes"),
+    ],
+)
+def test_paths_that_are_dear_to_look_up_are_left_out_and_reported(globs: str) -> None:
     one = container(
         *(hint(provider=f"{DISK}/{number}") for number in range(20)),
         deny=f"type: glob\npaths: ['{DISK}/*', {globs}]",

@@ -184,6 +184,7 @@ def wished(claim: str, interrupts: tuple[Interrupt, ...]) -> Classified:
         pytest.param("'*comp?'", True, id="one glob over all of them"),
         pytest.param("'*a?', '*b?', '*c?', '*d?'", False, id="several globs over all of them"),
         pytest.param(", ".join(f"'*{n}*'" for n in range(200)), False, id="hundreds of words"),
+        pytest.param("'" + "[a-z]" * 90 + "'", False, id="one glob of many classes"),
     ],
 )
 def test_patterns_that_are_dear_to_look_up_are_left_out_and_refuse_nobody(
