@@ -369,7 +369,7 @@ class SlowStarter(Engine):
 @dialects
 def test_slow_synchronize_is_answered_safely_and_follows_as_updates(dialect: Dialect) -> None:
     policy = SlowStarter(MACHINE)
-    node = Node(dialect, policy, PATIENT, timeout=0.2)
+    node = Node(dialect, policy, PATIENT, timeout=0.6)
     container = node.create("early", exclusive(2))
     node.thread.start()
     assert node.plugin.wait_until_ready(5)
