@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from .meminfo import parse_meminfo
 from .sysfs import SysfsTree
 
 _NODE: Final = "sys/devices/system/node"
 _FOLDER: Final = re.compile(r"node([0-9]{1,6})")
-_AMOUNT: Final = re.compile(r"([A-Za-z()]+):\s+([0-9]{1,16}) kB")
 _GIVEN: Final = ("MemFree", "Active(file)", "Inactive(file)", "SReclaimable")
 _KEPT: Final = ("Dirty", "Writeback")
 
@@ -39,5 +39,4 @@ def _amounts(tree: SysfsTree) -> Iterator[tuple[int, Mapping[str, int]]]:
         folder = _FOLDER.fullmatch(name)
         text = tree.read(f"{_NODE}/{name}/meminfo") if folder else None
         if folder is not None and text is not None:
-            matches = _AMOUNT.finditer(text)
-            yield int(folder[1]), {match[1]: int(match[2]) * 1024 for match in matches}
+            yield int(folder[1]), parse_meminfo(text)

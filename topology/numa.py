@@ -12,11 +12,11 @@ from typing import Final
 from .attributes import Attributes
 from .cpuset import CpuSet, IdListError, NodeSet
 from .machine import NumaNode, NumaNodeId
+from .meminfo import parse_meminfo
 from .memorykind import MemoryNode, memory_kinds
 
 NODE: Final = "sys/devices/system/node"
 
-_MEMORY: Final = re.compile(r"(MemTotal|MemFree):\s+([0-9]{1,16}) kB")
 _HUGEPAGES: Final = re.compile(r"hugepages-([1-9][0-9]{0,11})kB")
 _LOCAL: Final = 10
 _REMOTE: Final = 20
@@ -102,12 +102,8 @@ def _read_cpus(attributes: Attributes, node: int, online: CpuSet, present: CpuSe
 
 def _read_memory(attributes: Attributes, path: str) -> tuple[int | None, int | None]:
     """MemTotal and MemFree in bytes."""
-    found = dict(_MEMORY.findall(attributes.tree.read(path) or ""))
-    total, free = found.get("MemTotal"), found.get("MemFree")
-    return (
-        None if total is None else int(total) * 1024,
-        None if free is None else int(free) * 1024,
-    )
+    found = parse_meminfo(attributes.tree.read(path) or "")
+    return found.get("MemTotal"), found.get("MemFree")
 
 
 def _read_states(
