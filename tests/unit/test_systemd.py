@@ -1,4 +1,6 @@
+import shlex
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -64,6 +66,21 @@ def test_every_line_of_hardening_has_its_reason(unit: Path) -> None:
             is_explained = line in ("[Unit]", "[Install]")
         else:
             assert is_explained, f"{unit.name}: {line} has no reason"
+
+
+def test_reload_needs_no_program_but_the_shell() -> None:
+    unit = (ROOT / "systemd" / "pinfoldd.service").read_text()
+    (reload,) = [line for line in unit.splitlines() if line.startswith("ExecReload=")]
+    command = shlex.split(reload.removeprefix("ExecReload="))
+    assert command[0] == "/bin/sh"
+    # Where no program can be found, only what the shell itself knows works.
+    with subprocess.Popen(["/bin/sleep", "60"]) as daemon:
+        told = subprocess.run(
+            command, env={"PATH": "/nonexistent", "MAINPID": str(daemon.pid)}, check=False
+        )
+        if told.returncode:
+            daemon.kill()
+        assert (told.returncode, daemon.wait(60)) == (0, -signal.SIGHUP)
 
 
 @pytest.mark.parametrize(
