@@ -1,5 +1,6 @@
 """The daemon: the policy of this machine behind a runtime, until somebody says stop."""
 
+import contextlib
 import logging
 import queue
 import threading
@@ -19,10 +20,12 @@ from ..policy.errors import ConfigError
 from ..topology.errors import PinfoldError
 from ..topology.machine import Machine
 from .coldstarts import ColdStarts
+from .heartbeat import Heartbeat
 from .notify import Notifier
 from .timetable import Timetable
 
 _BUSY_SECONDS: Final = 10.0
+_SIGNAL_SECONDS: Final = 0.5
 
 
 class Command(Enum):
@@ -101,16 +104,22 @@ class Daemon:
         self._commands.put(command)
 
     def run(self, notifier: Notifier, reload: Callable[[], None]) -> Command:
-        """Wait for commands until one ends it. Needs `start` before and `stop` after."""
+        """Do what is told until it is the end. Needs `start` before and `stop` after."""
+        heartbeat = self._heartbeat(notifier)
+        try:
+            while (command := self._next_command()) is Command.RELOAD:
+                reload()
+        finally:
+            if heartbeat is not None:
+                heartbeat.stop()
+        return command
+
+    def _next_command(self) -> Command:
         while True:
-            try:
-                command = self._commands.get(timeout=notifier.watchdog_seconds)
-            except queue.Empty:
-                self._prove_alive(notifier)
-                continue
-            if command is not Command.RELOAD:
-                return command
-            reload()
+            # Python runs a signal's handler once the main thread is back from the wait: a signal
+            # that comes on the way into it would be heard with the next one, or never.
+            with contextlib.suppress(queue.Empty):
+                return self._commands.get(timeout=_SIGNAL_SECONDS)
 
     def reconfigure(
         self,
@@ -155,13 +164,17 @@ class Daemon:
         for report in self._reports:
             report(happening)
 
-    def _prove_alive(self, notifier: Notifier) -> None:
-        """Only a policy that still answers is alive."""
-        try:
-            self.plugin.owner.ask("watchdog", lambda: None, _BUSY_SECONDS)
-        except TimeoutError:
-            return
-        notifier.alive()
+    def _heartbeat(self, notifier: Notifier) -> Heartbeat | None:
+        """Only a policy that still answers is alive; without a watchdog nobody asks."""
+        if notifier.watchdog_seconds is None:
+            return None
+        heartbeat = Heartbeat(
+            lambda seconds: self.plugin.owner.ask("watchdog", lambda: None, seconds),
+            notifier.alive,
+            notifier.watchdog_seconds,
+        )
+        heartbeat.start()
+        return heartbeat
 
 
 def _as_it_is(machine: Machine) -> Machine:
