@@ -23,7 +23,7 @@ from .daemon import Command, Daemon, memory_bytes, reload_configuration
 from .decisionlog import DecisionLog
 from .exit_status import FAULT, StatusCommand
 from .garbage import LOOK_SECONDS, Garbage
-from .logsetup import LEVELS, set_up_logging
+from .logsetup import LEVELS, end_logging, set_up_logging
 from .machinesource import machine_of, machine_options
 from .metrics import Metrics
 from .nearness import find_surroundings
@@ -170,6 +170,7 @@ def command(
             tuner.stop()
         daemon.stop()
         surroundings.close()
+        notifier.close()
     if ended is Command.ENDED and not (access.identity.is_preinstalled and daemon.has_served):
         raise click.exceptions.Exit(FAULT)
 
@@ -217,7 +218,10 @@ def _run_pods(runtime: EmbeddedRuntime, pods: list[PodSpec], machine_memory: int
 
 def main() -> None:
     """Run the daemon and leave with its status: 0, 1 after a fault, 2 for what cannot work."""
-    command.main(prog_name="pinfoldd")
+    try:
+        command.main(prog_name="pinfoldd")
+    finally:
+        end_logging()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """The daemon as a process: start, readiness, reload, stop, and what it cannot work with."""
 
+import contextlib
+import fcntl
 import os
 import re
 import signal
@@ -33,7 +35,9 @@ spec:
 class Process:
     """A running daemon, the socket it notifies, and its log."""
 
-    def __init__(self, folder: Path, *arguments: str, **environment: str) -> None:
+    def __init__(
+        self, folder: Path, *arguments: str, standard_error: int | None = None, **environment: str
+    ) -> None:
         self.notices = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.notices.bind(str(folder / "notify"))
         self.notices.settimeout(SECONDS)
@@ -51,7 +55,7 @@ class Process:
                     f"--config={config}",
                     *arguments,
                 ],
-                stderr=log,
+                stderr=log if standard_error is None else standard_error,
                 env={**kept, "NOTIFY_SOCKET": str(folder / "notify"), **environment},
             )
 
@@ -73,8 +77,9 @@ def fixture_start(tmp_path: Path) -> Generator[Start]:
     """Starts daemons and ends what a failed test leaves of them."""
     started: list[Process] = []
 
-    def start(*arguments: str, **environment: str) -> Process:
-        started.append(Process(tmp_path, *arguments, **environment))
+    def start(*arguments: str, standard_error: int | None = None, **environment: str) -> Process:
+        process = Process(tmp_path, *arguments, standard_error=standard_error, **environment)
+        started.append(process)
         return started[-1]
 
     yield start
@@ -192,6 +197,60 @@ def test_watchdog_is_fed(start: Start) -> None:
     for _ in range(2):
         daemon.await_notice("WATCHDOG=1")
     assert daemon.end() == 0
+
+
+def unread_pipe() -> tuple[int, int]:
+    """The ends of the smallest pipe there is, which nobody reads."""
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+    return reading, writing
+
+
+def test_containers_start_while_nobody_reads_the_log_nor_hears_of_readiness(
+    tmp_path: Path, start: Start, listener: socket.socket
+) -> None:
+    reading, writing = unread_pipe()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as deaf:
+        deaf.bind(str(tmp_path / "deaf"))
+        deaf.settimeout(SECONDS)
+        others = stuff(str(tmp_path / "deaf"))
+        daemon = start(
+            f"--nri-socket={tmp_path}/nri.sock",
+            "--log-level=debug",
+            standard_error=writing,
+            NOTIFY_SOCKET=str(tmp_path / "deaf"),
+            WATCHDOG_USEC="20000",
+        )
+        runtime = EmbeddedRuntime()
+        accept(listener, runtime)
+        runtime.run_pod(nri_pb2.PodSandbox(id="p", name="p"))
+        for number in range(100):
+            container = nri_pb2.Container(id=f"c{number}", pod_sandbox_id="p", name="c" * 200)
+            container.linux.resources.cpu.shares.value = 2048
+            assert runtime.create(container).linux.resources.cpu.cpus == "1-2"
+            runtime.stop(container.id)
+        for _ in range(others):
+            deaf.recv(99)
+        while "READY=1" not in deaf.recv(999).decode():
+            pass
+        # What waits for its reader does not hold up the end, either.
+        assert daemon.end() == 0
+    os.close(writing)
+    assert os.read(reading, 4096)
+    os.close(reading)
+
+
+def stuff(address: str) -> int:
+    """Fill the queue of a socket; returns the number of messages it took."""
+    count = 0
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.setblocking(False)
+        sock.connect(address)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                sock.send(b"X=1")
+                count += 1
+    return count
 
 
 def test_plugin_started_by_its_runtime_serves_the_socket_it_got_and_ends_with_it(

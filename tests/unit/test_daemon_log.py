@@ -1,6 +1,5 @@
 import json
 import logging
-import socket
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +8,7 @@ import pytest
 
 from pinfold.cmd.decisionlog import DecisionLog
 from pinfold.cmd.log_fields import fields
-from pinfold.cmd.logsetup import JournalFormatter
-from pinfold.cmd.notify import Notifier
+from pinfold.cmd.logsetup import MarkedFormatter
 from pinfold.cmd.runtimes import RuntimeOptionError, find_runtime
 from pinfold.nri.happening import (
     Answered,
@@ -239,47 +237,9 @@ def test_every_line_of_a_record_carries_its_level_for_the_journal() -> None:
         raise ValueError("first\nsecond")
     except ValueError:
         record = logging.LogRecord("n", logging.ERROR, "f", 1, "text", (), sys.exc_info())
-    text = JournalFormatter("%(message)s").format(record)
+    text = MarkedFormatter().format(record)
     assert text.splitlines()[0] == "<3>text"
     assert all(line.startswith("<3>") for line in text.splitlines())
-
-
-def test_readiness_is_told_with_the_first_synchronize_only(tmp_path: Path) -> None:
-    address = str(tmp_path / "notify")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-        sock.bind(address)
-        sock.setblocking(False)
-        notifier = Notifier({"NOTIFY_SOCKET": address})
-        notifier(Disconnected("refused", 1.0))
-        notifier(Synchronized(2, 0))
-        notifier(Synchronized(3, 0))
-        notifier.stopping()
-        assert [sock.recv(999).decode() for _ in range(4)] == [
-            "STATUS=waiting for the runtime: refused",
-            "READY=1\nSTATUS=connected, 2 containers at start",
-            "STATUS=connected, 3 containers at start",
-            "STOPPING=1",
-        ]
-
-
-def test_nobody_to_notify_is_no_trouble() -> None:
-    Notifier({}).stopping()
-    Notifier({"NOTIFY_SOCKET": "/nonexistent/notify"}).stopping()
-
-
-@pytest.mark.parametrize(
-    ("environment", "seconds"),
-    [
-        pytest.param({}, None, id="no watchdog"),
-        pytest.param({"WATCHDOG_USEC": "20000000"}, 10.0, id="half of what systemd waits"),
-        pytest.param(
-            {"WATCHDOG_USEC": "20000000", "WATCHDOG_PID": "1"}, None, id="another process's"
-        ),
-        pytest.param({"WATCHDOG_USEC": "often"}, None, id="nonsense"),
-    ],
-)
-def test_watchdog_is_the_environments(environment: dict[str, str], seconds: float | None) -> None:
-    assert Notifier(environment).watchdog_seconds == seconds
 
 
 def test_runtime_that_hands_over_a_closed_file_is_an_error() -> None:

@@ -1,0 +1,159 @@
+"""Log lines on their way out: whoever logs never waits for whoever reads."""
+
+import copy
+import logging
+import os
+import select
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+_CHARACTERS_MAX: Final = 4 << 20
+_RECORD_CHARACTERS: Final = 500
+"""What a record takes beside its text."""
+_PIECE_BYTES: Final = select.PIPE_BUF
+_POLL_MILLISECONDS: Final = 200
+_SEND_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Waiting:
+    """A record in the backlog; `lines` is what is lost with it."""
+
+    record: logging.LogRecord
+    characters: int
+    lines: int
+
+
+Sink = Callable[[bytes, Callable[[], bool]], None]
+"""Takes lines, and may take its time until it is told to give up. Raises `OSError`."""
+
+
+class LogWriter(logging.Handler):
+    """Handler with a bounded backlog, which one thread writes.
+
+    Records that do not fit any more are dropped; a line in their place says how many. Only texts
+    are made in the caller's thread; what takes longer, as tracebacks do, is made in the other one.
+    """
+
+    def __init__(self, sink: Sink, characters_max: int = _CHARACTERS_MAX) -> None:
+        super().__init__()
+        self._sink = sink
+        self._characters_max = characters_max
+        self._changed = threading.Condition()
+        self._waiting: deque[_Waiting] = deque()
+        self._characters = 0
+        self._dropped = 0
+        self._is_stopping = self._is_over = False
+        self._is_failing = False
+        """Nobody took the last line: then only a further one is worth a try."""
+        self._thread: threading.Thread | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Have the record written soon."""
+        record = copy.copy(record)
+        try:
+            record.msg = record.getMessage()
+        except Exception as error:
+            # The standard complaint would go to standard error, which may be full.
+            record.msg = f"{record.msg!r} cannot be logged: {error!r}"
+        record.args = None
+        size = len(record.msg) + _RECORD_CHARACTERS
+        with self._changed:
+            if self._is_stopping or self._characters + size > self._characters_max:
+                self._dropped += 1
+                return
+            self._tell_dropped()
+            self._put(_Waiting(record=record, characters=size, lines=1))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+                self._thread.start()
+
+    def stop(self, seconds: float) -> None:
+        """Write what waits, but for no longer than this; nothing is written from then on."""
+        with self._changed:
+            self._is_stopping = True
+            self._changed.notify()
+            thread = self._thread
+        if thread is not None:
+            thread.join(seconds)
+        self._is_over = True
+
+    def _put(self, one: "_Waiting") -> None:
+        self._characters += one.characters
+        self._waiting.append(one)
+        self._changed.notify()
+
+    def _tell_dropped(self) -> None:
+        if self._dropped:
+            text = f"log: {self._dropped} lines are dropped: nobody took them — see who reads them"
+            record = logging.LogRecord("pinfold", logging.WARNING, __file__, 0, text, None, None)
+            one = _Waiting(record=record, characters=_RECORD_CHARACTERS, lines=self._dropped)
+            self._dropped = 0
+            self._put(one)
+
+    def _run(self) -> None:
+        while (one := self._take()) is not None:
+            try:
+                lines = f"{self.format(one.record)}\n"
+                self._sink(lines.encode(errors="replace"), self._has_given_up)
+                self._is_failing = False
+            except OSError:
+                # The reader is gone, or its disk is full.
+                self._is_failing = True
+                with self._changed:
+                    self._dropped += one.lines
+
+    def _take(self) -> "_Waiting | None":
+        """The next record, waited for; None at the end."""
+        with self._changed:
+            if not self._waiting and not self._is_failing:
+                self._tell_dropped()
+            self._changed.wait_for(lambda: self._waiting or self._is_stopping)
+            if self._is_over or not self._waiting:
+                return None
+            one = self._waiting.popleft()
+            self._characters -= one.characters
+            return one
+
+    def _has_given_up(self) -> bool:
+        return self._is_over
+
+
+def stream_sink(descriptor: int) -> Sink:
+    """Lines to an open file, which may be a pipe nobody reads.
+
+    Written past Python's own stream: that one is locked while it waits, and a process that ends
+    waits for the lock.
+    """
+
+    def write(lines: bytes, has_given_up: Callable[[], bool]) -> None:
+        poller = select.poll()
+        poller.register(descriptor, select.POLLOUT)
+        rest = memoryview(lines)
+        while rest and not has_given_up():
+            if not poller.poll(_POLL_MILLISECONDS):
+                continue
+            try:
+                # A pipe that can be written to takes so much at once.
+                rest = rest[os.write(descriptor, rest[:_PIECE_BYTES]) :]
+            except BlockingIOError:
+                continue
+
+    return write
+
+
+def syslog_sink(path: str) -> Sink:
+    """Lines to the socket of syslog, one message each. Source: syslog(3), unix(7)."""
+
+    def write(lines: bytes, _has_given_up: Callable[[], bool]) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+            sock.settimeout(_SEND_SECONDS)
+            sock.connect(path)
+            for line in lines.splitlines():
+                sock.send(line)
+
+    return write
