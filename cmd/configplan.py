@@ -1,6 +1,7 @@
 """`pinfold config plan`: what would move if a file became the configuration."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -99,8 +100,18 @@ def plan_config(
     planned, _ = present.reconfigured(loaded.config)
     return ConfigPlan(
         moves=find_moves(present, planned),
-        warnings=(*loaded.warnings, *planned.warnings),
+        warnings=(*loaded.warnings, *planned.warnings, *_cut(state)),
     )
+
+
+def _cut(state: State) -> Iterator[str]:
+    """Pods that are planned by what they ask the kubelet for alone."""
+    for pod in state.pods:
+        if pod.is_cut:
+            yield (
+                f"{pod.namespace}/{pod.name}: too long to be kept — planned without its"
+                " annotations, labels and hints"
+            )
 
 
 def _interrupts(root: Path) -> tuple[Interrupt, ...]:

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from .knobs import could_hold
-from .ownfile import ForeignFileError, check_owners, put_aside, read_own, replace_own
+from .ownfile import OwnFile
 
 _NAME: Final = "originals.json"
 
@@ -45,13 +45,13 @@ class Originals:
         They are written to the kernel's files again, so a file of others is put aside and kept.
         `clock`: seconds since 1970.
         """
-        self._path = None if folder is None else folder / _NAME
+        self._file = None if folder is None else OwnFile(folder / _NAME, log, clock)
         self._boot_id = boot_id
         self._log = log
         self._by_path: dict[str, Original] = {}
         self._is_saved = True
-        if self._path is not None:
-            self._load(self._path, clock)
+        if self._file is not None:
+            self._load(self._file)
 
     @property
     def by_path(self) -> Mapping[str, Original]:
@@ -71,43 +71,36 @@ class Originals:
 
     def save(self) -> None:
         """Write what changed; a failure is a warning, the originals are still in memory."""
-        if self._is_saved or self._path is None:
+        if self._is_saved or self._file is None:
             return
         data = msgspec.json.encode(
             _File(boot_id=self._boot_id, originals=self._by_path), order="sorted"
         )
         try:
             # After a boot all of them are void: nothing has to outlive a crash of the machine.
-            replace_own(self._path, data, is_durable=False)
+            self._file.replace(data, is_durable=False)
         except OSError as error:
             self._log.warning(
                 "%s: %s — interrupts that were moved cannot be put back after a restart",
-                self._path,
+                self._file.path,
                 (error.strerror or str(error)).lower(),
             )
         self._is_saved = True
 
-    def _load(self, path: Path, clock: Callable[[], float]) -> None:
+    def _load(self, own: OwnFile) -> None:
+        data = own.read()
+        if data is None:
+            return
         try:
-            data = read_own(path)
-            check_owners(path)
             file = msgspec.json.decode(data, type=_File)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            put_aside(path, f"{path}: {(error.strerror or str(error)).lower()}", self._log, clock)
-            return
-        except ForeignFileError as error:
-            put_aside(path, str(error), self._log, clock)
-            return
-        except (msgspec.DecodeError, RecursionError) as error:
-            put_aside(path, f"{path}: {error}", self._log, clock)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            own.disbelieve(f"{own.path}: {error}")
             return
         if file.boot_id != self._boot_id:
             return
         known = {name: one for name, one in file.originals.items() if could_hold(name, one.text)}
         if foreign := file.originals.keys() - known.keys():
             what = f"{len(foreign)} files that are none of ours, such as {min(foreign)!r}"
-            put_aside(path, f"{path}: {what}", self._log, clock)
+            own.disbelieve(f"{own.path}: {what}")
             return
         self._by_path.update(known)

@@ -1,10 +1,10 @@
-"""Containers as they are saved: all the policy knows of them, in a form that stays as it is.
+"""Pods and their containers as they are saved, in a form that stays as it is.
 
 The structs are the file's format. A field that is added needs a default; anything else needs
 another version of the file.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -35,18 +35,6 @@ class SavedHint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sockets: tuple[int, ...] = ()
 
 
-class SavedPod(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A pod, with those of its annotations that are for us."""
-
-    id: str
-    name: str
-    namespace: str
-    uid: str = ""
-    qos: QosClass
-    labels: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
-    annotations: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
-
-
 class SavedResources(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a container asks for."""
 
@@ -65,7 +53,6 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     id: str
     name: str
-    pod: SavedPod
     labels: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     tags: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     resources: SavedResources = SavedResources()
@@ -88,21 +75,13 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             is_reserved=self.is_reserved,
         )
 
-    def container(self) -> Container:
-        """The container as a runtime would list it. Raises `IdListError`."""
-        pod, resources = self.pod, self.resources
+    def container(self, pod: Pod) -> Container:
+        """The container of a pod as a runtime would list it. Raises `IdListError`."""
+        resources = self.resources
         return Container(
             id=ContainerId(self.id),
             name=self.name,
-            pod=Pod(
-                id=PodId(pod.id),
-                name=pod.name,
-                namespace=pod.namespace,
-                uid=pod.uid,
-                labels=pod.labels,
-                annotations=pod.annotations,
-                qos=pod.qos,
-            ),
+            pod=pod,
             labels=self.labels,
             tags=self.tags,
             resources=Resources(
@@ -123,21 +102,66 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         )
 
 
+class SavedPod(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A pod and its placed containers, with those of its annotations that are for us."""
+
+    id: str
+    name: str
+    namespace: str
+    uid: str = ""
+    qos: QosClass
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    annotations: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    is_cut: bool = False
+    """Annotations, labels, tags and hints were too long to be saved."""
+    containers: tuple[SavedContainer, ...] = ()
+
+    def running(self) -> Iterator[Container]:
+        """Its containers as a runtime would list them. Raises `IdListError`."""
+        pod = Pod(
+            id=PodId(self.id),
+            name=self.name,
+            namespace=self.namespace,
+            uid=self.uid,
+            labels=self.labels,
+            annotations=self.annotations,
+            qos=self.qos,
+        )
+        return (one.container(pod) for one in self.containers)
+
+
+def saved_pod(pod: Pod) -> SavedPod:
+    """A pod to be saved, without its containers."""
+    return SavedPod(
+        id=pod.id,
+        name=pod.name,
+        namespace=pod.namespace,
+        uid=pod.uid,
+        qos=pod.qos,
+        labels=pod.labels,
+        annotations={key: one for key, one in pod.annotations.items() if _is_ours(key)},
+    )
+
+
+def bare_pod(pod: Pod, containers: tuple[SavedContainer, ...]) -> SavedPod:
+    """A pod whose texts are too long to be saved."""
+    return SavedPod(
+        id=pod.id,
+        name=pod.name,
+        namespace=pod.namespace,
+        uid=pod.uid,
+        qos=pod.qos,
+        is_cut=True,
+        containers=containers,
+    )
+
+
 def saved_container(container: Container, advice: Advice) -> SavedContainer:
     """A container and what is remembered of its grant, to be saved."""
-    pod, resources = container.pod, container.resources
+    resources = container.resources
     return SavedContainer(
         id=container.id,
         name=container.name,
-        pod=SavedPod(
-            id=pod.id,
-            name=pod.name,
-            namespace=pod.namespace,
-            uid=pod.uid,
-            qos=pod.qos,
-            labels=pod.labels,
-            annotations={key: one for key, one in pod.annotations.items() if _is_ours(key)},
-        ),
         labels=container.labels,
         tags=container.tags,
         resources=SavedResources(

@@ -18,11 +18,13 @@ from ..policy.adoption import Advice
 from ..policy.container import Container, ContainerId
 from ..topology.cpuset import IdListError
 from ..topology.errors import PinfoldError
-from .ownfile import ForeignFileError, put_aside, read_own, replace_own
-from .savedcontainer import SavedContainer
+from .ownfile import ForeignFileError, OwnFile, read_file
+from .savedcontainer import SavedContainer, SavedPod
 
 STATE_NAME: Final = "state.json"
-VERSION: Final = 2
+VERSION: Final = 3
+_FLAT_VERSION: Final = 2
+"""In which every container had its pod with it."""
 
 
 class StateFileError(PinfoldError):
@@ -42,15 +44,40 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     machine: SavedMachine = SavedMachine()
     config: Mapping[str, object] = msgspec.field(default_factory=dict[str, object])
     """The configuration in force, every field of it, by the names of files."""
-    containers: tuple[SavedContainer, ...] = ()
+    pods: tuple[SavedPod, ...] = ()
 
     def advice(self) -> Mapping[ContainerId, Advice]:
         """What the policy is told at a start. Raises `IdListError`."""
-        return {ContainerId(one.id): one.advice() for one in self.containers}
+        return {ContainerId(one.id): one.advice() for pod in self.pods for one in pod.containers}
 
     def running(self) -> tuple[Container, ...]:
         """The containers as a runtime would list them. Raises `IdListError`."""
-        return tuple(one.container() for one in self.containers)
+        return tuple(one for pod in self.pods for one in pod.running())
+
+
+class _FlatContainer(SavedContainer, frozen=True, kw_only=True):
+    pod: SavedPod
+
+
+class _FlatState(msgspec.Struct, frozen=True, kw_only=True):
+    """A state of version 2."""
+
+    machine: SavedMachine = SavedMachine()
+    config: Mapping[str, object] = msgspec.field(default_factory=dict[str, object])
+    containers: tuple[_FlatContainer, ...] = ()
+
+    def state(self) -> State:
+        groups: dict[str, list[_FlatContainer]] = {}
+        for one in self.containers:
+            groups.setdefault(one.pod.id, []).append(one)
+        pods = (
+            msgspec.structs.replace(
+                group[0].pod,
+                containers=msgspec.convert(msgspec.to_builtins(group), tuple[SavedContainer, ...]),
+            )
+            for group in groups.values()
+        )
+        return State(machine=self.machine, config=self.config, pods=tuple(pods))
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,47 +88,55 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_state(path: Path) -> State:
-    """The state in a file. Raises `StateFileError` and `OSError`."""
+    """The state in a file, whose ever it is. Raises `StateFileError` and `OSError`."""
     try:
-        file = msgspec.json.decode(read_own(path), type=_File)
-        if file.version != VERSION:
-            raise StateFileError(f"{path}: version {file.version} is not {VERSION}")
-        if file.checksum != _checksum(bytes(file.state)):
-            raise StateFileError(f"{path}: the checksum is not that of its content")
-        state = msgspec.json.decode(file.state, type=State)
-        state.advice()
-        state.running()
+        return _parse(path, read_file(path))
     except ForeignFileError as error:
         raise StateFileError(str(error)) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, IdListError) as error:
-        raise StateFileError(f"{path}: {error}") from error
-    return state
 
 
 def read_state(folder: Path, log: logging.Logger, clock: Callable[[], float] = time.time) -> State:
     """What was remembered; nothing where there is no file. A broken one is put aside and kept.
 
-    `clock`: seconds since 1970.
+    So is one that others could have written. `clock`: seconds since 1970.
     """
-    path = folder / STATE_NAME
-    try:
-        return load_state(path)
-    except FileNotFoundError:
+    own = OwnFile(folder / STATE_NAME, log, clock)
+    data = own.read()
+    if data is None:
         return State()
-    except OSError as error:
-        put_aside(path, f"{path}: {(error.strerror or str(error)).lower()}", log, clock)
+    try:
+        return _parse(own.path, data)
     except StateFileError as error:
-        put_aside(path, str(error), log, clock)
-    return State()
+        own.disbelieve(str(error))
+        return State()
 
 
-def write_state(folder: Path, state: State) -> None:
+def write_state(folder: Path, state: State, log: logging.Logger) -> None:
     """Replace the file in one step: a crash leaves the old or the new one. Raises `OSError`."""
-    path = folder / STATE_NAME
     # Page sizes and an operator's free mappings may have numbers for keys, which cannot be sorted.
     content = msgspec.json.encode(msgspec.to_builtins(state, str_keys=True), order="sorted")
     file = _File(version=VERSION, checksum=_checksum(content), state=msgspec.Raw(content))
-    replace_own(path, msgspec.json.encode(file))
+    OwnFile(folder / STATE_NAME, log).replace(msgspec.json.encode(file))
+
+
+def _parse(path: Path, data: bytes) -> State:
+    """Raises `StateFileError`."""
+    try:
+        file = msgspec.json.decode(data, type=_File)
+        if file.version not in (_FLAT_VERSION, VERSION):
+            known = f"{_FLAT_VERSION} or {VERSION}"
+            raise StateFileError(f"{path}: version {file.version} is not {known}")
+        if file.checksum != _checksum(bytes(file.state)):
+            raise StateFileError(f"{path}: the checksum is not that of its content")
+        if file.version == _FLAT_VERSION:
+            state = msgspec.json.decode(file.state, type=_FlatState).state()
+        else:
+            state = msgspec.json.decode(file.state, type=State)
+        state.advice()
+        state.running()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, IdListError) as error:
+        raise StateFileError(f"{path}: {error}") from error
+    return state
 
 
 def _checksum(content: bytes) -> str:

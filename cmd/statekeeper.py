@@ -17,7 +17,7 @@ from ..policy.container import Container, ContainerId
 from ..policy.engine import Engine
 from ..topology.fingerprint import machine_fingerprint, machine_summary
 from ..topology.machine import Machine
-from .savedcontainer import saved_container
+from .savedpods import SavedPods
 from .statefile import SavedMachine, State, write_state
 
 _PAUSE_SECONDS: Final = 0.5
@@ -43,13 +43,15 @@ class Moment:
             advice=policy.advice(),
         )
 
-    def state(self, machine: SavedMachine) -> State:
-        """The moment as it is saved; `machine` is its machine, whose hash takes a while."""
-        saved = [saved_container(one, self.advice[one.id]) for one in self.running]
+    def state(self, machine: SavedMachine, pods: SavedPods | None = None) -> State:
+        """The moment as it is saved; `machine` is its machine, whose hash takes a while.
+
+        `pods`: remembers what it read of them for the next moment.
+        """
         return State(
             machine=machine,
             config=msgspec.to_builtins(self.config),
-            containers=tuple(sorted(saved, key=lambda one: one.id)),
+            pods=(pods or SavedPods()).collect(self.running, self.advice),
         )
 
 
@@ -74,6 +76,7 @@ class StateKeeper:
         """Whether the runtime told us what runs: before that the file knows more than we do."""
         self._is_stopping = threading.Event()
         self._machine: tuple[Machine, SavedMachine] | None = None
+        self._pods = SavedPods()
         self._complaint = ""
         self._thread: threading.Thread | None = None
 
@@ -125,7 +128,8 @@ class StateKeeper:
             )
             if self._machine is None or self._machine[0] is not moment.machine:
                 self._machine = (moment.machine, saved_machine(moment.machine))
-            write_state(self._folder, moment.state(self._machine[1]))
+            state = moment.state(self._machine[1], self._pods)
+            write_state(self._folder, state, self._log)
         except OSError as error:  # a busy policy's timeout is one, too
             complaint = error.strerror or str(error)
             if complaint != self._complaint:

@@ -2,14 +2,16 @@
 
 import dataclasses
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
 from pinfold.cmd.pinfold import main
-from pinfold.cmd.statefile import write_state
+from pinfold.cmd.statefile import load_state, write_state
 from pinfold.cmd.statekeeper import Moment, saved_machine
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass, Resources
@@ -19,6 +21,7 @@ from pinfold.topology.generate import machine_snapshot
 from pinfold.topology.snapshot import write_tree
 from pinfold.topology.spec import machine_from_spec
 
+LOG = logging.getLogger("test_configplan")
 SPEC = "socket:2 core:4 thread:1 mem:4G"
 
 
@@ -43,7 +46,7 @@ def fixture_folder(tmp_path: Path) -> Path:
     for name, milli in (("web", 2000), ("db", 3000)):
         engine.create(container(name, milli))
         engine.start(ContainerId(f"id-{name}"))
-    write_state(tmp_path, Moment.of(engine).state(saved_machine(engine.machine)))
+    write_state(tmp_path, Moment.of(engine).state(saved_machine(engine.machine)), LOG)
     return tmp_path
 
 
@@ -145,7 +148,7 @@ def test_what_is_asked_for_in_vain_from_then_on_is_said(tmp_path: Path) -> None:
     key = "irq-affinity.resource-policy.nri.io/container.web"
     pod = dataclasses.replace(web.pod, annotations={key: "claim: ['*eth0*']"})
     engine.create(dataclasses.replace(web, pod=pod))
-    write_state(tmp_path, Moment.of(engine).state(saved_machine(read)))
+    write_state(tmp_path, Moment.of(engine).state(saved_machine(read)), LOG)
     file = tmp_path / "node.yaml"
     file.write_text('reservedResources: {cpu: "cpuset:0"}\ncontrollableInterrupts: ["*nvme*"]\n')
     arguments = [f"--state={tmp_path}", f"--sysfs-root={tmp_path}"]
@@ -163,6 +166,18 @@ def test_what_is_asked_for_in_vain_from_then_on_is_said(tmp_path: Path) -> None:
     (one,) = json.loads(run.output)["containers"]
     assert (one["fate"], one["reason"]) == ("degraded", reason)
     assert run.exit_code == 1
+
+
+def test_a_pod_whose_annotations_were_not_kept_is_named(folder: Path) -> None:
+    state = load_state(folder / "state.json")
+    pods = tuple(msgspec.structs.replace(pod, is_cut=pod.name == "web-pod") for pod in state.pods)
+    write_state(folder, msgspec.structs.replace(state, pods=pods), LOG)
+    run = plan(folder, 'reservedResources: {cpu: "cpuset:0"}\n')
+    assert run.output.splitlines()[0] == (
+        "warning: default/web-pod: too long to be kept — planned without its annotations, labels"
+        " and hints"
+    )
+    assert run.exit_code == 0
 
 
 def test_nothing_is_changed_by_a_plan(folder: Path) -> None:

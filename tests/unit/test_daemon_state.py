@@ -1,3 +1,4 @@
+import hashlib
 import logging
 import os
 import queue
@@ -9,8 +10,10 @@ import msgspec
 import pytest
 
 from pinfold.cmd.daemon import Daemon
-from pinfold.cmd.savedcontainer import SavedContainer, SavedPod, SavedResources, saved_container
-from pinfold.cmd.statefile import SavedMachine, State, read_state, write_state
+from pinfold.cmd.ownfile import BYTES_MAX
+from pinfold.cmd.savedcontainer import SavedContainer, SavedPod, SavedResources
+from pinfold.cmd.savedpods import TEXT_BYTES_MAX, SavedPods
+from pinfold.cmd.statefile import SavedMachine, State, load_state, read_state, write_state
 from pinfold.cmd.statekeeper import Moment, StateKeeper, saved_machine
 from pinfold.nri.embedded import EmbeddedRuntime
 from pinfold.nri.embedded_cri import embedded_link
@@ -38,18 +41,32 @@ MACHINE = machine_from_spec("socket:1 numa:1 core:8 thread:1 mem:8G")
 STATE = State(
     machine=SavedMachine(summary="cpus 0-7", fingerprint="f00"),
     config={"pinCPU": True},
-    containers=(
-        SavedContainer(
-            id="c1",
-            name="main",
-            pod=SavedPod(id="p1", name="web", namespace="default", qos=QosClass.GUARANTEED),
-            cpus="1-3",
-            pool="socket #0",
-            exclusive="1-2",
-            grown=("1", "2"),
+    pods=(
+        SavedPod(
+            id="p1",
+            name="web",
+            namespace="default",
+            qos=QosClass.GUARANTEED,
+            containers=(
+                SavedContainer(
+                    id="c1",
+                    name="main",
+                    cpus="1-3",
+                    pool="socket #0",
+                    exclusive="1-2",
+                    grown=("1", "2"),
+                ),
+            ),
         ),
     ),
 )
+
+
+def with_container(**fields: object) -> State:
+    """The state with other fields of its container."""
+    (pod,) = STATE.pods
+    one = msgspec.structs.replace(pod.containers[0], **fields)
+    return msgspec.structs.replace(STATE, pods=(msgspec.structs.replace(pod, containers=(one,)),))
 
 
 def mixed(name: str) -> PodSpec:
@@ -102,7 +119,7 @@ def exclusive_cpus(daemon: Daemon) -> Mapping[str, CpuSet]:
 
 
 def test_state_is_read_as_it_was_written(tmp_path: Path) -> None:
-    write_state(tmp_path, STATE)
+    write_state(tmp_path, STATE, LOG)
     assert read_state(tmp_path, LOG) == STATE
     assert STATE.advice() == {
         ContainerId("c1"): Advice(
@@ -117,11 +134,11 @@ def test_state_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def test_numbers_may_be_keys(tmp_path: Path) -> None:
     resources = SavedResources(hugepage_bytes={2 << 20: 4 << 20, 1 << 30: 1 << 30})
-    one = msgspec.structs.replace(STATE.containers[0], resources=resources)
-    state = msgspec.structs.replace(STATE, containers=(one,), config={"control": {"rdt": {1: 2}}})
-    write_state(tmp_path, state)
+    state = with_container(resources=resources)
+    state = msgspec.structs.replace(state, config={"control": {"rdt": {1: 2}}})
+    write_state(tmp_path, state, LOG)
     again = read_state(tmp_path, LOG)
-    assert again.containers == (one,)
+    assert again.pods == state.pods
     assert again.config == {"control": {"rdt": {"1": 2}}}
 
 
@@ -130,7 +147,7 @@ def test_no_file_means_nothing_is_remembered(tmp_path: Path) -> None:
 
 
 def written(tmp_path: Path) -> bytes:
-    write_state(tmp_path, STATE)
+    write_state(tmp_path, STATE, LOG)
     return (tmp_path / "state.json").read_bytes()
 
 
@@ -150,10 +167,10 @@ def put_aside(tmp_path: Path) -> Path:
         pytest.param(b"[" * 100_000, "state.json", id="brackets without end"),
         pytest.param(
             b'{"version": 1, "containers": {"c1": {"pool": "p"}}}',
-            "version 1 is not 2",
+            "version 1 is not 2 or 3",
             id="an earlier version's",
         ),
-        pytest.param(b'{"version": 99}', "version 99 is not 2", id="a later version's"),
+        pytest.param(b'{"version": 99}', "version 99 is not 2 or 3", id="a later version's"),
         pytest.param(b'{"version": 2, "state": {}}', "the checksum is not", id="no checksum"),
     ],
 )
@@ -191,8 +208,7 @@ def test_every_prefix_of_a_state_is_survived(tmp_path: Path) -> None:
 
 
 def test_values_that_make_no_sense_are_not_believed(tmp_path: Path) -> None:
-    one = msgspec.structs.replace(STATE.containers[0], exclusive="x")
-    write_state(tmp_path, msgspec.structs.replace(STATE, containers=(one,)))
+    write_state(tmp_path, with_container(exclusive="x"), LOG)
     put_aside(tmp_path)
 
 
@@ -227,9 +243,168 @@ def test_a_file_that_cannot_be_put_aside_stops_nobody(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "state.json").write_bytes(b"broken")
-    (tmp_path / "state.json.corrupt-1").mkdir()
+    for name in ("corrupt-1", *(f"corrupt-1-{number}" for number in range(2, 100))):
+        (tmp_path / f"state.json.{name}").touch()
     assert read_state(tmp_path, LOG, lambda: 1.0) == State()
-    assert "cannot be put aside: Is a directory" in caplog.text
+    assert "cannot be put aside: File exists" in caplog.text
+
+
+def test_files_put_aside_in_one_second_are_all_kept(tmp_path: Path) -> None:
+    for content in (b"first", b"second", b"third"):
+        (tmp_path / "state.json").write_bytes(content)
+        assert read_state(tmp_path, LOG, lambda: 1.0) == State()
+    assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == {
+        "state.json.corrupt-1": b"first",
+        "state.json.corrupt-1-2": b"second",
+        "state.json.corrupt-1-3": b"third",
+    }
+
+
+@pytest.mark.parametrize("name", ["state.new", "state.json"])
+def test_a_folder_in_the_way_is_put_aside(
+    tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "precious").touch()
+    write_state(tmp_path, STATE, LOG)
+    assert read_state(tmp_path, LOG) == STATE
+    (aside,) = tmp_path.glob(f"{name}.corrupt-*")
+    assert (aside / "precious").exists()
+    assert f"{name}: a folder in the way — put aside as {aside.name}" in caplog.text
+
+
+def give_away(path: Path) -> None:
+    os.chown(path, 12345, 12345)
+
+
+def open_to_a_group(path: Path) -> None:
+    os.chown(path, -1, 12345)
+    path.chmod(0o770)
+
+
+def open_to_all(path: Path) -> None:
+    path.chmod(0o777)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("name", ["state.json", "."], ids=["the file", "its folder"])
+@pytest.mark.parametrize("spoil", [give_away, open_to_a_group, open_to_all])
+def test_a_state_that_others_could_have_written_is_not_believed(
+    tmp_path: Path, spoil: Callable[[Path], None], name: str
+) -> None:
+    written(tmp_path)
+    spoil(tmp_path / name)
+    put_aside(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_copy_of_another_nodes_state_may_be_anybodys(tmp_path: Path) -> None:
+    written(tmp_path)
+    give_away(tmp_path / "state.json")
+    assert load_state(tmp_path / "state.json") == STATE
+
+
+def test_a_state_of_the_version_before_is_read(tmp_path: Path) -> None:
+    (pod,) = STATE.pods
+    containers = [
+        {**msgspec.to_builtins(one), "pod": msgspec.to_builtins(pod)} for one in pod.containers
+    ]
+    for one in containers:
+        del one["pod"]["containers"]
+    state = {**msgspec.to_builtins(STATE), "containers": containers}
+    del state["pods"]
+    content = msgspec.json.encode(state)
+    checksum = hashlib.sha256(content).hexdigest()
+    file = {"version": 2, "checksum": checksum, "state": msgspec.Raw(content)}
+    (tmp_path / "state.json").write_bytes(msgspec.json.encode(file))
+    assert read_state(tmp_path, LOG) == STATE
+
+
+ADVICE = Advice(pool="socket #0", exclusive=CpuSet.of(1))
+
+
+def talkative(pod: str, *names: str, text: str) -> list[Container]:
+    """The containers of a pod with a long annotation that is for us."""
+    annotations = {"affinity.resource-policy.nri.io/pod": text}
+    return [
+        Container(
+            id=ContainerId(f"{pod}-{name}"),
+            name=name,
+            pod=Pod(id=PodId(pod), name=pod, uid=pod, annotations=annotations),
+            labels={"app": name},
+        )
+        for name in names
+    ]
+
+
+def collected(running: list[Container], pods: SavedPods | None = None) -> State:
+    advice = {one.id: ADVICE for one in running}
+    return State(pods=(pods or SavedPods()).collect(running, advice))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("x" * 250_000, id="of letters"),
+        pytest.param("\x01" * 250_000, id="of letters that take six bytes"),
+        pytest.param("\N{SNOWMAN}" * 250_000, id="of snowmen"),
+    ],
+)
+def test_a_thousand_long_annotations_leave_a_small_file_with_all_grants(
+    tmp_path: Path, text: str
+) -> None:
+    running = [
+        one for number in range(1000) for one in talkative(f"p{number:03}", "main", text=text)
+    ]
+    state = collected(running)
+    write_state(tmp_path, state, LOG)
+    assert (tmp_path / "state.json").stat().st_size < TEXT_BYTES_MAX + 1000 * 500
+    again = read_state(tmp_path, LOG)
+    assert again == state
+    assert again.advice() == {one.id: ADVICE for one in running}
+    assert {one.path for one in again.running()} == {one.path for one in running}
+    kept = [pod for pod in again.pods if not pod.is_cut]
+    assert 0 < len(kept) < 20
+    assert all(pod.annotations for pod in kept)
+    assert not any(pod.annotations for pod in again.pods if pod.is_cut)
+
+
+def test_a_pod_is_saved_once_for_all_of_its_containers(tmp_path: Path) -> None:
+    names = [f"c{number}" for number in range(300)]
+    running = talkative("p", *names, text="x" * 250_000)
+    state = collected(running)
+    write_state(tmp_path, state, LOG)
+    assert (tmp_path / "state.json").stat().st_size < 250_000 + 300 * 500
+    assert {one.id: one for one in read_state(tmp_path, LOG).running()} == {
+        one.id: one for one in running
+    }
+
+
+def test_the_pods_with_the_shortest_texts_keep_theirs() -> None:
+    texts = {"a": "x" * 5000, "b": "x" * 300, "c": "x" * 4000, "d": ""}
+    running = [one for pod, text in texts.items() for one in talkative(pod, "main", text=text)]
+    state = collected(running, SavedPods(5000))
+    assert {pod.id: pod.is_cut for pod in state.pods} == {
+        "a": True, "b": False, "c": False, "d": False
+    }  # fmt: skip
+    assert [bool(pod.containers[0].labels) for pod in state.pods] == [False, True, True, True]
+
+
+def test_what_was_read_of_a_pod_is_right_the_next_time_too() -> None:
+    pods = SavedPods(5000)
+    long, short = talkative("a", "main", text="x" * 4000), talkative("b", "main", text="x" * 3000)
+    assert [pod.is_cut for pod in collected(long + short, pods).pods] == [True, False]
+    assert collected(long, pods) == collected(long)
+    again = talkative("a", "main", text="another")
+    assert collected(again, pods) == collected(again)
+
+
+def test_a_state_no_start_would_read_is_not_written(tmp_path: Path) -> None:
+    write_state(tmp_path, STATE, LOG)
+    vast = with_container(name="x" * (BYTES_MAX + 1))
+    with pytest.raises(OSError, match="File too large"):
+        write_state(tmp_path, vast, LOG)
+    assert read_state(tmp_path, LOG) == STATE
 
 
 @pytest.mark.parametrize("name", ["state.new", "state.json"])
@@ -237,7 +412,7 @@ def test_what_lies_in_the_way_is_replaced_and_not_written_to(tmp_path: Path, nam
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_bytes(b"precious")
     (tmp_path / name).symlink_to(elsewhere)
-    write_state(tmp_path, STATE)
+    write_state(tmp_path, STATE, LOG)
     assert read_state(tmp_path, LOG) == STATE
     assert elsewhere.read_bytes() == b"precious"
 
@@ -285,12 +460,15 @@ def test_a_container_is_saved_with_all_the_policy_looks_at() -> None:
         ),
     )
     advice = Advice(pool="root", exclusive=CpuSet.of(200), grown=(CpuSet.of(200),))
-    content = msgspec.json.encode(saved_container(container, advice))
-    saved = msgspec.json.decode(content, type=SavedContainer)
-    assert saved.advice() == advice
-    again = saved.container()
+    (pod,) = SavedPods().collect([container], {container.id: advice})
+    content = msgspec.json.encode(pod)
+    saved = msgspec.json.decode(content, type=SavedPod)
+    assert saved.containers[0].advice() == advice
+    (again,) = saved.running()
     assert again.pod.annotations == ours
-    assert msgspec.json.encode(saved_container(again, advice)) == content
+    assert again.pod.labels == container.pod.labels
+    (pod,) = SavedPods().collect([again], {container.id: advice})
+    assert msgspec.json.encode(pod) == content
     assert again.resources == container.resources
     assert again.hints == container.hints
     assert (again.cpus, again.mems, again.state, again.created_at, again.labels, again.tags) == (
@@ -346,7 +524,7 @@ def test_restarted_daemon_knows_which_cpus_are_whose(tmp_path: Path, run: Run) -
 
 
 def test_daemon_that_saw_no_runtime_does_not_forget(tmp_path: Path) -> None:
-    write_state(tmp_path, STATE)
+    write_state(tmp_path, STATE, LOG)
     keeper = StateKeeper(tmp_path, LOG, pause_seconds=0)
     unconnected = EmbeddedRuntime()
     daemon = Daemon(MACHINE, Config(), embedded_link(unconnected), reports=(keeper,))
@@ -371,7 +549,7 @@ def test_another_configuration_is_saved(tmp_path: Path) -> None:
     daemon.stop()
     state = read_state(tmp_path, LOG)
     assert config_from_values(state.config) == Config(colocate_pods=True)
-    assert [one.name for one in state.containers] == ["one"]
+    assert [one.name for one in state.running()] == ["one"]
 
 
 def test_folder_that_cannot_be_written_is_told_once(

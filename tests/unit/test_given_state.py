@@ -1,13 +1,14 @@
 """The given table of saved grants: what an earlier process remembered, and what comes of it."""
 
 import dataclasses
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from pinfold.cmd.savedcontainer import SavedContainer
+from pinfold.cmd.savedcontainer import SavedContainer, SavedPod
 from pinfold.cmd.statefile import State, load_state, write_state
 from pinfold.cmd.statekeeper import Moment, saved_machine
 from pinfold.policy.adoption import Advice
@@ -28,6 +29,7 @@ DIFFERENCES: Mapping[tuple[str, str], tuple[str, str]] = {
     ("unit-grant-state", "unknown pool"): ("adopted by its cpus", KEPT),
     ("unit-grant-state", "known pool, unknown container"): ("passed over", GONE),
 }
+LOG = logging.getLogger("test_given_state")
 FULL = ContainerId("full")
 
 
@@ -101,7 +103,7 @@ def both_known(_row: Field, _folder: Path) -> str:
 
 def round_trip(row: Field, folder: Path) -> str:
     before, state = state_of(all_fields())
-    write_state(folder, state)
+    write_state(folder, state, LOG)
     first = (folder / "state.json").read_bytes()
     read = load_state(folder / "state.json")
     again = restored(read)
@@ -109,11 +111,12 @@ def round_trip(row: Field, folder: Path) -> str:
     for name, (path, value) in CARRIED.items():
         assert value(again) == value(before), name
         assert value(again) not in (None, "", 0, frozenset()), f"{name}: nothing to lose"
-        one: object = read.containers[0]
-        for step in path.split("."):
+        (pod,) = read.pods
+        one: object = pod if path.startswith("pod.") else pod.containers[0]
+        for step in path.removeprefix("pod.").split("."):
             one = getattr(one, step)
         assert one, f"{name}: {path} is empty"
-    write_state(folder, saved(again))
+    write_state(folder, saved(again), LOG)
     assert (folder / "state.json").read_bytes() == first
     return "identical JSON"
 
@@ -160,5 +163,8 @@ def test_grants_are_restored_as_given(table_id: str, row: Field, tmp_path: Path)
 
 
 def test_every_field_that_is_saved_is_one_of_the_container_or_its_grant() -> None:
-    names = {field.name for field in msgspec.structs.fields(SavedContainer)}
-    assert {path.partition(".")[0] for path, _ in CARRIED.values()} <= names
+    own = {field.name for field in msgspec.structs.fields(SavedContainer)}
+    of_pod = {f"pod.{field.name}" for field in msgspec.structs.fields(SavedPod)}
+    paths = {path for path, _ in CARRIED.values()}
+    assert {one for one in paths if one.startswith("pod.")} <= of_pod
+    assert {one.partition(".")[0] for one in paths if not one.startswith("pod.")} <= own
