@@ -97,6 +97,18 @@ class OwnFile:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder that only we can open, unless there is one. Raises `OSError`."""
+    try:
+        path.mkdir(mode=0o700, parents=True)
+    except FileExistsError:
+        if not path.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
+    else:
+        # Whatever the umask leaves of a mode.
+        path.chmod(0o700)
+
+
 def read_file(path: Path, *, is_ours: bool = False) -> bytes:
     """The content of a regular file of bounded size, whose last step is no symbolic link.
 

@@ -28,6 +28,7 @@ from .machinesource import machine_of, machine_options
 from .metrics import Metrics
 from .nearness import find_surroundings
 from .notify import Notifier
+from .ownfile import make_folder
 from .paperpods import start_pods
 from .runtimes import DEFAULT_SOCKET, find_runtime, is_preinstalled
 from .statefile import read_state
@@ -77,7 +78,7 @@ _EMBEDDED_SECONDS: Final = 10.0
     "--state-dir",
     type=click.Path(path_type=Path),
     envvar="STATE_DIRECTORY",
-    help="Remember in DIR over restarts; systemd's STATE_DIRECTORY by default.",
+    help="Remember in DIR over restarts, made if need be; systemd's STATE_DIRECTORY by default.",
 )
 @click.option(
     "--kernel-root",
@@ -123,6 +124,8 @@ def command(
     for warning in (*loaded.warnings, *found.warnings):
         log.warning("%s", warning)
     notifier = Notifier(environment)
+    if state_dir is not None:
+        _make_state_folder(state_dir)
     keeper = None if state_dir is None else StateKeeper(state_dir, log)
     garbage = Garbage()
     reports: list[Report] = [DecisionLog(log, access.where), notifier, garbage]
@@ -173,6 +176,17 @@ def command(
         notifier.close()
     if ended is Command.ENDED and not (access.identity.is_preinstalled and daemon.has_served):
         raise click.exceptions.Exit(FAULT)
+
+
+def _make_state_folder(path: Path) -> None:
+    """A folder that cannot be written is told of later, since a full disk must stop nobody."""
+    try:
+        make_folder(path)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise PinfoldError(
+            f"--state-dir: {path}: {reason} — name a folder that is there or can be made"
+        ) from error
 
 
 def _load_again(

@@ -192,6 +192,16 @@ def test_refused_container_of_a_manifest_stops_no_other(tmp_path: Path, start: S
     assert 'event=connected runtime="embedded v' in log
 
 
+def test_folder_for_the_state_is_made_for_nobody_else(tmp_path: Path, start: Start) -> None:
+    folder = tmp_path / "some" / "state"
+    daemon = start("--runtime=embedded", f"--state-dir={folder}")
+    daemon.await_notice("READY=1")
+    assert daemon.end() == 0
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (folder / "state.json").exists()
+    assert "not saved" not in daemon.log.read_text()
+
+
 def test_watchdog_is_fed(start: Start) -> None:
     daemon = start("--runtime=embedded", WATCHDOG_USEC="20000")
     for _ in range(2):
@@ -303,6 +313,16 @@ def test_plugin_started_by_its_runtime_serves_the_socket_it_got_and_ends_with_it
         ),
         pytest.param(
             ["--set=pinCPUs=true"], "did you mean 'pinCPU'?", id="an unknown configuration field"
+        ),
+        pytest.param(
+            ["--runtime=embedded", "--state-dir=/dev/null/state"],
+            "--state-dir: /dev/null/state: not a directory — name a folder that is there or can",
+            id="a folder for its state that cannot be made",
+        ),
+        pytest.param(
+            ["--runtime=embedded", "--state-dir=/dev/null"],
+            "--state-dir: /dev/null: not a directory",
+            id="a state folder that is none",
         ),
         pytest.param(["--machine=cheese:2"], "cheese", id="a machine that makes no sense"),
         pytest.param(
