@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from ..policy.configuration.config import Config
+from ..policy.configuration.document import Document, faulty_document
 from ..policy.configuration.text import (
     build_config,
     environment_document,
@@ -49,16 +50,27 @@ def load_config(
     """The configuration of a file, its drop-ins, the environment and settings, in this order.
 
     Without a path: the default file, if there is one, and the default folder of drop-ins. With
-    one: that file and the drop-ins in the folder of its name and ".d". Raises `ConfigError`.
+    one: that file and the drop-ins in the folder of its name and ".d". Raises `ConfigError`: one
+    line for each fault of any of them, and `ConfigFileError` where a file cannot be read.
     """
     sources, warnings = find_sources(
         path, default_path=default_path, default_drop_ins=default_drop_ins
     )
-    documents = [parse_config_document(read_file(source), str(source)) for source in sources]
+    documents: list[Document] = []
+    is_readable = True
+    for source in sources:
+        try:
+            documents.append(parse_config_document(read_file(source), str(source)))
+        except ConfigFileError as error:
+            is_readable = False
+            documents.append(faulty_document(str(source), str(error)))
     documents.append(environment_document(environment or {}))
     warnings.extend(environment_warnings(environment or {}))
     documents.extend(setting_document(setting) for setting in settings)
-    checked = build_config(documents)
+    try:
+        checked = build_config(documents)
+    except ConfigError as error:
+        raise error if is_readable else ConfigFileError(str(error)) from error
     return LoadedConfig(
         config=checked.config, warnings=(*warnings, *checked.warnings), sources=tuple(sources)
     )

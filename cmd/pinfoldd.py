@@ -3,7 +3,7 @@
 import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -121,12 +121,9 @@ def command(
         runtime, nri_socket, nri_plugin_name, nri_plugin_index, environment, cri_socket
     )
     log = set_up_logging(log_level, environment, is_preinstalled=is_preinstalled(environment))
-    for warning in (*loaded.warnings, *found.warnings):
-        log.warning("%s", warning)
+    _warn((*loaded.warnings, *found.warnings), log)
     notifier = Notifier(environment)
-    if state_dir is not None:
-        _make_state_folder(state_dir)
-    keeper = None if state_dir is None else StateKeeper(state_dir, log)
+    keeper = None if state_dir is None else _state_keeper(state_dir, log)
     garbage = Garbage()
     reports: list[Report] = [DecisionLog(log, access.where), notifier, garbage]
     is_here = sysfs_root is None and machine is None and access.embedded is None
@@ -144,8 +141,7 @@ def command(
         finder=surroundings,
         as_found=tuner.as_found if tuner else None,
     )
-    for warning in daemon.engine.warnings:
-        log.warning("%s", warning)
+    _warn(daemon.engine.warnings, log)
     if state_dir is not None and keeper is not None:
         daemon.plugin.events.advice = read_state(state_dir, log).advice()
         keeper.start(daemon.plugin)
@@ -178,15 +174,21 @@ def command(
         raise click.exceptions.Exit(FAULT)
 
 
-def _make_state_folder(path: Path) -> None:
+def _warn(warnings: Iterable[str], log: logging.Logger) -> None:
+    for warning in warnings:
+        log.warning("%s", warning)
+
+
+def _state_keeper(folder: Path, log: logging.Logger) -> StateKeeper:
     """A folder that cannot be written is told of later, since a full disk must stop nobody."""
     try:
-        make_folder(path)
+        make_folder(folder)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise PinfoldError(
-            f"--state-dir: {path}: {reason} — name a folder that is there or can be made"
+            f"--state-dir: {folder}: {reason} — name a folder that is there or can be made"
         ) from error
+    return StateKeeper(folder, log)
 
 
 def _load_again(
@@ -194,8 +196,7 @@ def _load_again(
 ) -> Config:
     watch.take()
     again = load_config(path, environment=os.environ, settings=settings)
-    for warning in again.warnings:
-        log.warning("%s", warning)
+    _warn(again.warnings, log)
     return again.config
 
 

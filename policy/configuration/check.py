@@ -107,7 +107,8 @@ def _resources(config: Config) -> Iterator[Fault]:
     except ConfigError as error:
         yield Fault(("reservedResources", "cpu"), str(error))
     path: Path = ("reservedResources", "cpu")
-    yield from (Fault(path, what) for what in _unavailable(available, reserved))
+    needs: tuple[Path, ...] = (("availableResources", "cpu"),)
+    yield from (Fault(path, what, needs) for what in _unavailable(available, reserved))
     yield from memory_faults(config)
 
 
@@ -155,13 +156,14 @@ def _scheduling_classes(config: Config) -> Iterator[Fault]:
     for index, one in enumerate(config.scheduling_classes):
         yield from scheduling_faults(("schedulingClasses", index), one)
     for namespace, name in config.namespace_scheduling_classes.items():
-        yield from _known(("namespaceSchedulingClasses", namespace), name, names)
+        path: Path = ("namespaceSchedulingClasses", namespace)
+        yield from _known(path, name, names, "schedulingClasses")
     accepted = [qos.value for qos in QosClass]
     for qos, name in config.pod_qos_scheduling_classes.items():
         path = ("podQoSSchedulingClasses", qos)
         if qos.lower() not in [one.lower() for one in accepted]:
             yield Fault(path, f"unknown QoS class {qos!r} — {name_advice(qos, accepted)}")
-        yield from _known(path, name, names)
+        yield from _known(path, name, names, "schedulingClasses")
 
 
 def _cpu_classes(config: Config) -> Iterator[Fault]:
@@ -185,7 +187,7 @@ def _cpu_classes(config: Config) -> Iterator[Fault]:
         ),
     ):
         if name is not None:
-            yield from _known((field,), name, names, what)
+            yield from _known((field,), name, names, "cpuClasses", what)
     managed = [one.name for one in config.cpu_classes if one.pct_priority is not None]
     for index, one in enumerate(config.cpu_classes):
         path: Path = ("cpuClasses", index)
@@ -212,6 +214,7 @@ def _instrumentation(config: Config) -> Iterator[Fault]:
         yield Fault(
             ("instrumentation", "prometheusExport"),
             f"excludes metricsExporter {section.metrics_exporter.value} — leave one of them out",
+            (("instrumentation", "metricsExporter"),),
         )
     yield from _parsed(
         ("instrumentation", "httpEndpoint"), parse_endpoint, section.http_endpoint or None
@@ -255,10 +258,14 @@ def _unique(field: str, names: Sequence[str]) -> Iterator[Fault]:
             yield Fault((field, index, "name"), f"{name!r} is the name of two classes — rename one")
 
 
-def _known(path: Path, name: str, names: Sequence[str], what: str = "class") -> Iterator[Fault]:
+def _known(
+    path: Path, name: str, names: Sequence[str], field: str, what: str = "class"
+) -> Iterator[Fault]:
+    """A fault where no class of a field's list has this name."""
     if name not in names:
         advice = name_advice(name, names) if names else "define it first, there are no classes"
-        yield Fault(path, f"unknown {what} {name!r} — {advice}")
+        needs: list[Path] = [(field,), *((field, index, "name") for index in range(len(names)))]
+        yield Fault(path, f"unknown {what} {name!r} — {advice}", tuple(needs))
 
 
 _CHECKS: Final[tuple[Callable[[Config], Iterator[Fault]], ...]] = (

@@ -7,8 +7,6 @@ from typing import Final, cast
 
 import yaml
 
-from ..errors import ConfigError
-
 Path = tuple[str | int, ...]
 """Keys and positions from the root of a document."""
 
@@ -35,12 +33,26 @@ class Place:
         return f"{self.source}:{self.line}" if self.line else self.source
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextFault:
+    """Something wrong with a text itself: what was meant by the value at a path is not known."""
+
+    place: Place
+    path: Path
+    line: str
+    """The fault as people read it, its place included."""
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A mapping of plain values, and the place of each value by path."""
+    """A mapping of plain values, and the place of each value by path.
+
+    `faults`: what is wrong with the text; then the values are those that could be read.
+    """
 
     values: Mapping[str, object]
     places: Mapping[Path, Place] = field(default_factory=dict[Path, Place])
+    faults: tuple[TextFault, ...] = ()
 
     def place(self, path: Path) -> Place:
         """The place of the value at a path, or of the nearest value around it."""
@@ -53,7 +65,7 @@ class Document:
         """The mapping under a key as a document; empty where there is none."""
         values = mapping_of(self.values.get(key)) or {}
         places = {path[1:]: place for path, place in self.places.items() if path[:1] == (key,)}
-        return Document(values, {(): self.place(()), **places})
+        return Document(values, {(): self.place(()), **places}, self.faults)
 
 
 def mapping_of(value: object) -> Mapping[str, object] | None:
@@ -73,26 +85,59 @@ def dotted(path: Path) -> str:
 
 
 def parse_document(text: str, source: str) -> Document:
-    """The one mapping a YAML text holds; an empty text is an empty mapping.
-
-    Raises `ConfigError` with source and line: no YAML, a key written twice, too many aliases.
-    """
-    value, places = parse_value(text, source)
-    if value is None:
-        return Document({}, {(): Place(source=source)})
-    values = mapping_of(value)
+    """The one mapping a YAML text holds; an empty text is an empty mapping."""
+    parsed = parse_value(text, source)
+    root = parsed.places.get((), Place(source=source))
+    if parsed.value is None:
+        return Document({}, {(): root}, parsed.faults)
+    values = mapping_of(parsed.value)
     if values is None:
-        raise ConfigError(f"{places[()]}: expected a mapping — write 'field: value' lines")
-    return Document(values, places)
+        line = f"{root}: expected a mapping — write 'field: value' lines"
+        fault = TextFault(place=root, path=(), line=line)
+        return Document({}, {(): root}, (*parsed.faults, fault))
+    return Document(values, parsed.places, parsed.faults)
 
 
-def parse_value(text: str, source: str) -> tuple[object, dict[Path, Place]]:
-    """The one value a YAML text holds, None for an empty text, and the place of each value in it.
+def faulty_document(source: str, line: str, path: Path = ()) -> Document:
+    """A document of which nothing can be read, for the reason in a line."""
+    place = Place(source=source)
+    return Document({}, {(): place}, (TextFault(place=place, path=path, line=line),))
 
-    Raises `ConfigError` with source and line.
+
+@dataclass(frozen=True, slots=True)
+class ParsedValue:
+    """The one value of a text, None where it holds none, and the place of each value in it.
+
+    `faults`: all that is wrong with the text: no YAML, keys written twice, too many aliases.
     """
+
+    value: object
+    places: Mapping[Path, Place] = field(default_factory=dict[Path, Place])
+    faults: tuple[TextFault, ...] = ()
+
+
+def parse_value(text: str, source: str) -> ParsedValue:
+    """The value a YAML text holds."""
+    try:
+        return _parse_value(text, source)
+    except _UnreadableError as error:
+        return ParsedValue(None, {}, (error.fault,))
+
+
+class _UnreadableError(Exception):
+    """Nothing of a text can be used."""
+
+    def __init__(self, place: Place, line: str) -> None:
+        super().__init__(line)
+        self.fault = TextFault(place=place, path=(), line=line)
+
+
+def _parse_value(text: str, source: str) -> ParsedValue:
+    """Raises `_UnreadableError`."""
+    place = Place(source=source)
     if len(text) > _TEXT_MAX:
-        raise ConfigError(f"{source}: {len(text)} characters are too many — at most {_TEXT_MAX}")
+        what = f"{len(text)} characters are too many — at most {_TEXT_MAX}"
+        raise _UnreadableError(place, f"{source}: {what}")
     try:
         _check_depth(text, source)
         node = yaml.compose(text, Loader=_Loader)
@@ -100,17 +145,19 @@ def parse_value(text: str, source: str) -> tuple[object, dict[Path, Place]]:
         mark = error.problem_mark or error.context_mark
         where = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
         what = ", ".join(part for part in (error.context, error.problem) if part)
-        raise ConfigError(f"{where}: not YAML: {what}") from error
+        place = Place(source=source, line=mark.line + 1 if mark else 0)
+        raise _UnreadableError(place, f"{where}: not YAML: {what}") from error
     except (yaml.YAMLError, UnicodeError) as error:
-        raise ConfigError(f"{source}: not YAML: {' '.join(str(error).split())}") from error
+        what = " ".join(str(error).split())
+        raise _UnreadableError(place, f"{source}: not YAML: {what}") from error
     if node is None:
-        return None, {}
+        return ParsedValue(None)
     reader = _Reader(source)
-    return reader.value(node, ()), reader.places
+    return ParsedValue(reader.value(node, ()), reader.places, tuple(reader.faults))
 
 
 def _check_depth(text: str, source: str) -> None:
-    """Raises `ConfigError` where a text is nested too deep to be composed.
+    """Raises `_UnreadableError` where a text is nested too deep to be composed.
 
     The composer in C calls itself once for each level, until its process has no stack left.
     """
@@ -121,7 +168,8 @@ def _check_depth(text: str, source: str) -> None:
             if depth > _DEPTH_MAX:
                 line = event.start_mark.line + 1 if event.start_mark else 0
                 place = Place(source=source, line=line)
-                raise ConfigError(f"{place}: nested too deep — at most {_DEPTH_MAX} levels")
+                what = f"nested too deep — at most {_DEPTH_MAX} levels"
+                raise _UnreadableError(place, f"{place}: {what}")
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
 
@@ -134,7 +182,8 @@ def merge(under: Document, over: Document) -> Document:
     places = {**under.places}
     if () in over.places:
         places[()] = over.places[()]
-    return Document(_merge(under.values, over.values, (), over.places, places), places)
+    values = _merge(under.values, over.values, (), over.places, places)
+    return Document(values, places, (*under.faults, *over.faults))
 
 
 def _merge(
@@ -160,20 +209,22 @@ def _merge(
 
 
 class _Reader:
-    """Turns YAML nodes into values and notes their places."""
+    """Turns YAML nodes into values, and notes their places and what is wrong with them."""
 
     def __init__(self, source: str) -> None:
         self.source = source
         self.places: dict[Path, Place] = {}
+        self.faults: list[TextFault] = []
 
     def value(self, node: yaml.Node, path: Path) -> object:
+        """Raises `_UnreadableError` for a node that stands for too much."""
         if len(self.places) >= _VALUES_MAX:
-            raise self._error(node, f"more than {_VALUES_MAX} values, aliases expanded")
+            what = f"more than {_VALUES_MAX} values, aliases expanded"
+            raise self._unreadable(node, what)
         if len(path) > _DEPTH_MAX:
-            raise self._error(node, f"nested too deep — at most {_DEPTH_MAX} levels")
-        line = node.start_mark.line + 1
+            raise self._unreadable(node, f"nested too deep — at most {_DEPTH_MAX} levels")
         text = node.value if isinstance(node, yaml.ScalarNode) else None
-        self.places[path] = Place(source=self.source, line=line, text=text)
+        self.places[path] = Place(source=self.source, line=_line(node), text=text)
         match node:
             case yaml.MappingNode():
                 return dict(self._items(node, path))
@@ -181,33 +232,37 @@ class _Reader:
                 nodes: list[yaml.Node] = node.value
                 return [self.value(one, (*path, index)) for index, one in enumerate(nodes)]
             case yaml.ScalarNode():
-                return self._scalar(node)
+                return self._scalar(node, path)
             case _:
-                raise self._error(node, "not a mapping, list or scalar")
+                raise self._unreadable(node, "not a mapping, list or scalar")
 
     def _items(self, node: yaml.MappingNode, path: Path) -> Iterator[tuple[str, object]]:
         if node.tag != f"{_TAG}map":
-            raise self._error(node, f"tag {node.tag!r} is not accepted — leave it out")
+            self._fault(node, path, f"tag {node.tag!r} is not accepted — leave it out")
         seen: dict[str, int] = {}
         pairs: list[tuple[yaml.Node, yaml.Node]] = node.value
         for key_node, value_node in pairs:
             if not isinstance(key_node, yaml.ScalarNode):
-                raise self._error(key_node, "a key must be plain text")
+                self._fault(key_node, path, "a key must be plain text")
+                continue
             # The text itself, so that keys such as `on` or `1` stay what was written.
             key: str = key_node.value
             if key_node.tag == f"{_TAG}merge":
-                raise self._error(key_node, "merge keys (<<) are not accepted — write the fields")
+                what = "merge keys (<<) are not accepted — write the fields"
+                self._fault(key_node, path, what)
+                continue
             if key in seen:
-                raise self._error(
-                    key_node, f"{key!r} is written twice, first in line {seen[key]} — keep one"
-                )
-            seen[key] = key_node.start_mark.line + 1
+                what = f"{key!r} is written twice, first in line {seen[key]} — keep one"
+                self._fault(key_node, (*path, key), what)
+                continue
+            seen[key] = _line(key_node)
             yield key, self.value(value_node, (*path, key))
             # Errors about a value point at its key: the value may start lines below.
             place = self.places[(*path, key)]
             self.places[(*path, key)] = Place(source=place.source, line=seen[key], text=place.text)
 
-    def _scalar(self, node: yaml.ScalarNode) -> object:
+    def _scalar(self, node: yaml.ScalarNode, path: Path) -> object:
+        """The value; None, which is a field's default, where it cannot be read."""
         text: str = node.value
         try:
             match node.tag.removeprefix(_TAG):
@@ -222,9 +277,19 @@ class _Reader:
                 case "str" | "timestamp" | "value":
                     return text
                 case _:
-                    raise self._error(node, f"tag {node.tag!r} is not accepted — leave it out")
+                    self._fault(node, path, f"tag {node.tag!r} is not accepted — leave it out")
         except (ValueError, KeyError):
-            raise self._error(node, f"{text[:40]!r} cannot be read — put it in quotes") from None
+            self._fault(node, path, f"{text[:40]!r} cannot be read — put it in quotes")
+        return None
 
-    def _error(self, node: yaml.Node, what: str) -> ConfigError:
-        return ConfigError(f"{self.source}:{node.start_mark.line + 1}: {what}")
+    def _fault(self, node: yaml.Node, path: Path, what: str) -> None:
+        place = Place(source=self.source, line=_line(node))
+        self.faults.append(TextFault(place=place, path=path, line=f"{place}: {what}"))
+
+    def _unreadable(self, node: yaml.Node, what: str) -> _UnreadableError:
+        place = Place(source=self.source, line=_line(node))
+        return _UnreadableError(place, f"{place}: {what}")
+
+
+def _line(node: yaml.Node) -> int:
+    return node.start_mark.line + 1

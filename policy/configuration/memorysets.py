@@ -13,7 +13,8 @@ def memory_faults(config: Config) -> Iterator[Fault]:
     """The faults of `availableResources.memory` and `reservedResources.memory`."""
     available = yield from _amount("availableResources", config.available_resources)
     reserved = yield from _amount("reservedResources", config.reserved_resources)
-    path = ("reservedResources", "memory")
+    path: Path = ("reservedResources", "memory")
+    needs: tuple[Path, ...] = (("availableResources", "memory"),)
     if isinstance(available, ByteQuantity) and isinstance(reserved, ByteQuantity):
         # What is available counts what is reserved of it.
         if 0 < available.size_bytes <= reserved.size_bytes:
@@ -21,6 +22,7 @@ def memory_faults(config: Config) -> Iterator[Fault]:
                 path,
                 f"{config.reserved_resources.memory} leaves nothing of availableResources.memory"
                 f" ({config.available_resources.memory}) — reserve less",
+                needs,
             )
         return
     if not isinstance(available, OnlyNodes) or not isinstance(reserved, OnlyNodes):
@@ -30,9 +32,10 @@ def memory_faults(config: Config) -> Iterator[Fault]:
             path,
             f"nodes {outside} are not in availableResources.memory ({available.nodes})"
             " — reserve available nodes",
+            needs,
         )
     elif reserved.nodes == available.nodes:
-        yield Fault(path, "leaves no memory for other containers — reserve fewer nodes")
+        yield Fault(path, "leaves no memory for other containers — reserve fewer nodes", needs)
 
 
 def _amount(section: str, amounts: Amounts) -> Generator[Fault, None, MemoryAmount | None]:

@@ -1,6 +1,5 @@
 """Plain values against the types of the configuration: every misfit, and the values made to fit."""
 
-import enum
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
@@ -11,6 +10,9 @@ from ..language.suggestion import nearest
 from .config import Amounts, Section
 from .document import Document, Path, dotted, mapping_of
 
+_UNFIT: Final = object()
+"""In the place of a value that does not fit: its field has the default then."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -18,6 +20,21 @@ class Fault:
 
     path: Path
     what: str
+    needs: tuple[Path, ...] = ()
+    """Other values it follows from."""
+
+    def rests_on(self, doubtful: Sequence[Path]) -> bool:
+        """Whether it may be there only since one of these values could not be read.
+
+        The elements of a list stand for themselves: one of them says nothing about another.
+        """
+        path = self.path
+        unit = path[:2] if len(path) > 1 and isinstance(path[1], int) else path
+        for doubt in doubtful:
+            is_inside = doubt[: len(unit)] == unit
+            if is_inside or any(one[: len(doubt)] == doubt for one in (unit, *self.needs)):
+                return True
+        return False
 
     def line(self, document: Document) -> str:
         """The fault as people read it, with the place in the document it was found in."""
@@ -38,58 +55,82 @@ def range_faults(path: Path, value: int | None, low: int, high: int) -> Iterator
         yield Fault(path, f"{value} is out of range — write {low} to {high}")
 
 
-def shape_values(document: Document, section: type[Section]) -> tuple[object, list[Fault]]:
-    """The values as `msgspec.convert` wants them for a section, and all that does not fit.
+@dataclass(frozen=True, slots=True)
+class Shaped:
+    """Values as `msgspec.convert` wants them for a section, and all that does not fit.
+
+    What does not fit is left out, so that the rest can be checked too; `doubtful` are the paths of
+    values that are not what was meant.
+    """
+
+    values: object
+    faults: tuple[Fault, ...]
+    doubtful: tuple[Path, ...]
+
+
+def shape_values(document: Document, section: type[Section]) -> Shaped:
+    """The values of a document in the shape of a section.
 
     Nulls leave fields at their defaults, the letters of enum values may be of any case, and
     amounts may be numbers.
     """
     shape = _Shape(document)
     values = shape.fit(document.values, types.type_info(section), ())
-    return values, shape.faults
+    return Shaped(values, tuple(shape.faults), tuple(shape.doubtful))
 
 
 class _Shape:
     def __init__(self, document: Document) -> None:
         self.document = document
         self.faults: list[Fault] = []
+        self.doubtful: list[Path] = []
 
     def fit(self, value: object, kind: types.Type, path: Path) -> object:
+        """The value as it is to be converted, or `_UNFIT`."""
         match kind:
             case types.StructType():
                 return self._fields(value, kind, path)
             case types.VarTupleType():
-                return self._items(value, kind.item_type, path)
+                return self._items(value, kind, path)
             case types.DictType():
-                return self._entries(value, kind.value_type, path)
+                return self._entries(value, kind, path)
             case types.UnionType():
                 return self._any_of(value, kind, path)
             case types.EnumType():
-                return self._member(value, kind.cls, path)
+                return self._member(value, kind, path)
             case _:
-                if not _fits(value, kind):
-                    self._misfit(value, _describe(kind), path)
-                return value
+                if _fits(value, kind):
+                    return value
+                return self._misfit(value, _describe(kind), path)
 
     def _fields(self, value: object, kind: types.StructType, path: Path) -> object:
         given = mapping_of(value)
         known = {field.encode_name: field for field in kind.fields}
         if given is None:
-            self._misfit(value, f"a mapping of {', '.join(known)}", path)
-            return value
+            return self._misfit(value, f"a mapping of {', '.join(known)}", path)
         shaped: dict[str, object] = {}
         for name, one in given.items():
             if name not in known:
-                what = f"unknown field — {name_advice(str(name), list(known))}"
-                self._fault((*path, name), what)
+                self._unknown(name, list(known), path)
             elif one is not None:
                 inner = (*path, name)
                 one = self._amount(one, inner) if kind.cls is Amounts else one
-                shaped[name] = self.fit(one, known[name].type, inner)
+                fitting = self.fit(one, known[name].type, inner)
+                if fitting is not _UNFIT:
+                    shaped[name] = fitting
         for name, field in known.items():
             if field.required and given.get(name) is None:
-                self._fault(path, f"field {name!r} is missing — write it")
+                self.faults.append(Fault(path, f"field {name!r} is missing — write it"))
+                self.doubtful.append((*path, name))
+            if field.required:
+                shaped.setdefault(name, _stand_in(field.type))
         return shaped
+
+    def _unknown(self, name: str, known: list[str], path: Path) -> None:
+        self.faults.append(Fault((*path, name), f"unknown field — {name_advice(name, known)}"))
+        if near := nearest(name, known):
+            # What it says may be meant for that one.
+            self.doubtful.append((*path, near))
 
     def _amount(self, value: object, path: Path) -> object:
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -97,45 +138,76 @@ class _Shape:
             return self.document.place(path).text or str(value)
         return value
 
-    def _items(self, value: object, kind: types.Type, path: Path) -> object:
+    def _items(self, value: object, kind: types.VarTupleType, path: Path) -> object:
         if not isinstance(value, list | tuple):
-            self._misfit(value, "a list", path)
-            return value
+            return self._misfit(value, "a list", path)
         items = cast("Sequence[object]", value)
-        return [self.fit(one, kind, (*path, index)) for index, one in enumerate(items)]
+        fitting = [self.fit(one, kind.item_type, (*path, at)) for at, one in enumerate(items)]
+        # The others keep their positions.
+        return [_stand_in(kind.item_type) if one is _UNFIT else one for one in fitting]
 
-    def _entries(self, value: object, kind: types.Type, path: Path) -> object:
+    def _entries(self, value: object, kind: types.DictType, path: Path) -> object:
         given = mapping_of(value)
         if given is None:
-            self._misfit(value, "a mapping", path)
-            return value
-        return {
-            name: self.fit(one, kind, (*path, name))
+            return self._misfit(value, "a mapping", path)
+        fitting = {
+            name: self.fit(one, kind.value_type, (*path, name))
             for name, one in given.items()
             if one is not None
         }
+        return {name: one for name, one in fitting.items() if one is not _UNFIT}
 
     def _any_of(self, value: object, kind: types.UnionType, path: Path) -> object:
         kinds = [one for one in kind.types if not isinstance(one, types.NoneType)]
         if len(kinds) == 1:
             return self.fit(value, kinds[0], path)
-        if not any(_fits(value, one) for one in kinds):
-            self._misfit(value, " or ".join(_describe(one) for one in kinds), path)
-        return value
+        if any(_fits(value, one) for one in kinds):
+            return value
+        return self._misfit(value, " or ".join(_describe(one) for one in kinds), path)
 
-    def _member(self, value: object, members: type[enum.Enum], path: Path) -> object:
-        accepted = [str(member.value) for member in members]
-        if isinstance(value, str) and value.lower() in accepted:
+    def _member(self, value: object, kind: types.EnumType, path: Path) -> object:
+        accepted = [str(member.value) for member in kind.cls]
+        if not isinstance(value, str):
+            return self._misfit(value, f"one of {', '.join(accepted)}", path)
+        if value.lower() in accepted:
             return value.lower()
-        self._misfit(value, f"one of {', '.join(accepted)}", path)
-        return value
+        near = nearest(value, accepted)
+        meant = f"did you mean {near!r}? " if near else ""
+        what = f"{value!r} is not accepted — {meant}write one of {', '.join(accepted)}"
+        return self._unfit(path, what)
 
-    def _misfit(self, value: object, wanted: str, path: Path) -> None:
+    def _misfit(self, value: object, wanted: str, path: Path) -> object:
         found = _COLLECTIONS.get(type(value)) or repr(value)
-        self._fault(path, f"{found} is not accepted — write {wanted}")
+        return self._unfit(path, f"{found} is not accepted — write {wanted}")
 
-    def _fault(self, path: Path, what: str) -> None:
+    def _unfit(self, path: Path, what: str) -> object:
         self.faults.append(Fault(path, what))
+        self.doubtful.append(path)
+        return _UNFIT
+
+
+def _stand_in(kind: types.Type) -> object:
+    """A value that can be converted, in the place of one that cannot."""
+    match kind:
+        case types.StructType():
+            fields = [field for field in kind.fields if field.required]
+            return {field.encode_name: _stand_in(field.type) for field in fields}
+        case types.EnumType():
+            return next(iter(kind.cls)).value
+        case types.UnionType():
+            return _stand_in(kind.types[0])
+        case types.StrType():
+            return ""
+        case types.VarTupleType():
+            return []
+        case types.DictType():
+            return {}
+        case types.IntType():
+            return 0
+        case types.BoolType():
+            return False
+        case _:
+            return None
 
 
 def _fits(value: object, kind: types.Type) -> bool:

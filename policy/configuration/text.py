@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, cast
 
 import msgspec
@@ -12,7 +12,17 @@ from ..errors import ConfigError
 from ..language.suggestion import nearest
 from .check import find_faults, find_idle_fields
 from .config import Config, Section
-from .document import Document, Path, Place, mapping_of, merge, parse_document, parse_value
+from .document import (
+    Document,
+    Path,
+    Place,
+    TextFault,
+    faulty_document,
+    mapping_of,
+    merge,
+    parse_document,
+    parse_value,
+)
 from .shape import name_advice, shape_values
 
 API_VERSION: Final = "config.nri/v1alpha1"
@@ -53,7 +63,7 @@ def config_from_values(values: Mapping[str, object], source: str = "configuratio
 def parse_config_document(text: str, source: str) -> Document:
     """The fields a YAML text sets, not yet checked.
 
-    The text may be a whole `TopologyAwarePolicy` resource: then its spec. Raises `ConfigError`.
+    The text may be a whole `TopologyAwarePolicy` resource: then its spec.
     """
     return _unwrap(parse_document(text, source))
 
@@ -66,24 +76,29 @@ def build_config(documents: Sequence[Document]) -> CheckedConfig:
     document = Document({})
     for one in documents:
         document = merge(document, one)
-    values, faults = shape_values(document, Config)
-    if not faults:
-        config = _with_reserved_cpu(msgspec.convert(values, Config))
-        faults = find_faults(config)
-        if not faults:
-            idle = find_idle_fields(config)
-            return CheckedConfig(config, tuple(fault.line(document) for fault in idle))
-    raise ConfigError("\n".join(fault.line(document) for fault in faults))
+    shaped = shape_values(document, Config)
+    config = _with_reserved_cpu(msgspec.convert(shaped.values, Config))
+    doubtful = (*shaped.doubtful, *(fault.path for fault in document.faults))
+    faults = (*shaped.faults, *(one for one in find_faults(config) if not one.rests_on(doubtful)))
+    if not faults and not document.faults:
+        idle = find_idle_fields(config)
+        return CheckedConfig(config, tuple(fault.line(document) for fault in idle))
+    order: dict[str, int] = {}
+    for index, one in enumerate(documents):
+        order.update((place.source, index) for place in one.places.values())
+        order.update((fault.place.source, index) for fault in one.faults)
+    lines = [(fault.place, fault.line) for fault in document.faults]
+    lines.extend((document.place(fault.path), fault.line(document)) for fault in faults)
+    lines.sort(key=lambda line: (order.get(line[0].source, 0), line[0].line))
+    raise ConfigError("\n".join(line for _, line in lines))
 
 
 def setting_document(setting: str) -> Document:
-    """The one field that a "cpuField.inner=YAML value" of the command line sets.
-
-    Raises `ConfigError`.
-    """
+    """The one field that a "cpuField.inner=YAML value" of the command line sets."""
     name, equals, text = setting.partition("=")
     if not equals or not name.strip():
-        raise ConfigError(f"{setting!r} is not FIELD=VALUE — as in reservedResources.cpu=750m")
+        what = f"{setting!r} is not FIELD=VALUE — as in reservedResources.cpu=750m"
+        return faulty_document(f"setting {setting!r}", what)
     return _single(tuple(name.strip().split(".")), text, f"setting {name.strip()!r}")
 
 
@@ -91,7 +106,7 @@ def environment_document(environment: Mapping[str, str]) -> Document:
     """The fields that variables set (PINFOLD_PIN_CPU, PINFOLD_RESERVED_RESOURCES__CPU).
 
     Variables with the prefix that name no field are passed over: a service called pinfold gives
-    its own ones to every container in Kubernetes. Raises `ConfigError`.
+    its own ones to every container in Kubernetes.
     """
     document = Document({})
     for variable, path in _variables(Config, ENVIRONMENT_PREFIX, ()).items():
@@ -134,32 +149,38 @@ def _unwrap(document: Document) -> Document:
     values = document.values
     if "apiVersion" not in values and "kind" not in values:
         return document
+    found: list[tuple[Path, str]] = []
     for field, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
         if values.get(field) != expected:
-            raise ConfigError(
-                f"{document.place((field,))}: {field} is {values.get(field)!r}"
-                f" — expected {expected!r}, or the fields of its spec alone"
-            )
+            advice = f"expected {expected!r}, or the fields of its spec alone"
+            found.append(((field,), f"{field} is {values.get(field)!r} — {advice}"))
+    is_foreign = bool(found)
     known = ("apiVersion", "kind", "metadata", "spec", "status")
     for field in values:
         if field not in known:
-            raise ConfigError(
-                f"{document.place((field,))}: unknown field {field!r} — {name_advice(field, known)}"
-            )
+            what = f"unknown field {field!r} — {name_advice(field, known)}"
+            found.append(((field,), what))
     if values.get("spec") is not None and mapping_of(values["spec"]) is None:
-        raise ConfigError(
-            f"{document.place(('spec',))}: spec: {values['spec']!r} is not accepted"
-            " — write a mapping of fields"
-        )
-    return document.below("spec")
+        what = f"spec: {values['spec']!r} is not accepted — write a mapping of fields"
+        found.append((("spec",), what))
+    places = [(document.place(path), what) for path, what in found]
+    faults = [TextFault(place=at, path=(), line=f"{at}: {what}") for at, what in places]
+    # The fields of another kind of resource are none of ours.
+    spec = Document({}, {(): document.place(())}) if is_foreign else document.below("spec")
+    inner = [replace(one, path=one.path[1:]) for one in document.faults]
+    return replace(spec, faults=(*inner, *faults))
 
 
 def _single(path: Path, text: str, source: str) -> Document:
-    value, places = parse_value(text, source)
+    parsed = parse_value(text, source)
+    value = parsed.value
     for step in reversed(path):
         value = {step: value}
-    inner = {(*path, *below): Place(source=source, text=p.text) for below, p in places.items()}
-    return Document(mapping_of(value) or {}, {(): Place(source=source), **inner})
+    places = {
+        (*path, *below): Place(source=source, text=one.text) for below, one in parsed.places.items()
+    }
+    faults = tuple(replace(one, path=(*path, *one.path)) for one in parsed.faults)
+    return Document(mapping_of(value) or {}, {(): Place(source=source), **places}, faults)
 
 
 def _variables(section: type[Section], prefix: str, path: Path) -> dict[str, Path]:

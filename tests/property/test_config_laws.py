@@ -94,12 +94,8 @@ def test_any_document_is_read_or_refused_with_its_place(values: dict[str, object
 @settings(deadline=None, max_examples=200)
 @given(st.text(max_size=60) | st.text("ab:{}[]&*!-?|>'\"#, \n\t", max_size=60))
 def test_any_text_is_read_or_refused(text: str) -> None:
-    complaint = ""
-    try:
-        parse_document(text, "f.yaml")
-    except ConfigError as error:
-        complaint = str(error)
-    assert not complaint or complaint.startswith("f.yaml")
+    for fault in parse_document(text, "f.yaml").faults:
+        assert fault.line.startswith("f.yaml")
 
 
 @settings(deadline=None, max_examples=100)
@@ -119,3 +115,35 @@ def test_merging_knows_the_place_of_every_value(values: list[dict[str, object]])
             items = cast("list[object]", value)
             stack.extend(((*path, index), inner) for index, inner in enumerate(items))
     assert set(merged.places) | {()} == seen
+
+
+# One line each, none of which changes what another one means, and a piece of its complaint.
+FAULTS = {
+    "pinCPU: perhaps": "pinCPU: 'perhaps'",
+    "defaultCPUPriority: hihg": "did you mean 'high'?",
+    "colocatePod: true": "did you mean 'colocatePods'?",
+    "pinMemory: !!binary x": "is not accepted — leave it out",
+    "symmetricAffinity: true\nsymmetricAffinity: true": "is written twice",
+    "reservedPoolNamespaces: [a, '[', 3]": "reservedPoolNamespaces[1]: '['",
+    "availableResources: {cpu: 4}": "does not say which cpus",
+    "reservedResources: {memory: 5x}": "failed to parse",
+    "schedulingClasses: [{name: a, policy: fifo}, {name: b, nice: 99}]": "99 is out of range",
+    "namespaceSchedulingClasses: {x: gone}": "unknown class 'gone'",
+    "cpuClasses: [{name: a, minFreq: 2GHz, maxFreq: 1GHz}, {name: b, sstClosID: x}]": "swap them",
+    "reservedPoolCPUClass: nobody": "unknown reserved CPU class 'nobody'",
+    "instrumentation: {httpEndpoint: 'x y', reportPeriod: 5q}": "instrumentation.reportPeriod",
+}
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.sampled_from(sorted(FAULTS)), unique=True, min_size=1))
+def test_every_fault_is_told_at_once(lines: list[str]) -> None:
+    complaint = ""
+    try:
+        read_config("\n".join(lines), "f.yaml")
+    except ConfigError as error:
+        complaint = str(error)
+    for line in lines:
+        assert FAULTS[line] in complaint
+    found = [int(line.split(":")[1]) for line in complaint.splitlines()]
+    assert found == sorted(found)

@@ -130,8 +130,8 @@ spec:
             id="a glob that never closes",
         ),
         pytest.param(
-            "cpuClasses:\n- minFreq: 1GHz\n",
-            2,
+            "sharedPoolCPUClass: a\ncpuClasses:\n- minFreq: 1GHz\n",
+            3,
             "field 'name' is missing",
             id="a class with no name",
         ),
@@ -180,7 +180,7 @@ spec:
         ),
         pytest.param("pinCPU: true\npinCPU: false", 2, "'pinCPU' is written twice", id="twice"),
         pytest.param("- pinCPU", 1, "expected a mapping", id="a list as the whole file"),
-        pytest.param("a: !!python/name:os.system x", 1, "is not accepted", id="a tag"),
+        pytest.param("pinCPU: !!python/name:os.system x", 1, "is not accepted", id="a tag"),
         pytest.param("agent: &a {}\nlog:\n  <<: *a", 3, "merge keys", id="a merge key"),
         pytest.param("pinCPU: true\nagent: ]", 2, "not YAML", id="not YAML at all"),
         pytest.param("agent: &x {x: *x}", 1, "nested too deep", id="an alias inside itself"),
@@ -201,6 +201,104 @@ def test_every_fault_has_its_own_line() -> None:
         "p.yaml:3",
     ]
     assert "write one of high, normal, low, none" in complaint
+
+
+@pytest.mark.parametrize(
+    ("text", "complaints"),
+    [
+        pytest.param(
+            "pinCPUs: true\nsharedPoolCPUClass: gone\ncpuClasses: [{name: a}]",
+            ["unknown field", "unknown shared CPU class 'gone'"],
+            id="a slip of the pen hides no class that is not there",
+        ),
+        pytest.param(
+            "schedulingClasses: [{name: a, nice: x}, {name: b, nice: 99}]",
+            ["'x' is not accepted", "99 is out of range"],
+            id="one element of a list hides no other",
+        ),
+        pytest.param(
+            "cpuClases: [{name: a}]\nsharedPoolCPUClass: a",
+            ["did you mean 'cpuClasses'?"],
+            id="what is meant for the classes may well define them",
+        ),
+        pytest.param(
+            "cpuClasses: [{nam: a}]\nsharedPoolCPUClass: a",
+            ["did you mean 'name'?", "field 'name' is missing"],
+            id="the name of a class may be what is misspelt",
+        ),
+        pytest.param(
+            "cpuClasses: x\nsharedPoolCPUClass: a",
+            ["'x' is not accepted"],
+            id="classes that cannot be read may be any",
+        ),
+        pytest.param(
+            "schedulingClasses: [{name: a, policy: fif, priority: 5}]",
+            ["did you mean 'fifo'?"],
+            id="what a field means hangs on another one of its class",
+        ),
+        pytest.param(
+            "availableResources: {cpu: 'cpuset:0-x'}\nreservedResources: {cpu: 'cpuset:9'}",
+            ["failed to parse cpus"],
+            id="reserved cpus are compared with known ones alone",
+        ),
+        pytest.param(
+            "availableResources: [0-3]\nreservedResources: {cpu: 'cpuset:9', memory: 5x}",
+            ["a list is not accepted", "failed to parse"],
+            id="amounts that are none are told whatever is available",
+        ),
+        pytest.param(
+            "pinCPU: true\npinCPU: maybe\nagent: 3",
+            ["is written twice", "3 is not accepted"],
+            id="of a field that is there twice only that is told",
+        ),
+        pytest.param(
+            "kind: Pod\nspce: {}\nspec: {containers: []}",
+            ["apiVersion is None", "kind is 'Pod'", "unknown field 'spce' — did you mean 'spec'?"],
+            id="fields of another kind of resource are none of ours",
+        ),
+        pytest.param(
+            "apiVersion: config.nri/v1alpha1\nkind: TopologyAwarePolicy\nstat: 1\n"
+            "spec: {pinCPU: 3}",
+            ["unknown field 'stat'", "pinCPU: 3 is not"],
+            id="fields beside the spec and in it",
+        ),
+        pytest.param(
+            "reservedResources: {cpu: 0}\nagent: ]",
+            ["not YAML"],
+            id="a text that is no YAML says nothing of anything",
+        ),
+    ],
+)
+def test_faults_are_told_at_once_and_none_that_follows_from_another(
+    text: str, complaints: list[str]
+) -> None:
+    found = error_of(text).splitlines()
+    assert len(found) == len(complaints), found
+    for line, complaint in zip(found, complaints, strict=True):
+        assert complaint in line
+
+
+def test_faults_of_all_sources_are_told_at_once() -> None:
+    documents = [
+        parse_config_document("pinCPU: 3\nagent: ]", "a.yaml"),
+        parse_config_document("\npinMemory: 3", "b.yaml"),
+        environment_document({"PINFOLD_AGENT__POD_RESOURCE_API": "[", "PINFOLD_PIN_CPU": "sure"}),
+        setting_document("colocatePods"),
+        setting_document("reservedResource.cpu=3"),
+    ]
+    with pytest.raises(ConfigError) as raised:
+        build_config(documents)
+    lines = str(raised.value).splitlines()
+    for expected in (
+        "a.yaml:2:8: not YAML",
+        "b.yaml:2: pinMemory: 3 is not accepted",
+        "PINFOLD_PIN_CPU: pinCPU: 'sure' is not accepted",
+        "PINFOLD_AGENT__POD_RESOURCE_API:2:1: not YAML",
+        "'colocatePods' is not FIELD=VALUE",
+        "setting 'reservedResource.cpu': reservedResource: unknown field — did you mean 'reserved",
+    ):
+        assert [line for line in lines if line.startswith(expected)], (expected, lines)
+    assert len(lines) == 6
 
 
 def test_an_unknown_field_lists_all_accepted_ones() -> None:
@@ -272,7 +370,7 @@ def test_settings_of_the_command_line_win() -> None:
     documents = [parse_config_document("pinCPU: true", "a.yaml"), setting_document("pinCPU=false")]
     assert not build_config(documents).config.pin_cpu
     with pytest.raises(ConfigError, match="'pinCPU' is not FIELD=VALUE"):
-        setting_document("pinCPU")
+        build_config([setting_document("pinCPU")])
     with pytest.raises(ConfigError, match="setting 'pinCPUs': pinCPUs: unknown field"):
         build_config([setting_document("pinCPUs=1")])
 

@@ -98,6 +98,21 @@ def test_a_named_file_must_be_there(tmp_path: Path) -> None:
         load_config(tmp_path / "none.yaml")
 
 
+def test_a_drop_in_that_cannot_be_read_hides_no_fault_of_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("pinCPU: 3\nagent: 3\n")
+    (tmp_path / "a.yaml.d").mkdir()
+    (tmp_path / "a.yaml.d" / "10.yaml").write_bytes(b"\xff")
+    with pytest.raises(ConfigFileError) as raised:
+        load_config(path, environment={"PINFOLD_PIN_MEMORY": "sure"})
+    assert [line.partition(": ")[0] for line in str(raised.value).splitlines()] == [
+        f"{path}:1",
+        f"{path}:2",
+        f"{path}.d/10.yaml",
+        "PINFOLD_PIN_MEMORY",
+    ]
+
+
 def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_bytes(b"pinCPU: \xff\n")
