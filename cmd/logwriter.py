@@ -97,9 +97,9 @@ class LogWriter(logging.Handler):
 
     def _run(self) -> None:
         while (one := self._take()) is not None:
+            lines = f"{self._text(one.record)}\n".encode(errors="replace")
             try:
-                lines = f"{self.format(one.record)}\n"
-                self._sink(lines.encode(errors="replace"), self._has_given_up)
+                self._sink(lines, self._has_given_up)
                 self._is_failing = False
             except OSError:
                 # The reader is gone, or its disk is full.
@@ -118,6 +118,13 @@ class LogWriter(logging.Handler):
             one = self._waiting.popleft()
             self._characters -= one.characters
             return one
+
+    def _text(self, record: logging.LogRecord) -> str:
+        try:
+            return self.format(record)
+        except Exception:
+            # Whatever is wrong with one line, there must be further ones.
+            return str(record.msg)
 
     def _has_given_up(self) -> bool:
         return self._is_over

@@ -120,6 +120,24 @@ def test_a_line_that_cannot_be_made_is_no_failure_of_the_caller(log: logging.Log
     assert "'%d lines' cannot be logged: TypeError" in gate.texts[0]
 
 
+class Hopeless(logging.Formatter):
+    """A formatter with a fault."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        raise ValueError(record.msg)
+
+
+def test_a_line_that_cannot_be_formatted_is_not_the_last_one(log: logging.Logger) -> None:
+    gate = Gate()
+    gate.is_open.set()
+    handler = writer(log, gate)
+    handler.setFormatter(Hopeless())
+    log.info("first")
+    log.info("second")
+    handler.stop(SECONDS)
+    assert gate.texts == ["first\n", "second\n"]
+
+
 def test_a_pipe_nobody_reads_neither_holds_up_the_caller_nor_the_end(log: logging.Logger) -> None:
     reading, writing = os.pipe()
     handler = LogWriter(stream_sink(writing))
