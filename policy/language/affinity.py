@@ -20,8 +20,6 @@ from .yamltext import TextError, TextList, TextMap, TextNode, TextScalar, parse_
 
 MAX_WEIGHT = 1000
 MAX_RULES = 256
-MAX_FAULTS = 16
-"""To find what an author meant takes longer than to read what is right."""
 COLOCATION_WEIGHT = 10
 RULE_FIELDS = ("scope", "match", "weight", "symmetric")
 
@@ -162,8 +160,6 @@ class _Reader:
         # Each pair once, in the order written, whichever of the two named it.
         self._friends: dict[str, dict[str, None]] = {}
         self._count = 0
-        self._faults = 0
-        self._is_ended = False
         self._reading = reading
 
     def read(self, text: str) -> None:
@@ -223,7 +219,11 @@ class _Reader:
                 return
             self._count += 1
             if self._count > MAX_RULES:
-                self._end(item, where, name, "too many rules", f"write at most {MAX_RULES}")
+                if self._count == MAX_RULES + 1:
+                    fix = f"write at most {MAX_RULES}; the rest is left out"
+                    self.problems.append(
+                        TextError.at(item, "too many rules", fix).problem(where, container=name)
+                    )
                 return
             try:
                 if isinstance(item, TextScalar):
@@ -236,13 +236,6 @@ class _Reader:
                 self._reading.advice.clear()
                 self._faults += 1
                 self.problems.append(error.problem(where, container=name))
-
-    def _end(self, item: TextNode, where: str, name: str, what: str, fix: str) -> None:
-        """Say, once, that the rest is not read."""
-        if not self._is_ended:
-            self._is_ended = True
-            error = TextError.at(item, what, f"{fix}; the rest is left out")
-            self.problems.append(error.problem(where, container=name))
 
     def _is_given_up(self, node: TextNode, where: str, name: str) -> bool:
         """Whether too much is wrong to go on; what each fault may have meant takes its time."""

@@ -227,7 +227,8 @@ def time_symmetric(size: Size, samples: int) -> Timings:
         annotation((glob_rules if seed % 2 else joint_rules)(8, is_symmetric=True, seed=seed))
         for seed in range(size.containers)
     ]
-    return _time(size, [{}] * samples, kept)
+    plain: Mapping[str, str] = {}
+    return _time(size, [plain] * samples, kept)
 
 
 def _time(

@@ -6,7 +6,6 @@ import yaml
 from pinfold.policy.container import Container, ContainerId, Pod, PodId
 from pinfold.policy.errors import Problem
 from pinfold.policy.language.affinity import (
-    MAX_FAULTS,
     MAX_RULES,
     AffinityRule,
     affinity_rules,
@@ -17,6 +16,7 @@ from pinfold.policy.language.affinity import (
 )
 from pinfold.policy.language.expression import (
     ALWAYS,
+    MAX_EXPRESSIONS,
     MAX_PATTERN_CHARACTERS,
     Condition,
     condition,
@@ -245,21 +245,19 @@ def test_an_annotation_has_a_limited_number_of_rules() -> None:
     assert "too many rules" in problem.what
 
 
-def test_an_annotation_is_read_up_to_a_limited_number_of_faults() -> None:
-    bad = "- match: {key: nmae, operator: Exists}\n"
-    rules, problems = read("a:\n" + GOOD + bad * (MAX_FAULTS + 5) + GOOD + "b: [c]\n")
-    assert len(rules["a"]) == 1
-    assert "b" not in rules
-    assert len(problems) == MAX_FAULTS + 1
-    assert "faults, the rest is left out" in problems[-1].what
-
-
 def test_patterns_that_are_read_one_by_one_are_limited() -> None:
     pattern = "[a-z]" * 100
     bad = f"- match: {{key: name, operator: Matches, values: ['{pattern}']}}\n"
     rules, (problem,) = read("a:\n" + bad * 17 + GOOD)
     assert len(rules["a"]) == 17
     assert f"more than {MAX_PATTERN_CHARACTERS} characters" in problem.what
+
+
+def test_the_expressions_of_a_pod_are_limited() -> None:
+    terms = ", ".join(["{operator: AlwaysTrue}"] * 400)
+    rules, (problem,) = read("a:\n" + f"- match: {{all: [{terms}]}}\n" * 3)
+    assert len(rules["a"]) == 2
+    assert f"more than {MAX_EXPRESSIONS} expressions" in problem.what
 
 
 def test_what_is_superfluous_beside_always_true_is_advice_and_the_rule_stays() -> None:
