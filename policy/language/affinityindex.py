@@ -13,7 +13,7 @@ from ..container import Container, ContainerId
 from ..errors import Problem
 from .affinity import AffinityRule
 from .evaluation import Steps, TooManyStepsError
-from .expression import AllOf, Expression
+from .expression import Expression
 from .facts import Subkey
 from .residents import Residents
 from .selection import Selection
@@ -105,10 +105,8 @@ class AffinityIndex:
         that match it. Itself and older instances of it (same pod id and name) do not count.
         """
         known = self._residents.facts_of(container)
-        totals, are_all = self._symmetric.weights(container.id, known)
-        own, given_up = self._own(rules)
-        for other, weight in own.items():
-            totals[other] = totals.get(other, 0) + weight
+        totals, are_all = self._symmetric.weights(container, known)
+        given_up = self._add_own(rules, totals) if rules else ()
         if totals:
             for other in self._instances(container):
                 totals.pop(other, None)
@@ -127,10 +125,10 @@ class AffinityIndex:
         selection = Selection(residents, Steps(RULE_STEPS))
         return frozenset(residents.ids(selection.select(expression, residents.everyone)))
 
-    def _own(
-        self, rules: Iterable[AffinityRule]
-    ) -> tuple[Mapping[ContainerId, int], tuple[AffinityRule, ...]]:
-        """The sums of a newcomer's rules by container, and the rules that were given up."""
+    def _add_own(
+        self, rules: Iterable[AffinityRule], totals: dict[ContainerId, int]
+    ) -> tuple[AffinityRule, ...]:
+        """Add a newcomer's rules to the sums by container; returns the rules it gave up."""
         residents, given_up = self._residents, list[AffinityRule]()
         left = NEWCOMER_RULES_STEPS
         steps = Steps(0)
@@ -142,7 +140,7 @@ class AffinityIndex:
             steps.left = granted = min(RULE_STEPS, left)
             try:
                 places, weight = (
-                    selection.select(AllOf((rule.scope, rule.match)), everyone),
+                    selection.select_both(rule.scope, rule.match),
                     rule.weight,
                 )
                 is_most = 2 * places.bit_count() > len(residents)
@@ -155,11 +153,10 @@ class AffinityIndex:
             except TooManyStepsError:
                 given_up.append(rule)
             left -= granted - steps.left
-        totals: dict[ContainerId, int] = {}
         for places, weight in by_places.items():
             for other in residents.ids(places) if weight else ():
                 totals[other] = totals.get(other, 0) + weight
-        return totals, tuple(given_up)
+        return tuple(given_up)
 
     def _instances(self, container: Container) -> Iterable[ContainerId]:
         residents = self._residents

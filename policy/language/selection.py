@@ -41,6 +41,13 @@ class Selection:
         self._joint: dict[str, Column] = {}
         self._algebra = 2 + len(residents) // 512
 
+    def select_both(self, first: Expression, second: Expression) -> int:
+        """All containers for which two expressions hold. Raises `TooManyStepsError`."""
+        if _cost(second) < _cost(first):
+            first, second = second, first
+        within = self.select(first, self._residents.everyone)
+        return self.select(second, within) if within else 0
+
     def select(self, expression: Expression, within: int) -> int:
         """The containers of `within` for which an expression holds. Raises `TooManyStepsError`."""
         steps = self._steps
@@ -53,10 +60,10 @@ class Selection:
                 if holds(expression, known, steps):
                     found |= bit
             return found
+        if isinstance(expression, Condition):
+            positive = self._having(expression)
+            return within & (~positive if expression.operator.is_negated else positive)
         match expression:
-            case Condition():
-                positive = self._having(expression)
-                return within & (~positive if expression.operator.is_negated else positive)
             case AllOf(terms):
                 steps.charge(16 * len(terms))
                 for term in sorted(terms, key=_cost):
@@ -192,23 +199,21 @@ def selectivity(subkey: Subkey) -> int:
 
 def _cost(expression: Expression) -> int:
     """In which order the terms of a conjunction are answered: the most selective first."""
-    match expression:
-        case Condition():
-            return _condition_cost(expression)
-        case AllOf(terms):
-            # A glance will do: the order matters for speed alone.
-            first = (one for one in terms[:FEW] if isinstance(one, Condition))
-            return min(map(_condition_cost, first), default=20)
-        case AnyOf() | Not():
-            return 20
-        case _:
-            assert_never(expression)
+    if isinstance(expression, Condition):
+        return _condition_cost(expression)
+    if isinstance(expression, AllOf):
+        # A glance will do: the order matters for speed alone.
+        first = (one for one in expression.terms[:FEW] if isinstance(one, Condition))
+        return min(map(_condition_cost, first), default=20)
+    return 20
 
 
 def _condition_cost(condition: Condition) -> int:
-    subkey = condition.key.only if condition.key else None
-    if subkey is None:
-        return 20 if condition.key is None else 30
-    if condition.operator.is_negated:
+    key, operator = condition.key, condition.operator
+    if key is None:
         return 20
-    return selectivity(subkey) + (0 if condition.operator.compare is equal else 10)
+    if len(key.subkeys) > 1:
+        return 30
+    if operator.is_negated:
+        return 20
+    return selectivity(key.subkeys[0]) + (0 if operator.compare is equal else 10)

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..container import ContainerId
+from ..container import Container, ContainerId
 from .affinity import AffinityRule
 from .evaluation import Steps, TooManyStepsError, bound_steps, holds
-from .expression import AllOf, identity
+from .expression import AllOf, evaluate, identity
 from .facts import Subkey
 from .trigger import EVERYONE, LENGTHS, Background, TriggerKind, background
 
@@ -23,6 +23,8 @@ OWNER_STEPS: Final = 24_000
 TRIGGERS_MAX: Final = 512
 """Of one container's rules; its further rules are looked at for every newcomer."""
 _FIRST_LEVEL: Final = 7
+_ORDINARY_STEPS: Final = 1000
+_PREPARED_MAX: Final = 256
 
 
 @dataclass(slots=True)
@@ -37,6 +39,7 @@ class _Group:
 
 
 _GroupKey = tuple[object, int, bool]
+_Buckets = dict[Subkey, dict[tuple[TriggerKind, str], "_Bucket"]]
 
 
 @dataclass(slots=True)
@@ -56,14 +59,20 @@ class SymmetricRules:
     def __init__(self) -> None:
         self._owners: dict[ContainerId, list[_GroupKey]] = {}
         self._groups: dict[_GroupKey, _Group] = {}
-        self._buckets: dict[Subkey, dict[tuple[TriggerKind, str], _Bucket]] = {}
+        self._by_value: _Buckets = {}
+        # Heads and tails apart: few nodes have any.
+        self._by_end: _Buckets = {}
+        # Of late, what takes as long to find out as everything else: replicas have the same rules.
+        self._prepared: dict[object, tuple[int, Background]] = {}
         # By level: what each container's rules weigh for a newcomer that has no trigger of them.
         self._standing: dict[int, dict[ContainerId, int]] = {}
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing at all is kept, not even of what has been removed."""
-        return not (self._owners or self._groups or self._buckets or self._standing)
+        return not (
+            self._owners or self._groups or self._by_value or self._by_end or self._standing
+        )
 
     def add(self, owner: ContainerId, rules: Iterable[AffinityRule]) -> None:
         """Keep the symmetric ones among a container's rules; it has none yet."""
@@ -72,14 +81,14 @@ class SymmetricRules:
             if not rule.is_symmetric:
                 continue
             condition = AllOf((rule.scope, rule.match))
-            cost = bound_steps(condition)
+            name = identity(condition)
+            cost, found = self._prepared.get(name) or self._prepare(name, condition)
             steps += cost
             if steps > OWNER_STEPS:
                 break
-            found = background(condition)
             triggers += len(found.triggers)
             is_found = triggers <= TRIGGERS_MAX
-            key = identity(condition), max(_FIRST_LEVEL, steps.bit_length()), is_found
+            key = name, max(_FIRST_LEVEL, steps.bit_length()), is_found
             group = self._groups.get(key)
             if group is None:
                 if not is_found:
@@ -106,9 +115,9 @@ class SymmetricRules:
                 self._unindex(group)
 
     def weights(
-        self, newcomer: ContainerId, known: Mapping[Subkey, str]
+        self, newcomer: Container, known: Mapping[Subkey, str]
     ) -> tuple[dict[ContainerId, int], bool]:
-        """The weights of all rules that match a container with these facts, by their owner.
+        """The weights of all rules that match a container, whose facts are known, by their owner.
 
         And whether all were looked at. There may be zeros, and what a newcomer's rules that are
         there already weigh for itself means nothing.
@@ -129,9 +138,9 @@ class SymmetricRules:
             if level is None or group.level <= level
         }
         for group in groups.values():
-            if newcomer in group.weights and len(group.weights) == 1:
+            if newcomer.id in group.weights and len(group.weights) == 1:
                 continue
-            change = _holds(group.condition, known) - group.background.value
+            change = _holds(group, newcomer, known) - group.background.value
             if change:
                 for owner, weight in group.weights.items():
                     totals[owner] = totals.get(owner, 0) + change * weight
@@ -139,15 +148,18 @@ class SymmetricRules:
 
     def _near(self, known: Mapping[Subkey, str]) -> list[_Bucket]:
         found: list[_Bucket] = []
-        for subkey in known.keys() & self._buckets.keys():
-            value, buckets = known[subkey], self._buckets[subkey]
-            wanted = [(TriggerKind.PRESENT, ""), (TriggerKind.VALUE, value)]
+        for subkey in self._by_value.keys() & known.keys():
+            value, buckets = known[subkey], self._by_value[subkey]
+            for trigger in ((TriggerKind.VALUE, value), (TriggerKind.PRESENT, "")):
+                if trigger in buckets:
+                    found.append(buckets[trigger])
+        for subkey in self._by_end.keys() & known.keys():
+            value, buckets = known[subkey], self._by_end[subkey]
             for length in LENGTHS:
                 if length > len(value):
                     break
-                wanted.append((TriggerKind.HEAD, value[:length]))
-                wanted.append((TriggerKind.TAIL, value[-length:]))
-            found += [buckets[one] for one in wanted if one in buckets]
+                head, tail = (TriggerKind.HEAD, value[:length]), (TriggerKind.TAIL, value[-length:])
+                found += [buckets[end] for end in (head, tail) if end in buckets]
         return found
 
     def _affordable(self, near: list[_Bucket]) -> int | None:
@@ -173,25 +185,47 @@ class SymmetricRules:
         if not standing:
             del self._standing[level]
 
+    def _prepare(self, name: object, condition: AllOf) -> tuple[int, Background]:
+        """The steps and the background of a rule."""
+        cost = bound_steps(condition)
+        found = (
+            cost,
+            background(condition) if cost <= OWNER_STEPS else Background(False, frozenset()),
+        )
+        # Large ones are dear to keep.
+        if cost <= _ORDINARY_STEPS:
+            if len(self._prepared) >= _PREPARED_MAX:
+                self._prepared.clear()
+            self._prepared[name] = found
+        return found
+
+    def _side(self, kind: TriggerKind) -> _Buckets:
+        is_end = kind in (TriggerKind.HEAD, TriggerKind.TAIL)
+        return self._by_end if is_end else self._by_value
+
     def _index(self, group: _Group) -> None:
         for subkey, kind, text in group.background.triggers:
-            bucket = self._buckets.setdefault(subkey, {}).setdefault((kind, text), _Bucket())
+            buckets = self._side(kind).setdefault(subkey, {})
+            bucket = buckets.setdefault((kind, text), _Bucket())
             bucket.groups[id(group)] = group
             bucket.steps[group.level] = bucket.steps.get(group.level, 0) + group.steps
 
     def _unindex(self, group: _Group) -> None:
         for subkey, kind, text in group.background.triggers:
-            bucket = self._buckets[subkey][kind, text]
+            side = self._side(kind)
+            bucket = side[subkey][kind, text]
             del bucket.groups[id(group)]
             bucket.steps[group.level] -= group.steps
             if not bucket.groups:
-                del self._buckets[subkey][kind, text]
-            if not self._buckets[subkey]:
-                del self._buckets[subkey]
+                del side[subkey][kind, text]
+            if not side[subkey]:
+                del side[subkey]
 
 
-def _holds(condition: AllOf, known: Mapping[Subkey, str]) -> bool:
+def _holds(group: _Group, newcomer: Container, known: Mapping[Subkey, str]) -> bool:
+    if group.steps <= _ORDINARY_STEPS:
+        return evaluate(group.condition, newcomer)
     try:
-        return holds(condition, known, Steps(NEWCOMER_STEPS))
+        return holds(group.condition, known, Steps(NEWCOMER_STEPS))
     except TooManyStepsError:
         return False
