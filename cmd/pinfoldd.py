@@ -162,12 +162,9 @@ def command(
         ended = daemon.run(notifier, partial(_reload, daemon, load, notifier, metrics, log))
     finally:
         notifier.stopping()
-        metrics.stop()
-        if keeper is not None:
-            keeper.stop()
-        if tuner is not None:
-            tuner.stop()
-        daemon.stop()
+        for part in (metrics, keeper, tuner, daemon):
+            if part is not None:
+                part.stop()
         surroundings.close()
         notifier.close()
     if ended is Command.ENDED and not (access.identity.is_preinstalled and daemon.has_served):

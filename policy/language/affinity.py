@@ -20,6 +20,8 @@ from .yamltext import TextError, TextList, TextMap, TextNode, TextScalar, parse_
 
 MAX_WEIGHT = 1000
 MAX_RULES = 256
+MAX_FAULTS = 16
+"""To find what an author meant takes longer than to read what is right."""
 COLOCATION_WEIGHT = 10
 RULE_FIELDS = ("scope", "match", "weight", "symmetric")
 
@@ -160,6 +162,7 @@ class _Reader:
         # Each pair once, in the order written, whichever of the two named it.
         self._friends: dict[str, dict[str, None]] = {}
         self._count = 0
+        self._faults = 0
         self._reading = reading
 
     def read(self, text: str) -> None:

@@ -11,6 +11,7 @@ from pinfold.policy.configuration.config import Config
 from pinfold.policy.container import Container, ContainerId, Pod, PodId
 from pinfold.policy.engine import Engine
 from pinfold.policy.language import affinity
+from pinfold.policy.text_cache import TextCache
 from tests.bench.sizes import Size
 from tests.bench.timings import Timings
 
@@ -253,5 +254,5 @@ def _time(
 
 def _forget_rules() -> None:
     for value in vars(affinity).values():
-        if hasattr(value, "cache_clear"):
+        if isinstance(value, TextCache):
             value.cache_clear()

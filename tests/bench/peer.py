@@ -32,7 +32,11 @@ class Peer:
         self._is_registered = False
         self._plugin = Plugin(
             engine,
-            RuntimeLink(connect=lambda: theirs),
+            RuntimeLink(
+                connect=lambda: theirs,
+                # A kernel that has what it was told.
+                read_back=lambda container_id, _: engine.pinning(container_id),
+            ),
             report,
             machine_memory_bytes=memory_bytes,
         )

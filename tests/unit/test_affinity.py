@@ -6,6 +6,7 @@ import yaml
 from pinfold.policy.container import Container, ContainerId, Pod, PodId
 from pinfold.policy.errors import Problem
 from pinfold.policy.language.affinity import (
+    MAX_FAULTS,
     MAX_RULES,
     AffinityRule,
     affinity_rules,

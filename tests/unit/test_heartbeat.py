@@ -11,6 +11,7 @@ from pinfold.cmd.daemon import Command, Daemon
 from pinfold.cmd.heartbeat import Heartbeat
 from pinfold.cmd.notify import Notifier
 from pinfold.nri.embedded import EmbeddedRuntime
+from pinfold.nri.embedded_cri import embedded_link
 from pinfold.policy.configuration.config import Config
 from pinfold.topology.spec import machine_from_spec
 
@@ -74,7 +75,7 @@ def test_a_quick_policy_is_asked_four_times_as_often_as_needed() -> None:
 def test_reloads_do_not_stop_the_heart(tmp_path: Path, is_storm: bool) -> None:
     runtime = EmbeddedRuntime()
     machine = machine_from_spec("socket:1 core:2 thread:1 mem:1G")
-    daemon = Daemon(machine, Config(), runtime.connect)
+    daemon = Daemon(machine, Config(), embedded_link(runtime))
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
         ear.bind(str(tmp_path / "notify"))
         notifier = Notifier({"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "200000"})
