@@ -66,8 +66,7 @@ class Acknowledgements:
         """Containers should have these from now on, and an answer to the runtime says so."""
         for container_id, pinning in pinnings.items():
             entry = self._want(container_id, pinning)
-            entry.tells += 1
-            entry.tells_of_wanted += 1
+            _tell(entry)
             if entry.stage is not Stage.FLIGHT:
                 self._enter(container_id, entry, Stage.CHECK, now + self._check_seconds)
 
@@ -205,8 +204,7 @@ class Acknowledgements:
         for container_id in container_ids:
             entry = self._entries.get(container_id)
             if entry is not None and entry.stage is Stage.TELL:
-                entry.tells += 1
-                entry.tells_of_wanted += 1
+                _tell(entry)
                 entry.stage = Stage.FLIGHT
                 entry.flying = entry.wanted
                 found[container_id] = Telling(entry.wanted, entry.tells)
@@ -322,6 +320,14 @@ class Acknowledgements:
             error=error,
             failures=entry.failures,
         )
+
+
+def _tell(entry: Entry) -> None:
+    """What is wanted is told: from here on the kernel may have that, or still what it had."""
+    entry.tells += 1
+    entry.tells_of_wanted += 1
+    if entry.acknowledged != entry.wanted:
+        entry.acknowledged = None
 
 
 def _is_check(entry: Entry) -> bool:

@@ -130,12 +130,10 @@ class CriSocket:
             channel.close()
 
 
-def _code(error: grpc.RpcError) -> grpc.StatusCode | None:
+def _code(error: grpc.RpcError) -> grpc.StatusCode:
     return cast("grpc.Call", error).code()
 
 
 def _reason(error: grpc.RpcError) -> str:
     call = cast("grpc.Call", error)
-    code = call.code()
-    name = code.name if code is not None else "UNKNOWN"
-    return f"{name}: {call.details() or 'no details'}"
+    return f"{call.code().name}: {call.details() or 'no details'}"
