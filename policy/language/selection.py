@@ -212,8 +212,9 @@ def _condition_cost(condition: Condition) -> int:
     key, operator = condition.key, condition.operator
     if key is None:
         return 20
-    if len(key.subkeys) > 1:
+    only = key.only
+    if only is None:
         return 30
     if operator.is_negated:
         return 20
-    return selectivity(key.subkeys[0]) + (0 if operator.compare is equal else 10)
+    return selectivity(only) + (0 if operator.compare is equal else 10)

@@ -18,7 +18,7 @@ from .trigger import EVERYONE, LENGTHS, Background, TriggerKind, background
 
 NEWCOMER_STEPS: Final = 150_000
 """All symmetric rules together that a newcomer may match."""
-OWNER_STEPS: Final = 24_000
+OWNER_STEPS: Final = 20_000
 """All symmetric rules of one container, for one newcomer; its further ones do not count."""
 TRIGGERS_MAX: Final = 512
 """Of one container's rules; its further rules are looked at for every newcomer."""

@@ -58,7 +58,7 @@ def container(
 def product_annotation() -> Mapping[str, str]:
     """25 rules of 249 patterns over a joint key of 16 parts, for everyone."""
     key = ":" + ":".join(["pod/name"] * 16)
-    globs = [f"*{n}" for n in range(249)]
+    globs = [f"*b{n:x}*" for n in range(249)]
     match = {"key": key, "operator": "MatchesAny", "values": globs}
     return annotation([{"scope": EVERYONE, "match": match, "weight": n + 1} for n in range(25)])
 
