@@ -1,5 +1,8 @@
 """Updates over a CRI socket, against a gRPC server that keeps what it is asked."""
 
+# The stubs of grpc leave the types of handlers open.
+# pyright: reportUnknownVariableType=false, reportUnknownMemberType=false
+
 from collections.abc import Generator
 from concurrent import futures
 from pathlib import Path

@@ -233,7 +233,9 @@ def test_containers_start_while_nobody_reads_the_log_nor_hears_of_readiness(
         )
         runtime = EmbeddedRuntime()
         accept(listener, runtime)
-        runtime.run_pod(nri_pb2.PodSandbox(id="p", name="p"))
+        runtime.run_pod(
+            nri_pb2.PodSandbox(id="p", name="p", linux={"cgroup_parent": "/kubepods/pod1"})
+        )
         for number in range(100):
             container = nri_pb2.Container(id=f"c{number}", pod_sandbox_id="p", name="c" * 200)
             container.linux.resources.cpu.shares.value = 2048
