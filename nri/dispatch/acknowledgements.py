@@ -79,6 +79,8 @@ class Acknowledgements:
         if entry.is_running:
             return
         entry.is_running = True
+        # What was told before may have been lost, so it does not count.
+        entry.tells_of_wanted = 0
         if self._can_read_back:
             self._enter(container_id, entry, Stage.CHECK, now)
         elif entry.tells or entry.stage is Stage.TELL:
@@ -175,14 +177,24 @@ class Acknowledgements:
         )
 
     def observe(
-        self, container_id: ContainerId, found: Pinning | Observed, now: float
+        self,
+        container_id: ContainerId,
+        found: Pinning | Observed,
+        now: float,
+        *,
+        can_confirm: bool = False,
     ) -> Mismatch | None:
-        """What the kernel has of a container that was to be checked."""
+        """What the kernel has of a container that was to be checked.
+
+        `can_confirm`: whether the runtime can be sent an update that it answers. Then what cannot
+        be read is told that way; else only so often, with answers that say nothing.
+        """
         entry = self._entries.get(container_id)
         if entry is None or entry.stage is not Stage.CHECK:
             return None
         if isinstance(found, Observed):
-            if entry.tells_of_wanted < _BLIND_TELLS and entry.acknowledged != entry.wanted:
+            is_open = can_confirm or entry.tells_of_wanted < _BLIND_TELLS
+            if is_open and entry.acknowledged != entry.wanted:
                 self._enter(container_id, entry, Stage.TELL, now)
             else:
                 self._rest(container_id, entry)

@@ -258,7 +258,10 @@ class Actuator:
             read = None if self._read_back is None else self._read_back(container_id, pid)
             with self._changed:
                 found = Observed.NOTHING if read is None else read
-                mismatch = self._books.observe(container_id, found, self._clock())
+                can_confirm = bool(self._ways)
+                mismatch = self._books.observe(
+                    container_id, found, self._clock(), can_confirm=can_confirm
+                )
                 self._changed.notify_all()
             self._tell_of(mismatch)
 
