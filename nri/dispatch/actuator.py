@@ -5,6 +5,7 @@ runtime's CRI socket; as an NRI `UpdateContainers`, which older runtimes take th
 the wrong order, so that one of them may hang for good (containerd/nri pull request 301).
 """
 
+import math
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
@@ -78,6 +79,10 @@ class Actuator:
         self._is_open = False
         self._is_closed = False
         self._has_said_waiting = False
+        self._check_seconds = check_seconds
+        self._sleeps_until = -math.inf
+        """When the thread wakes by itself: an answer wakes it only for something earlier, since
+        whoever writes the answer would wait for it."""
         self._thread = threading.Thread(target=self._run, name="actuator", daemon=True)
 
     def start(self) -> None:
@@ -146,7 +151,7 @@ class Actuator:
             excluded = pinnings.keys() if but is None else {*pinnings, but}
             waiting = self._books.for_answer(excluded, ANSWER_MAX, now)
             self._books.told(pinnings, now)
-            if pinnings or waiting:
+            if (pinnings or waiting) and now + self._check_seconds < self._sleeps_until:
                 self._changed.notify_all()
         return {**pinnings, **waiting}
 
@@ -244,7 +249,9 @@ class Actuator:
         # Whoever waits until all is settled looks again.
         self._changed.notify_all()
         due = self._books.next_due(can_tell=can_tell) if self._is_open else None
+        self._sleeps_until = math.inf if due is None else due
         self._changed.wait(None if due is None else max(0.0, due - now))
+        self._sleeps_until = -math.inf
 
     def _say_waiting(self, containers: int) -> None:
         if not self._has_said_waiting:
