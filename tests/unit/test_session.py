@@ -463,11 +463,13 @@ def test_failed_update_is_reported_for_the_container_alone(node: Node) -> None:
     assert len(pinnings) == 2
     node.plugin.actuator.want(pinnings)
     node.settled()
-    assert node.seen(Updated) == [
+    # The failed one is tried again, sooner or later.
+    assert node.seen(Updated)[:2] == [
         Updated((ContainerId(second),), ""),
         Updated((ContainerId(first),), "UNKNOWN: failed to update resources"),
     ]
-    assert (node.tally.updates, node.tally.failed_updates) == (1, 1)
+    assert node.tally.updates == 1
+    assert node.tally.failed_updates >= 1
 
 
 def test_another_configuration_takes_over_without_moving_anybody(node: Node) -> None:
