@@ -31,14 +31,15 @@ def cgroup_reader(root: str) -> Callable[[ContainerId, int], Pinning | None]:
         if found is not None:
             return found
         for folder in _folders(tree.read(f"proc/{pid}/cgroup") or "", container_id):
-            found = _read_folder(folder)
-            if found is not None:
+            one = _read_folder(folder)
+            if one is not None and one.cpus:
                 folders[container_id] = folder
                 if len(folders) > _KNOWN_MAX:
                     del folders[next(iter(folders))]
-                return found
+                return one
+            found = found or one
         folders.pop(container_id, None)
-        return None
+        return found
 
     def _read_folder(folder: str) -> Pinning | None:
         cpus, mems = tree.read(f"{folder}/cpuset.cpus"), tree.read(f"{folder}/cpuset.mems")
@@ -53,9 +54,10 @@ def cgroup_reader(root: str) -> Callable[[ContainerId, int], Pinning | None]:
 
 
 def _folders(text: str, container_id: ContainerId) -> list[str]:
-    """Where the cpuset of a process may be, given its /proc/PID/cgroup.
+    """Where the cpuset of a container may be, given the /proc/PID/cgroup of a process of it.
 
-    A process may be in a cgroup of its own below that of its container.
+    The process may be in a cgroup of its own below that of its container; and crun under systemd
+    sets the cpuset of that one alone. So the container's comes first, then those inside it.
     """
     if not container_id:
         return []
@@ -69,9 +71,12 @@ def _folders(text: str, container_id: ContainerId) -> list[str]:
         # to see.
         if own is None or ".." in parts:
             continue
-        inside = "/".join(parts[: own + 1]).strip("/")
+        mounts: tuple[str, ...] = ()
         if "cpuset" in controllers.split(","):
-            found.extend(f"{mount}/{inside}" for mount in _CPUSET_MOUNTS)
+            mounts = _CPUSET_MOUNTS
         elif number == _UNIFIED and not controllers:
-            found.extend(f"{mount}/{inside}" for mount in _MOUNTS)
+            mounts = _MOUNTS
+        for depth in range(own + 1, len(parts) + 1):
+            inside = "/".join(parts[:depth]).strip("/")
+            found.extend(f"{mount}/{inside}" for mount in mounts)
     return found

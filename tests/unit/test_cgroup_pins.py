@@ -52,6 +52,23 @@ def test_cpuset_of_the_containers_cgroup(root: Path, lines: str, folder: str) ->
     assert cgroup_reader(str(root))(ID, 17) == expected
 
 
+def test_a_cpuset_that_is_set_in_a_cgroup_inside_the_containers_alone(root: Path) -> None:
+    scope = f"kubepods.slice/crio-{ID}.scope"
+    write(root, "proc/17/cgroup", f"0::/{scope}/container\n")
+    for folder, cpus in ((scope, "\n"), (f"{scope}/container", "2-3\n")):
+        write(root, f"sys/fs/cgroup/{folder}/cpuset.cpus", cpus)
+        write(root, f"sys/fs/cgroup/{folder}/cpuset.mems", "1\n")
+    assert cgroup_reader(str(root))(ID, 17) == Pinning(cpus=CpuSet.of(2, 3), mems=NodeSet.of(1))
+
+
+def test_a_container_that_is_not_pinned_has_no_cpus_set(root: Path) -> None:
+    write(root, "proc/17/cgroup", f"0::/kubepods/{ID}/init.scope\n")
+    for folder in (f"kubepods/{ID}", f"kubepods/{ID}/init.scope"):
+        write(root, f"sys/fs/cgroup/{folder}/cpuset.cpus", "\n")
+        write(root, f"sys/fs/cgroup/{folder}/cpuset.mems", "\n")
+    assert cgroup_reader(str(root))(ID, 17) == Pinning(cpus=CpuSet.of(), mems=NodeSet.of())
+
+
 def test_a_cgroup_that_is_known_is_found_without_its_process(root: Path) -> None:
     read = cgroup_reader(str(root))
     write(root, "proc/17/cgroup", f"0::/kubepods/{ID}\n")
