@@ -128,7 +128,8 @@ class Daemon:
                 cpus=CpuSet.parse(one.get("cpus") or ""),
                 exclusive=CpuSet.parse(one.get("exclusive") or ""),
             )
-            for one in saved["state"]["containers"]
+            for pod in saved["state"]["pods"]
+            for one in pod.get("containers", ())
         }
 
     def kill(self) -> None:
