@@ -112,12 +112,16 @@ class EmbeddedRuntime:
             created = nri_pb2.Container()
             created.CopyFrom(container)
             request = nri_pb2.CreateContainerRequest(pod=pod, container=created)
-            response = self._call(
-                nri_pb2.CREATE_CONTAINER,
-                "CreateContainer",
-                request,
-                nri_pb2.CreateContainerResponse,
-            )
+            try:
+                response = self._call(
+                    nri_pb2.CREATE_CONTAINER,
+                    "CreateContainer",
+                    request,
+                    nri_pb2.CreateContainerResponse,
+                )
+            except RequestError:
+                self._undo(created)
+                raise
             if response is not None:
                 _write(created, response.adjust.linux.resources)
                 if any(one.container_id == created.id for one in response.update):
@@ -134,14 +138,7 @@ class EmbeddedRuntime:
         """A creation that fails after the plugin's answer, as where two plugins set its cpus."""
         with self._lock:
             self.create(container)
-            undone = self.containers.pop(container.id)
-            undone.state = nri_pb2.CONTAINER_UNKNOWN
-            pod = self.pods[container.pod_sandbox_id]
-            request = nri_pb2.StopContainerRequest(pod=pod, container=undone)
-            self._call(
-                nri_pb2.STOP_CONTAINER, "StopContainer", request, nri_pb2.StopContainerResponse
-            )
-            self._notify(nri_pb2.REMOVE_CONTAINER, pod, undone)
+            self._undo(self.containers.pop(container.id))
 
     def start(self, container_id: str) -> None:
         """Start a created container."""
@@ -241,6 +238,18 @@ class EmbeddedRuntime:
                 self.remove(container_id)
             del self.pods[pod_id]
             self._notify(nri_pb2.REMOVE_POD_SANDBOX, pod)
+
+    def _undo(self, container: nri_pb2.Container) -> None:
+        """A creation failed, for the plugin's refusal or later; it is told of no state then."""
+        container.state = nri_pb2.CONTAINER_UNKNOWN
+        pod = self.pods[container.pod_sandbox_id]
+        request = nri_pb2.StopContainerRequest(pod=pod, container=container)
+        response = self._call(
+            nri_pb2.STOP_CONTAINER, "StopContainer", request, nri_pb2.StopContainerResponse
+        )
+        if response is not None:
+            self._apply(response.update)
+        self._notify(nri_pb2.REMOVE_CONTAINER, pod, container)
 
     def _tick(self) -> int:
         self._ticks += 1

@@ -146,7 +146,10 @@ class Events:
     def stop(self, container_id: ContainerId, *, is_undone: bool = False) -> Answer:
         """Take back what a container held; `is_undone`: it is undone as its creation failed."""
         known = self.policy.containers.get(container_id)
-        if is_undone and known is not None and known.state is ContainerState.CREATED:
+        # A creation that we refused is undone as well, and everybody knows why.
+        is_placed = container_id in self.policy.grants
+        is_new = known is not None and known.state is ContainerState.CREATED
+        if known is not None and is_undone and is_placed and is_new:
             undone = self._undone.count(known)
             self._owner.afterwards(lambda: self._report(undone))
         return self._release(container_id, self.policy.stop)

@@ -223,6 +223,7 @@ def test_refusal_fails_the_creation_with_its_whole_reason(node: Node) -> None:
     [decided] = node.settled().seen(Decided)
     assert isinstance(decided, Decided)
     assert isinstance(decided.decision.result, Refusal)
+    assert node.seen(CreationUndone) == [], "the runtime undoes it, and nobody else is at fault"
     assert f"code = 9 desc = {decided.decision.result.reason}" in str(raised.value)
     assert node.tally.outcomes[Outcome.REFUSED] == 1
     assert node.cpus(node.add("small", exclusive(1))) == "1"
