@@ -1,15 +1,17 @@
 """The containers of the runtime's messages, with what they are near."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
-from ..policy.container import Container, ContainerId
+from ..policy.container import Container, ContainerId, ContainerState, Pod
 from ..policy.errors import Problem
 from ..policy.resources import LinuxResources
 from .api import nri_pb2
-from .convert import container_linux_value, container_value, pod_value
-from .dispatch.owner import Failed, attempt
+from .bare_container import bare_container_value, bare_linux_value
+from .convert import container_linux_value, container_value, lost_pod_value, pod_value
+from .dispatch.owner import Done, Failed, attempt
 from .happening import Crashed, Report
 from .hintfinder import Found, HintFinder
 
@@ -25,6 +27,19 @@ class Newcomer:
     container: Container
     linux: LinuxResources
     problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Residents:
+    """All containers of a runtime's list. Mappings are by container."""
+
+    containers: tuple[Container, ...]
+    linux: Mapping[ContainerId, LinuxResources]
+    problems: Mapping[ContainerId, tuple[Problem, ...]]
+    pids: Mapping[ContainerId, int]
+    """Of those that run; 0 where the runtime does not tell."""
+    unread: Mapping[ContainerId, Exception]
+    """What went wrong with those that could not be read: all but their cpus is unknown."""
 
 
 class Arrivals:
@@ -57,6 +72,74 @@ class Arrivals:
             )
             problems = (*problems, *found.problems.get(container.id, ()))
             container = replace(container, hints=found.hints.get(container.id, ()))
+        return Newcomer(container=container, linux=linux, problems=problems)
+
+    def read_running(
+        self, pod: nri_pb2.PodSandbox, message: nri_pb2.Container, *, with_kubelet: bool
+    ) -> Newcomer:
+        """A container that runs; of one that cannot be read only what it asks for of cpus."""
+        read = attempt(
+            lambda: self.read(pod, message, with_kubelet=with_kubelet, seconds=FIND_SECONDS)
+        )
+        if isinstance(read, Done):
+            return read.value
+        self._report(Crashed(f"reading of container {message.id}", read.error))
+        container, linux = bare_container_value(message, pod), bare_linux_value(message)
+        return Newcomer(container=container, linux=linux)
+
+    def read_all(
+        self,
+        pods: Iterable[nri_pb2.PodSandbox],
+        messages: Iterable[nri_pb2.Container],
+        known: Mapping[ContainerId, Container],
+        *,
+        with_kubelet: bool,
+    ) -> Residents:
+        """Everything there is, each with the hints it had or those that are found now.
+
+        A container that cannot be read, whatever the fault, keeps nobody else from being known.
+        """
+        sandboxes = {one.id: one for one in pods}
+        pod_values = {one.id: attempt(partial(pod_value, one)) for one in sandboxes.values()}
+        listed: list[Container] = []
+        linux: dict[ContainerId, LinuxResources] = {}
+        problems: dict[ContainerId, tuple[Problem, ...]] = {}
+        pids: dict[ContainerId, int] = {}
+        unread: dict[ContainerId, Exception] = {}
+        for message in messages:
+            container_id = ContainerId(message.id)
+            if not container_id:
+                continue
+            pod = pod_values.get(message.pod_sandbox_id)
+            read = attempt(partial(self._read_listed, message, pod))
+            if isinstance(read, Done):
+                one = read.value
+            else:
+                sandbox = sandboxes.get(message.pod_sandbox_id, nri_pb2.PodSandbox())
+                one = Newcomer(
+                    container=bare_container_value(message, sandbox),
+                    linux=bare_linux_value(message),
+                )
+                unread[container_id] = read.error
+            listed.append(one.container)
+            linux[container_id], problems[container_id] = one.linux, one.problems
+            if one.container.state is ContainerState.RUNNING:
+                pids[container_id] = message.pid
+        listed, odd = self.with_hints(listed, known, with_kubelet=with_kubelet)
+        for container_id, found in odd.items():
+            problems[container_id] = (*problems[container_id], *found)
+        return Residents(
+            containers=tuple(listed), linux=linux, problems=problems, pids=pids, unread=unread
+        )
+
+    def _read_listed(
+        self, message: nri_pb2.Container, sandbox: Done[Pod] | Failed | None
+    ) -> Newcomer:
+        if isinstance(sandbox, Failed):
+            raise sandbox.error
+        pod = lost_pod_value(message) if sandbox is None else sandbox.value
+        linux = container_linux_value(message)
+        container, problems = container_value(message, pod, linux, self._machine_memory_bytes)
         return Newcomer(container=container, linux=linux, problems=problems)
 
     def with_hints(

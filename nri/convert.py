@@ -121,7 +121,7 @@ def container_value(
         pod=pod,
         labels=dict(container.labels),
         resources=resources,
-        state=_STATES.get(container.state, ContainerState.CREATED),
+        state=state_value(container),
         created_at=container.created_at,
         cpus=_ids(CpuSet, cpu.cpus, where, problems),
         mems=_ids(NodeSet, cpu.mems, where, problems),
@@ -136,6 +136,19 @@ def container_value(
         ),
     )
     return value, tuple(problems)
+
+
+def state_value(container: nri_pb2.Container) -> ContainerState:
+    """Where a container is in its life."""
+    return _STATES.get(container.state, ContainerState.CREATED)
+
+
+def ids_value(kind: type[Ids], text: str) -> Ids | None:
+    """The cpus or memory nodes of a message; None where there are none, or no such text."""
+    try:
+        return kind.parse(text) if text else None
+    except IdListError:
+        return None
 
 
 def linux_value(

@@ -10,13 +10,12 @@ from ..policy.configuration.config import Config
 from ..policy.container import Container, ContainerId, ContainerState, PodId
 from ..policy.decision import Change, Decision, Pinning, Refusal
 from ..policy.engine import Engine
-from ..policy.errors import Problem
 from ..policy.move import find_moves
 from ..policy.resources import LinuxResources, estimate, merge
 from ..topology.machine import Machine
 from .api import nri_pb2
 from .arrivals import FIND_SECONDS, Arrivals, Newcomer
-from .convert import container_linux_value, container_value, linux_value, lost_pod_value, pod_value
+from .convert import container_linux_value, linux_value, pod_value
 from .dispatch.actuator import Actuator
 from .dispatch.answer import Answer
 from .dispatch.owner import Owner
@@ -66,11 +65,6 @@ class Events:
         self._arrivals = Arrivals(finder, report, machine_memory_bytes)
         self._undone = UndoneCreations()
         self._gone: deque[ContainerId] = deque(maxlen=_GONE_MAX)
-
-    @property
-    def wants_pods(self) -> bool:
-        """Whether `expect` has anything to do."""
-        return self._arrivals.finder is not None and self._asks_kubelet
 
     def expect(self, pod: nri_pb2.PodSandbox) -> None:
         """A pod begins. Does not wait."""
@@ -175,35 +169,16 @@ class Events:
         self, pods: Iterable[nri_pb2.PodSandbox], containers: Iterable[nri_pb2.Container]
     ) -> Answer:
         """Adopt everything that runs; who differs from its new pinning is in the answer."""
-        pod_values = {pod.id: pod_value(pod) for pod in pods}
-        listed: list[Container] = []
-        asked: dict[ContainerId, LinuxResources] = {}
-        problems: dict[ContainerId, tuple[Problem, ...]] = {}
-        running: dict[ContainerId, int] = {}
-        for message in containers:
-            container_id = ContainerId(message.id)
-            if not container_id:
-                continue
-            pod = pod_values.get(message.pod_sandbox_id) or lost_pod_value(message)
-            linux = container_linux_value(message)
-            container, found = container_value(message, pod, linux, self._machine_memory_bytes)
-            listed.append(container)
-            if container.state is ContainerState.RUNNING:
-                running[container_id] = message.pid
-            asked[container_id] = linux
-            problems[container_id] = found
-        listed, odd = self._arrivals.with_hints(
-            listed, self.policy.containers, with_kubelet=self._asks_kubelet
+        listed = self._arrivals.read_all(
+            pods, containers, self.policy.containers, with_kubelet=self._asks_kubelet
         )
-        for container_id, found in odd.items():
-            problems[container_id] = (*problems[container_id], *found)
         self.asked.clear()
-        self.asked.update(asked)
+        self.asked.update(listed.linux)
         advice = {**self.advice, **self.policy.advice()}
-        adopted = self.policy.synchronize(listed, advice)
+        adopted = self.policy.synchronize(listed.containers, advice, listed.unread)
         self.advice = {}
-        containers_by_id = {one.id: one for one in listed}
-        self._actuator.synchronize(self._wanted(), running, ())
+        containers_by_id = {one.id: one for one in listed.containers}
+        self._actuator.synchronize(self._wanted(), listed.pids, ())
 
         def tell() -> None:
             self._tell_faults(adopted.faults)
@@ -214,11 +189,11 @@ class Events:
                         event="synchronize",
                         container=self.policy.containers.get(known.id, known),
                         decision=decision,
-                        problems=problems[known.id],
+                        problems=listed.problems[known.id],
                     )
                 )
                 self._tell_cold_start(known.id)
-            self._report(Synchronized(len(listed), len(adopted.changes)))
+            self._report(Synchronized(len(containers_by_id), len(adopted.changes)))
 
         self._owner.afterwards(tell)
         return Answer(others=_pinnings(adopted.changes))
@@ -341,7 +316,7 @@ class Events:
 
     def _adopt(self, pod: nri_pb2.PodSandbox, message: nri_pb2.Container) -> Answer:
         """Take over a container that runs already: it cannot be refused any more."""
-        newcomer = self.read(pod, message)
+        newcomer = self._arrivals.read_running(pod, message, with_kubelet=self._asks_kubelet)
         return self._placed("adopt", newcomer, ContainerState.RUNNING, self.policy.adopt)
 
     def _release(

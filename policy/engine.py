@@ -53,6 +53,8 @@ class Engine:
         self.config = config
         self._interrupts = interrupts
         self._allocator = Allocator(machine, config, interrupts)
+        self._unread: Mapping[ContainerId, Exception] = {}
+        """What went wrong with containers that could not be read; they are left as they run."""
 
     @property
     def tree(self) -> PoolTree:
@@ -194,14 +196,17 @@ class Engine:
         self,
         containers: Sequence[Container],
         advice: Mapping[ContainerId, Advice] = MappingProxyType({}),
+        unread: Mapping[ContainerId, Exception] = MappingProxyType({}),
     ) -> Synchronized:
         """Adopt what runs: keep every container's cpus and memory where they are still legal.
 
         Containers that are not in the list are forgotten. Only containers with illegal or missing
         cpus are placed, Guaranteed first, in a fixed order. The runtime's list is the truth;
         `advice` only tells apart what looks the same there. A container with which something goes
-        wrong is left as it runs, and does not concern the others.
+        wrong, or went wrong already when it was read (`unread`), is left as it runs, and does not
+        concern the others.
         """
+        self._unread = unread
         earlier = dict(self.decisions)
         for container_id in tuple(self.containers):
             self._allocator.forget(container_id)
@@ -216,7 +221,8 @@ class Engine:
         usability: Usability,
     ) -> Synchronized:
         listed = Listed.of(containers)
-        faults: dict[ContainerId, list[Exception]] = {}
+        unread = self._unread
+        faults = {one.id: [unread[one.id]] for one in listed.running if one.id in unread}
         while True:
             try:
                 readopt(self._allocator, listed.running, advice, faults, usability)
@@ -262,6 +268,7 @@ class Engine:
         """
         engine = Engine(machine or self.machine, config, interrupts=self._interrupts)
         engine._allocator.books.inherit(self._allocator.books)
+        engine._unread = self._unread
         running, has_more = self.running(), bool(engine.supply.usable - self.supply.usable)
         usability = Usability(keeps_rest=True, has_more=has_more)
         found = engine._readopt(running, self.advice(), self.decisions, self.tree, usability)

@@ -331,10 +331,11 @@ class SuspendedEngine(Engine):
         self,
         containers: Sequence[Container],
         advice: Mapping[ContainerId, Advice] = MappingProxyType({}),
+        unread: Mapping[ContainerId, Exception] = MappingProxyType({}),
     ) -> Synchronized:
         if not self.clock.now:
             self.clock.now += LONG + 1
-        return super().synchronize(containers, advice)
+        return super().synchronize(containers, advice, unread)
 
 
 def test_synchronize_answered_too_late_ends_the_connection() -> None:
