@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import TypeVar
@@ -22,6 +22,7 @@ from pinfold.cmd.daemon import Daemon
 from pinfold.cmd.exposition import exposition, prometheus_name
 from pinfold.cmd.metrics import LOOK_SECONDS, Metrics
 from pinfold.cmd.webserver import Page, WebServer
+from pinfold.nri.dispatch.actuator import SUSPECT, NoAnswerError
 from pinfold.nri.embedded import EmbeddedRuntime
 from pinfold.nri.embedded_cri import embedded_link
 from pinfold.nri.kubelet import start_pod
@@ -29,7 +30,8 @@ from pinfold.nri.plugin import RuntimeLink
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.endpoint import Endpoint
 from pinfold.policy.configuration.text import config_from_values
-from pinfold.policy.container import QosClass, Resources
+from pinfold.policy.container import ContainerId, QosClass, Resources
+from pinfold.policy.decision import Pinning
 from pinfold.policy.gauges import Gauge, Sample
 from pinfold.policy.scenarios.manifest import ContainerSpec, PodSpec
 from pinfold.topology.generate import machine_snapshot
@@ -256,6 +258,38 @@ def test_all_is_well_while_runtime_and_policy_answer(
     release.set()
     assert node.daemon.plugin.settle()
     assert node.get("/healthz")[0] == HTTPStatus.OK
+
+
+class HungWay:
+    """A CRI socket whose runtime answers nothing, until it does."""
+
+    def __init__(self) -> None:
+        self.answers = threading.Event()
+
+    def send(self, updates: Mapping[ContainerId, Pinning]) -> Mapping[ContainerId, str]:
+        if not self.answers.wait(20):
+            raise NoAnswerError("no answer")
+        return {}
+
+    def close(self) -> None:
+        self.answers.set()
+
+
+def test_a_daemon_with_a_runtime_that_hangs_is_not_well(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pinfold.nri.dispatch.actuator.SILENCE_SECONDS", 0.1)
+    node = run()
+    actuator, way = node.daemon.plugin.actuator, HungWay()
+    actuator.connect([way], "")
+    actuator.want({ContainerId("c"): Pinning(cpus=MACHINE.online)})
+    status, text = until(
+        lambda: found if (found := node.get("/healthz"))[0] != HTTPStatus.OK else None
+    )
+    assert (status, text) == (HTTPStatus.INTERNAL_SERVER_ERROR, f"{SUSPECT}\n")
+    assert node.values()["nri_policy_pinning_runtime_suspect"] == {(): 1}
+    way.answers.set()
+    assert until(lambda: node.get("/healthz")[0] == HTTPStatus.OK)
 
 
 def test_a_daemon_without_its_runtime_is_not_well() -> None:

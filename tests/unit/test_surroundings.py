@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -35,7 +35,7 @@ from pinfold.nri.podresources import PodResources
 from pinfold.nri.surroundings import Surroundings
 from pinfold.policy.configuration.config import Agent, Config
 from pinfold.policy.configuration.text import read_config
-from pinfold.policy.container import Container, ContainerId
+from pinfold.policy.container import Container, ContainerId, Pod
 from pinfold.policy.engine import Engine
 from pinfold.topology.generate import machine_snapshot
 from pinfold.topology.snapshot import write_tree
@@ -264,6 +264,35 @@ def test_hints_are_found_once_and_kept_over_updates_and_reconnections(
         assert [one.provider for one in node.plugin.events.policy.containers[C].hints] == [
             f"/{CONTROLLER}"
         ]
+
+
+class Expectant:
+    """A finder that finds nothing, and keeps whom it was told of."""
+
+    def __init__(self) -> None:
+        self.expected: list[str] = []
+
+    def expect(self, pod: Pod) -> None:
+        self.expected.append(pod.name)
+
+    def find(self, container: Container, *, with_kubelet: bool, seconds: float) -> Found:
+        return Found()
+
+    def find_all(
+        self, containers: Sequence[Container], *, with_kubelet: bool, seconds: float
+    ) -> Found:
+        return Found()
+
+
+def test_a_reload_that_has_the_kubelet_asked_takes_effect_with_the_next_pod() -> None:
+    finder = Expectant()
+    with running(finder) as node:
+        node.run_pod("before")
+        node.plugin.owner.ask("reload", lambda: node.plugin.events.reconfigure(WITH_KUBELET))
+        node.run_pod("after")
+        assert node.plugin.settle()
+        assert finder.expected == ["after"]
+        assert node.tally.connections == 1, "the mask of events holds for a whole connection"
 
 
 def test_containers_that_run_already_are_placed_near_their_mounts(root: Path, host: Host) -> None:
