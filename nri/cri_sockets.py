@@ -25,13 +25,13 @@ _USUAL: Final[Mapping[str, tuple[str, ...]]] = {
 def find_cri_socket(option: str, runtime: str, *, is_usual: bool) -> CriSocket | str:
     """The CRI socket of the runtime of this name; or why there is none, with the remedy.
 
-    `option`: a path, "auto" or "off". A runtime at an unusual NRI socket (not `is_usual`) is none
-    of those at the usual CRI sockets.
+    `option`: a path, or as the kubelet writes it a `unix://` address; "auto" or "off". A runtime at
+    an unusual NRI socket (not `is_usual`) is none of those at the usual CRI sockets.
     """
     if option == OFF:
         return "the CRI socket is off (--cri-socket off)"
     if option != AUTO:
-        return CriSocket(option, runtime)
+        return CriSocket(option.removeprefix("unix://"), runtime)
     if not is_usual:
         return "the NRI socket is not at its usual place — name the CRI socket with --cri-socket"
     for path in _USUAL.get(runtime, ()):

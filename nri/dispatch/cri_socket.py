@@ -72,13 +72,15 @@ class CriSocket:
                 return "the connection is over"
             # A proxy named in the environment is for other hosts.
             self._channel = grpc.insecure_channel(
-                f"unix://{self._path}", options=[("grpc.enable_http_proxy", 0)]
+                f"unix:{self._path}", options=[("grpc.enable_http_proxy", 0)]
             )
         request = api.VersionRequest()
         try:
             reply = self._call("Version", request, api.VersionResponse, _VERSION_SECONDS)
         except grpc.RpcError as error:
             self._forget_channel()
+            if _is_silence(error):
+                raise NoAnswerError(f"{self._path}: {_reason(error)}") from error
             return f"{self._path}: {_reason(error)} — name the runtime's socket with --cri-socket"
         if reply.runtime_name != self._runtime:
             self._forget_channel()
@@ -103,7 +105,7 @@ class CriSocket:
         try:
             self._call("UpdateContainerResources", request, kind, _ANSWER_SECONDS)
         except grpc.RpcError as error:
-            if _code(error) in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):
+            if _is_silence(error):
                 raise NoAnswerError(f"{self._path}: {_reason(error)}") from error
             return _reason(error)
         return ""
@@ -130,8 +132,11 @@ class CriSocket:
             channel.close()
 
 
-def _code(error: grpc.RpcError) -> grpc.StatusCode:
-    return cast("grpc.Call", error).code()
+def _is_silence(error: grpc.RpcError) -> bool:
+    """Whether there was no answer at all."""
+    code = cast("grpc.Call", error).code()
+    # By name: grpc is not loaded with this module.
+    return code.name in ("DEADLINE_EXCEEDED", "CANCELLED")
 
 
 def _reason(error: grpc.RpcError) -> str:

@@ -3,6 +3,7 @@
 # The stubs of grpc leave the types of handlers open.
 # pyright: reportUnknownVariableType=false, reportUnknownMemberType=false
 
+import socket
 from collections.abc import Generator
 from concurrent import futures
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from pinfold.nri.api import cri_pb2 as api
 from pinfold.nri.cri_sockets import AUTO, OFF, find_cri_socket
+from pinfold.nri.dispatch.actuator import NoAnswerError
 from pinfold.nri.dispatch.cri_socket import CriSocket
 from pinfold.policy.container import ContainerId
 from pinfold.policy.decision import Pinning
@@ -106,6 +108,21 @@ def test_a_socket_where_nobody_is_says_how_to_name_another(tmp_path: Path) -> No
     assert error.endswith("name the runtime's socket with --cri-socket")
 
 
+def test_a_socket_that_takes_connections_and_never_answers_is_no_failure_but_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pinfold.nri.dispatch.cri_socket._VERSION_SECONDS", 0.1)
+    path = str(tmp_path / "mute.sock")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as mute:
+        mute.bind(path)
+        mute.listen()
+        cri = CriSocket(path, "containerd")
+        for _ in range(2):
+            with pytest.raises(NoAnswerError, match=r"mute\.sock: DEADLINE_EXCEEDED"):
+                cri.send({A: PINNED})
+        cri.close()
+
+
 def test_nothing_is_sent_once_it_is_closed(runtime: Runtime) -> None:
     cri = CriSocket(runtime.path, "containerd")
     cri.send({A: PINNED})
@@ -115,8 +132,9 @@ def test_nothing_is_sent_once_it_is_closed(runtime: Runtime) -> None:
     assert len(runtime.asked) == 1
 
 
-def test_a_socket_that_is_named_is_taken(runtime: Runtime) -> None:
-    found = find_cri_socket(runtime.path, "containerd", is_usual=False)
+@pytest.mark.parametrize("prefix", ["", "unix://"])
+def test_a_socket_that_is_named_is_taken(runtime: Runtime, prefix: str) -> None:
+    found = find_cri_socket(f"{prefix}{runtime.path}", "containerd", is_usual=False)
     assert isinstance(found, CriSocket)
     assert found.send({A: PINNED}) == {}
     found.close()
