@@ -6,7 +6,7 @@ counts as acknowledged where it was read back from the kernel, or where the runt
 update of a container that was running already when the update was sent.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from ...policy.container import ContainerId
@@ -136,7 +136,9 @@ class Acknowledgements:
         found: dict[ContainerId, Pinning] = {}
         for container_id in self._open:
             entry = self._entries[container_id]
-            if entry.stage is Stage.TELL and container_id not in excluded and entry.due <= now:
+            if entry.stage is not Stage.TELL or container_id in excluded:
+                continue
+            if entry.due <= now or entry.is_unsent:
                 found[container_id] = entry.wanted
                 if len(found) == at_most:
                     break
@@ -209,6 +211,14 @@ class Acknowledgements:
             self._enter(container_id, entry, Stage.TELL, now)
             return None
         return self._fail(container_id, entry, found, "the kernel does not have it", now)
+
+    def batch(self, container_ids: Sequence[ContainerId], at_most: int) -> list[ContainerId]:
+        """Which of these to tell next, together; those that failed go alone and last.
+
+        One container with which the runtime hangs must not keep the others waiting every time.
+        """
+        fresh = [one for one in container_ids if not self._entries[one].failures]
+        return fresh[:at_most] or list(container_ids[:1])
 
     def depart(self, container_ids: Iterable[ContainerId]) -> dict[ContainerId, Telling]:
         """Updates of these containers go to the runtime now."""
@@ -293,7 +303,7 @@ class Acknowledgements:
         return entry
 
     def _enter(self, container_id: ContainerId, entry: Entry, stage: Stage, due: float) -> None:
-        entry.stage, entry.due = stage, due
+        entry.stage, entry.due, entry.is_unsent = stage, due, False
         self._open[container_id] = None
 
     def _rest(self, container_id: ContainerId, entry: Entry) -> None:
@@ -325,6 +335,7 @@ class Acknowledgements:
             Stage.TELL,
             now if found is not None and entry.failures == 1 else now + pause,
         )
+        entry.is_unsent = found is None
         return Mismatch(
             container_id=container_id,
             wanted=entry.wanted,

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from ...policy.container import ContainerId
 from ...policy.decision import Pinning
-from ..happening import Recovered, Report, Suspect, Unapplied, Updated, Waiting
+from ..happening import Crashed, Recovered, Report, Suspect, Unapplied, Updated, Waiting
 from .acknowledgements import Acknowledgements
 from .pin_state import Mismatch, Observed, Stage, Standing
 
@@ -234,6 +234,7 @@ class Actuator:
                 now = self._clock()
                 checks = self._books.due(Stage.CHECK, now) if self._is_open else []
                 tells = self._books.due(Stage.TELL, now) if self._is_open else []
+                batch = self._books.batch(tells, _BATCH_MAX)
                 can_tell = bool(self._ways) and not self._is_suspect
                 if not checks and not (tells and can_tell):
                     if tells and not self._ways:
@@ -243,7 +244,7 @@ class Actuator:
             if checks:
                 self._check(checks)
             else:
-                self._tell(tells)
+                self._tell(batch)
 
     def _wait(self, now: float, *, can_tell: bool) -> None:
         # Whoever waits until all is settled looks again.
@@ -262,7 +263,7 @@ class Actuator:
         for container_id in container_ids:
             with self._changed:
                 pid = self._books.pid(container_id)
-            read = None if self._read_back is None else self._read_back(container_id, pid)
+            read = self._read(container_id, pid)
             with self._changed:
                 found = Observed.NOTHING if read is None else read
                 can_confirm = bool(self._ways)
@@ -272,12 +273,22 @@ class Actuator:
                 self._changed.notify_all()
             self._tell_of(mismatch)
 
+    def _read(self, container_id: ContainerId, pid: int) -> Pinning | None:
+        if self._read_back is None:
+            return None
+        try:
+            return self._read_back(container_id, pid)
+        except Exception as error:
+            # A fault of ours with one container must not end the thread that serves all of them.
+            self._report(Crashed(f"reading back of container {container_id}", error))
+            return None
+
     def _tell(self, container_ids: list[ContainerId]) -> None:
         with self._changed:
             if not self._ways:
                 return
             way = self._ways[0]
-            telling = self._books.depart(container_ids[:_BATCH_MAX])
+            telling = self._books.depart(container_ids)
         errors = self._send(way, {one: told.pinning for one, told in telling.items()})
         with self._changed:
             now = self._clock()
@@ -289,10 +300,11 @@ class Actuator:
         done = tuple(one for one in telling if one not in errors)
         if done:
             self._report(Updated(done))
-        for container_id, error in errors.items():
-            self._report(Updated((container_id,), error))
         for mismatch in mismatches:
-            self._tell_of(mismatch)
+            # Others failed as they are gone, or were not there yet, or are to have other cpus.
+            if mismatch is not None:
+                self._report(Updated((mismatch.container_id,), mismatch.error))
+                self._tell_of(mismatch)
 
     def _tell_of(self, mismatch: Mismatch | None) -> None:
         if mismatch is not None and mismatch.failures == _TOLD_OF_FAILURES:
@@ -310,6 +322,9 @@ class Actuator:
             except NoAnswerError as error:
                 reason = str(error)
                 answers.append(dict.fromkeys(updates, reason))
+            except Exception as error:
+                self._report(Crashed("update", error))
+                answers.append(dict.fromkeys(updates, repr(error)))
             else:
                 self.heard()
 

@@ -47,6 +47,8 @@ class Entry:
     failures: int = 0
     """How often in a row the kernel was seen without what it was told, or the runtime failed."""
     problem: str = ""
+    is_unsent: bool = False
+    """No other way took the last update: the next answer may carry it though it is not due."""
 
 
 class Telling(NamedTuple):

@@ -8,6 +8,7 @@ import pytest
 
 from pinfold.nri.dispatch.actuator import SILENCE_SECONDS, SUSPECT, Actuator, NoAnswerError
 from pinfold.nri.happening import (
+    Crashed,
     Happening,
     Recovered,
     Suspect,
@@ -212,3 +213,80 @@ def test_a_container_that_is_gone_is_not_sent_anything(bench: Bench) -> None:
     bench.actuator.connect([bench.runtime], "")
     assert bench.actuator.settle(SECONDS)
     assert bench.runtime.sent == []
+
+
+def test_what_no_other_way_takes_leaves_with_the_next_answer(bench: Bench) -> None:
+    """As with a CRI socket that is not the runtime's: its attempts must not hold others up."""
+    bench.run(A, pinned(0))
+    bench.runtime.failures[A] = "nobody listens"
+    bench.actuator.want({A: pinned(1)})
+    bench.wait(bench.actuator.problems)
+    assert bench.actuator.answer({}) == {A: pinned(1)}
+    assert bench.actuator.answer({}) == {}, "once for each attempt"
+
+
+def test_a_container_with_which_the_runtime_hangs_does_not_hold_up_others_again(
+    bench: Bench,
+) -> None:
+    bench.run(A, pinned(0))
+    bench.run(B, pinned(0))
+    bench.runtime.failures[A] = "no answer"
+    bench.actuator.want({A: pinned(1)})
+    bench.wait(bench.actuator.problems)
+    bench.actuator.want({A: pinned(1), B: pinned(1)})
+    bench.clock.ahead += 100
+    bench.wait(lambda: len(bench.runtime.sent) > 2)
+    assert all(len(one) == 1 for one in bench.runtime.sent)
+    assert bench.actuator.settle(SECONDS)
+    assert bench.runtime.kernel[B] == pinned(1)
+
+
+def test_a_failed_update_of_a_container_that_is_gone_is_no_failure(bench: Bench) -> None:
+    bench.run(A, pinned(0))
+    bench.runtime.answers.clear()
+    bench.runtime.failures[A] = "NOT_FOUND"
+    bench.actuator.want({A: pinned(1)})
+    bench.wait(lambda: bench.runtime.sent)
+    bench.actuator.forget(A)
+    bench.runtime.answers.set()
+    bench.run(B, pinned(0))
+    bench.actuator.want({B: pinned(1)})
+    assert bench.actuator.settle(SECONDS)
+    assert bench.happenings == [Updated((B,))]
+
+
+def test_a_fault_with_one_container_does_not_end_the_work_for_all(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send, read = bench.runtime.send, bench.runtime.read
+
+    def faulty_send(updates: Mapping[ContainerId, Pinning]) -> Mapping[ContainerId, str]:
+        if A in updates:
+            raise ZeroDivisionError("a fault of ours")
+        return send(updates)
+
+    monkeypatch.setattr(bench.runtime, "send", faulty_send)
+    bench.run(A, pinned(0))
+    bench.actuator.want({A: pinned(1)})
+    bench.wait(lambda: bench.seen(Crashed))
+    bench.run(B, pinned(0))
+    bench.actuator.want({B: pinned(1)})
+    bench.wait(lambda: bench.actuator.acknowledged(B) == pinned(1))
+    assert read(B, 17) == pinned(1)
+
+
+def test_a_fault_in_reading_back_counts_as_what_cannot_be_read() -> None:
+    happenings: list[Happening] = []
+
+    def fail(_container_id: ContainerId, _pid: int) -> Pinning | None:
+        raise ZeroDivisionError("a fault of ours")
+
+    actuator, runtime = Actuator(happenings.append, Clock(), read_back=fail), Runtime()
+    actuator.start()
+    actuator.connect([runtime], "")
+    actuator.create(A, pinned(0))
+    actuator.run(A, 17)
+    assert actuator.settle(SECONDS)
+    actuator.close()
+    assert runtime.kernel == {A: pinned(0)}, "so it is told"
+    assert isinstance(happenings[0], Crashed)
