@@ -3,19 +3,19 @@
 from collections.abc import Iterator
 from typing import Final
 
-from ..nri.dispatch.pin_state import Standing
+from ..nri.dispatch.pin_state import PinningCounts
 from ..policy.gauges import Gauge, Sample
 
 GROUP: Final = "policy/pinning"
 
 
-def pinning_gauges(standing: Standing, *, is_suspect: bool) -> Iterator[Gauge]:
+def pinning_gauges(pinnings: PinningCounts, *, is_suspect: bool) -> Iterator[Gauge]:
     """Running containers by what is known of them, and whether the runtime seems to hang."""
     counts = {
-        "acknowledged": standing.acknowledged,
-        "waiting": standing.waiting,
-        "failing": standing.failing,
-        "unknown": standing.blind,
+        "acknowledged": pinnings.acknowledged,
+        "waiting": pinnings.waiting,
+        "failing": pinnings.failing,
+        "unknown": pinnings.blind,
     }
     yield Gauge(
         name="policy.pinning.container.count",

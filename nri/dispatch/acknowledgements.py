@@ -11,7 +11,7 @@ from typing import Final
 
 from ...policy.container import ContainerId
 from ...policy.decision import Pinning
-from .pin_state import Entry, Mismatch, Observed, Stage, Standing, Telling
+from .pin_state import Mismatch, PinningCounts, PinState, Stage, Telling
 
 FIRST_RETRY_SECONDS: Final = 0.5
 LAST_RETRY_SECONDS: Final = 60.0
@@ -31,7 +31,7 @@ class Acknowledgements:
         """`check_seconds`: how long after it was told the kernel is looked at."""
         self._check_seconds = check_seconds
         self._can_read_back = can_read_back
-        self._entries: dict[ContainerId, Entry] = {}
+        self._entries: dict[ContainerId, PinState] = {}
         self._open: dict[ContainerId, None] = {}
         """Those not at rest."""
 
@@ -52,7 +52,7 @@ class Acknowledgements:
 
     def create(self, container_id: ContainerId, pinning: Pinning) -> None:
         """A container is created with this pinning: it starts with it, as far as is known."""
-        self._entries[container_id] = Entry(wanted=pinning, is_running=False)
+        self._entries[container_id] = PinState(wanted=pinning, is_running=False)
         self._open.pop(container_id, None)
 
     def want(self, pinnings: Mapping[ContainerId, Pinning], now: float) -> None:
@@ -112,7 +112,7 @@ class Acknowledgements:
         for container_id, pinning in placed.items():
             old = before.get(container_id)
             pid = running.get(container_id, 0)
-            entry = Entry(wanted=pinning, is_running=container_id in running, pid=pid)
+            entry = PinState(wanted=pinning, is_running=container_id in running, pid=pid)
             if old is not None:
                 entry.pid = pid or old.pid
                 entry.tells = old.tells
@@ -181,12 +181,12 @@ class Acknowledgements:
     def observe(
         self,
         container_id: ContainerId,
-        found: Pinning | Observed,
+        found: Pinning | None,
         now: float,
         *,
         can_confirm: bool = False,
     ) -> Mismatch | None:
-        """What the kernel has of a container that was to be checked.
+        """What the kernel has of a container that was to be checked; None: it cannot be read.
 
         `can_confirm`: whether the runtime can be sent an update that it answers. Then what cannot
         be read is told that way; else only so often, with answers that say nothing.
@@ -194,7 +194,7 @@ class Acknowledgements:
         entry = self._entries.get(container_id)
         if entry is None or entry.stage is not Stage.CHECK:
             return None
-        if isinstance(found, Observed):
+        if found is None:
             is_open = can_confirm or entry.tells_of_wanted < _BLIND_TELLS
             if is_open and entry.acknowledged != entry.wanted:
                 self._enter(container_id, entry, Stage.TELL, now)
@@ -278,10 +278,10 @@ class Acknowledgements:
         """What is wrong with containers that do not have what they should. O(open ones)."""
         return {one: entry.problem for one in self._open if (entry := self._entries[one]).problem}
 
-    def standing(self) -> Standing:
+    def counts(self) -> PinningCounts:
         """How the running containers stand. O(containers)."""
         running = [one for one in self._entries.values() if one.is_running]
-        return Standing(
+        return PinningCounts(
             running=len(running),
             acknowledged=_count(running, lambda one: one.acknowledged == one.wanted),
             waiting=_count(running, lambda one: one.stage in (Stage.TELL, Stage.FLIGHT)),
@@ -292,34 +292,34 @@ class Acknowledgements:
             ),
         )
 
-    def _want(self, container_id: ContainerId, pinning: Pinning) -> Entry:
+    def _want(self, container_id: ContainerId, pinning: Pinning) -> PinState:
         entry = self._entries.get(container_id)
         if entry is None:
-            entry = self._entries[container_id] = Entry(wanted=pinning, is_running=False)
+            entry = self._entries[container_id] = PinState(wanted=pinning, is_running=False)
         elif entry.wanted != pinning:
             entry.wanted = pinning
             entry.tells_of_wanted = entry.failures = 0
             entry.problem = ""
         return entry
 
-    def _enter(self, container_id: ContainerId, entry: Entry, stage: Stage, due: float) -> None:
+    def _enter(self, container_id: ContainerId, entry: PinState, stage: Stage, due: float) -> None:
         entry.stage, entry.due, entry.is_unsent = stage, due, False
         self._open[container_id] = None
 
-    def _rest(self, container_id: ContainerId, entry: Entry) -> None:
+    def _rest(self, container_id: ContainerId, entry: PinState) -> None:
         entry.stage = Stage.REST
         entry.failures = 0
         entry.problem = ""
         self._open.pop(container_id, None)
 
-    def _agree(self, container_id: ContainerId, entry: Entry) -> None:
+    def _agree(self, container_id: ContainerId, entry: PinState) -> None:
         entry.acknowledged = entry.wanted
         self._rest(container_id, entry)
 
     def _fail(
         self,
         container_id: ContainerId,
-        entry: Entry,
+        entry: PinState,
         found: Pinning | None,
         error: str,
         now: float,
@@ -345,7 +345,7 @@ class Acknowledgements:
         )
 
 
-def _tell(entry: Entry) -> None:
+def _tell(entry: PinState) -> None:
     """What is wanted is told: from here on the kernel may have that, or still what it had."""
     entry.tells += 1
     entry.tells_of_wanted += 1
@@ -353,11 +353,11 @@ def _tell(entry: Entry) -> None:
         entry.acknowledged = None
 
 
-def _is_check(entry: Entry) -> bool:
+def _is_check(entry: PinState) -> bool:
     return entry.stage is Stage.CHECK
 
 
-def _is_pending(entry: Entry) -> bool:
+def _is_pending(entry: PinState) -> bool:
     """Whether something is to be done once it is due; only of what runs anything is read back."""
     return entry.stage is Stage.TELL or (entry.stage is Stage.CHECK and entry.is_running)
 
@@ -369,5 +369,5 @@ def _is_other(wanted: Pinning, found: Pinning) -> bool:
     )
 
 
-def _count(entries: Iterable[Entry], is_meant: Callable[[Entry], bool]) -> int:
+def _count(entries: Iterable[PinState], is_meant: Callable[[PinState], bool]) -> int:
     return sum(map(is_meant, entries))

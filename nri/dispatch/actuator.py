@@ -14,7 +14,7 @@ from ...policy.container import ContainerId
 from ...policy.decision import Pinning
 from ..happening import Crashed, Recovered, Report, Suspect, Unapplied, Updated, Waiting
 from .acknowledgements import Acknowledgements
-from .pin_state import Mismatch, Observed, Stage, Standing
+from .pin_state import Mismatch, PinningCounts, Stage
 
 SUSPECT: Final = "the runtime hangs: it answers no update and sends nothing — restart it"
 ANSWER_MAX: Final = 32
@@ -194,10 +194,10 @@ class Actuator:
         with self._changed:
             return self._books.acknowledged(container_id)
 
-    def standing(self) -> Standing:
+    def counts(self) -> PinningCounts:
         """How the running containers stand. O(containers)."""
         with self._changed:
-            return self._books.standing()
+            return self._books.counts()
 
     def problems(self) -> tuple[str, ...]:
         """What an operator should know: a runtime that hangs, containers that are not as wanted."""
@@ -263,9 +263,8 @@ class Actuator:
         for container_id in container_ids:
             with self._changed:
                 pid = self._books.pid(container_id)
-            read = self._read(container_id, pid)
+            found = self._read(container_id, pid)
             with self._changed:
-                found = Observed.NOTHING if read is None else read
                 can_confirm = bool(self._ways)
                 mismatch = self._books.observe(
                     container_id, found, self._clock(), can_confirm=can_confirm

@@ -21,16 +21,9 @@ class Stage(enum.Enum):
     """An update is with the runtime."""
 
 
-class Observed(enum.Enum):
-    """What came of reading a pinning back."""
-
-    NOTHING = "nothing"
-    """It cannot be read."""
-
-
 @dataclass(slots=True, kw_only=True)
-class Entry:
-    """One container's line in the books."""
+class PinState:
+    """The pinning a container should have, the one it has, and what is done about it next."""
 
     wanted: Pinning
     is_running: bool
@@ -71,7 +64,7 @@ class Mismatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class PinningCounts:
     """How many running containers are in which case, for metrics and health."""
 
     running: int

@@ -7,7 +7,7 @@ from pinfold.nri.dispatch.acknowledgements import (
     LAST_RETRY_SECONDS,
     Acknowledgements,
 )
-from pinfold.nri.dispatch.pin_state import Mismatch, Observed, Stage
+from pinfold.nri.dispatch.pin_state import Mismatch, Stage
 from pinfold.policy.container import ContainerId
 from pinfold.policy.decision import Pinning
 from pinfold.topology.cpuset import CpuSet, NodeSet
@@ -157,7 +157,7 @@ def test_failures_are_tried_again_with_growing_pauses(books: Acknowledgements) -
     assert pauses == sorted(pauses)
     assert pauses[-1] == LAST_RETRY_SECONDS
     assert books.problems() == {A: "no such luck"}
-    assert books.standing().failing == 1
+    assert books.counts().failing == 1
 
 
 def test_something_newer_is_tried_without_a_pause(books: Acknowledgements) -> None:
@@ -185,12 +185,12 @@ def test_an_answer_carries_so_many_and_no_more() -> None:
 
 def test_what_cannot_be_read_is_told_twice_and_then_left_alone(books: Acknowledgements) -> None:
     books.told({A: pinned(1)}, 0.0)
-    books.observe(A, Observed.NOTHING, 1.0)
+    books.observe(A, None, 1.0)
     assert books.for_answer([], 9, 1.0) == {A: pinned(1)}
-    books.observe(A, Observed.NOTHING, 2.0)
+    books.observe(A, None, 2.0)
     assert stage(books, 99.0) is None
     assert books.acknowledged(A) is None
-    assert books.standing().blind == 1
+    assert books.counts().blind == 1
 
 
 def test_what_it_had_once_is_not_believed_after_it_was_told_something_else() -> None:
@@ -199,7 +199,7 @@ def test_what_it_had_once_is_not_believed_after_it_was_told_something_else() -> 
     books.start(A, 17, 0.0)
     books.told({A: pinned(1)}, 1.0)
     books.told({A: pinned(0)}, 2.0)
-    books.observe(A, Observed.NOTHING, 3.0)
+    books.observe(A, None, 3.0)
     assert stage(books, 3.0) is Stage.TELL
 
 
@@ -209,7 +209,7 @@ def test_what_cannot_be_read_is_told_until_the_runtime_confirms_it() -> None:
     books.start(A, 17, 0.0)
     for now in (1.0, 2.0, 3.0):
         books.told({A: pinned(1)}, now)
-        books.observe(A, Observed.NOTHING, now, can_confirm=True)
+        books.observe(A, None, now, can_confirm=True)
         assert stage(books, now) is Stage.TELL
     telling = books.depart([A])
     books.arrive(A, telling[A], "", 4.0)
@@ -227,7 +227,7 @@ def test_a_list_of_all_that_runs_is_no_proof_of_what_the_kernel_has() -> None:
 def test_whoever_is_not_in_the_list_is_forgotten(books: Acknowledgements) -> None:
     books.synchronize({B: pinned(1)}, {B: 18}, [], 0.0)
     assert books.wanted(A) is None
-    assert books.standing().running == 1
+    assert books.counts().running == 1
 
 
 def test_memory_nodes_count_where_the_kernel_shows_them(books: Acknowledgements) -> None:

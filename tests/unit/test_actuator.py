@@ -153,7 +153,7 @@ def test_without_a_way_it_waits_for_the_next_answer_and_says_so_once(bench: Benc
     bench.actuator.want({B: pinned(1)})
     bench.wait(lambda: bench.seen(Waiting))
     assert bench.seen(Waiting) == [Waiting(1, "the CRI socket is off")]
-    assert bench.actuator.standing().waiting == 2
+    assert bench.actuator.counts().waiting == 2
     assert bench.actuator.answer({}) == {A: pinned(1), B: pinned(1)}
     assert bench.runtime.sent == []
 
