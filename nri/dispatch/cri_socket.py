@@ -20,7 +20,7 @@ from .actuator import NoAnswerError
 if TYPE_CHECKING:
     import grpc
 
-Reply = TypeVar("Reply", bound=Message)
+_Reply = TypeVar("_Reply", bound=Message)
 
 _ANSWER_SECONDS: Final = 60.0
 _VERSION_SECONDS: Final = 10.0
@@ -110,12 +110,12 @@ class CriSocket:
             return _reason(error)
         return ""
 
-    def _call(self, method: str, request: Message, kind: type[Reply], seconds: float) -> Reply:
+    def _call(self, method: str, request: Message, kind: type[_Reply], seconds: float) -> _Reply:
         channel = self._channel
         if channel is None:
             raise NoAnswerError(f"{self._path}: closed")
         call = cast(
-            "grpc.UnaryUnaryMultiCallable[Message, Reply]",
+            "grpc.UnaryUnaryMultiCallable[Message, _Reply]",
             # The stubs leave the serializers' types open.
             channel.unary_unary(  # pyright: ignore[reportUnknownMemberType]
                 f"{_SERVICE}/{method}",

@@ -32,7 +32,7 @@ class GlobSet:
             return (
                 any(begins(text, head) for head in self.heads)
                 or any(ends(text, tail) for tail in self.tails)
-                or any(holds(text, part) for part in self.parts)
+                or any(has_part(text, part) for part in self.parts)
                 or self.accepts(text)
             )
         return (
@@ -134,7 +134,7 @@ def ends(text: str, tail: str) -> bool:
     return text.endswith(tail) and text.find(SEPARATOR, 0, len(text) - len(tail)) < 0
 
 
-def holds(text: str, part: str) -> bool:
+def has_part(text: str, part: str) -> bool:
     """Whether the pattern of a part between two `*` matches."""
     if SEPARATOR not in text:
         return part in text

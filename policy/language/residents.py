@@ -9,8 +9,8 @@ from itertools import compress
 from typing import Final
 
 from ..container import Container, ContainerId
-from .column import Column
 from .facts import Key, Subkey, facts
+from .key_column import KeyColumn
 
 JOINT_KEYS_MAX: Final = 16
 """Joint keys whose values are kept up; those of further ones are made when needed."""
@@ -29,8 +29,8 @@ class Residents:
         self._ids: list[ContainerId] = []
         self._facts: list[dict[Subkey, str]] = []
         self._free: list[int] = []
-        self._columns: dict[Subkey, Column] = {}
-        self._joint: dict[str, tuple[Key, Column]] = {}
+        self._columns: dict[Subkey, KeyColumn] = {}
+        self._joint: dict[str, tuple[Key, KeyColumn]] = {}
         self.everyone = 0
 
     def __len__(self) -> int:
@@ -64,7 +64,7 @@ class Residents:
         for subkey, value in known.items():
             column = columns.get(subkey)
             if column is None:
-                column = columns[subkey] = Column()
+                column = columns[subkey] = KeyColumn()
             column.add(value, bit)
         for key, column in self._joint.values():
             joined = key.value_of(known)
@@ -115,15 +115,15 @@ class Residents:
             yield bit, self._facts[bit.bit_length() - 1]
             places ^= bit
 
-    def column(self, subkey: Subkey) -> Column:
+    def column(self, subkey: Subkey) -> KeyColumn:
         """The values of a key that is not joint."""
-        return self._columns.get(subkey) or Column()
+        return self._columns.get(subkey) or KeyColumn()
 
-    def joint_column(self, key: Key) -> Column:
+    def joint_column(self, key: Key) -> KeyColumn:
         """The values of a joint key. O(containers), but for the keys asked for of late."""
         kept = self._joint.pop(key.text, None)
         if kept is None:
-            column = Column()
+            column = KeyColumn()
             for place, known in enumerate(self._facts):
                 joined = key.value_of(known)
                 if joined is not None:

@@ -3,12 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import Final, assert_never
 
-from .column import Column
 from .evaluation import Steps, charge_making, holds, key_steps
 from .expression import AllOf, AnyOf, Condition, Expression, Not
 from .facts import Key, Subkey
-from .glob_set import GlobSet, begins, ends, finding_steps
-from .glob_set import holds as has_part
+from .glob_set import GlobSet, begins, ends, finding_steps, has_part
+from .key_column import KeyColumn
 from .operators import ANYTHING, equal, never
 from .residents import Residents
 
@@ -38,7 +37,7 @@ class Selection:
         self._steps = steps
         self._known: dict[tuple[str, str, tuple[str, ...]], int] = {}
         # The residents keep few joint keys at a time; a newcomer can ask for more than those.
-        self._joint: dict[str, Column] = {}
+        self._joint: dict[str, KeyColumn] = {}
         self._algebra = 2 + len(residents) // 512
 
     def select_both(self, first: Expression, second: Expression) -> int:
@@ -111,7 +110,7 @@ class Selection:
             return self._matching(key, column, test)
         return column.places
 
-    def _joint_column(self, key: Key) -> Column:
+    def _joint_column(self, key: Key) -> KeyColumn:
         column = self._joint.get(key.text)
         if column is None:
             self._steps.charge((key_steps(key) + 8) * len(self._residents))
@@ -137,7 +136,7 @@ class Selection:
             found &= having if part else having | ~column.places
         return found & exists
 
-    def _union(self, column: Column, values: Iterable[str]) -> int:
+    def _union(self, column: KeyColumn, values: Iterable[str]) -> int:
         by_value, found, count = column.by_value, 0, 0
         for value in values:
             found |= by_value.get(value, 0)
@@ -145,7 +144,7 @@ class Selection:
         self._steps.charge(count * self._algebra)
         return found
 
-    def _matching(self, key: Key, column: Column, globs: GlobSet) -> int:
+    def _matching(self, key: Key, column: KeyColumn, globs: GlobSet) -> int:
         steps, count = self._steps, len(column.by_value)
         found = self._union(column, globs.exact)
         for head in globs.heads:
@@ -163,7 +162,7 @@ class Selection:
             found |= self._union(column, values)
         return found | self._accepted(key, column, globs)
 
-    def _accepted(self, key: Key, column: Column, globs: GlobSet) -> int:
+    def _accepted(self, key: Key, column: KeyColumn, globs: GlobSet) -> int:
         """The containers with a value that one of the automata accepts."""
         candidates: dict[str, None] = {}
         for head, tail in globs.others:
@@ -179,13 +178,13 @@ class Selection:
         self._steps.charge(globs.accepting_steps(length))
         return self._union(column, [one for one in candidates if globs.accepts(one)])
 
-    def _beginning(self, key: Key, column: Column, head: str) -> list[str]:
+    def _beginning(self, key: Key, column: KeyColumn, head: str) -> list[str]:
         self._steps.charge_once((key.text, "forward"), 4 * len(column.by_value))
         found = column.beginning(head)
         self._steps.charge(20 + 3 * len(found))
         return found
 
-    def _ending(self, key: Key, column: Column, tail: str) -> list[str]:
+    def _ending(self, key: Key, column: KeyColumn, tail: str) -> list[str]:
         self._steps.charge_once((key.text, "backward"), 8 * len(column.by_value))
         found = column.ending(tail)
         self._steps.charge(20 + 6 * len(found))

@@ -3,7 +3,7 @@
 from bisect import bisect_left, insort
 
 
-class Column:
+class KeyColumn:
     """Values and, as a bit set of places, the containers that have each.
 
     Orders of the values are made when first asked for, and kept up from then on.
