@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from tests.bench.annotations import time_hostile_pods
 from tests.bench.discovery import time_discovery
 from tests.bench.figure import Figure
-from tests.bench.hostile import (
+from tests.bench.hostile_creations import time_hostile_pods
+from tests.bench.hostile_rules import (
     glob_rules,
     joint_rules,
     time_attacks,

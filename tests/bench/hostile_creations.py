@@ -1,4 +1,4 @@
-"""How long a pod that tries to cost as much as it can keeps the plugin busy."""
+"""Creations of containers of pods that try to cost as much as they can, timed in the plugin."""
 
 import time
 from functools import partial

@@ -1,4 +1,4 @@
-"""Annotations that are meant to cost as much as they can, and ordinary ones in great number."""
+"""Affinity rules that are meant to cost as much as they can, and ordinary ones in great number."""
 
 import json
 import random
