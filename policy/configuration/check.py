@@ -175,6 +175,7 @@ def _cpu_classes(config: Config) -> Iterator[Fault]:
         yield Fault(
             ("sharedPoolCPUClass",),
             f"cpuClasses need the class of shared cpus — write one of {', '.join(names)}",
+            _naming("cpuClasses", names),
         )
     # Operators look for these words: they are those of the Go policy.
     for field, name, what in (
@@ -264,8 +265,12 @@ def _known(
     """A fault where no class of a field's list has this name."""
     if name not in names:
         advice = name_advice(name, names) if names else "define it first, there are no classes"
-        needs: list[Path] = [(field,), *((field, index, "name") for index in range(len(names)))]
-        yield Fault(path, f"unknown {what} {name!r} — {advice}", tuple(needs))
+        yield Fault(path, f"unknown {what} {name!r} — {advice}", _naming(field, names))
+
+
+def _naming(field: str, names: Sequence[str]) -> tuple[Path, ...]:
+    """What the names of the classes in a list follow from."""
+    return ((field,), *((field, index, "name") for index in range(len(names))))
 
 
 _CHECKS: Final[tuple[Callable[[Config], Iterator[Fault]], ...]] = (

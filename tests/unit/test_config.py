@@ -227,6 +227,11 @@ def test_every_fault_has_its_own_line() -> None:
             id="the name of a class may be what is misspelt",
         ),
         pytest.param(
+            "cpuClasses: [{nam: a}]",
+            ["did you mean 'name'?", "field 'name' is missing"],
+            id="the class of shared cpus is asked for once there are names to choose from",
+        ),
+        pytest.param(
             "cpuClasses: x\nsharedPoolCPUClass: a",
             ["'x' is not accepted"],
             id="classes that cannot be read may be any",
