@@ -117,5 +117,5 @@ def _usage_text(error: click.ClickException) -> str:
     message = message[:1].lower() + message[1:]
     context = getattr(error, "ctx", None)
     if not isinstance(context, click.Context):
-        return f"pinfold: {message}"
+        return f"pinfold: {message} — see --help"
     return f"{context.command_path}: {message} — see '{context.command_path} --help'"

@@ -62,6 +62,11 @@ def test_the_tree_is_the_default_and_this_machine_too() -> None:
         ),
         pytest.param(["topology", "-o", "xml"], "see 'pinfold topology --help'", id="a bad format"),
         pytest.param(["topology", "--frog"], "no such option '--frog'", id="an unknown option"),
+        pytest.param(
+            ["lint", "web.yaml", "--machine"],
+            "option '--machine' requires an argument — see --help",
+            id="an option without its value",
+        ),
         pytest.param(["frog"], "pinfold: no such command 'frog'", id="an unknown command"),
         pytest.param(["--frog"], "pinfold: no such option '--frog'", id="a bad global option"),
     ],
