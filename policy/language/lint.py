@@ -129,6 +129,7 @@ def _lint_manifest(
         yield from _lint_owner(kind, manifest, lines)
     texts: dict[str, str] = {}
     places: dict[str, tuple[TextScalar, TextScalar]] = {}
+    without_quotes: set[int] = set()
     annotations = _follow(template, ("metadata", "annotations"))
     for key, value in annotations.entries if isinstance(annotations, TextMap) else ():
         fault = _fault_of_value(key, value)
@@ -136,6 +137,7 @@ def _lint_manifest(
             texts[key.value] = value.value
             places[key.value] = (key, value)
         if fault is not None and own_annotations({key.value: ""}):
+            without_quotes.add(value.line)
             yield _finding(fault, value.line, value.column, lines)
     pod_name = _word(manifest, "name") or _word(template, "name") or kind.lower()
     namespace = _word(manifest, "namespace") or "default"
@@ -153,7 +155,9 @@ def _lint_manifest(
     problems = [*_problems(pod, tuple(name.value for name in names))]
     for found in check(pod.name, pod.namespace, template) if check is not None else ():
         if isinstance(found, Finding):
-            yield found
+            # A pod with such a value cannot be read, which is said already.
+            if found.line not in without_quotes:
+                yield found
         else:
             problems.append(found)
     seen: set[tuple[str, str, int, int]] = set()

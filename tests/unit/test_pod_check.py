@@ -307,3 +307,8 @@ def test_the_command_asks_the_configuration(tmp_path: Path) -> None:
     result = run(str(pod), f"--config={config}")
     assert result.exit_code == 1
     assert "this node has no cpu classes" in result.output
+
+
+def test_an_annotation_without_its_quotes_is_one_fault() -> None:
+    (complaint,) = lint("prefer-shared-cpus.resource-policy.nri.io/pod: true")
+    assert "the value 'true' is not a string — put it in quotes" in complaint
