@@ -79,7 +79,8 @@ def _verdicts(result: ScenarioResult) -> Iterator[str]:
     for skipped in result.skipped:
         yield f"  step {skipped.step} skipped: {skipped.reason}"
     reasons = [one.refused for one in result.containers.values() if one.refused is not None]
-    for problem in (*result.problems, *result.remarks):
+    yield from (f"  problem: {problem}" for problem in result.problems)
+    for remark in result.remarks:
         # What a container was refused for is said already.
-        if not any(problem in reason for reason in reasons):
-            yield f"  problem: {problem}"
+        if not any(str(remark) in reason for reason in reasons):
+            yield f"  {'advice' if remark.is_advice else 'problem'}: {remark}"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from ...topology.machine import Machine
 from ..decision import GrantKind
 from ..drawpools import SpareSupply
+from ..errors import Problem
 from ..pool import PoolTree
 
 
@@ -60,8 +61,8 @@ class ScenarioResult:
     """The state after the last step and everything judged on the way.
 
     Steps count from 0. `updates`: how often a running container was told something else.
-    `problems`: broken invariants and steps that made no sense. `remarks`: what is wrong in the
-    annotations of pods; that fails no scenario.
+    `problems`: broken invariants and steps that made no sense. `remarks`: what is wrong, or
+    needless, in the annotations of pods; that fails no scenario.
     """
 
     id: str
@@ -71,7 +72,7 @@ class ScenarioResult:
     skipped: tuple[Skipped, ...] = ()
     updates: int = 0
     problems: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
+    remarks: tuple[Problem, ...] = ()
     machine: Machine
     tree: PoolTree | None = None
     """The pools of the last policy that ran; None where none did."""
@@ -109,7 +110,7 @@ def _scenario(result: ScenarioResult) -> dict[str, object]:
         ],
         "skipped": [{"step": one.step, "reason": one.reason} for one in result.skipped],
         "updates": result.updates,
-        "problems": [*result.problems, *result.remarks],
+        "problems": [*result.problems, *map(str, result.remarks)],
     }
 
 

@@ -277,7 +277,7 @@ class ScenarioRun:
             reads_test_hints=self._reads_test_hints,
         )
         for problem in problems:
-            self.verdicts.remark(str(problem))
+            self.verdicts.remark(problem)
         return container
 
     def _newest(self) -> ContainerId:
@@ -290,7 +290,7 @@ class ScenarioRun:
             decision = one.decision = self.engine.create(container)
             self.runtime.apply(decision.changes)
             for problem in decision.problems:
-                self.verdicts.remark(str(problem))
+                self.verdicts.remark(problem)
             if isinstance(decision.result, Refusal):
                 self.engine.remove(container.id)
                 self._refused[container.path] = (container, decision.result.reason)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 
+from ..errors import Problem
 from .evaluator import EvaluatorError
 from .evaluatortables import Value, brief
 from .result import Expectation, RefusedContainer, Skipped
@@ -21,7 +22,7 @@ class Verdicts:
         self.skipped: list[Skipped] = []
         self.refusals: list[RefusedContainer] = []
         self._problems: dict[str, str] = {}
-        self._remarks: dict[str, None] = {}
+        self._remarks: dict[str, Problem] = {}
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -29,13 +30,13 @@ class Verdicts:
         return tuple(self._problems.values())
 
     @property
-    def remarks(self) -> tuple[str, ...]:
-        """What is wrong in the pods' annotations, each sentence once."""
-        return tuple(self._remarks)
+    def remarks(self) -> tuple[Problem, ...]:
+        """What is wrong or needless in the pods' annotations, each sentence once."""
+        return tuple(self._remarks.values())
 
-    def remark(self, sentence: str) -> None:
+    def remark(self, problem: Problem) -> None:
         """A pod's author wrote something wrong; the scenario goes on and fails not for it."""
-        self._remarks.setdefault(sentence)
+        self._remarks.setdefault(str(problem), problem)
 
     def note(self, sentence: str) -> None:
         """Something went wrong."""

@@ -407,6 +407,14 @@ def test_faults_of_annotations_are_told_after_the_containers(output: str) -> Non
     assert last.startswith("  problem: resource-policy.nri.io/affinity of default/tale/peter:2:")
 
 
+def test_advice_is_no_problem() -> None:
+    needless = MISWRITTEN.replace("operator: Equal, values: [sheep]", "operator: AlwaysTrue")
+    result = run("-", "--machine", SPEC, text=needless)
+    last = result.stdout.splitlines()[-1]
+    assert last.startswith("  advice: resource-policy.nri.io/affinity of default/tale/peter:2:")
+    assert "'key' has no effect beside AlwaysTrue" in last
+
+
 def test_threads_that_are_hidden_are_not_shown() -> None:
     pod = """
 apiVersion: v1
