@@ -79,6 +79,8 @@ clean:
 python:
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.11 or newer" \
 		"— apt-get install python3 python3-venv, or make PYTHON=/path/to/python" >&2; exit 2; }
+	@command -v "$(PYTHON)" >/dev/null || { echo "make: PYTHON: '$(PYTHON)' is no program" \
+		"— name one that is there" >&2; exit 2; }
 
 .venv/installed: pyproject.toml | python
 	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { echo "make: $(PYTHON) cannot make a" \

@@ -133,3 +133,17 @@ def test_uninstalling_leaves_the_configuration(stage: Stage, tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr
     files = {path.relative_to(copy.folder) for path in copy.folder.rglob("*") if path.is_file()}
     assert files == {Path("srv/etc/pinfold/pinfold.yaml")}
+
+
+def test_a_python_that_is_not_there_is_refused_in_one_line() -> None:
+    done = subprocess.run(
+        ["make", "install", "PYTHON=/absent/python3"],
+        cwd=ROOT,
+        env=KEPT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    told, _made = done.stderr.splitlines()
+    assert told == "make: PYTHON: '/absent/python3' is no program — name one that is there"
