@@ -52,11 +52,12 @@ def command(
             click.echo(str(error), err=True)
             status = _UNREADABLE
             continue
-        if not is_configuration(text) and not has_pods(text):
+        complaints = list(_complaints(name, text, check, on))
+        if not complaints and not is_configuration(text) and not has_pods(text):
             click.echo(
                 f"{name}: nothing to check — it holds no pods and no configuration", err=True
             )
-        for line, is_advice in _complaints(name, text, check, on):
+        for line, is_advice in complaints:
             click.echo(line)
             status = status if is_advice else max(status, _ERROR)
     return status

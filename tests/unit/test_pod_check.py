@@ -299,6 +299,11 @@ def test_the_status_of_what_comes_from_standard_input(
     assert (result.exit_code, said in result.output) == (status, True), result.output
 
 
+def test_of_a_text_that_is_no_yaml_nothing_else_is_said() -> None:
+    (complaint,) = run("-", text="a: [b").output.splitlines()
+    assert "not valid YAML" in complaint
+
+
 def test_the_command_asks_the_configuration(tmp_path: Path) -> None:
     config, pod = tmp_path / "node.yaml", tmp_path / "pod.yaml"
     config.write_text("onBadAnnotation: ignore\n")
