@@ -207,7 +207,7 @@ def _problems(pod: Pod, names: tuple[str, ...]) -> Iterator[Problem]:
     path = f"{pod.namespace}/{pod.name}"
     told: set[tuple[str, str]] = set()
     for key, named in mentions(pod):
-        if named.value in names or named.value == "*" or (key, named.value) in told:
+        if named.value in names or (key, named.value) in told:
             continue
         told.add((key, named.value))
         near = nearest(named.value, names)

@@ -5,14 +5,16 @@ from collections.abc import Iterator, Mapping
 from ..container import Pod
 from .affinity import AFFINITY_KEYS
 from .annotations import Scope, read_annotations
+from .operators import ANYTHING
 from .yamltext import TextError, TextList, TextMap, TextScalar, parse_text
 
 
 def mentions(pod: Pod) -> Iterator[tuple[str, TextScalar]]:
     """Annotations and the names of containers in them, in order; the place is inside the text.
 
-    Line and column are 0 where the name stands in the key. Names in expressions are left out: those
-    may be of other pods.
+    Line and column are 0 where the name stands in the key. Names in expressions are left out, as
+    those may be of other pods, and so is "*" as a friend, which stands for all; nobody's rules
+    stand under it.
     """
     maps: dict[str, None] = {}
     settings = read_annotations(pod.annotations).settings
@@ -47,4 +49,6 @@ def _names(text: str, *, has_friends: bool) -> Iterator[TextScalar]:
     for name, value in node.entries if isinstance(node, TextMap) else ():
         yield name
         if has_friends and isinstance(value, TextList):
-            yield from (item for item in value.items if isinstance(item, TextScalar) and item.value)
+            for item in value.items:
+                if isinstance(item, TextScalar) and item.value not in ("", ANYTHING):
+                    yield item

@@ -58,6 +58,7 @@ def test_a_good_annotation_has_no_findings(annotation: str) -> None:
             " — did you mean 'sheep'?",
         ),
         ('pinfold.dev/affinity: "peter: [shep]"', 6, "no container 'shep'"),
+        ("pinfold.dev/affinity: '\"*\": [sheep]'", 6, "no container '*'"),
         (
             "pinfold.dev/affinity: |\n\n      peter:\n      - match: {key: nam, operator: Exists}",
             9,
