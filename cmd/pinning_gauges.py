@@ -1,4 +1,4 @@
-"""How far containers run with the cpus and memory nodes they were told, as gauges."""
+"""Gauges of containers that run with the cpus and memory nodes they were told, and of others."""
 
 from collections.abc import Iterator
 from typing import Final

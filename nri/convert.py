@@ -29,7 +29,7 @@ Ids = TypeVar("Ids", CpuSet, NodeSet)
 _NAME_LABEL: Final = "io.kubernetes.container.name"
 
 _DIGITS_MAX: Final = 19
-"""Those of 8 EiB."""
+"""Digits of 8 EiB."""
 
 PLACES_MAX: Final = 1024
 """So many devices and so many mounts of a container are read; they only tell where it is near."""

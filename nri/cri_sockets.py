@@ -1,4 +1,4 @@
-"""Where runtimes have their CRI sockets."""
+"""Paths of the CRI sockets of runtimes."""
 
 import os
 from collections.abc import Mapping

@@ -55,10 +55,10 @@ _NUMBERS: Final = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(?:\.([0-9]{1,4}))?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeAbilities:
-    """What a runtime can and does, as far as that differs."""
+    """Abilities and habits of a runtime, as far as runtimes differ."""
 
     nri: Version
-    """That of its NRI; the oldest one of its kind where nobody knows."""
+    """The version of its NRI; the oldest one of its kind where nobody knows."""
     can_schedule: bool
     """It sets the scheduling policy of a new container; others drop it without a word."""
     has_safe_updates: bool

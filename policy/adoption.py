@@ -18,7 +18,7 @@ from .request import CpuType, Request
 from .supply import Supply
 
 KEPT: Final = "kept"
-"""What decides where a container that runs has what it had."""
+"""The criterion of a decision that leaves a running container what it had."""
 _QOS_ORDER = {QosClass.GUARANTEED: 0, QosClass.BURSTABLE: 1, QosClass.BEST_EFFORT: 2}
 
 

@@ -230,7 +230,7 @@ class Allocator:
 
 
 def fault_problem(container: Container, fault: Exception) -> Problem:
-    """What is said of a container with which we are at fault."""
+    """The problem of a container with which we are at fault."""
     return Problem(
         where=container.path,
         what=f"kept as it runs, for a fault of ours: {fault!r}",

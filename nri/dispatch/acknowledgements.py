@@ -33,7 +33,7 @@ class Acknowledgements:
         self._can_read_back = can_read_back
         self._entries: dict[ContainerId, PinState] = {}
         self._open: dict[ContainerId, None] = {}
-        """Those not at rest."""
+        """Containers not at rest."""
 
     def wanted(self, container_id: ContainerId) -> Pinning | None:
         """The pinning a container should have; None for unknown ones."""
@@ -275,11 +275,11 @@ class Acknowledgements:
                 self._enter(container_id, entry, Stage.TELL, now)
 
     def problems(self) -> Mapping[ContainerId, str]:
-        """What is wrong with containers that do not have what they should. O(open ones)."""
+        """Problems of containers that do not have what they should. O(open ones)."""
         return {one: entry.problem for one in self._open if (entry := self._entries[one]).problem}
 
     def counts(self) -> PinningCounts:
-        """How the running containers stand. O(containers)."""
+        """Running containers, counted by their state. O(containers)."""
         running = [one for one in self._entries.values() if one.is_running]
         return PinningCounts(
             running=len(running),

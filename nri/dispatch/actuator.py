@@ -195,12 +195,12 @@ class Actuator:
             return self._books.acknowledged(container_id)
 
     def counts(self) -> PinningCounts:
-        """How the running containers stand. O(containers)."""
+        """Running containers, counted by their state. O(containers)."""
         with self._changed:
             return self._books.counts()
 
     def problems(self) -> tuple[str, ...]:
-        """What an operator should know: a runtime that hangs, containers that are not as wanted."""
+        """Faults that an operator should know: a runtime that hangs, containers not as wanted."""
         with self._changed:
             found = [f"container {one}: {text}" for one, text in self._books.problems().items()]
             is_suspect = self._is_suspect

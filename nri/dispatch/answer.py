@@ -1,4 +1,4 @@
-"""What a runtime is told when it calls."""
+"""Answers to the calls of a runtime."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -9,7 +9,7 @@ from ...policy.decision import Pinning
 
 
 class Stage(enum.Enum):
-    """What has to be done about one container next."""
+    """The next thing to be done about one container."""
 
     REST = "rest"
     """Nothing: kernel and policy agree, or nothing can be seen before the container runs."""
@@ -65,7 +65,7 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinningCounts:
-    """How many running containers are in which case, for metrics and health."""
+    """Running containers counted by what is known of their pinning, for metrics and health."""
 
     running: int
     acknowledged: int

@@ -269,7 +269,7 @@ def _known(
 
 
 def _naming(field: str, names: Sequence[str]) -> tuple[Path, ...]:
-    """What the names of the classes in a list follow from."""
+    """Paths of the values that the names of the classes in a list follow from."""
     return ((field,), *((field, index, "name") for index in range(len(names))))
 
 
