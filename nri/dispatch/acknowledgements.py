@@ -15,6 +15,8 @@ from .pin_state import Mismatch, PinningCounts, PinState, Stage, Telling
 
 FIRST_RETRY_SECONDS: Final = 0.5
 LAST_RETRY_SECONDS: Final = 60.0
+UNSEEN_START_SECONDS: Final = 2.0
+"""After which a container that was listed before it ran is told again, unless it starts before."""
 _DOUBLINGS_MAX: Final = 16
 _BLIND_TELLS: Final = 2
 """How often a pinning that can neither be read back nor confirmed is told."""
@@ -122,6 +124,10 @@ class Acknowledgements:
                 stage = Stage.CHECK if self._can_read_back else Stage.TELL
                 self._enter(container_id, entry, stage, now)
         self.told({one: placed[one] for one in told if one in placed}, now)
+        for container_id, entry in self._entries.items():
+            if not entry.is_running:
+                # Its start may have come between the list and our first event: nobody would tell.
+                self._enter(container_id, entry, Stage.TELL, now + UNSEEN_START_SECONDS)
 
     def for_answer(
         self, but: Iterable[ContainerId], at_most: int, now: float

@@ -5,6 +5,7 @@ import pytest
 from pinfold.nri.dispatch.acknowledgements import (
     FIRST_RETRY_SECONDS,
     LAST_RETRY_SECONDS,
+    UNSEEN_START_SECONDS,
     Acknowledgements,
 )
 from pinfold.nri.dispatch.pin_state import Mismatch, Stage
@@ -222,6 +223,15 @@ def test_a_list_of_all_that_runs_is_no_proof_of_what_the_kernel_has() -> None:
     assert books.due(Stage.CHECK, 0.0) == [A], "B does not run"
     assert books.observe(A, pinned(0, 1), 0.0) is None, "nobody told it yet"
     assert stage(books, 0.0) is Stage.TELL
+
+
+def test_a_container_listed_before_it_ran_is_told_again_in_case_its_start_was_not_seen() -> None:
+    books = Acknowledgements(CHECK, can_read_back=True)
+    books.synchronize({A: pinned(0)}, {}, [A], 0.0)
+    assert stage(books, UNSEEN_START_SECONDS - 0.1) is None
+    assert stage(books, UNSEEN_START_SECONDS) is Stage.TELL
+    books.start(A, 17, 1.0)
+    assert stage(books, 1.0) is Stage.CHECK
 
 
 def test_whoever_is_not_in_the_list_is_forgotten(books: Acknowledgements) -> None:
