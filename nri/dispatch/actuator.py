@@ -223,6 +223,9 @@ class Actuator:
     def _is_settled(self) -> bool:
         # Whoever waits for this does not want to wait for the time of the next check either.
         self._books.hurry()
+        if self._sleeps_until == -math.inf and self._thread.is_alive():
+            # It may still have to report what it did.
+            return False
         can_tell = bool(self._ways) and self._is_open and not self._is_suspect
         return self._books.is_settled(self._clock(), can_tell=can_tell)
 
