@@ -17,6 +17,7 @@ from ..policy.container import (
 from ..policy.decision import Pinning
 from ..policy.errors import Problem
 from ..policy.language.annotation_budget import admit
+from ..policy.language.label_budget import admit_labels
 from ..policy.resource_annotation import refined_resources
 from ..policy.resources import LinuxResources, estimate, parse_page_size, qos_of_cgroup
 from ..policy.tuning.resourceclass import NO_CLASSES, ResourceClasses
@@ -33,6 +34,9 @@ _DIGITS_MAX: Final = 19
 
 PLACES_MAX: Final = 1024
 """So many devices and so many mounts of a container are read; they only tell where it is near."""
+
+_PAGE_SIZES_MAX: Final = 64
+"""Of huge pages: no architecture has as many, and not all of a container's are limited."""
 
 _RULES_MAX: Final = 2 * PLACES_MAX
 """Of its device cgroup."""
@@ -64,15 +68,17 @@ class _DeviceKey(NamedTuple):
 def pod_value(pod: nri_pb2.PodSandbox) -> Pod:
     """The pod of a message, which may hold an id alone where the sandbox is gone."""
     namespace = pod.namespace or "default"
-    admitted = admit(dict(pod.annotations), f"{namespace}/{pod.name}")
+    path = f"{namespace}/{pod.name}"
+    admitted = admit(pod.annotations, path)
+    admitted_labels = admit_labels(pod.labels, path)
     return Pod(
         id=PodId(pod.id),
         name=pod.name,
         namespace=namespace,
         uid=pod.uid,
-        labels=dict(pod.labels),
+        labels=admitted_labels.labels,
         annotations=admitted.annotations,
-        annotation_problems=admitted.problems,
+        annotation_problems=admitted.problems + admitted_labels.problems,
         qos=qos_of_cgroup(pod.linux.cgroup_parent),
     )
 
@@ -119,7 +125,7 @@ def container_value(
         id=ContainerId(container.id),
         name=name,
         pod=pod,
-        labels=dict(container.labels),
+        labels=admit_labels(container.labels, where).labels,
         resources=resources,
         state=state_value(container),
         created_at=container.created_at,
@@ -156,7 +162,7 @@ def linux_value(
 ) -> LinuxResources:
     """The cgroup values of a message; wrappers that are missing or hold 0 mean unset."""
     hugepages: dict[int, int] = {}
-    for one in resources.hugepage_limits:
+    for one in resources.hugepage_limits[:_PAGE_SIZES_MAX]:
         size = parse_page_size(one.page_size)
         if size is not None and one.limit:
             hugepages[size] = one.limit

@@ -7,6 +7,7 @@ from ..container import Container, ContainerId, Pod, PodId
 from ..errors import Problem
 from ..hints.text import annotated_hints
 from ..language.annotation_budget import admit
+from ..language.label_budget import admit_labels
 from ..resource_annotation import refined_resources
 from ..resources import as_told, linux_resources
 from .manifest import ContainerSpec, PodSpec
@@ -17,15 +18,17 @@ SOME_MEMORY_BYTES: Final = 1 << 40
 
 def created_pod(spec: PodSpec, serial: int) -> Pod:
     """The sandbox of a pod; `serial` tells it from every other."""
-    admitted = admit(spec.annotations, f"{spec.namespace}/{spec.name}")
+    path = f"{spec.namespace}/{spec.name}"
+    admitted = admit(spec.annotations, path)
+    admitted_labels = admit_labels(spec.labels, path)
     return Pod(
         id=PodId(f"sandbox-{serial}"),
         uid=f"uid-{serial}",
         name=spec.name,
         namespace=spec.namespace,
-        labels=spec.labels,
+        labels=admitted_labels.labels,
         annotations=admitted.annotations,
-        annotation_problems=admitted.problems,
+        annotation_problems=admitted.problems + admitted_labels.problems,
         qos=spec.qos,
     )
 
