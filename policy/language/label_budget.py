@@ -43,4 +43,3 @@ def admit_labels(labels: Mapping[str, str], pod_path: str) -> AdmittedLabels:
     fix = f"write at most {LABELS_MAX}, of {LABEL_CHARACTERS_MAX} characters each"
     where = f"labels of {pod_path}"
     return AdmittedLabels(found, (Problem(where=where, what=what, fix=fix, is_advice=True),))
-

@@ -12,7 +12,7 @@ from typing import Final
 from ..container import Container, ContainerId
 from .affinity import AffinityRule
 from .evaluation import Steps, TooManyStepsError, bound_steps, holds
-from .expression import AllOf, evaluate, identity
+from .expression import ALWAYS, AllOf, Expression, evaluate, identity
 from .facts import Subkey
 from .trigger import EVERYONE, LENGTHS, Background, TriggerKind, background
 
@@ -22,7 +22,7 @@ OWNER_STEPS: Final = 20_000
 """All symmetric rules of one container, for one newcomer; its further ones do not count."""
 TRIGGERS_MAX: Final = 512
 """Of one container's rules; its further rules are looked at for every newcomer."""
-_FIRST_LEVEL: Final = 7
+_FIRST_LEVEL: Final = 6
 _ORDINARY_STEPS: Final = 1000
 _PREPARED_MAX: Final = 256
 
@@ -31,7 +31,7 @@ _PREPARED_MAX: Final = 256
 class _Group:
     """Equal rules of some containers, and the weight of each container's."""
 
-    condition: AllOf
+    condition: Expression
     level: int
     steps: int
     background: Background
@@ -44,9 +44,9 @@ _Buckets = dict[Subkey, dict[tuple[TriggerKind, str], "_Bucket"]]
 
 @dataclass(slots=True)
 class _Bucket:
-    """The groups of one trigger, and their steps by level."""
+    """The groups of one trigger by level, and their steps."""
 
-    groups: dict[int, _Group] = field(default_factory=dict[int, _Group])
+    groups: dict[int, dict[int, _Group]] = field(default_factory=dict[int, dict[int, _Group]])
     steps: dict[int, int] = field(default_factory=dict[int, int])
 
 
@@ -93,7 +93,7 @@ class SymmetricRules:
             if group is None:
                 if not is_found:
                     found = Background(found.value, frozenset((EVERYONE,)))
-                group = self._groups[key] = _Group(condition, key[1], cost, found)
+                group = self._groups[key] = _Group(_shortened(condition), key[1], cost, found)
                 self._index(group)
             group.weights[owner] = group.weights.get(owner, 0) + rule.weight
             if found.value:
@@ -134,8 +134,9 @@ class SymmetricRules:
         groups = {
             place: group
             for bucket in near
-            for place, group in bucket.groups.items()
-            if level is None or group.level <= level
+            for each, of_level in bucket.groups.items()
+            if level is None or each <= level
+            for place, group in of_level.items()
         }
         for group in groups.values():
             if newcomer.id in group.weights and len(group.weights) == 1:
@@ -207,19 +208,28 @@ class SymmetricRules:
         for subkey, kind, text in group.background.triggers:
             buckets = self._side(kind).setdefault(subkey, {})
             bucket = buckets.setdefault((kind, text), _Bucket())
-            bucket.groups[id(group)] = group
+            bucket.groups.setdefault(group.level, {})[id(group)] = group
             bucket.steps[group.level] = bucket.steps.get(group.level, 0) + group.steps
 
     def _unindex(self, group: _Group) -> None:
         for subkey, kind, text in group.background.triggers:
             side = self._side(kind)
             bucket = side[subkey][kind, text]
-            del bucket.groups[id(group)]
+            of_level = bucket.groups[group.level]
+            del of_level[id(group)]
             bucket.steps[group.level] -= group.steps
+            if not of_level:
+                del bucket.groups[group.level], bucket.steps[group.level]
             if not bucket.groups:
                 del side[subkey][kind, text]
             if not side[subkey]:
                 del side[subkey]
+
+
+def _shortened(condition: AllOf) -> Expression:
+    """The same without a scope that all containers are in, as most symmetric rules have."""
+    scope, match = condition.terms
+    return match if scope == ALWAYS else condition
 
 
 def _holds(group: _Group, newcomer: Container, known: Mapping[Subkey, str]) -> bool:

@@ -1,6 +1,6 @@
 """What affinity rules cost, counted in steps; how long anything takes is nobody's concern."""
 
-from collections.abc import Iterable
+from collections.abc import ItemsView, Iterable
 
 import pytest
 
@@ -13,10 +13,11 @@ from pinfold.policy.language.affinityindex import (
 )
 from pinfold.policy.language.evaluation import Steps, TooManyStepsError, holds
 from pinfold.policy.language.expression import ALWAYS, Expression, condition
-from pinfold.policy.language.facts import facts
+from pinfold.policy.language.facts import Subkey, facts
 from pinfold.policy.language.residents import Residents
 from pinfold.policy.language.selection import Selection
 from pinfold.policy.language.symmetric_rules import OWNER_STEPS
+from pinfold.policy.language.trigger import TriggerKind
 
 JOINT = ":" + ":".join(["pod/name"] * 16)
 
@@ -185,3 +186,28 @@ def test_steps_of_one_container_are_counted_too() -> None:
     with pytest.raises(TooManyStepsError):
         holds(match, known, Steps(100))
     assert holds(match, known, Steps(OWNER_STEPS)) is False
+
+
+def test_rules_for_which_there_is_no_time_are_not_even_counted() -> None:
+    made = AffinityIndex()
+    visits = 0
+    name = NEWCOMER.pod.name
+
+    class Watched(dict[int, object]):
+        def items(self) -> ItemsView[int, object]:  # type: ignore[override]  # dict_items is private
+            nonlocal visits
+            visits += len(self)
+            return {**self}.items()
+
+    for number in range(400):
+        rules = [
+            rule(condition("pod/name", "In", name, f"x{number}-{n}"), n + 1, symmetric=True)
+            for n in range(50)
+        ]
+        made.add(container(number), rules)
+    # What is gone through without an evaluation leaves no other trace.
+    by_value = vars(made)["_symmetric"]._by_value
+    bucket = by_value[Subkey("pod/name")][TriggerKind.VALUE, name]
+    bucket.groups = {level: Watched(groups) for level, groups in bucket.groups.items()}
+    assert not made.affinities(NEWCOMER).are_all_symmetric
+    assert 400 <= visits < 3000
