@@ -5,11 +5,11 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from .exit_status import StatusCommand, output_errors
+from .commands.exit_status import StatusCommand, output_errors
 
 
 class Row(NamedTuple):
-    """One sub-command: `module` (beside this one) holds a click command named `command`."""
+    """One sub-command: `module` (in `commands/`) holds a click command named `command`."""
 
     name: str
     module: str
@@ -21,7 +21,7 @@ COMMANDS: Final = (
     Row("pools", "pools", "Show the pool tree and its supply."),
     Row("simulate", "simulate", "Place pods or run scenarios without a cluster."),
     Row("lint", "lint", "Check annotations and configuration."),
-    Row("config", "configcommand", "Show the configuration in force."),
+    Row("config", "config_command", "Show the configuration in force."),
     Row("capture", "capture", "Save this machine's topology for --sysfs-root."),
     Row("demo", "demo", "Run the daemon with example pods and explain the placements."),
 )
@@ -38,7 +38,7 @@ class Program(StatusCommand, click.Group):
         """The command of a name; its module is imported here and not before."""
         for row in COMMANDS:
             if row.name == cmd_name:
-                command = importlib.import_module(f"pinfold.cmd.{row.module}").command
+                command = importlib.import_module(f"pinfold.cmd.commands.{row.module}").command
                 assert isinstance(command, click.Command)
                 return command
         return None

@@ -10,30 +10,30 @@ from typing import Final
 
 import click
 
-from ..nri.cri_sockets import AUTO
-from ..nri.embedded import EmbeddedRuntime
-from ..nri.happening import Report
+from ..nri.dispatch.report import Report
+from ..nri.embedded.embedded_runtime import EmbeddedRuntime
+from ..nri.plugin.cri_socket_paths import AUTO
 from ..policy.configuration.config import Config
-from ..policy.scenarios.manifest import PodSpec, parse_manifests
-from ..topology.errors import PinfoldError
-from .chores import live_root, plan_chores
-from .configfile import load_config, read_file
-from .configwatch import ConfigWatch
-from .daemon import Command, Daemon, memory_bytes, reload_configuration
-from .decisionlog import DecisionLog
-from .exit_status import FAULT, StatusCommand
-from .garbage import LOOK_SECONDS, Garbage
-from .logsetup import LEVELS, end_logging, set_up_logging
-from .machinesource import machine_of, machine_options
-from .metrics import Metrics
-from .nearness import find_surroundings
-from .notify import Notifier
-from .ownfile import make_folder
-from .paperpods import start_pods
-from .runtimes import DEFAULT_SOCKET, find_runtime, is_preinstalled
-from .statefile import read_state
-from .statekeeper import StateKeeper
-from .tuning import tuner_below
+from ..policy.manifests.manifest import PodSpec, parse_manifests
+from ..topology.sets.base_errors import PinfoldError
+from .commands.embedded_pods import start_pods
+from .commands.exit_status import FAULT, StatusCommand
+from .daemon.chores import live_root, plan_chores
+from .daemon.config_file import load_config, read_file
+from .daemon.config_watch import ConfigWatch
+from .daemon.daemon import Command, Daemon, memory_bytes, reload_configuration
+from .daemon.garbage_collection import LOOK_SECONDS, Garbage
+from .daemon.hint_sources import find_surroundings
+from .daemon.machine_source import machine_of, machine_options
+from .daemon.runtimes import DEFAULT_SOCKET, find_runtime, is_preinstalled
+from .daemon.sd_notify import Notifier
+from .kernel.tuner import tuner_below
+from .metrics.metrics_server import Metrics
+from .report.decision_log import DecisionLog
+from .report.log_setup import LEVELS, end_logging, set_up_logging
+from .state.own_file import make_folder
+from .state.state_file import read_state
+from .state.state_keeper import StateKeeper
 
 _EMBEDDED_SECONDS: Final = 10.0
 

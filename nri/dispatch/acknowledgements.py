@@ -9,8 +9,8 @@ update of a container that was running already when the update was sent.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from ...policy.container import ContainerId
-from ...policy.decision import Pinning
+from ...policy.model.container import ContainerId
+from ...policy.model.decision import Pinning
 from .pin_state import Mismatch, PinningCounts, PinState, Stage, Telling
 
 FIRST_RETRY_SECONDS: Final = 0.5

@@ -10,11 +10,11 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
-from ...policy.container import ContainerId
-from ...policy.decision import Pinning
-from ..happening import Crashed, Recovered, Report, Suspect, Unapplied, Updated, Waiting
+from ...policy.model.container import ContainerId
+from ...policy.model.decision import Pinning
 from .acknowledgements import Acknowledgements
 from .pin_state import Mismatch, PinningCounts, Stage
+from .report import Crashed, Recovered, Report, Suspect, Unapplied, Updated, Waiting
 
 SUSPECT: Final = "the runtime hangs: it answers no update and sends nothing — restart it"
 ANSWER_MAX: Final = 32

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...policy.configuration.config import SchedulingClass
-from ...policy.container import ContainerId
-from ...policy.decision import Pinning
-from ...policy.tuning.resourceclass import NO_CLASSES, ResourceClasses
+from ...policy.model.container import ContainerId
+from ...policy.model.decision import Pinning
+from ...policy.tuning.resource_class import NO_CLASSES, ResourceClasses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from google.protobuf.message import Message
 
-from ...policy.container import ContainerId
-from ...policy.decision import Pinning
+from ...policy.model.container import ContainerId
+from ...policy.model.decision import Pinning
 from ..api import cri_pb2 as api
 from .actuator import NoAnswerError
 

@@ -4,8 +4,8 @@ import enum
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...policy.container import ContainerId
-from ...policy.decision import Pinning
+from ...policy.model.container import ContainerId
+from ...policy.model.decision import Pinning
 
 
 class Stage(enum.Enum):

@@ -8,7 +8,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from .errors import WireError
+from .wire_error import WireError
 
 _HEADER: Final = struct.Struct(">II")
 

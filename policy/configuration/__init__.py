@@ -1,1 +1,4 @@
-"""What the operator writes: the configuration as values, its text, checks and amounts."""
+"""The operator's configuration: its values, their text, defaults, checks and JSON schema.
+
+May import `cpus` and the folders before it.
+"""

@@ -5,17 +5,17 @@ from typing import Final
 
 import msgspec
 
-from ...topology.cpuset import CpuSet, IdListError
-from ..container import QosClass
-from ..errors import ConfigError
-from ..language.glob import compile_glob
+from ...topology.sets.cpuset import CpuSet, IdListError
+from ..model.container import QosClass
+from ..text.errors import ConfigError
+from ..text.glob import compile_glob
+from ..text.quantity import AllCpusBut, CpuAmount, CpuQuantity, OnlyCpus, parse_nanoseconds
+from ..text.yaml_document import Path, mapping_of
 from .config import Config, MetricsExporter
-from .cpuclassfaults import cpu_class_faults
-from .document import Path, mapping_of
+from .cpu_class_faults import cpu_class_faults
 from .endpoint import parse_endpoint
-from .memorysets import memory_faults
-from .quantity import AllCpusBut, CpuAmount, CpuQuantity, OnlyCpus, parse_nanoseconds
-from .schedulingfaults import scheduling_faults
+from .memory_set_faults import memory_faults
+from .scheduling_faults import scheduling_faults
 from .shape import Fault, name_advice, range_faults
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from .quantity import CpuAmount, MemoryAmount, parse_cpu_amount, parse_memory_amount
+from ..text.quantity import CpuAmount, MemoryAmount, parse_cpu_amount, parse_memory_amount
 
 
 class CpuPriority(enum.Enum):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from typing import Final
 
-from ..errors import ConfigError
+from ..text.errors import ConfigError
 
 _PORT_MAX: Final = 65535
 _LABEL: Final = "[a-zA-Z0-9_-]{1,63}"

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from .config import Amounts, Config
-from .text import API_VERSION, KIND
+from .config_text import API_VERSION, KIND
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 

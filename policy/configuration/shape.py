@@ -6,9 +6,9 @@ from typing import Final, cast
 
 import msgspec.inspect as types
 
-from ..language.suggestion import nearest
+from ..text.suggestion import nearest
+from ..text.yaml_document import Document, Path, dotted, mapping_of
 from .config import Amounts, Section
-from .document import Document, Path, dotted, mapping_of
 
 _UNFIT: Final = object()
 """In the place of a value that does not fit: its field has the default then."""

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...topology.machine import CoreKind, Machine
+from ...topology.model.machine import CoreKind, Machine
 from ..configuration.config import CpuPriority
-from .blocks import CpuBlocks, lowest_bits
-from .priority import PriorityClasses
+from .cpu_blocks import CpuBlocks, lowest_bits
+from .cpu_priority import PriorityClasses
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,15 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from ...topology.cpuset import iter_bits
-from ...topology.machine import CoreKind, Machine
+from ...topology.model.machine import CoreKind, Machine
+from ...topology.sets.cpuset import iter_bits
 from ..configuration.config import CpuPriority
-from .blocks import CpuBlocks
-from .cachestage import CacheStage
-from .clusterparts import ClusterParts
+from .cache_stage import CacheStage
+from .cluster_parts import ClusterParts
 from .clusters import ClusterStage, CpuCluster, logical_clusters
-from .corestage import CoreStage
-from .priority import PriorityClasses, priority_classes
+from .core_stage import CoreStage
+from .cpu_blocks import CpuBlocks
+from .cpu_priority import PriorityClasses, priority_classes
 from .smt import SmtPreference
 
 _STAND_INS: Final[Mapping[CpuPriority, tuple[CpuPriority, ...]]] = {

@@ -2,7 +2,7 @@
 
 import enum
 
-from .blocks import CpuBlocks
+from .cpu_blocks import CpuBlocks
 
 
 class SmtPreference(enum.Enum):

@@ -1,1 +1,4 @@
-"""Where devices and volumes are, and what that means for a container."""
+"""Topology hints: places of devices and volumes on the machine, filtered and scored by pool.
+
+May import `manifests` and the folders before it.
+"""

@@ -1,1 +1,4 @@
-"""Which memory nodes a container gets: zones, offers, and who holds what."""
+"""The ledger of memory: nodes, zones, offers, holdings, and what widens when memory is short.
+
+May import `hints` and the folders before it.
+"""

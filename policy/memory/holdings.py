@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from ...topology.cpuset import NodeSet
-from ..container import ContainerId
-from ..decision import Refusal
-from .nodes import MemoryNodes
-from .observed import ObservedMemory
-from .request import MemoryRequest
-from .zone import Holding, Zone, Zones
+from ...topology.sets.cpuset import NodeSet
+from ..model.container import ContainerId
+from ..model.decision import Refusal
+from .memory_nodes import MemoryNodes
+from .memory_zones import Holding, Zone, Zones
+from .observed_memory import ObservedMemory
+from .offers import MemoryRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,1 +1,4 @@
-"""Scenarios and manifests run against the engine, with a small safe expression language."""
+"""Scenarios run against the engine, with a small safe expression language.
+
+May import `engine` and the folders before it.
+"""

@@ -3,14 +3,14 @@
 from dataclasses import replace
 from typing import Final
 
-from ..container import Container, ContainerId, Pod, PodId
-from ..errors import Problem
-from ..hints.text import annotated_hints
-from ..language.annotation_budget import admit
-from ..language.label_budget import admit_labels
-from ..resource_annotation import refined_resources
-from ..resources import as_told, linux_resources
-from .manifest import ContainerSpec, PodSpec
+from ..annotations.annotation_budget import admit
+from ..annotations.resource_annotation import refined_resources
+from ..hints.hint_text import annotated_hints
+from ..manifests.manifest import ContainerSpec, PodSpec
+from ..model.container import Container, ContainerId, Pod, PodId
+from ..model.kubelet_resources import as_told, linux_resources
+from ..rules.label_budget import admit_labels
+from ..text.errors import Problem
 
 SOME_MEMORY_BYTES: Final = 1 << 40
 """What counts where there is no machine."""

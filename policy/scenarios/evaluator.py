@@ -1,7 +1,7 @@
 """A small safe language over sets of names: a part of Python's expressions, never `eval`.
 
 Python's parser makes the tree; the interpreter here walks it and knows only the nodes below and
-what `evaluatortables` lists. Every step is counted, so an expression always ends soon.
+what `evaluator_tables` lists. Every step is counted, so an expression always ends soon.
 """
 
 import ast
@@ -11,8 +11,8 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NoReturn
 
-from ...topology.errors import PinfoldError
-from .evaluatortables import (
+from ...topology.sets.base_errors import PinfoldError
+from .evaluator_tables import (
     COMPARISONS,
     FUNCTIONS,
     MAX_BITS,

@@ -8,8 +8,10 @@ looked at.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ...topology.machine import Machine
-from ..classify import Classifier, grave_problems
+from ...topology.model.machine import Machine
+from ..annotations.annotation_values import ALL_HINTS, HintSource
+from ..annotations.annotations import effective
+from ..annotations.preferences import Preferences, parse_preferences
 from ..configuration.config import (
     BlockIoControl,
     Config,
@@ -18,19 +20,17 @@ from ..configuration.config import (
     RdtControl,
     SchedulingClass,
 )
-from ..configuration.yamlfield import Field, FieldError
-from ..container import Container
-from ..decision import Refusal
-from ..engine import Engine
-from ..errors import Problem
-from ..language.annotations import effective
-from ..language.lint import Finding
-from ..language.preferences import Preferences, parse_preferences
-from ..language.settings import ALL_HINTS, HintSource
-from ..language.unmatched_rules import unmatched_rules
-from ..language.yamltext import TextNode
+from ..engine.engine import Engine
+from ..manifests.annotation_lint import Finding
+from ..manifests.manifest import PodSpec, pod_of
+from ..model.container import Container
+from ..model.decision import Refusal
+from ..placing.classifier import Classifier, grave_problems
+from ..rules.unmatched_rules import unmatched_rules
+from ..text.errors import Problem
+from ..text.yaml_fields import Field, FieldError
+from ..text.yaml_nodes import TextNode
 from .creation import created_container, created_pod
-from .manifest import PodSpec, pod_of
 
 _WITH_RESOURCES: Final = "agent.podResourceAPI: true"
 

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..engine import Engine
+from ..engine.engine import Engine
 from ..tuning.interrupts import Interrupt
 from .evaluator import evaluate
-from .evaluatortables import Function, Value
-from .facts import FACT_FUNCTIONS, MachineNames, classes_of, fact_names, served_by, zones
-from .runtime import Runtime
-from .speedselectfacts import RESOURCES, published, speed_select_functions
+from .evaluator_tables import Function, Value
+from .scenario_facts import FACT_FUNCTIONS, MachineNames, classes_of, fact_names, served_by, zones
+from .simulated_runtime import Runtime
+from .speed_select_facts import RESOURCES, published, speed_select_functions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

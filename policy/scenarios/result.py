@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ...topology.machine import Machine
-from ..decision import GrantKind
-from ..drawpools import SpareSupply
-from ..errors import Problem
-from ..pool import PoolTree
+from ...topology.model.machine import Machine
+from ..engine.pool_drawing import SpareSupply
+from ..model.decision import GrantKind
+from ..pools.pool_tree import PoolTree
+from ..text.errors import Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...topology.cpuset import CpuSet
-from ..container import Resources
-from .manifest import PodSpec
+from ...topology.sets.cpuset import CpuSet
+from ..manifests.manifest import PodSpec
+from ..model.container import Resources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

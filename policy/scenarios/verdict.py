@@ -3,9 +3,9 @@
 import re
 from collections.abc import Callable
 
-from ..errors import Problem
+from ..text.errors import Problem
 from .evaluator import EvaluatorError
-from .evaluatortables import Value, brief
+from .evaluator_tables import Value, brief
 from .result import Expectation, RefusedContainer, Skipped
 
 Evaluate = Callable[[str], Value]

@@ -1,1 +1,4 @@
-"""Scheduling, interrupts and clocks: kernel settings that follow from grants."""
+"""Kernel settings that follow from grants: interrupts, clocks, scheduling, classes.
+
+May import `memory` and the folders before it.
+"""

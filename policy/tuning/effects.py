@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from ...topology.cpuset import CpuSet
-from ...topology.machine import Machine
+from ...topology.model.machine import Machine
+from ...topology.sets.cpuset import CpuSet
+from ..annotations.annotation_values import IrqAffinity
 from ..configuration.config import Config
-from ..language.settings import IrqAffinity
-from ..supply import Supply
-from .cpuclass import Clock, CpuSettings, classes_in_force, cpu_settings, uncore_clocks
+from ..pools.supply import Supply
+from .cpu_class import Clock, CpuSettings, classes_in_force, cpu_settings, uncore_clocks
 from .interrupts import Interrupt, InterruptTable, route
-from .speedselect import SpeedSelectPlan, domain_label, plan_speed_select
+from .speed_select.speed_select_plan import SpeedSelectPlan, domain_label, plan_speed_select
 
 ORDERED: Final = "1 ordered"
 """Core power is on, and classes of service are served in the order of their numbers."""

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ...topology.cpuset import CpuSet
-from ..container import Container, QosClass
-from ..errors import Problem
-from ..language.annotations import Scope
-from ..language.glob import compile_glob
-from ..language.preferences import Preferences
-from ..language.settings import IrqAffinity, IrqMode, steps_per_character
+from ...topology.sets.cpuset import CpuSet
+from ..annotations.annotation_values import IrqAffinity, IrqMode, steps_per_character
+from ..annotations.annotations import Scope
+from ..annotations.preferences import Preferences
+from ..model.container import Container, QosClass
+from ..text.errors import Problem
+from ..text.glob import compile_glob
 
 _SPECIAL: Final = frozenset("*?[\\")
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from ...topology.errors import quoted
+from ...topology.sets.base_errors import quoted
+from ..annotations.preferences import parse_preferences
 from ..configuration.config import Config, SchedulingClass
-from ..container import Container
-from ..errors import Problem
-from ..language.preferences import parse_preferences
-from ..language.suggestion import suggestion
+from ..model.container import Container
+from ..text.errors import Problem
+from ..text.suggestion import suggestion
 
 
 def scheduling_class(container: Container, config: Config) -> SchedulingClass | Problem | None:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
-from ...topology.cpuset import NO_CPUS, CpuSet
+from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..configuration.config import Config, CpuClass
-from ..configuration.quantity import NamedFrequency, parse_khz
-from ..request import Request
+from ..model.request import Request
+from ..text.quantity import NamedFrequency, parse_khz
 from .effects import Occupancy
 
 _TAKES_TURBO: Final = 1

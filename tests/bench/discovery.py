@@ -2,9 +2,9 @@
 
 import tempfile
 
-from pinfold.topology.discovery import read_machine
-from pinfold.topology.generate import machine_snapshot
-from pinfold.topology.snapshot import write_tree
+from pinfold.topology.made.generator import machine_snapshot
+from pinfold.topology.made.snapshot import write_tree
+from pinfold.topology.sysfs.discovery import read_machine
 from tests.bench.sizes import Size
 from tests.bench.timings import Timings
 

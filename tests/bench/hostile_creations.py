@@ -4,12 +4,12 @@ import time
 from functools import partial
 from itertools import cycle, islice
 
-from pinfold.cmd.garbage import Garbage
+from pinfold.cmd.daemon.garbage_collection import Garbage
 from pinfold.nri.api import nri_pb2
-from pinfold.nri.kubelet import container_message, sandbox_message
+from pinfold.nri.embedded.kubelet import container_message, sandbox_message
 from pinfold.policy.configuration.config import Config
-from pinfold.policy.engine import Engine
-from pinfold.policy.scenarios.manifest import ContainerSpec, PodSpec
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
 from tests.bench.hostile_pods import hostile_pods
 from tests.bench.peer import Peer
 from tests.bench.session import forget_annotations

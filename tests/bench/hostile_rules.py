@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from pinfold.cmd.garbage import Garbage
+from pinfold.cmd.daemon.garbage_collection import Garbage
 from pinfold.policy.configuration.config import Config
-from pinfold.policy.container import Container, ContainerId, Pod, PodId
-from pinfold.policy.engine import Engine
-from pinfold.policy.language import affinity
-from pinfold.policy.text_cache import TextCache
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
+from pinfold.policy.rules import affinity
+from pinfold.policy.text.text_cache import TextCache
 from tests.bench.sizes import Size
 from tests.bench.timings import Timings
 

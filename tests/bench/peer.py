@@ -8,11 +8,11 @@ from typing import Final
 from google.protobuf.message import Message
 
 from pinfold.nri.api import nri_pb2
-from pinfold.nri.happening import Report
-from pinfold.nri.plugin import Plugin, RuntimeLink
-from pinfold.nri.service import PLUGIN_SERVICE
+from pinfold.nri.dispatch.report import Report
+from pinfold.nri.plugin.plugin import Plugin, RuntimeLink
+from pinfold.nri.plugin.service import PLUGIN_SERVICE
 from pinfold.nri.wire.connection import BadCall, Call, Connection, Reply, Role
-from pinfold.policy.engine import Engine
+from pinfold.policy.engine.engine import Engine
 
 _CHUNK_BYTES: Final = 256 * 1024
 _PATIENCE_MILLISECONDS: Final = 600_000

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from pinfold.nri.kubelet import stable_id
-from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass, Resources
-from pinfold.policy.scenarios.manifest import ContainerSpec, PodSpec, qos_class
+from pinfold.nri.embedded.kubelet import stable_id
+from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec, qos_class
+from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from tests.bench.sizes import Size
 
 _NAMES: Final = ("main", "sidecar", "log")

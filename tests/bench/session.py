@@ -4,17 +4,18 @@ import gc
 import time
 from functools import partial
 
-from pinfold.cmd.garbage import Garbage
+from pinfold.cmd.daemon.garbage_collection import Garbage
 from pinfold.nri.api import nri_pb2
-from pinfold.nri.dialect import split_synchronize
-from pinfold.nri.happening import Tally
-from pinfold.nri.kubelet import container_message, sandbox_message
+from pinfold.nri.dispatch.report import Tally
+from pinfold.nri.embedded.kubelet import container_message, sandbox_message
+from pinfold.nri.embedded.runtime_dialects import split_synchronize
+from pinfold.policy.annotations import annotations, preferences
 from pinfold.policy.configuration.config import Config
-from pinfold.policy.container import ContainerId
-from pinfold.policy.engine import Engine
-from pinfold.policy.language import affinity, annotations, preferences
-from pinfold.policy.scenarios.manifest import PodSpec
-from pinfold.policy.text_cache import TextCache
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.manifests.manifest import PodSpec
+from pinfold.policy.model.container import ContainerId
+from pinfold.policy.rules import affinity
+from pinfold.policy.text.text_cache import TextCache
 from tests.bench.peer import Peer
 from tests.bench.population import pods
 from tests.bench.sizes import Size

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from pinfold.topology.machine import Machine
-from pinfold.topology.spec import machine_from_spec
+from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.model.machine import Machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

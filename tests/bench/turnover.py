@@ -2,11 +2,11 @@
 
 import random
 
-from pinfold.cmd.garbage import Garbage
+from pinfold.cmd.daemon.garbage_collection import Garbage
 from pinfold.policy.configuration.config import Config
-from pinfold.policy.container import Container, ContainerId
-from pinfold.policy.decision import Decision, Refusal
-from pinfold.policy.engine import Engine
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.model.container import Container, ContainerId
+from pinfold.policy.model.decision import Decision, Refusal
 from tests.bench.population import UNREAD_PERCENT, containers
 from tests.bench.sizes import Size
 from tests.bench.timings import Timings

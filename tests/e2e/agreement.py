@@ -7,7 +7,7 @@ from typing import Final
 
 import grpc
 
-from pinfold.topology.cpuset import CpuSet
+from pinfold.topology.sets.cpuset import CpuSet
 from tests.e2e.cri import Cri
 from tests.e2e.daemon import Belief, Daemon
 from tests.e2e.pins import cpuset_cgroup, read_pins

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pinfold.topology.cpuset import CpuSet
+from pinfold.topology.sets.cpuset import CpuSet
 
 READY_WITHIN_SECONDS: Final = 60
 END_WITHIN_SECONDS: Final = 20

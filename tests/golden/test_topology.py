@@ -13,13 +13,13 @@ from typing import Final
 
 import pytest
 
-from pinfold.topology.discovery import discover
-from pinfold.topology.document import machine_document
-from pinfold.topology.draw import draw_machine
-from pinfold.topology.generate import machine_snapshot
-from pinfold.topology.machine import Machine, MemoryKind, NumaNode, NumaNodeId
-from pinfold.topology.snapshot import Snapshot
-from pinfold.topology.spec import machine_from_spec
+from pinfold.topology.drawing.machine_json import machine_document
+from pinfold.topology.drawing.machine_tree import draw_machine
+from pinfold.topology.made.generator import machine_snapshot
+from pinfold.topology.made.snapshot import Snapshot
+from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.model.machine import Machine, MemoryKind, NumaNode, NumaNodeId
+from pinfold.topology.sysfs.discovery import discover
 
 FOLDER: Final = Path(__file__).parent / "topology"
 CPU: Final = "sys/devices/system/cpu"

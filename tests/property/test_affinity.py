@@ -1,10 +1,10 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass
-from pinfold.policy.language.affinity import MAX_WEIGHT, AffinityRule, parse_affinity
-from pinfold.policy.language.affinityindex import AffinityIndex
-from pinfold.policy.language.expression import (
+from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass
+from pinfold.policy.rules.affinity import MAX_WEIGHT, AffinityRule, parse_affinity
+from pinfold.policy.rules.affinity_index import AffinityIndex
+from pinfold.policy.rules.expression import (
     ALWAYS,
     AllOf,
     AnyOf,
@@ -13,7 +13,7 @@ from pinfold.policy.language.expression import (
     condition,
     evaluate,
 )
-from pinfold.policy.language.operators import OPERATORS, Arity
+from pinfold.policy.rules.operators import OPERATORS, Arity
 
 NAMES = st.sampled_from(["a", "b", "ab", "*"])
 LABELS = st.dictionaries(st.sampled_from(["app", "x/y"]), st.sampled_from(["", "a", "b"]))

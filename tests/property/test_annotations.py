@@ -1,11 +1,11 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinfold.policy.container import Container, ContainerId, Pod, PodId
-from pinfold.policy.language.annotationkeys import DOMAINS, KEYS
-from pinfold.policy.language.annotations import Scope, effective
-from pinfold.policy.language.lint import lint_manifests
-from pinfold.policy.language.preferences import parse_preferences
+from pinfold.policy.annotations.annotation_keys import DOMAINS, KEYS
+from pinfold.policy.annotations.annotations import Scope, effective
+from pinfold.policy.annotations.preferences import parse_preferences
+from pinfold.policy.manifests.annotation_lint import lint_manifests
+from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
 
 NAMES = st.sampled_from([*sorted({key.name for key in KEYS}), "affinty", "", "a.b"])
 ENDS = st.sampled_from(["", "/", "/pod", "/container.c0", "/container.", "/pods", "/container.c1"])

@@ -4,10 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pinfold.policy.configuration.config import Amounts, Config
-from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass, Resources
-from pinfold.policy.decision import Grant
-from pinfold.policy.engine import Engine
-from pinfold.topology.spec import machine_from_spec
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
+from pinfold.policy.model.decision import Grant
+from pinfold.topology.made.spec import machine_from_spec
 
 MACHINES = (
     machine_from_spec("socket:2 numa:2 core:2 thread:2 mem:64G"),

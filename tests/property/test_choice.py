@@ -4,10 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pinfold.policy.configuration.config import CpuPriority
-from pinfold.policy.container import ContainerId, QosClass
-from pinfold.policy.lineup import Demand, Lineup
-from pinfold.policy.rank import Contest, Dropped, Rank, Zone, choose, ranks
-from pinfold.policy.request import Isolation, Request
+from pinfold.policy.model.container import ContainerId, QosClass
+from pinfold.policy.model.request import Isolation, Request
+from pinfold.policy.placing.lineup import Demand, Lineup
+from pinfold.policy.placing.rank import Contest, Dropped, Rank, Zone, choose, ranks
 
 NUMBERS = st.integers(-2, 2)
 ZONES = st.builds(Zone, st.just(1), st.integers(1, 2), st.booleans(), st.booleans(), st.booleans())

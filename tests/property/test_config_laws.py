@@ -13,14 +13,14 @@ from pinfold.policy.configuration.config import (
     OnBadAnnotation,
     OnUnsatisfiable,
 )
-from pinfold.policy.configuration.document import Document, mapping_of, merge, parse_document
-from pinfold.policy.configuration.text import (
+from pinfold.policy.configuration.config_text import (
     build_config,
     format_config,
     parse_config_document,
     read_config,
 )
-from pinfold.policy.errors import ConfigError
+from pinfold.policy.text.errors import ConfigError
+from pinfold.policy.text.yaml_document import Document, mapping_of, merge, parse_document
 
 
 def cpu_lists(first: int, last: int) -> st.SearchStrategy[str]:

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinfold.topology.cpuset import MAX_IDS, CpuSet, IdListError
+from pinfold.topology.sets.cpuset import MAX_IDS, CpuSet, IdListError
 
 IDS = st.frozensets(st.integers(0, 200) | st.integers(0, MAX_IDS - 1), max_size=40)
 # Texts near the format, so that a good part is accepted.

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pinfold.topology.capture import capture
-from pinfold.topology.cpuset import CpuSet
-from pinfold.topology.discovery import discover, read_machine
-from pinfold.topology.document import machine_document
-from pinfold.topology.draw import draw_machine
-from pinfold.topology.errors import TopologyError
-from pinfold.topology.generate import machine_snapshot
-from pinfold.topology.machine import (
+from pinfold.topology.drawing.machine_json import machine_document
+from pinfold.topology.drawing.machine_tree import draw_machine
+from pinfold.topology.made.generator import machine_snapshot
+from pinfold.topology.made.machine_capture import capture
+from pinfold.topology.made.snapshot import Snapshot, write_tree
+from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.model.machine import (
     CoreKind,
     Device,
     Domain,
@@ -23,8 +22,9 @@ from pinfold.topology.machine import (
     NumaNode,
     NumaNodeId,
 )
-from pinfold.topology.snapshot import Snapshot, write_tree
-from pinfold.topology.spec import machine_from_spec
+from pinfold.topology.sets.base_errors import TopologyError
+from pinfold.topology.sets.cpuset import CpuSet
+from pinfold.topology.sysfs.discovery import discover, read_machine
 
 COUNTS = st.integers(1, 3)
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from pinfold.policy.adoption import Advice
 from pinfold.policy.configuration.config import Amounts, Config
-from pinfold.policy.container import (
+from pinfold.policy.engine.adoption import Advice
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.model.container import (
     Container,
     ContainerId,
     ContainerState,
@@ -18,14 +19,20 @@ from pinfold.policy.container import (
     QosClass,
     Resources,
 )
-from pinfold.policy.decision import Change, Decision, Grant, Pinning, Refusal
-from pinfold.policy.engine import Engine
-from pinfold.policy.errors import ConfigError
-from pinfold.policy.request import CpuType
-from pinfold.topology.cpuset import CpuSet, NodeSet
-from pinfold.topology.machine import CoreKind, Domain, Machine, MemoryKind, NumaNode, NumaNodeId
-from pinfold.topology.spec import machine_from_spec
-from tests.unit.offline import without
+from pinfold.policy.model.decision import Change, Decision, Grant, Pinning, Refusal
+from pinfold.policy.model.request import CpuType
+from pinfold.policy.text.errors import ConfigError
+from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.model.machine import (
+    CoreKind,
+    Domain,
+    Machine,
+    MemoryKind,
+    NumaNode,
+    NumaNodeId,
+)
+from pinfold.topology.sets.cpuset import CpuSet, NodeSet
+from tests.unit.topology.model.offline import without
 
 GIB = 2**30
 STEPS = int(os.environ.get("PINFOLD_WALK_STEPS", "13000"))

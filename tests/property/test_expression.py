@@ -3,12 +3,12 @@ import fnmatch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pinfold.policy.container import Container, ContainerId, Pod, PodId
-from pinfold.policy.language.expression import condition, evaluate
-from pinfold.policy.language.facts import parse_key
-from pinfold.policy.language.glob import compile_glob
-from pinfold.policy.language.operators import OPERATORS, Arity
-from pinfold.policy.language.yamltext import TextError, parse_documents
+from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
+from pinfold.policy.rules.container_facts import parse_key
+from pinfold.policy.rules.expression import condition, evaluate
+from pinfold.policy.rules.operators import OPERATORS, Arity
+from pinfold.policy.text.glob import compile_glob
+from pinfold.policy.text.yaml_nodes import TextError, parse_documents
 
 TEXTS = st.text("ab*?[]^-\\/é", max_size=12)
 CONTAINERS = st.builds(

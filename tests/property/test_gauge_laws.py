@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pinfold.policy.configuration.config import Amounts, Config
-from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass, Resources
-from pinfold.policy.engine import Engine
-from pinfold.policy.gauges import Figures, Sample, read_gauges
-from pinfold.topology.machine import Machine
-from pinfold.topology.spec import machine_from_spec
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.engine.gauges import Figures, Sample, read_gauges
+from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
+from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.model.machine import Machine
 from tests.property.test_engine_walk import MACHINES as WALKED
 from tests.property.test_engine_walk import Walk
 

@@ -8,16 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pinfold.policy.configuration.config import Amounts, Config
-from pinfold.policy.container import Container, ContainerId, Pod, PodId
 from pinfold.policy.cpus.picker import CpuPicker
-from pinfold.policy.hints.hint import Hint, HintOrigin
-from pinfold.policy.hints.place import resolve
-from pinfold.policy.hints.score import cpu_score, scores
-from pinfold.policy.hints.text import annotated_hints
-from pinfold.policy.pool import PoolTree, build_tree
-from pinfold.policy.supply import read_supply
-from pinfold.topology.cpuset import CpuSet, NodeSet
-from pinfold.topology.spec import machine_from_spec
+from pinfold.policy.hints.hint_place import resolve
+from pinfold.policy.hints.hint_score import cpu_score, scores
+from pinfold.policy.hints.hint_text import annotated_hints
+from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
+from pinfold.policy.model.hint import Hint, HintOrigin
+from pinfold.policy.pools.pool_tree import PoolTree, build_tree
+from pinfold.policy.pools.supply import read_supply
+from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 
 MACHINE = machine_from_spec("socket:2 numa:2 l3:2 core:2")
 CPUS = st.integers(1, 2**16 - 1).map(CpuSet)

@@ -5,18 +5,18 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinfold.policy.classify import grave_problems
 from pinfold.policy.configuration.config import Agent, Config, CpuClass, OnBadAnnotation
-from pinfold.policy.decision import Refusal
-from pinfold.policy.engine import Engine
-from pinfold.policy.language.lint import lint_manifests
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.manifests.annotation_lint import lint_manifests
+from pinfold.policy.manifests.manifest import parse_manifests
+from pinfold.policy.model.decision import Refusal
+from pinfold.policy.placing.classifier import grave_problems
 from pinfold.policy.scenarios.creation import created_container, created_pod
-from pinfold.policy.scenarios.file import Topology
-from pinfold.policy.scenarios.manifest import parse_manifests
 from pinfold.policy.scenarios.pod_check import PodCheck
-from pinfold.policy.scenarios.scenario import pods_scenario, run_scenario
-from pinfold.topology.machine import Machine
-from pinfold.topology.spec import machine_from_spec
+from pinfold.policy.scenarios.scenario_file import Topology
+from pinfold.policy.scenarios.scenario_run import pods_scenario, run_scenario
+from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.model.machine import Machine
 
 MACHINES = [
     machine_from_spec(spec)

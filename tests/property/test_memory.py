@@ -9,13 +9,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinfold.policy.container import ContainerId
-from pinfold.policy.decision import Refusal
-from pinfold.policy.memory.ledger import MemoryLedger
-from pinfold.policy.memory.nodes import ALL_KINDS, MemoryNodes
-from pinfold.policy.memory.request import MemoryPriority, MemoryRequest, Offer
-from pinfold.topology.cpuset import NodeSet, iter_bits
-from pinfold.topology.machine import MemoryKind, NumaNode, NumaNodeId
+from pinfold.policy.memory.memory_ledger import MemoryLedger
+from pinfold.policy.memory.memory_nodes import ALL_KINDS, MemoryNodes
+from pinfold.policy.memory.offers import MemoryPriority, MemoryRequest, Offer
+from pinfold.policy.model.container import ContainerId
+from pinfold.policy.model.decision import Refusal
+from pinfold.topology.model.machine import MemoryKind, NumaNode, NumaNodeId
+from pinfold.topology.sets.cpuset import NodeSet, iter_bits
 
 PAGE = 4
 LAWS = settings(max_examples=80, deadline=None)

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pinfold.policy.configuration.config import Amounts, Config
-from pinfold.policy.container import (
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.model.container import (
     Container,
     ContainerId,
     ContainerState,
@@ -17,12 +18,11 @@ from pinfold.policy.container import (
     QosClass,
     Resources,
 )
-from pinfold.policy.decision import Grant
-from pinfold.policy.engine import Engine
-from pinfold.policy.errors import ConfigError
-from pinfold.topology.cpuset import CpuSet, NodeSet
-from pinfold.topology.machine import Machine, MemoryKind, NumaNode, NumaNodeId
-from pinfold.topology.spec import machine_from_spec
+from pinfold.policy.model.decision import Grant
+from pinfold.policy.text.errors import ConfigError
+from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.model.machine import Machine, MemoryKind, NumaNode, NumaNodeId
+from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 
 GIB = 2**30
 PREFIX = "resource-policy.nri.io"

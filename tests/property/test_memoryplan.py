@@ -5,11 +5,11 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinfold.policy.container import ContainerId
-from pinfold.policy.memory.plan import choose
-from pinfold.policy.memory.request import MemoryRequest
-from pinfold.policy.memory.zone import Holding
-from pinfold.topology.cpuset import NodeSet
+from pinfold.policy.memory.memory_plan import choose
+from pinfold.policy.memory.memory_zones import Holding
+from pinfold.policy.memory.offers import MemoryRequest
+from pinfold.policy.model.container import ContainerId
+from pinfold.topology.sets.cpuset import NodeSet
 
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=7)
 

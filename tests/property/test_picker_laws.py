@@ -7,11 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pinfold.policy.configuration.config import CpuPriority
-from pinfold.policy.cpus.blocks import CpuBlocks, lowest_bits
+from pinfold.policy.cpus.cpu_blocks import CpuBlocks, lowest_bits
 from pinfold.policy.cpus.picker import CpuPicker
 from pinfold.policy.cpus.smt import SmtPreference, hide_siblings
-from pinfold.topology.cpuset import CpuSet
-from pinfold.topology.machine import (
+from pinfold.topology.model.machine import (
     Cache,
     CoreKind,
     Cpu,
@@ -21,6 +20,7 @@ from pinfold.topology.machine import (
     NumaNodeId,
     SocketId,
 )
+from pinfold.topology.sets.cpuset import CpuSet
 
 few = settings(deadline=None, max_examples=150)
 

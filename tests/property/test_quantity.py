@@ -3,7 +3,8 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinfold.policy.configuration.quantity import (
+from pinfold.policy.text.errors import ConfigError
+from pinfold.policy.text.quantity import (
     CpuQuantity,
     parse_bytes,
     parse_cpu_amount,
@@ -11,7 +12,6 @@ from pinfold.policy.configuration.quantity import (
     parse_milli,
     parse_nanoseconds,
 )
-from pinfold.policy.errors import ConfigError
 
 SUFFIXES = {
     "n": Fraction(1, 10**9),

@@ -10,23 +10,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pinfold.nri.api import nri_pb2
-from pinfold.nri.dialect import DIALECTS, NEWEST, Dialect
-from pinfold.nri.embedded import RequestError
-from pinfold.nri.events import Events
-from pinfold.nri.happening import Tally
-from pinfold.nri.kubelet import container_message, resources_message, sandbox_message
-from pinfold.nri.loopback import Loopback, loopback
-from pinfold.nri.plugin import Timing
+from pinfold.nri.dispatch.report import Tally
+from pinfold.nri.embedded.embedded_runtime import RequestError
+from pinfold.nri.embedded.kubelet import container_message, resources_message, sandbox_message
+from pinfold.nri.embedded.loopback import Loopback, loopback
+from pinfold.nri.embedded.runtime_dialects import DIALECTS, NEWEST, Dialect
+from pinfold.nri.plugin.events import Events
+from pinfold.nri.plugin.plugin import Timing
 from pinfold.policy.configuration.config import Config
-from pinfold.policy.configuration.text import config_from_values
-from pinfold.policy.container import ContainerId, QosClass, Resources
-from pinfold.policy.decision import Refusal
-from pinfold.policy.engine import Engine
-from pinfold.policy.resources import linux_resources
-from pinfold.policy.scenarios.manifest import ContainerSpec, PodSpec
-from pinfold.topology.cpuset import CpuSet
-from pinfold.topology.machine import Machine
-from pinfold.topology.spec import machine_from_spec
+from pinfold.policy.configuration.config_text import config_from_values
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.model.container import ContainerId, QosClass, Resources
+from pinfold.policy.model.decision import Refusal
+from pinfold.policy.model.kubelet_resources import linux_resources
+from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.model.machine import Machine
+from pinfold.topology.sets.cpuset import CpuSet
 
 MACHINE = machine_from_spec("socket:2 numa:1 core:4 thread:1 mem:4G")
 RESERVING = config_from_values({"reservedResources": {"cpu": "cpuset:0-1"}})

@@ -11,19 +11,19 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinfold.cmd.kernel_settings import KernelSettings
-from pinfold.cmd.knobs import Knobs
-from pinfold.cmd.originals import Originals
-from pinfold.cmd.speedselectregisters import Connect, DeviceRegisters, Session
+from pinfold.cmd.kernel.kernel_settings import KernelSettings
+from pinfold.cmd.kernel.knobs import Knobs
+from pinfold.cmd.kernel.originals import Originals
+from pinfold.cmd.kernel.speed_select.speed_select_registers import Connect, DeviceRegisters, Session
 from pinfold.policy.configuration.config import Config
-from pinfold.policy.configuration.text import config_from_values
-from pinfold.policy.supply import Supply
+from pinfold.policy.configuration.config_text import config_from_values
+from pinfold.policy.pools.supply import Supply
 from pinfold.policy.tuning.effects import Effects, Hardware, Holding, Occupancy, effects
-from pinfold.topology.cpuset import NO_CPUS, CpuSet
-from pinfold.topology.machine import Machine, SpeedSelect
-from pinfold.topology.spec import machine_from_spec
-from pinfold.topology.speedselectdevice import read_speed_select, speed_select_control
-from tests.unit.fakeisst import Domain, FakeTpmi
+from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.model.machine import Machine, SpeedSelect
+from pinfold.topology.sets.cpuset import NO_CPUS, CpuSet
+from pinfold.topology.sysfs.speed_select.device import read_speed_select, speed_select_control
+from tests.unit.topology.sysfs.speed_select.fake_isst import Domain, FakeTpmi
 
 PLAIN = machine_from_spec("socket:2 numa:1 core:4 thread:2 mem:4G")
 NAMES = ("a", "b", "c")

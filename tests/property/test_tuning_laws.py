@@ -8,14 +8,14 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinfold.cmd.kernel_settings import KernelSettings
-from pinfold.cmd.knobs import Knobs
-from pinfold.cmd.originals import Originals
+from pinfold.cmd.kernel.kernel_settings import KernelSettings
+from pinfold.cmd.kernel.knobs import Knobs
+from pinfold.cmd.kernel.originals import Originals
+from pinfold.policy.annotations.annotation_values import IrqAffinity, IrqMode
 from pinfold.policy.configuration.config import Config
-from pinfold.policy.configuration.text import config_from_values
-from pinfold.policy.language.glob import compile_glob
-from pinfold.policy.language.settings import IrqAffinity, IrqMode
-from pinfold.policy.supply import Supply
+from pinfold.policy.configuration.config_text import config_from_values
+from pinfold.policy.pools.supply import Supply
+from pinfold.policy.text.glob import compile_glob
 from pinfold.policy.tuning.effects import (
     Effects,
     Hardware,
@@ -26,8 +26,8 @@ from pinfold.policy.tuning.effects import (
     effects,
 )
 from pinfold.policy.tuning.interrupts import Interrupt, InterruptTable, route
-from pinfold.topology.cpuset import CpuSet
-from pinfold.topology.spec import machine_from_spec
+from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.sets.cpuset import CpuSet
 
 LOG = logging.getLogger("laws")
 CPUS = 4

@@ -18,10 +18,10 @@ import pytest
 import yaml
 
 from pinfold.policy.configuration.config import Config
-from pinfold.policy.configuration.document import mapping_of
-from pinfold.policy.configuration.text import KIND, read_config
-from pinfold.policy.configuration.yamlfield import read_fields
-from pinfold.policy.scenarios.file import parse_scenarios
+from pinfold.policy.configuration.config_text import KIND, read_config
+from pinfold.policy.scenarios.scenario_file import parse_scenarios
+from pinfold.policy.text.yaml_document import mapping_of
+from pinfold.policy.text.yaml_fields import read_fields
 
 ROOT = Path(__file__).parents[2]
 GIVEN = ROOT.parent / "shared" / "scenarios" / "given.yaml"

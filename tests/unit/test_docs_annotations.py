@@ -6,22 +6,22 @@ import yaml
 from click import Context
 
 from pinfold.cmd.pinfold import main
+from pinfold.policy.annotations.annotation_keys import KEYS
+from pinfold.policy.annotations.preferences import parse_preferences
 from pinfold.policy.configuration.config import Config
-from pinfold.policy.container import Container, ContainerId, Pod, PodId
-from pinfold.policy.language.affinity import MAX_RULES, RULE_FIELDS, affinity_rules
-from pinfold.policy.language.annotationkeys import KEYS
-from pinfold.policy.language.expression import MAX_VALUES
-from pinfold.policy.language.facts import FIELDS
-from pinfold.policy.language.glob import MAX_LENGTH
-from pinfold.policy.language.lint import lint_manifests
-from pinfold.policy.language.operators import OPERATORS
-from pinfold.policy.language.preferences import parse_preferences
-from pinfold.policy.language.yamltext import ANNOTATION_LIMITS
-from pinfold.policy.scenarios.file import Topology
-from pinfold.policy.scenarios.manifest import parse_manifests
+from pinfold.policy.manifests.annotation_lint import lint_manifests
+from pinfold.policy.manifests.manifest import parse_manifests
+from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
+from pinfold.policy.rules.affinity import MAX_RULES, RULE_FIELDS, affinity_rules
+from pinfold.policy.rules.container_facts import FIELDS
+from pinfold.policy.rules.expression import MAX_VALUES
+from pinfold.policy.rules.operators import OPERATORS
 from pinfold.policy.scenarios.pod_check import PodCheck
-from pinfold.policy.scenarios.scenario import pods_scenario, run_scenario
-from pinfold.topology.spec import machine_from_spec
+from pinfold.policy.scenarios.scenario_file import Topology
+from pinfold.policy.scenarios.scenario_run import pods_scenario, run_scenario
+from pinfold.policy.text.glob import MAX_LENGTH
+from pinfold.policy.text.yaml_nodes import ANNOTATION_LIMITS
+from pinfold.topology.made.spec import machine_from_spec
 
 TEXT = (Path(__file__).parents[2] / "docs/annotations.md").read_text()
 EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)

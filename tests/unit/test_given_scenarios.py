@@ -9,10 +9,10 @@ from typing import NoReturn
 import pytest
 
 from pinfold.policy.configuration.config import Config
-from pinfold.policy.configuration.yamlfield import read_fields
-from pinfold.policy.scenarios.file import ScenarioFile, build_topology, parse_scenarios
 from pinfold.policy.scenarios.result import ScenarioResult
-from pinfold.policy.scenarios.scenario import run_scenario
+from pinfold.policy.scenarios.scenario_file import ScenarioFile, build_topology, parse_scenarios
+from pinfold.policy.scenarios.scenario_run import run_scenario
+from pinfold.policy.text.yaml_fields import read_fields
 
 GIVEN = Path(__file__).parents[3] / "shared" / "scenarios" / "given.yaml"
 # Expectations that do not hold here, by scenario and step, and why.

@@ -8,19 +8,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pinfold.cmd.savedcontainer import SavedContainer, SavedPod
-from pinfold.cmd.statefile import State, load_state, write_state
-from pinfold.cmd.statekeeper import Moment, saved_machine
-from pinfold.policy.adoption import Advice
-from pinfold.policy.configuration.text import config_from_values
-from pinfold.policy.configuration.yamlfield import Field
-from pinfold.policy.container import Container, ContainerId
-from pinfold.policy.decision import Grant
-from pinfold.policy.engine import Engine
+from pinfold.cmd.state.saved_container import SavedContainer, SavedPod
+from pinfold.cmd.state.state_file import State, load_state, write_state
+from pinfold.cmd.state.state_keeper import Moment, saved_machine
+from pinfold.policy.configuration.config_text import config_from_values
+from pinfold.policy.engine.adoption import Advice
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.model.container import Container, ContainerId
+from pinfold.policy.model.decision import Grant
+from pinfold.policy.text.yaml_fields import Field
 from pinfold.policy.tuning.interrupts import Interrupt
-from pinfold.topology.cpuset import CpuSet
-from pinfold.topology.machine import MemoryKind
-from tests.unit.giventables import guaranteed, holds, machine, rows
+from pinfold.topology.model.machine import MemoryKind
+from pinfold.topology.sets.cpuset import CpuSet
+from tests.unit.given_tables import guaranteed, holds, machine, rows
 
 KEPT = "the runtime's list is the truth: a container keeps its cpus, and they tell its pool"
 GONE = "who is not in the runtime's list has ended: there is nothing to restore"

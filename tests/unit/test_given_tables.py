@@ -7,21 +7,21 @@ from collections.abc import Mapping
 
 import pytest
 
-from pinfold.policy.books import Books
-from pinfold.policy.classify import Classifier
-from pinfold.policy.closeness import Closeness
+from pinfold.policy.annotations.preferences import parse_preferences
+from pinfold.policy.books.books import Books
 from pinfold.policy.configuration.config import Config
-from pinfold.policy.configuration.quantity import parse_milli
-from pinfold.policy.configuration.yamlfield import Field
-from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass, Resources
-from pinfold.policy.language.preferences import parse_preferences
-from pinfold.policy.placement import Chooser, Facts
-from pinfold.policy.pool import Pool, PoolId
-from pinfold.policy.request import CpuType, Isolation, Request
+from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
+from pinfold.policy.model.request import CpuType, Isolation, Request
+from pinfold.policy.placing.classifier import Classifier
+from pinfold.policy.placing.pool_choice import Chooser, Facts
+from pinfold.policy.pools.closeness import Closeness
+from pinfold.policy.pools.pool_tree import Pool, PoolId
 from pinfold.policy.scenarios.evaluator import evaluate
-from pinfold.policy.scenarios.evaluatortables import Record, Value
-from pinfold.topology.machine import MemoryKind
-from tests.unit.giventables import config, machine, needs_tables, rows, table
+from pinfold.policy.scenarios.evaluator_tables import Record, Value
+from pinfold.policy.text.quantity import parse_milli
+from pinfold.policy.text.yaml_fields import Field
+from pinfold.topology.model.machine import MemoryKind
+from tests.unit.given_tables import config, machine, needs_tables, rows, table
 
 SIBLINGS = (
     "two pools are as close as the smallest pool that holds both: joining one friend beats the"

@@ -6,30 +6,30 @@ from itertools import takewhile
 
 import pytest
 
-from pinfold.cmd.daemon import Daemon
-from pinfold.nri.embedded import EmbeddedRuntime
-from pinfold.nri.embedded_cri import embedded_link
-from pinfold.nri.kubelet import start_pod
-from pinfold.policy.books import Books
+from pinfold.cmd.daemon.daemon import Daemon
+from pinfold.nri.embedded.embedded_cri import embedded_link
+from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
+from pinfold.nri.embedded.kubelet import start_pod
+from pinfold.policy.books.books import Books
 from pinfold.policy.configuration.config import Amounts, Config
-from pinfold.policy.configuration.yamlfield import Field
-from pinfold.policy.container import Container, ContainerId, Pod, PodId, QosClass, Resources
-from pinfold.policy.decision import Grant
-from pinfold.policy.drawpools import draw_pools
-from pinfold.policy.engine import Engine
-from pinfold.policy.gauges import Figures, Gauge, read_gauges
-from pinfold.policy.hints.hint import Hint, HintOrigin
-from pinfold.policy.pool import Branch, PoolKind, PoolTree, number_branches
-from pinfold.policy.rank import Zone
-from pinfold.policy.request import Request
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.engine.gauges import Figures, Gauge, read_gauges
+from pinfold.policy.engine.pool_drawing import draw_pools
+from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
+from pinfold.policy.model.decision import Grant
+from pinfold.policy.model.hint import Hint, HintOrigin
+from pinfold.policy.model.request import Request
+from pinfold.policy.placing.rank import Zone
+from pinfold.policy.pools.pool_tree import Branch, PoolKind, PoolTree, number_branches
+from pinfold.policy.pools.supply import Supply
 from pinfold.policy.scenarios.evaluator import evaluate
-from pinfold.policy.scenarios.evaluatortables import Value
-from pinfold.policy.scenarios.manifest import ContainerSpec, PodSpec
-from pinfold.policy.supply import Supply
-from pinfold.topology.cpuset import CpuSet, NodeSet
-from pinfold.topology.machine import Machine, MemoryKind, NumaNode, NumaNodeId
-from pinfold.topology.spec import machine_from_spec
-from tests.unit.giventables import (
+from pinfold.policy.scenarios.evaluator_tables import Value
+from pinfold.policy.text.yaml_fields import Field
+from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.model.machine import Machine, MemoryKind, NumaNode, NumaNodeId
+from pinfold.topology.sets.cpuset import CpuSet, NodeSet
+from tests.unit.given_tables import (
     expectations,
     guaranteed,
     holds,

@@ -102,7 +102,7 @@ def test_unit_and_configuration_are_where_they_are_looked_for(stage: Stage) -> N
     python = (stage.prefix / "bin" / "pinfold").read_text().splitlines()[0][2:].split()[0]
     program = (
         f"import sys; sys.path.insert(0, {str(packages)!r});"
-        "from pinfold.cmd.configfile import DEFAULT_DROP_INS, DEFAULT_PATH;"
+        "from pinfold.cmd.daemon.config_file import DEFAULT_DROP_INS, DEFAULT_PATH;"
         "print(DEFAULT_PATH, DEFAULT_DROP_INS)"
     )
     done = subprocess.run([python, "-Ic", program], capture_output=True, text=True, check=True)

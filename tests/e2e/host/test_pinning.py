@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pinfold.nri.api import cri_pb2 as api
-from pinfold.topology.cpuset import CpuSet
+from pinfold.topology.sets.cpuset import CpuSet
 from tests.e2e.agreement import eventually
 from tests.e2e.containerd import Containerd
 from tests.e2e.daemon import Daemon

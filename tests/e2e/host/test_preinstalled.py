@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from pinfold.topology.cpuset import CpuSet
+from pinfold.topology.sets.cpuset import CpuSet
 from tests.e2e.agreement import eventually
 from tests.e2e.containerd import Containerd
 from tests.e2e.daemon import Belief, Daemon

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import pytest
 
-from pinfold.topology.cpuset import CpuSet, NodeSet
+from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 from tests.e2e.pins import Pins
 
 pytestmark = [pytest.mark.e2e, pytest.mark.vm]

@@ -1,0 +1,86 @@
+"""`pinfold config`: check configuration files, plan a change, show what is in effect."""
+
+import json
+import os
+from pathlib import Path
+
+import click
+import msgspec
+
+from ...policy.configuration.config_text import format_config, read_config
+from ...policy.configuration.schema import config_schema
+from ...policy.text.errors import ConfigError
+from ..daemon.config_file import ConfigFileError, LoadedConfig, load_config, read_file
+from .config_plan import command as plan
+
+
+@click.group(name="config")
+def command() -> None:
+    """Check configuration files; plan a change; show the configuration in effect."""
+
+
+@command.command()
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+def check(files: tuple[Path, ...]) -> None:
+    """Check FILES, each alone; without any, what the daemon would read.
+
+    Exits with 1 if a file has faults, 2 if one cannot be read.
+    """
+    worst = 0
+    for file in files or (None,):
+        try:
+            if file is None:
+                warnings = load_config(environment=os.environ).warnings
+            else:
+                warnings = read_config(read_file(file), str(file)).warnings
+        except ConfigError as error:
+            click.echo(str(error), err=True)
+            worst = max(worst, 2 if isinstance(error, ConfigFileError) else 1)
+            continue
+        for warning in warnings:
+            click.echo(f"warning: {warning}", err=True)
+        click.echo(f"{file or 'configuration in effect'}: good")
+    if worst:
+        raise click.exceptions.Exit(worst)
+
+
+@command.command()
+@click.option(
+    "--config", "path", type=click.Path(path_type=Path), help="Read this file and its drop-ins."
+)
+@click.option(
+    "--set", "settings", multiple=True, metavar="FIELD=VALUE", help="Set one field, last of all."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["yaml", "json"]),
+    default="yaml",
+    show_default=True,
+    help="YAML as in a file, or one JSON document for tools.",
+)
+def effective(path: Path | None, settings: tuple[str, ...], output: str) -> None:
+    """Print the configuration the daemon would run with, all defaults filled in."""
+    loaded = load_config(path, environment=os.environ, settings=settings)
+    for warning in loaded.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    click.echo(_as_json(loaded) if output == "json" else _as_yaml(loaded), nl=False)
+
+
+command.add_command(plan)
+
+
+@command.command()
+def schema() -> None:
+    """Print the JSON schema of configuration files, for editors and for tools."""
+    click.echo(json.dumps(config_schema(), indent=2, sort_keys=True, ensure_ascii=False))
+
+
+def _as_yaml(loaded: LoadedConfig) -> str:
+    sources = "".join(f"# {source}\n" for source in loaded.sources) or "# built-in defaults\n"
+    return sources + format_config(loaded.config)
+
+
+def _as_json(loaded: LoadedConfig) -> str:
+    encoded = msgspec.json.encode(loaded.config, order="sorted")
+    return msgspec.json.format(encoded, indent=2).decode() + "\n"

@@ -1,0 +1,193 @@
+"""`pinfold config plan`: what would move if a file became the configuration."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import click
+
+from ...policy.configuration.config_text import config_from_values
+from ...policy.engine.engine import Engine
+from ...policy.engine.reconfiguration import Fate, Move, find_moves
+from ...policy.model.decision import Pinning
+from ...policy.tuning.interrupts import Interrupt
+from ...topology.drawing.fingerprint import machine_fingerprint, machine_summary
+from ...topology.model.machine import Machine
+from ...topology.sets.base_errors import PinfoldError
+from ...topology.sets.cpuset import CpuSet, NodeSet
+from ..daemon.config_file import load_config
+from ..daemon.machine_source import machine_of, machine_options
+from ..kernel.knobs import Knobs
+from ..state.state_file import STATE_NAME, State, StateFileError, load_state
+
+DEFAULT_STATE: Final = Path("/var/lib/pinfold")
+_SOMETHING_MOVES: Final = 1
+
+
+class PlanError(PinfoldError):
+    """There is no state to plan with, or it is of another machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigPlan:
+    """What becomes of every container, and what the author of the file should know."""
+
+    moves: tuple[Move, ...]
+    warnings: tuple[str, ...] = ()
+
+    def count(self, fate: Fate) -> int:
+        """How many containers have this fate."""
+        return sum(move.fate is fate for move in self.moves)
+
+
+@click.command(name="plan")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--state",
+    "state_path",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_STATE,
+    show_default=True,
+    metavar="FILE|DIR",
+    help="What runs: the state file of the daemon, or the folder it is in.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="A line for each container or one JSON document for tools.",
+)
+@machine_options
+def command(
+    file: Path, state_path: Path, output: str, sysfs_root: str | None, machine: str | None
+) -> None:
+    """Say what would move if FILE, with its drop-ins, became the configuration. Changes nothing.
+
+    Exits with 1 if a container would move or could not have what it asks for any more, with 2 if
+    FILE has faults or there is no state to compare with.
+    """
+    state = _state(state_path)
+    found = machine_of(sysfs_root, machine)
+    interrupts = () if machine is not None else _interrupts(Path(sysfs_root or "/"))
+    plan = plan_config(state, found, file, interrupts)
+    click.echo(_as_json(plan) if output == "json" else _as_text(plan))
+    if plan.count(Fate.STAYS) < len(plan.moves):
+        raise click.exceptions.Exit(_SOMETHING_MOVES)
+
+
+def plan_config(
+    state: State, machine: Machine, file: Path, interrupts: tuple[Interrupt, ...] = ()
+) -> ConfigPlan:
+    """What a configuration file would do to everything in a state.
+
+    `interrupts`: those of the machine; without, nobody is told that some may not be moved.
+
+    Raises `ConfigError` for the file, `PlanError` where the state is of another machine.
+    """
+    if state.machine.fingerprint != machine_fingerprint(machine):
+        raise PlanError(
+            f"state: of another machine ({state.machine.summary}; this one has"
+            f" {machine_summary(machine)}) — name that one with --sysfs-root or --machine"
+        )
+    loaded = load_config(file)
+    config = config_from_values(state.config, "the state's configuration")
+    present = Engine(machine, config, interrupts=interrupts)
+    present.synchronize(state.running(), state.advice())
+    planned, _ = present.reconfigured(loaded.config)
+    return ConfigPlan(
+        moves=find_moves(present, planned),
+        warnings=(*loaded.warnings, *planned.warnings, *_cut(state)),
+    )
+
+
+def _cut(state: State) -> Iterator[str]:
+    """Pods that are planned by what they ask the kubelet for alone."""
+    for pod in state.pods:
+        if pod.is_cut:
+            yield (
+                f"{pod.namespace}/{pod.name}: too long to be kept — planned without its"
+                " annotations, labels and hints"
+            )
+
+
+def _interrupts(root: Path) -> tuple[Interrupt, ...]:
+    """Those of a kernel whose sys/ and proc/ are below `root`; none of an archive."""
+    return Knobs(root).hardware().interrupts
+
+
+def _state(path: Path) -> State:
+    file = path / STATE_NAME if path.is_dir() else path
+    try:
+        return load_state(file)
+    except StateFileError as error:
+        advice = "the daemon puts it aside and writes a good one when it starts"
+        raise PlanError(f"{error} — {advice}") from error
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise PlanError(
+            f"{file}: {reason} — name the folder that pinfoldd has as its --state-dir"
+        ) from error
+
+
+def _as_text(plan: ConfigPlan) -> str:
+    lines = [f"warning: {warning}" for warning in plan.warnings]
+    lines.extend(f"{move.container.path}: {_fate(move)}" for move in plan.moves)
+    counts = ", ".join(f"{fate.value}: {plan.count(fate)}" for fate in Fate)
+    return "\n".join([*lines, counts])
+
+
+def _fate(move: Move) -> str:
+    before, after = _place(move.before, Pinning()), _place(move.after, move.before)
+    match move.fate:
+        case Fate.STAYS:
+            return f"stays on {after}"
+        case Fate.MOVES:
+            return f"moves from {before} to {after} — {move.reason}"
+        case Fate.DEGRADED:
+            way = f"from {before} to {after}" if move.is_elsewhere else f"stays on {after}"
+            return f"degraded, {way} — {move.reason}"
+
+
+def _place(now: Pinning, before: Pinning) -> str:
+    """What a container runs on; the kernel keeps `before` of what it is not told any more."""
+    cpus = _ids("cpus", now.cpus, before.cpus)
+    return f"{cpus}, {_ids('memory', now.mems, before.mems)}"
+
+
+def _ids(what: str, now: CpuSet | NodeSet | None, before: CpuSet | NodeSet | None) -> str:
+    if now is not None:
+        return f"{what} {now}"
+    return f"any {what}" if before is None else f"{what} {before} (not pinned)"
+
+
+def _as_json(plan: ConfigPlan) -> str:
+    document = {
+        "containers": [
+            {
+                "id": move.container.id,
+                "container": move.container.name,
+                "pod": move.container.pod.name,
+                "namespace": move.container.pod.namespace,
+                "fate": move.fate.value,
+                "before": _document(move.before, move.pool_before),
+                "after": _document(move.after, move.pool_after),
+                "reason": move.reason or None,
+            }
+            for move in plan.moves
+        ],
+        "counts": {fate.value: plan.count(fate) for fate in Fate},
+        "warnings": list(plan.warnings),
+    }
+    return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False)
+
+
+def _document(pinning: Pinning, pool: str) -> dict[str, str | None]:
+    return {
+        "cpus": None if pinning.cpus is None else str(pinning.cpus),
+        "mems": None if pinning.mems is None else str(pinning.mems),
+        "pool": pool,
+    }

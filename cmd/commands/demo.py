@@ -1,0 +1,117 @@
+"""`pinfold demo`: the daemon's real code, an embedded runtime and example pods."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from ...nri.embedded.embedded_cri import embedded_link
+from ...nri.embedded.embedded_runtime import EmbeddedRuntime
+from ...policy.configuration.config import Config
+from ...policy.engine.pool_drawing import draw_pools, spare_supplies
+from ...policy.engine.reason import reason_of
+from ...policy.manifests.manifest import PodSpec, parse_manifests
+from ...policy.model.container import Container
+from ...policy.model.decision import Decision, Grant
+from ...topology.made.spec import machine_from_spec
+from ...topology.model.machine import Machine
+from ...topology.sets.base_errors import PinfoldError
+from ...topology.sets.cpuset import CpuSet
+from ..daemon.config_file import read_file
+from ..daemon.daemon import Daemon, memory_bytes
+from ..daemon.machine_source import machine_of, machine_options
+from .container_lines import cpus_text, natural_key, place_text, short_names
+from .demo_pods import DEMO_PODS
+from .embedded_pods import start_pods
+from .pools import chosen_config
+
+TWO_SOCKETS: Final = "socket:2 numa:2 core:2 thread:2 mem:2G"
+
+_SECONDS: Final = 10.0
+
+
+@click.command()
+@machine_options
+@click.option("--config", "config_path", metavar="FILE", help="Configuration; built-in defaults.")
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+def command(
+    sysfs_root: str | None, machine: str | None, config_path: str | None, files: tuple[Path, ...]
+) -> None:
+    """Run the daemon with an embedded runtime and the pods of FILES (two examples without any).
+
+    Shown on this machine and on one with two sockets, or on the one machine that options name.
+    """
+    config, warnings = chosen_config(config_path)
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
+    texts = [(str(path), read_file(path)) for path in files] or list(DEMO_PODS)
+    pods = [pod for source, text in texts for pod in parse_manifests(text, source)]
+    chosen = machine_of(sysfs_root, machine)
+    stages = [("this machine", chosen)]
+    if sysfs_root is not None or machine is not None:
+        stages = [(machine or sysfs_root or "", chosen)]
+    else:
+        stages.append((TWO_SOCKETS, machine_from_spec(TWO_SOCKETS)))
+    for number, (title, one) in enumerate(stages):
+        if number:
+            click.echo()
+        click.echo(f"On {title}:")
+        click.echo(play(one, config, pods))
+
+
+def play(machine: Machine, config: Config, pods: Sequence[PodSpec]) -> str:
+    """Start pods one after another on a machine; the pools with every container in its place."""
+    runtime = EmbeddedRuntime()
+    daemon = Daemon(machine, config, embedded_link(runtime))
+    daemon.start()
+    try:
+        if not runtime.wait_until_synchronized(_SECONDS):
+            raise PinfoldError("demo: the daemon did not connect to the embedded runtime")
+        refused = start_pods(runtime, [*pods], memory_bytes(machine))
+        daemon.plugin.settle(_SECONDS)
+        text = daemon.plugin.owner.ask("draw", lambda: _draw(daemon, runtime), _SECONDS)
+        lines = [f"[{one.pod.name}/{one.container}] refused: {one.reason}" for one in refused]
+        return "\n".join([text, *lines])
+    finally:
+        daemon.stop()
+
+
+def _draw(daemon: Daemon, runtime: EmbeddedRuntime) -> str:
+    engine = daemon.engine
+    inside: dict[str, list[str]] = {}
+    told: set[str] = set()
+    every = list(engine.containers.values())
+    paths = {container.path for container in every}
+    names = short_names([(one.pod.namespace, one.pod.name, one.name) for one in every])
+    named = sorted(zip(names, every, strict=True), key=lambda pair: natural_key(pair[0]))
+    for name, container in named:
+        decision, grant = engine.decisions.get(container.id), engine.grants.get(container.id)
+        if decision is None or grant is None:
+            continue
+        lines = inside.setdefault(engine.tree.pools[grant.pool_id].name, [])
+        kernel = runtime.kernel[container.id]
+        cpus = _cpus(grant, kernel.cpus)
+        lines.append(place_text(name, cpus, kernel.mems, reason_of(decision)))
+        lines.extend(_problems(container, decision, told, paths))
+    return draw_pools(engine.tree, engine.machine, inside, spare_supplies(engine))
+
+
+def _cpus(grant: Grant, kernel: str) -> str:
+    """What the kernel was told, with its kind."""
+    if not kernel:
+        return ""
+    shared = str(CpuSet.parse(kernel) - grant.exclusive)
+    return cpus_text(grant.kind, kernel, str(grant.exclusive), shared)
+
+
+def _problems(
+    container: Container, decision: Decision, told: set[str], paths: set[str]
+) -> Iterator[str]:
+    """A fault in a pod's annotation once: it is known to every container of the pod."""
+    for problem in decision.problems:
+        _, _, owner = problem.where.rpartition(" of ")
+        text = f"problem: {problem}"
+        if text not in told and (owner == container.path or owner not in paths):
+            told.add(text)
+            yield text

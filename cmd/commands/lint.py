@@ -1,0 +1,87 @@
+"""`pinfold lint`: what is wrong with annotations in manifests and with configurations."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from ...policy.configuration.config_text import read_config
+from ...policy.engine.engine import Engine
+from ...policy.manifests.annotation_lint import has_pods, is_configuration, lint_manifests
+from ...policy.scenarios.pod_check import PodCheck
+from ...policy.text.errors import ConfigError
+from ...topology.model.machine import Machine
+from ..daemon.config_file import ConfigFileError, load_config, read_file
+from ..daemon.machine_source import machine_of, machine_options
+
+_ERROR = 1
+_UNREADABLE = 2
+
+
+@click.command()
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@machine_options
+@click.option(
+    "--config",
+    "config_path",
+    metavar="FILE",
+    help="The node's configuration; without it, classes that pods name are taken to exist.",
+)
+def command(
+    files: tuple[str, ...], sysfs_root: str | None, machine: str | None, config_path: str | None
+) -> int:
+    """Check the annotations of pods in manifests, and configurations; "-" is standard input.
+
+    What passes is not refused for its annotations on a node with this configuration. Where a
+    machine is given, each pod is also placed on it, alone.
+
+    Exit status: 1 if something is wrong (advice does not count), 2 if a file cannot be read; the
+    others are checked then too.
+    """
+    config = None if config_path is None else load_config(Path(config_path)).config
+    has_machine = sysfs_root is not None or machine is not None
+    on = machine_of(sysfs_root, machine) if has_machine else None
+    check = PodCheck(config, on)
+    status = 0
+    for file in files:
+        name = "standard input" if file == "-" else file
+        try:
+            text = sys.stdin.read() if file == "-" else read_file(Path(file))
+        except ConfigFileError as error:
+            click.echo(str(error), err=True)
+            status = _UNREADABLE
+            continue
+        complaints = list(_complaints(name, text, check, on))
+        if not complaints and not is_configuration(text) and not has_pods(text):
+            click.echo(
+                f"{name}: nothing to check — it holds no pods and no configuration", err=True
+            )
+        for line, is_advice in complaints:
+            click.echo(line)
+            status = status if is_advice else max(status, _ERROR)
+    return status
+
+
+def _complaints(
+    source: str, text: str, check: PodCheck, machine: Machine | None
+) -> Iterator[tuple[str, bool]]:
+    """Lines about a text, and whether they are only advice."""
+    if not is_configuration(text):
+        for finding in lint_manifests(text, check):
+            yield finding.text(source), finding.problem.is_advice
+        return
+    try:
+        loaded = read_config(text, source)
+    except ConfigError as error:
+        yield from ((line, False) for line in str(error).splitlines())
+        return
+    yield from ((f"advice: {warning}", True) for warning in loaded.warnings)
+    if machine is None:
+        return
+    try:
+        warnings = Engine(machine, loaded.config).warnings
+    except ConfigError as error:
+        yield f"{source}: {error}", False
+        return
+    yield from ((f"{source}: advice: {warning}", True) for warning in warnings)

@@ -1,0 +1,59 @@
+"""`pinfold pools`: the pool tree of a machine under a configuration, before anything runs."""
+
+import json
+from pathlib import Path
+
+import click
+
+from ...policy.books.books import WITHHELD
+from ...policy.configuration.config import Config
+from ...policy.engine.engine import Engine
+from ...policy.engine.pool_drawing import draw_pools, pools_document, withheld_line
+from ...policy.tuning.speed_select.extended_resources import extended_resources
+from ..daemon.config_file import load_config
+from ..daemon.machine_source import machine_of, machine_options
+
+
+@click.command()
+@machine_options
+@click.option("--config", "config_path", metavar="FILE", help="Configuration; built-in defaults.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["tree", "json"]),
+    default="tree",
+    show_default=True,
+    help="A tree for people or one JSON document for tools.",
+)
+def command(
+    sysfs_root: str | None, machine: str | None, config_path: str | None, output: str
+) -> None:
+    """Show the pool tree: which cpus and memory each pool could give."""
+    config, warnings = chosen_config(config_path)
+    engine = Engine(machine_of(sysfs_root, machine), config)
+    warnings = (*warnings, *engine.warnings)
+    withheld = engine.memory.request_of(WITHHELD)
+    if output == "json":
+        document = pools_document(engine.tree, engine.machine, engine.supply, withheld, warnings)
+        document["extended_resources"] = dict(
+            extended_resources(engine.machine, config, engine.supply.allowed)
+        )
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        return
+    click.echo(draw_pools(engine.tree, engine.machine))
+    if withheld is not None:
+        click.echo(withheld_line(withheld))
+    for warning in warnings:
+        click.echo(f"warning: {warning}")
+
+
+def chosen_config(path: str | None) -> tuple[Config, tuple[str, ...]]:
+    """The configuration of a file with its drop-ins, or the built-in one, and its warnings.
+
+    This node's own configuration in /etc is not looked at: the same command gives the same answer
+    everywhere. Raises `ConfigError`.
+    """
+    if path is None:
+        return Config(), ()
+    loaded = load_config(Path(path))
+    return loaded.config, loaded.warnings

@@ -1,0 +1,180 @@
+"""`pinfold simulate`: place the pods of manifests, or run scenarios, without a cluster."""
+
+import fnmatch
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import click
+
+from ...policy.configuration.config import Config
+from ...policy.manifests.manifest import pods_of
+from ...policy.scenarios.result import ScenarioResult, result_document
+from ...policy.scenarios.scenario_file import (
+    Scenario,
+    ScenarioFile,
+    Topology,
+    build_topology,
+    is_scenario_file,
+    parse_scenarios,
+)
+from ...policy.scenarios.scenario_run import pods_scenario, run_scenario
+from ...policy.text.yaml_fields import Field, FieldError, read_fields
+from ...topology.model.machine import Machine
+from ...topology.sysfs.discovery import read_machine
+from ..daemon.config_file import read_file
+from ..daemon.machine_source import machine_of, machine_options
+from .pools import chosen_config
+from .simulate_text import table_text, tree_text
+
+_LISTED: Final = 5
+"""Scenarios that a message names before it stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A scenario to run and how to come by its hardware."""
+
+    scenario: Scenario
+    topology: Callable[[], Topology]
+
+    @property
+    def has_own_hardware(self) -> bool:
+        """Whether the file names its hardware, so that no option does."""
+        return bool(self.scenario.topology)
+
+
+@click.command()
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@machine_options
+@click.option("--config", "config_path", metavar="FILE", help="Configuration; built-in defaults.")
+@click.option("--only", metavar="ID", multiple=True, help="Run these; globs, or how one id begins.")
+@click.option(
+    "--allow-refusals",
+    is_flag=True,
+    help="Exit with 0 although a container is refused: it is only shown.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json", "tree"]),
+    default="table",
+    show_default=True,
+    help="A table or a tree of pools for people, or one JSON document for tools.",
+)
+def command(
+    files: tuple[str, ...],
+    sysfs_root: str | None,
+    machine: str | None,
+    config_path: str | None,
+    only: tuple[str, ...],
+    allow_refusals: bool,
+    output: str,
+) -> int:
+    """Place the pods of Kubernetes manifests, or run scenario files; "-" is standard input.
+
+    Exit status: 1 if an expectation does not hold, a container is refused that no
+    expect_create_error waits for, or a law is broken; 2 if something cannot be read. A fault in an
+    annotation that refuses nobody is shown and changes no status.
+    """
+    config, warnings = chosen_config(config_path)
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
+    hardware = _Hardware(sysfs_root, machine)
+    jobs = _chosen(_jobs(files, hardware), only)
+    if unused := hardware.unused_option(jobs):
+        click.echo(unused, err=True)
+    results = [_run(job, config, hardware) for job in jobs]
+    if output == "json":
+        click.echo(json.dumps(result_document(results), indent=2, ensure_ascii=False))
+    else:
+        text = table_text if output == "table" else tree_text
+        click.echo("\n\n".join(text(result) for result in results))
+    refused = [] if allow_refusals else [one for result in results for one in result.refusals]
+    if refused:
+        many = "1 container is" if len(refused) == 1 else f"{len(refused)} containers are"
+        click.echo(f"{many} refused — accept that with --allow-refusals", err=True)
+    return int(bool(refused) or any(result.has_failed for result in results))
+
+
+class _Hardware:
+    """The machine the options mean, read when it is first needed."""
+
+    def __init__(self, sysfs_root: str | None, spec: str | None) -> None:
+        self.name = spec or sysfs_root or "this machine"
+        self._options = (sysfs_root, spec)
+        self._machine: Machine | None = None
+
+    def unused_option(self, jobs: Sequence[Job]) -> str:
+        """What to say of an option that some scenarios pass over; empty where there is nothing."""
+        ids = [job.scenario.id for job in jobs if job.has_own_hardware]
+        sysfs_root, spec = self._options
+        if not ids or (sysfs_root is None and spec is None):
+            return ""
+        option = "--sysfs-root" if spec is None else "--machine"
+        listed = ", ".join(ids[:_LISTED]) + (", …" if len(ids) > _LISTED else "")
+        return f"{option}: not used by scenarios {listed}, which name their own topology"
+
+    def topology(self) -> Topology:
+        if self._machine is None:
+            self._machine = machine_of(*self._options)
+        return Topology(machine=self._machine)
+
+
+def _jobs(files: Sequence[str], hardware: _Hardware) -> list[Job]:
+    """The scenarios of all files, and one more for the pods of all manifests."""
+    jobs: list[Job] = []
+    manifests: list[Field] = []
+    for name in files:
+        text = sys.stdin.read() if name == "-" else read_file(Path(name))
+        documents = read_fields(text, "standard input" if name == "-" else name)
+        if not documents:
+            raise FieldError(f"{name}: is empty — write manifests or scenarios")
+        for document in documents:
+            if not is_scenario_file(document):
+                manifests.append(document)
+                continue
+            parsed = parse_scenarios(document)
+            folder = Path() if name == "-" else Path(name).parent
+            jobs.extend(_job(parsed, scenario, folder, hardware) for scenario in parsed.scenarios)
+    if manifests:
+        jobs.append(Job(pods_scenario(pods_of(manifests)), hardware.topology))
+    return jobs
+
+
+def _job(parsed: ScenarioFile, scenario: Scenario, folder: Path, hardware: _Hardware) -> Job:
+    if not scenario.topology:
+        return Job(scenario, hardware.topology)
+    table = parsed.topologies.get(scenario.topology)
+    if table is None:
+        known = ", ".join(parsed.topologies) or "none"
+        raise FieldError(f"{scenario.where}: no topology {scenario.topology!r} — known: {known}")
+    return Job(
+        scenario, lambda: build_topology(table, lambda path: read_machine(str(folder / path)))
+    )
+
+
+def _chosen(jobs: list[Job], only: Sequence[str]) -> list[Job]:
+    """The jobs to run: those a glob fits, or the only one whose id begins with the text."""
+    ids = [job.scenario.id for job in jobs]
+    wanted: set[str] = set()
+    for pattern in only:
+        fitting = [one for one in ids if fnmatch.fnmatchcase(one, pattern)]
+        fitting = fitting or [one for one in ids if one.startswith(pattern)]
+        if not fitting:
+            known = ", ".join(ids) or "there are none"
+            raise click.UsageError(f"--only {pattern!r} fits no scenario; known: {known}")
+        if len(fitting) > 1 and not any(fnmatch.fnmatchcase(one, pattern) for one in fitting):
+            listed = ", ".join(fitting)
+            raise click.UsageError(f"--only {pattern!r} begins several ids; write one of: {listed}")
+        wanted.update(fitting)
+    return [job for job in jobs if not only or job.scenario.id in wanted]
+
+
+def _run(job: Job, config: Config, hardware: _Hardware) -> ScenarioResult:
+    return run_scenario(
+        job.scenario, job.topology(), config, name=job.scenario.topology or hardware.name
+    )

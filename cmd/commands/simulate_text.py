@@ -1,0 +1,86 @@
+"""The results of scenarios as text for people."""
+
+from collections.abc import Iterator
+
+from ...policy.engine.pool_drawing import draw_pools
+from ...policy.scenarios.result import ContainerResult, ScenarioResult
+from .container_lines import cpus_text, natural_key, place_text, short_names
+
+
+def table_text(result: ScenarioResult) -> str:
+    """A scenario as a table of its containers, then what was expected and what went wrong."""
+    lines = [_headline(result)]
+    if result.containers:
+        lines.extend(_table(result))
+    lines.extend(_verdicts(result))
+    return "\n".join(lines)
+
+
+def tree_text(result: ScenarioResult) -> str:
+    """A scenario as its pools, what is left of them and the containers in them."""
+    lines = [_headline(result)]
+    named = _named(result)
+    if result.tree is not None:
+        inside: dict[str, list[str]] = {}
+        for name, one in named:
+            if one.refused is None:
+                text = place_text(name, _cpus(one), one.mems, one.reason)
+                inside.setdefault(one.pool, []).append(text)
+        lines.append(draw_pools(result.tree, result.machine, inside, result.spare))
+    lines.extend(f"[{name}] {_reason(one)}" for name, one in named if one.refused is not None)
+    lines.extend(_verdicts(result))
+    return "\n".join(lines)
+
+
+def _headline(result: ScenarioResult) -> str:
+    return f"{result.id} on {result.topology}:"
+
+
+def _named(result: ScenarioResult) -> list[tuple[str, ContainerResult]]:
+    """The containers under the names people know them by, in natural order."""
+    every = list(result.containers.values())
+    names = short_names([(one.namespace, one.pod, one.name) for one in every])
+    return sorted(zip(names, every, strict=True), key=lambda pair: natural_key(pair[0]))
+
+
+def _table(result: ScenarioResult) -> Iterator[str]:
+    rows = [("container", "pool", "cpus", "memory", "why")]
+    for name, one in _named(result):
+        rows.append((name, one.pool or "-", _cpus(one) or "-", one.mems or "-", _reason(one)))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        yield "  " + "  ".join((*cells, row[4])).rstrip()
+
+
+def _cpus(one: ContainerResult) -> str:
+    return cpus_text(one.kind, one.cpus, one.exclusive, one.shared)
+
+
+def _reason(one: ContainerResult) -> str:
+    return one.reason if one.refused is None else f"refused: {one.refused}"
+
+
+def _verdicts(result: ScenarioResult) -> Iterator[str]:
+    shown = {
+        f"{one.namespace}/{one.pod}/{one.name}"
+        for one in result.containers.values()
+        if one.refused is not None
+    }
+    for refusal in result.refusals:
+        if refusal.path not in shown:
+            yield f"  step {refusal.step}: {refusal.path} refused: {refusal.reason}"
+    if result.expectations:
+        holding = sum(one.holds for one in result.expectations)
+        yield f"  {holding} of {len(result.expectations)} expectations hold"
+    for one in result.expectations:
+        if not one.holds:
+            yield f"  step {one.step}: {one.expression} — {one.error or 'does not hold'}"
+    for skipped in result.skipped:
+        yield f"  step {skipped.step} skipped: {skipped.reason}"
+    reasons = [one.refused for one in result.containers.values() if one.refused is not None]
+    yield from (f"  problem: {problem}" for problem in result.problems)
+    for remark in result.remarks:
+        # What a container was refused for is said already.
+        if not any(str(remark) in reason for reason in reasons):
+            yield f"  {'advice' if remark.is_advice else 'problem'}: {remark}"

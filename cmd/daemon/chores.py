@@ -1,0 +1,54 @@
+"""What the daemon does from time to time, aside from the runtime's events."""
+
+import logging
+import os
+from functools import partial
+from typing import Final
+
+from ...topology.sysfs.available_memory import read_available_memory
+from ...topology.sysfs.sysfs_tree import SysfsTree, open_tree
+from .config_watch import ConfigWatch
+from .cpu_watch import CpuWatch
+from .daemon import Command, Daemon
+
+CONFIG_SECONDS: Final = 2.0
+"""Between two looks at the configuration files."""
+MEMORY_SECONDS: Final = 10.0
+"""Between two looks at the free memory of every node."""
+CPUS_SECONDS: Final = 10.0
+"""Between two looks at which cpus are online."""
+
+
+def live_root(sysfs_root: str | None, machine: str | None) -> str | None:
+    """The folder where this machine's state of the moment can be read; None for one on paper."""
+    if machine is not None:
+        return None
+    root = "/" if sysfs_root is None else sysfs_root
+    return root if os.path.isdir(root) else None
+
+
+def plan_chores(daemon: Daemon, watch: ConfigWatch, root: str | None, log: logging.Logger) -> None:
+    """Enter everything into the daemon's timetable, before it starts. `root`: see `live_root`.
+
+    Raises `TopologyError` where that shows no machine.
+    """
+    timetable = daemon.timetable
+    timetable.every("configuration files", CONFIG_SECONDS, partial(_look_at_files, watch, daemon))
+    if root is not None:
+        tree = open_tree(root)
+        look_at_memory = partial(_look_at_memory, tree, daemon)
+        timetable.once("free memory at the start", 0, look_at_memory)
+        timetable.every("free memory", MEMORY_SECONDS, look_at_memory)
+        timetable.every("cpus", CPUS_SECONDS, CpuWatch(root, daemon, log).look)
+
+
+def _look_at_files(watch: ConfigWatch, daemon: Daemon) -> None:
+    if watch.look():
+        daemon.tell(Command.RELOAD)
+
+
+def _look_at_memory(tree: SysfsTree, daemon: Daemon) -> None:
+    """Tell the policy how much memory can be had from each node."""
+    events, free_bytes = daemon.plugin.events, read_available_memory(tree)
+    if free_bytes:
+        daemon.plugin.owner.submit("free memory", lambda: events.observe_memory(free_bytes))

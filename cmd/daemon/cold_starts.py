@@ -1,0 +1,50 @@
+"""Containers that begin without DRAM get it when their time is over."""
+
+from typing import Final
+
+from ...nri.dispatch.report import ColdStarted, Happening, Released
+from ...nri.plugin.plugin import Plugin
+from ...policy.model.container import ContainerId
+from .timetable import Timetable
+
+_NANOSECONDS: Final = 1e9
+
+
+class ColdStarts:
+    """A report that notes who starts cold, and lets the policy end it in time.
+
+    The time runs on over reconnections. It begins anew with a restart of the daemon, which cannot
+    know how much of it is over.
+    """
+
+    def __init__(self, timetable: Timetable) -> None:
+        self._timetable = timetable
+        self._plugin: Plugin | None = None
+
+    def __call__(self, happening: Happening) -> None:
+        """Note who begins and who is gone."""
+        match happening:
+            case ColdStarted(container_id=container_id, nanoseconds=nanoseconds):
+                self._timetable.once(
+                    _entry(container_id),
+                    nanoseconds / _NANOSECONDS,
+                    lambda: self._end(container_id),
+                )
+            case Released(container=container):
+                self._timetable.cancel(_entry(container.id))
+            case _:
+                pass
+
+    def start(self, plugin: Plugin) -> None:
+        """From here on the policy of `plugin` is told."""
+        self._plugin = plugin
+
+    def _end(self, container_id: ContainerId) -> None:
+        if (plugin := self._plugin) is not None:
+            plugin.owner.submit(
+                "end of a cold start", lambda: plugin.events.end_cold_start(container_id)
+            )
+
+
+def _entry(container_id: ContainerId) -> str:
+    return f"cold start of {container_id}"

@@ -1,0 +1,128 @@
+"""The configuration this process runs with: files, drop-ins, environment and settings."""
+
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ...policy.configuration.config import Config
+from ...policy.configuration.config_text import (
+    build_config,
+    environment_document,
+    environment_warnings,
+    parse_config_document,
+    setting_document,
+)
+from ...policy.text.errors import ConfigError
+from ...policy.text.yaml_document import Document, faulty_document
+
+# `make install` writes another SYSCONFDIR here.
+CONFIG_FOLDER: Final = Path("/etc/pinfold")
+DEFAULT_PATH: Final = CONFIG_FOLDER / "pinfold.yaml"
+MAX_BYTES: Final = 64 << 20
+"""Of a file that is read as text; what is longer was named by mistake."""
+DEFAULT_DROP_INS: Final = CONFIG_FOLDER / "conf.d"
+
+
+class ConfigFileError(ConfigError):
+    """A configuration file cannot be read at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedConfig:
+    """A usable configuration. `sources`: the files it came from, in the order they were applied."""
+
+    config: Config
+    warnings: tuple[str, ...] = ()
+    sources: tuple[Path, ...] = ()
+
+
+def load_config(
+    path: Path | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    settings: Sequence[str] = (),
+    default_path: Path = DEFAULT_PATH,
+    default_drop_ins: Path = DEFAULT_DROP_INS,
+) -> LoadedConfig:
+    """The configuration of a file, its drop-ins, the environment and settings, in this order.
+
+    Without a path: the default file, if there is one, and the default folder of drop-ins. With
+    one: that file and the drop-ins in the folder of its name and ".d". Raises `ConfigError`: one
+    line for each fault of any of them, and `ConfigFileError` where a file cannot be read.
+    """
+    sources, warnings = find_sources(
+        path, default_path=default_path, default_drop_ins=default_drop_ins
+    )
+    documents: list[Document] = []
+    is_readable = True
+    for source in sources:
+        try:
+            documents.append(parse_config_document(read_file(source), str(source)))
+        except ConfigFileError as error:
+            is_readable = False
+            documents.append(faulty_document(str(source), str(error)))
+    documents.append(environment_document(environment or {}))
+    warnings.extend(environment_warnings(environment or {}))
+    documents.extend(setting_document(setting) for setting in settings)
+    try:
+        checked = build_config(documents)
+    except ConfigError as error:
+        raise error if is_readable else ConfigFileError(str(error)) from error
+    return LoadedConfig(
+        config=checked.config, warnings=(*warnings, *checked.warnings), sources=tuple(sources)
+    )
+
+
+def find_sources(
+    path: Path | None,
+    *,
+    default_path: Path = DEFAULT_PATH,
+    default_drop_ins: Path = DEFAULT_DROP_INS,
+) -> tuple[list[Path], list[str]]:
+    """The files to read, in the order they apply, and warnings about files passed over."""
+    if path is None:
+        files = [default_path] if default_path.exists() else []
+        folder = default_drop_ins
+    else:
+        files = [path]
+        folder = path.with_name(f"{path.name}.d")
+    warnings: list[str] = []
+    try:
+        found = sorted(folder.iterdir(), key=lambda one: one.name) if folder.is_dir() else []
+    except OSError as error:
+        raise ConfigFileError(f"{folder}: {error.strerror} — make it readable") from error
+    for one in found:
+        # Editors and mounted ConfigMaps leave hidden entries beside the real ones.
+        if one.name.startswith("."):
+            continue
+        if one.suffix == ".yaml":
+            files.append(one)
+        elif one.suffix in (".yml", ".json"):
+            warnings.append(f"{one}: passed over — rename it to {one.stem}.yaml")
+    return files, warnings
+
+
+def read_file(path: Path) -> str:
+    """The text of a regular file of at most `MAX_BYTES`. Raises `ConfigFileError`."""
+    try:
+        with open(path, "rb", opener=_open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ConfigFileError(f"{path}: not a regular file — name a readable file")
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise ConfigFileError(f"{path}: more than {MAX_BYTES >> 20} MiB — split it")
+        return content.decode("utf-8")
+    except OSError as error:
+        raise ConfigFileError(f"{path}: {error.strerror} — name a readable file") from error
+    except UnicodeDecodeError as error:
+        raise ConfigFileError(f"{path}: not UTF-8 at byte {error.start} — save it as UTF-8") from (
+            error
+        )
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """A file descriptor; a pipe that nobody writes to would otherwise never open."""
+    return os.open(path, flags | os.O_NONBLOCK)

@@ -1,0 +1,227 @@
+"""The daemon: the policy of this machine behind a runtime, until somebody says stop."""
+
+import contextlib
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Final
+
+from ...nri.dispatch.owner import UnfinishedError
+from ...nri.dispatch.report import Crashed, Happening, Report, Tally
+from ...nri.hints.hint_finder import HintFinder
+from ...nri.plugin.plugin import Plugin, RuntimeLink, Timing
+from ...nri.plugin.session import Identity
+from ...policy.configuration.config import Config
+from ...policy.engine.engine import Engine
+from ...policy.text.errors import ConfigError
+from ...topology.model.machine import Machine
+from ...topology.sets.base_errors import PinfoldError
+from .cold_starts import ColdStarts
+from .heartbeat import Heartbeat
+from .sd_notify import Notifier
+from .timetable import Timetable
+
+_BUSY_SECONDS: Final = 10.0
+_SIGNAL_SECONDS: Final = 0.5
+
+
+class Command(Enum):
+    """What the main thread is told to do."""
+
+    STOP = "stop"
+    RELOAD = "reload"
+    ENDED = "ended"
+    """The plugin has nobody to talk to any more."""
+
+
+class Daemon:
+    """One machine, one configuration, one runtime.
+
+    The plugin runs in threads of its own; `run` is for the main thread. `tell` may be called from
+    signal handlers.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        config: Config,
+        link: RuntimeLink,
+        *,
+        reports: Sequence[Report] = (),
+        identity: Identity | None = None,
+        timing: Timing | None = None,
+        finder: HintFinder | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        as_found: Callable[[Machine], Machine] | None = None,
+    ) -> None:
+        """`as_found`: what a machine is without our own changes to it, where there are any.
+
+        Raises `ConfigError` where the configuration does not fit the machine.
+        """
+        self._as_found = as_found or _as_it_is
+        self.timetable = Timetable(lambda what, error: self._report(Crashed(what, error)), clock)
+        self.tally = Tally()
+        cold_starts = ColdStarts(self.timetable)
+        self._reports: tuple[Report, ...] = (self.tally, cold_starts, *reports)
+        self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self.plugin = Plugin(
+            Engine(self._as_found(machine), config),
+            link,
+            self._report,
+            identity=identity,
+            timing=timing,
+            machine_memory_bytes=memory_bytes(machine),
+            finder=finder,
+        )
+        cold_starts.start(self.plugin)
+        self._thread = threading.Thread(target=self._serve, name="plugin", daemon=True)
+
+    @property
+    def engine(self) -> Engine:
+        """The policy; ask it through `plugin.owner` while the daemon runs."""
+        return self.plugin.events.policy
+
+    @property
+    def machine(self) -> Machine:
+        """The machine as it was when it was looked at last."""
+        return self.engine.machine
+
+    @property
+    def has_served(self) -> bool:
+        """Whether a runtime ever told what runs."""
+        return self.tally.synchronizations > 0
+
+    def start(self) -> None:
+        """Begin to connect to the runtime, and with what is in the timetable."""
+        self.timetable.start()
+        self._thread.start()
+
+    def tell(self, command: Command) -> None:
+        """Have `run` do this soon."""
+        self._commands.put(command)
+
+    def run(self, notifier: Notifier, reload: Callable[[], None]) -> Command:
+        """Do what is told until it is the end. Needs `start` before and `stop` after."""
+        heartbeat = self._heartbeat(notifier)
+        try:
+            while (command := self._next_command()) is Command.RELOAD:
+                reload()
+        finally:
+            if heartbeat is not None:
+                heartbeat.stop()
+        return command
+
+    def _next_command(self) -> Command:
+        while True:
+            # Python runs a signal's handler once the main thread is back from the wait: a signal
+            # that comes on the way into it would be heard with the next one, or never.
+            with contextlib.suppress(queue.Empty):
+                return self._commands.get(timeout=_SIGNAL_SECONDS)
+
+    def reconfigure(
+        self,
+        config: Config | None = None,
+        machine: Machine | None = None,
+        late: Callable[[bool | ConfigError], None] | None = None,
+    ) -> bool:
+        """Put another configuration or machine in force, and return whether anything differs.
+
+        Containers keep their cpus where those stay legal. Raises `ConfigError`, or `TimeoutError`
+        where the policy is busy, and the old one stays in force; or `UnfinishedError` where it is
+        at it for long: `late` is told how that ends, in the policy's thread.
+        """
+        answer = self.plugin.owner.ask(
+            "reconfigure", lambda: self._try(config, machine), _BUSY_SECONDS, late
+        )
+        if isinstance(answer, ConfigError):
+            raise answer
+        return answer
+
+    def _try(self, config: Config | None, machine: Machine | None) -> bool | ConfigError:
+        """A fault of the operator's is an answer: raised in the policy's thread it seems ours."""
+        try:
+            found = None if machine is None else self._as_found(machine)
+            return self.plugin.events.reconfigure(config, found)
+        except ConfigError as error:
+            return error
+
+    def stop(self) -> None:
+        """Leave the runtime. Containers keep what they have."""
+        self.timetable.stop()
+        self.plugin.stop()
+        self._thread.join()
+
+    def _serve(self) -> None:
+        try:
+            self.plugin.run()
+        finally:
+            self.tell(Command.ENDED)
+
+    def _report(self, happening: Happening) -> None:
+        for report in self._reports:
+            report(happening)
+
+    def _heartbeat(self, notifier: Notifier) -> Heartbeat | None:
+        """Only a policy that still answers is alive; without a watchdog nobody asks."""
+        if notifier.watchdog_seconds is None:
+            return None
+        heartbeat = Heartbeat(
+            lambda seconds: self.plugin.owner.ask("watchdog", lambda: None, seconds),
+            notifier.alive,
+            notifier.watchdog_seconds,
+        )
+        heartbeat.start()
+        return heartbeat
+
+
+def _as_it_is(machine: Machine) -> Machine:
+    return machine
+
+
+def memory_bytes(machine: Machine) -> int | None:
+    """All memory of a machine; None where the kernel does not say."""
+    return sum(node.memory_bytes or 0 for node in machine.numa_nodes) or None
+
+
+def reload_configuration(
+    daemon: Daemon, load: Callable[[], Config], notifier: Notifier, log: logging.Logger
+) -> None:
+    """Read the configuration again; with a fault in it the old one stays in force."""
+    notifier.reloading()
+    known = daemon.engine.warnings
+
+    def tell(answer: bool | ConfigError) -> None:
+        if isinstance(answer, ConfigError):
+            _tell_fault(answer, notifier, log)
+            return
+        for warning in daemon.engine.warnings:
+            if warning not in known:
+                log.warning("%s", warning)
+        log.info("event=%s", "reconfigured" if answer else "reconfigured changed=nothing")
+        notifier.reloaded("configuration reloaded")
+
+    try:
+        tell(daemon.reconfigure(load(), late=tell))
+    except PinfoldError as error:
+        _tell_fault(error, notifier, log)
+    except UnfinishedError as error:
+        log.warning(
+            "%s; the new configuration is in force once it is, unless it has a fault", error
+        )
+        notifier.reloaded("the new configuration is being put in force")
+    except TimeoutError as error:
+        log.error("%s; the old configuration stays in force — reload again", error)
+        notifier.reloaded("running with the old configuration: the policy was busy")
+    except Exception:
+        # Whatever we do wrong with a new configuration, the running containers keep their policy.
+        log.exception("event=fault during=reload; the old configuration stays in force")
+        notifier.reloaded("running with the old configuration: the changed one was too much for us")
+
+
+def _tell_fault(error: PinfoldError, notifier: Notifier, log: logging.Logger) -> None:
+    for line in str(error).splitlines():
+        log.error("%s; the old configuration stays in force", line)
+    notifier.reloaded("running with the old configuration: the changed one has a fault")

@@ -1,0 +1,77 @@
+"""Collects garbage between the runtime's events, so that no container waits for it.
+
+Left alone, Python's collector runs in the middle of a decision, and now and then goes through all
+that the daemon holds: tens of milliseconds on a large machine.
+"""
+
+import gc
+from typing import Final
+
+from ...nri.dispatch.report import Decided, Happening, Released, Synchronized
+
+LOOK_SECONDS: Final = 30.0
+"""Between two looks at whether this is a good moment to go through everything."""
+
+LOOKS_MAX: Final = 20
+"""After so many looks without a quiet time between two of them, any moment has to do."""
+
+_MANY_OBJECTS: Final = 10_000
+"""So many new ones are worth going through everything, whoever made them."""
+
+
+class Garbage:
+    """The garbage collector of this process, from `start` to `stop`.
+
+    A report: what an event made is gone through once its answer is on its way, and what stays of it
+    not again before there is nothing else to do. Decisions are freed by
+    counting references alone; this is for cycles, which errors and libraries make.
+    """
+
+    def __init__(self) -> None:
+        self._events = 0
+        self._events_seen = 0
+        self._looks = 0
+
+    def start(self) -> None:
+        """Collect no garbage but here."""
+        gc.disable()
+
+    def stop(self) -> None:
+        """Have it collected whenever Python likes to."""
+        gc.unfreeze()
+        gc.enable()
+
+    def __call__(self, happening: Happening) -> None:
+        """Take note of an event that is over."""
+        match happening:
+            case Decided(event="synchronize"):
+                pass
+            case Synchronized():
+                # All running containers at once: put aside, which takes no time.
+                self._events += 1
+                gc.freeze()
+            case Decided() | Released():
+                self.sweep()
+            case _:
+                pass
+
+    def sweep(self) -> None:
+        """Go through what is new. O(objects made since the last time that are still there)."""
+        self._events += 1
+        gc.collect(1)
+
+    def look(self) -> None:
+        """Go through everything where there were events, but none since the last look.
+
+        To be called every `LOOK_SECONDS`.
+        """
+        if self._events != self._events_seen:
+            self._events_seen = self._events
+            self._looks += 1
+            is_due = self._looks >= LOOKS_MAX
+        else:
+            is_due = self._looks > 0 or gc.get_count()[0] >= _MANY_OBJECTS
+        if is_due:
+            self._looks = 0
+            gc.unfreeze()
+            gc.collect()

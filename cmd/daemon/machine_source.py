@@ -1,0 +1,47 @@
+"""The options that say which machine is meant: this one, a copy of /sys, or one line."""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import click
+
+from ...topology.made.spec import machine_from_spec
+from ...topology.model.machine import Machine
+from ...topology.sysfs.discovery import read_machine
+from ...topology.sysfs.overrides import override_machine, parse_overrides
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def machine_options(command: _Command) -> _Command:
+    """The command with `--sysfs-root` and `--machine`: its parameters `sysfs_root`, `machine`."""
+    sysfs_root = click.option(
+        "--sysfs-root",
+        metavar="DIR|ARCHIVE",
+        help="Read sys/ and proc/ below DIR or in a snapshot archive instead of this machine's.",
+    )
+    machine = click.option(
+        "--machine",
+        metavar="SPEC",
+        help="Use a made-up machine: 'socket:2 numa:2 core:2 thread:2 mem:2G'.",
+    )
+    return sysfs_root(machine(command))
+
+
+def machine_of(
+    sysfs_root: str | None, machine: str | None, environment: Mapping[str, str] = os.environ
+) -> Machine:
+    """The machine the options mean; without any, the one this runs on.
+
+    What the environment overrides of it is overridden. Raises `TopologyError`, and
+    `click.UsageError` where both are given.
+    """
+    if sysfs_root is not None and machine is not None:
+        raise click.UsageError("--sysfs-root and --machine exclude each other; give one")
+    overrides = parse_overrides(environment)
+    if machine is not None:
+        found = machine_from_spec(machine)
+    else:
+        found = read_machine("/" if sysfs_root is None else sysfs_root)
+    return override_machine(found, overrides)

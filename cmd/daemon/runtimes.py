@@ -1,0 +1,125 @@
+"""The container runtimes the daemon can serve, and how it gets to them."""
+
+import os
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ...nri.dispatch.cri_socket import CriSocket
+from ...nri.embedded.embedded_cri import embedded_link
+from ...nri.embedded.embedded_runtime import EmbeddedRuntime
+from ...nri.embedded.runtime_dialects import NEWEST
+from ...nri.plugin.cri_socket_paths import AUTO, find_cri_socket
+from ...nri.plugin.plugin import FindWay, RuntimeLink
+from ...nri.plugin.session import Identity
+from ...topology.sets.base_errors import PinfoldError
+from ..kernel.cgroup_pins import cgroup_reader
+
+DEFAULT_SOCKET: Final = "/var/run/nri/nri.sock"
+
+_CONNECT_SECONDS: Final = 5.0
+_INDEX_DIGITS: Final = 2
+# Newer runtimes refuse the registration of any other name. Source: NRI `pkg/api/plugin.go`.
+_NAME: Final = re.compile(r"[a-zA-Z0-9_.+-]+")
+
+
+class RuntimeOptionError(PinfoldError):
+    """What was said about the runtime cannot be used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """How to reach a runtime; `where` names it in messages."""
+
+    where: str
+    link: RuntimeLink
+    identity: Identity
+    embedded: EmbeddedRuntime | None = None
+
+
+def find_runtime(
+    kind: str,
+    path: str,
+    name: str,
+    index: str,
+    environment: Mapping[str, str],
+    cri_socket: str = AUTO,
+) -> Access:
+    """The access to the runtime of a kind: "auto", "nri" or "embedded".
+
+    `cri_socket`: the path of its CRI socket, "auto" or "off".
+
+    A runtime that starts its plugins itself hands them a connection in the environment; then only
+    that is used. Raises `RuntimeOptionError`.
+    """
+    identity = Identity(name=name, index=index)
+    if len(index) != _INDEX_DIGITS or not (index.isascii() and index.isdigit()):
+        raise RuntimeOptionError(f"--nri-plugin-index: {index!r} — write two digits, as in '90'")
+    if not _NAME.fullmatch(name):
+        raise RuntimeOptionError(
+            f"--nri-plugin-name: {name!r} — write letters, digits and '_.+-' alone, as in 'pinfold'"
+        )
+    if kind == "embedded":
+        runtime = EmbeddedRuntime(replace(NEWEST, name="embedded"))
+        return Access(
+            where="embedded runtime",
+            link=embedded_link(runtime),
+            identity=identity,
+            embedded=runtime,
+        )
+    handed = environment.get("NRI_PLUGIN_SOCKET", "")
+    is_usual = bool(handed) or os.path.realpath(path) == os.path.realpath(DEFAULT_SOCKET)
+
+    def find_way(runtime: str) -> CriSocket | str:
+        return find_cri_socket(cri_socket, runtime, is_usual=is_usual)
+
+    if handed:
+        return _handed_over(handed, environment, find_way)
+    link = RuntimeLink(
+        connect=lambda: _connect(path), find_way=find_way, read_back=cgroup_reader("/")
+    )
+    return Access(where=path, link=link, identity=identity)
+
+
+def is_preinstalled(environment: Mapping[str, str]) -> bool:
+    """Whether the runtime started this process as one of its plugins."""
+    return bool(environment.get("NRI_PLUGIN_SOCKET", ""))
+
+
+def _connect(path: str) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        # A runtime whose backlog is full would hold us for ever.
+        sock.settimeout(_CONNECT_SECONDS)
+        sock.connect(path)
+        sock.settimeout(None)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def _handed_over(text: str, environment: Mapping[str, str], find_way: FindWay) -> Access:
+    try:
+        descriptor = int(text)
+        os.fstat(descriptor)
+    except (ValueError, OSError) as error:
+        raise RuntimeOptionError(
+            f"NRI_PLUGIN_SOCKET: {text!r} is no open file — it is set by the runtime alone"
+        ) from error
+    identity = Identity(
+        name=environment.get("NRI_PLUGIN_NAME", "pinfold"),
+        index=environment.get("NRI_PLUGIN_IDX", "90"),
+        is_preinstalled=True,
+    )
+    return Access(
+        where="runtime that started us",
+        link=RuntimeLink(
+            connect=lambda: socket.socket(fileno=descriptor),
+            find_way=find_way,
+            read_back=cgroup_reader("/"),
+        ),
+        identity=identity,
+    )

@@ -1,0 +1,82 @@
+"""The cpus and memory nodes that cgroups give to containers, read back from the kernel."""
+
+from collections.abc import Callable
+from typing import Final
+
+from ...policy.model.container import ContainerId
+from ...policy.model.decision import Pinning
+from ...topology.sets.cpuset import CpuSet, IdListError, NodeSet
+from ...topology.sysfs.sysfs_tree import DirectoryTree
+
+_UNIFIED: Final = "0"
+"""The number of the hierarchy of cgroup v2 in /proc/PID/cgroup. Source: cgroups(7)."""
+_MOUNTS: Final = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
+_CPUSET_MOUNTS: Final = ("sys/fs/cgroup/cpuset", "sys/fs/cgroup/cpu,cpuset")
+_KNOWN_MAX: Final = 8192
+
+
+def cgroup_reader(root: str) -> Callable[[ContainerId, int], Pinning | None]:
+    """Reads the cpuset of a container's cgroup, found by a process of it.
+
+    `root`: a folder that holds proc/ and sys/. The reader answers None where there is no process,
+    no cpuset, or a cgroup that does not bear the container's id: a process id may be another's by
+    now.
+    """
+    tree = DirectoryTree(root)
+    folders: dict[ContainerId, str] = {}
+
+    def read(container_id: ContainerId, pid: int) -> Pinning | None:
+        folder = folders.get(container_id)
+        found = None if folder is None else _read_folder(folder)
+        if found is not None:
+            return found
+        for folder in _folders(tree.read(f"proc/{pid}/cgroup") or "", container_id):
+            one = _read_folder(folder)
+            if one is not None and one.cpus:
+                folders[container_id] = folder
+                if len(folders) > _KNOWN_MAX:
+                    del folders[next(iter(folders))]
+                return one
+            found = found or one
+        folders.pop(container_id, None)
+        return found
+
+    def _read_folder(folder: str) -> Pinning | None:
+        cpus, mems = tree.read(f"{folder}/cpuset.cpus"), tree.read(f"{folder}/cpuset.mems")
+        if cpus is None or mems is None:
+            return None
+        try:
+            return Pinning(cpus=CpuSet.parse(cpus.strip()), mems=NodeSet.parse(mems.strip()))
+        except IdListError:
+            return None
+
+    return read
+
+
+def _folders(text: str, container_id: ContainerId) -> list[str]:
+    """Where the cpuset of a container may be, given the /proc/PID/cgroup of a process of it.
+
+    The process may be in a cgroup of its own below that of its container; and crun under systemd
+    sets the cpuset of that one alone. So the container's comes first, then those inside it.
+    """
+    if not container_id:
+        return []
+    found: list[str] = []
+    for line in text.splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        parts = path.split("/")
+        own = next((at for at, part in enumerate(parts) if container_id in part), None)
+        # A cgroup outside of our own namespace's root is shown with "..": its files are not ours
+        # to see.
+        if own is None or ".." in parts:
+            continue
+        mounts: tuple[str, ...] = ()
+        if "cpuset" in controllers.split(","):
+            mounts = _CPUSET_MOUNTS
+        elif number == _UNIFIED and not controllers:
+            mounts = _MOUNTS
+        for depth in range(own + 1, len(parts) + 1):
+            inside = "/".join(parts[:depth]).strip("/")
+            found.extend(f"{mount}/{inside}" for mount in mounts)
+    return found

@@ -1,0 +1,156 @@
+"""Interrupts and clocks follow the containers: in a thread of its own, after every answer."""
+
+import logging
+import os
+import threading
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from ...nri.dispatch.report import Decided, Happening, Reconfigured, Released, Synchronized
+from ...nri.plugin.plugin import Plugin
+from ...policy.tuning.effects import Effects, Hardware, Occupancy, effects
+from ...policy.tuning.interrupts import Interrupt
+from ...topology.model.machine import Machine
+from ...topology.sysfs.overrides import SPEED_SELECT as SPEED_SELECT_VARIABLE
+from ...topology.sysfs.speed_select.paths import DEVICE
+from .kernel_settings import KernelSettings
+from .knobs import Knobs
+from .originals import Originals
+from .speed_select.speed_select_knobs import SPEED_SELECT
+from .speed_select.speed_select_registers import DeviceRegisters, open_registers
+
+_PAUSE_SECONDS: Final = 0.1
+"""Between two looks, so that a burst of events is one change."""
+_BUSY_SECONDS: Final = 10.0
+
+
+class Tuner:
+    """A report: whatever changes who has which cpus makes it look. Nobody waits for it.
+
+    The runtime has no patience for hundreds of interrupts: the policy is only asked who has what,
+    and everything else is worked out and written here.
+    """
+
+    def __init__(
+        self,
+        settings: KernelSettings,
+        log: logging.Logger,
+        registers: DeviceRegisters,
+        *,
+        simulates_speed_select: bool = False,
+    ) -> None:
+        """`registers` are those the settings changes.
+
+        `simulates_speed_select`: it is made up, so the registers of hardware are left alone.
+        """
+        self._settings = settings
+        self._log = log
+        self._registers = registers
+        self._machine: Machine | None = None
+        self._simulates_speed_select = simulates_speed_select
+        self._has_told_of_simulation = False
+        self._is_due = threading.Event()
+        self._is_stopping = threading.Event()
+        self._uncore = Hardware()
+        self._thread: threading.Thread | None = None
+
+    def __call__(self, happening: Happening) -> None:
+        """Look soon where cpus may have changed hands."""
+        if isinstance(happening, Decided | Released | Synchronized | Reconfigured):
+            self._is_due.set()
+
+    def as_found(self, machine: Machine) -> Machine:
+        """The machine without our changes to it; see `KernelSettings.as_found`."""
+        return self._settings.as_found(machine)
+
+    def start(self, plugin: Plugin) -> None:
+        """Begin, before the plugin itself does; nothing is set before the first change."""
+        self._uncore = self._settings.hardware()
+        plugin.events.policy.interrupts = self._uncore.interrupts
+        self._thread = threading.Thread(
+            target=self._run, args=(plugin,), name="tuning", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End. Clocks and idle states are as they were found then; interrupts stay."""
+        self._is_stopping.set()
+        self._is_due.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+            with self._session():
+                self._settings.rest()
+
+    def _run(self, plugin: Plugin) -> None:
+        while True:
+            self._is_due.wait()
+            if self._is_stopping.is_set():
+                return
+            self._is_due.clear()
+            try:
+                occupancy = plugin.owner.ask(
+                    "tuning", lambda: plugin.events.policy.occupancy, _BUSY_SECONDS
+                )
+            except TimeoutError:
+                self._is_due.set()
+            else:
+                self._machine = occupancy.machine
+                wanted = self._real(effects(occupancy, self._look(occupancy, plugin)))
+                with self._session():
+                    changed = self._settings.apply(wanted)
+                if changed:
+                    self._log.debug("event=tuned files=%d", changed)
+            self._is_stopping.wait(_PAUSE_SECONDS)
+
+    def _session(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._machine is None else self._registers.session(self._machine)
+
+    def _real(self, wanted: Effects) -> Effects:
+        """What concerns hardware that is really there."""
+        if not self._simulates_speed_select:
+            return wanted
+        values = {
+            knob: text for knob, text in wanted.values.items() if knob.kind not in SPEED_SELECT
+        }
+        if len(values) < len(wanted.values) and not self._has_told_of_simulation:
+            self._has_told_of_simulation = True
+            self._log.warning(
+                "Speed Select is simulated: nothing is written to hardware — unset %s",
+                SPEED_SELECT_VARIABLE,
+            )
+        return Effects(values, wanted.warnings)
+
+    def _look(self, occupancy: Occupancy, plugin: Plugin) -> Hardware:
+        """What there is to set by now: devices come and go, and their interrupts with them."""
+        is_asked = any(one.irq is not None for one in occupancy.holdings)
+        if not (is_asked or self._settings.moves_interrupts):
+            return self._uncore
+        hardware = self._settings.hardware()
+        found = hardware.interrupts
+
+        def learn(interrupts: tuple[Interrupt, ...] = found) -> None:
+            plugin.events.policy.interrupts = interrupts
+
+        plugin.owner.submit("interrupts", learn)
+        return hardware
+
+
+def tuner_below(
+    root: Path,
+    folder: Path | None,
+    log: logging.Logger,
+    environment: Mapping[str, str] = os.environ,
+) -> Tuner:
+    """A tuner of the kernel whose sys/, proc/ and dev/ are below `root`.
+
+    `folder`: where it remembers over restarts what it changed, if anywhere.
+    """
+    registers = DeviceRegisters(partial(open_registers, root / DEVICE.lstrip("/")))
+    knobs = Knobs(root, registers)
+    settings = KernelSettings(knobs, Originals(folder, knobs.boot_id(), log), log)
+    is_simulated = bool(environment.get(SPEED_SELECT_VARIABLE, "").strip())
+    return Tuner(settings, log, registers, simulates_speed_select=is_simulated)

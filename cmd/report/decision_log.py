@@ -1,0 +1,111 @@
+"""What happened as log lines: one a decision, key=value."""
+
+import logging
+from typing import Final
+
+from ...nri.dispatch.report import Adjusted, ColdStarted, Decided, Happening, Reconfigured, Released
+from ...policy.engine.reason import request_text, runner_up, words_of
+from ...policy.engine.reconfiguration import Fate, Move
+from ...policy.model.container import PodId
+from ...policy.model.decision import Grant, Refusal
+from .log_fields import fields, line, name_fields, pin_fields
+from .runtime_log import RuntimeLog
+
+_REMEMBERED: Final = 4096
+"""Problems of pods known to be told already; the oldest is forgotten and may be told again."""
+
+
+class DecisionLog:
+    """Writes what happens to a logger.
+
+    INFO is what an operator may want to know of every container; repetitions are DEBUG.
+    """
+
+    def __init__(self, logger: logging.Logger, where: str) -> None:
+        """`where` names the runtime's end: the path of its socket."""
+        self._log = logger
+        self._runtime_log = RuntimeLog(logger, where)
+        self._told: dict[tuple[PodId, str], None] = {}
+
+    def __call__(self, happening: Happening) -> None:
+        """Write it."""
+        match happening:
+            case Decided():
+                self._decided(happening)
+            case Released(container=container, changes=changes):
+                self._log.info(
+                    "%s",
+                    fields(event="release", **name_fields(container), updates=len(changes)),
+                )
+            case Reconfigured(updates=updates, moves=moves):
+                self._log.debug("%s", fields(event="readopted", updates=updates))
+                for move in moves:
+                    self._moved(move)
+            case ColdStarted():
+                pass
+            case Adjusted(cause=cause, container=container, change=change):
+                self._log.info(
+                    "%s",
+                    fields(
+                        event="adjusted",
+                        **name_fields(container),
+                        cause=cause,
+                        **pin_fields(change.after),
+                    ),
+                )
+            case _:
+                self._runtime_log(happening)
+
+    def _moved(self, move: Move) -> None:
+        if move.fate is Fate.STAYS:
+            return
+        self._log.log(
+            logging.WARNING if move.fate is Fate.DEGRADED else logging.INFO,
+            "%s",
+            fields(
+                event="degraded" if move.fate is Fate.DEGRADED else "moved",
+                **name_fields(move.container),
+                pool=move.pool_after,
+                **pin_fields(move.after),
+                before=pin_fields(move.before)["cpus"],
+                reason=move.reason,
+            ),
+        )
+
+    def _decided(self, happening: Decided) -> None:
+        decision, container = happening.decision, happening.container
+        for problem in (*happening.problems, *decision.problems):
+            # Every container of a pod brings the problems of the whole pod along.
+            told = container.pod.id, str(problem)
+            level = logging.DEBUG if told in self._told else logging.WARNING
+            self._log.log(level, "%s", line(str(problem)))
+            self._told[told] = None
+            if len(self._told) > _REMEMBERED:
+                del self._told[next(iter(self._told))]
+        about = {
+            "event": happening.event,
+            **name_fields(container),
+            "request": request_text(container, decision),
+        }
+        match decision.result:
+            case Refusal(reason=reason):
+                self._log.error("%s", fields(**about, refused=reason))
+            case Grant(kind=kind):
+                self._log.info(
+                    "%s",
+                    fields(
+                        **about,
+                        kind=kind.value,
+                        pool=decision.pool,
+                        **pin_fields(decision.pinning),
+                        decided_by=decision.decided_by,
+                        why=words_of(decision.decided_by),
+                        next_best=runner_up(decision) or "-",
+                        updates=len(decision.changes),
+                    ),
+                )
+                for change in decision.changes:
+                    self._log.debug(
+                        "%s",
+                        fields(event="change", id=change.container_id, **pin_fields(change.after)),
+                    )

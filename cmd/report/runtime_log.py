@@ -1,0 +1,137 @@
+"""The connection to the runtime, what it was told and what went wrong there, as log lines."""
+
+import logging
+
+from ...nri.dispatch.report import (
+    Answered,
+    Connected,
+    Crashed,
+    CreationUndone,
+    Disconnected,
+    Happening,
+    HintsMissing,
+    Outcome,
+    Recovered,
+    Suspect,
+    Synchronized,
+    Unapplied,
+    Unsupported,
+    Updated,
+    Waiting,
+)
+from .log_fields import fields, line, pin_fields
+
+
+class RuntimeLog:
+    """Writes what happens between the runtime and the policy to a logger."""
+
+    def __init__(self, logger: logging.Logger, where: str) -> None:
+        """`where` names the runtime's end: the path of its socket."""
+        self._log = logger
+        self._where = where
+        self._last_reason = ""
+
+    def __call__(self, happening: Happening) -> None:
+        """Write it; decisions are not of its concern."""
+        match happening:
+            case Synchronized(containers=containers, updates=updates):
+                self._last_reason = ""
+                self._log.info(
+                    "%s", fields(event="synchronized", containers=containers, updates=updates)
+                )
+            case Connected(runtime=runtime):
+                self._log.info("%s", fields(event="connected", runtime=runtime))
+            case Disconnected(reason=reason):
+                self._disconnected(reason)
+            case Answered(outcome=Outcome.LATE, method=method, seconds=seconds):
+                self._log.warning(
+                    "%s", fields(event="late", method=method, milliseconds=int(seconds * 1000))
+                )
+            case Answered(method=method, seconds=seconds, outcome=outcome):
+                microseconds = int(seconds * 1e6)
+                self._log.debug(
+                    "%s",
+                    fields(method=method, outcome=outcome.value, microseconds=microseconds),
+                )
+            case Updated():
+                self._updated(happening)
+            case Unapplied():
+                self._unapplied(happening)
+            case Waiting(containers=containers, reason=reason):
+                self._log.warning(
+                    "%s: %s; %d containers keep their cpus until the runtime calls next",
+                    self._where,
+                    reason,
+                    containers,
+                )
+            case Suspect(seconds=seconds):
+                self._log.error(
+                    "%s: the runtime hangs: no answer to an update and no call for %.0f s; nothing"
+                    " is sent to it any more — restart the runtime",
+                    self._where,
+                    seconds,
+                )
+            case Recovered():
+                self._log.info("%s", fields(event="recovered", runtime=self._where))
+            case CreationUndone():
+                self._undone(happening)
+            case Unsupported(what=what) | HintsMissing(what=what):
+                self._log.warning("%s", line(what))
+            case Crashed(what=what, error=error):
+                self._log.error(
+                    "%s", fields(event="fault", during=what, error=repr(error)), exc_info=error
+                )
+            case _:
+                pass
+
+    def _disconnected(self, reason: str) -> None:
+        level = logging.DEBUG if reason == self._last_reason else logging.WARNING
+        self._last_reason = reason
+        self._log.log(level, "%s: %s — %s", self._where, line(reason), _remedy(reason))
+
+    def _updated(self, happening: Updated) -> None:
+        for container_id in happening.containers:
+            if happening.error:
+                self._log.error(
+                    "%s", fields(event="update-failed", id=container_id, error=happening.error)
+                )
+            else:
+                self._log.debug("%s", fields(event="updated", id=container_id))
+
+    def _undone(self, happening: CreationUndone) -> None:
+        reason = (
+            "its cpus were set already when we were asked: another NRI plugin, or the kubelet's"
+            " static CPU manager, sets cpus too"
+            if happening.had_cpus
+            else "another NRI plugin may set cpus too"
+        )
+        self._log.error(
+            "%s: the runtime could not create it after our answer (%d times so far): %s — where the"
+            " runtime's log says 'both tried to set', take one of the two plugins away",
+            line(happening.container.path),
+            happening.times,
+            reason,
+        )
+
+    def _unapplied(self, happening: Unapplied) -> None:
+        found = happening.found
+        self._log.error(
+            "%s",
+            fields(
+                event="not-applied",
+                id=happening.container_id,
+                **pin_fields(happening.wanted),
+                found="unknown" if found is None else f"{found.cpus}/{found.mems}",
+                error=happening.error,
+            ),
+        )
+
+
+def _remedy(reason: str) -> str:
+    if "No such file" in reason:
+        return "enable NRI in the runtime's configuration, or name its socket with --nri-socket"
+    if "Permission denied" in reason:
+        return "run pinfoldd as root"
+    if "refused" in reason:
+        return "look at the runtime's log; is it running?"
+    return "trying again; containers that run keep their cpus"

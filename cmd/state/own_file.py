@@ -1,0 +1,166 @@
+"""Files that this program wrote and reads again: others may have put something in their place."""
+
+import errno
+import logging
+import os
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from ...topology.sets.base_errors import PinfoldError
+
+BYTES_MAX: Final = 1 << 26
+_ASIDE_MAX: Final = 100
+"""Files put aside in one second."""
+
+
+class ForeignFileError(PinfoldError):
+    """A file may be somebody else's."""
+
+
+class OwnFile:
+    """A file in a folder of ours, such as that of the state."""
+
+    def __init__(
+        self, path: Path, log: logging.Logger, clock: Callable[[], float] = time.time
+    ) -> None:
+        """`clock`: seconds since 1970, for the names of what is put aside."""
+        self.path = path
+        self._log = log
+        self._clock = clock
+
+    def read(self) -> bytes | None:
+        """The content; None where there is no file, or one that is not ours and is put aside."""
+        try:
+            return read_file(self.path, is_ours=True)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self.disbelieve(f"{self.path}: {(error.strerror or str(error)).lower()}")
+        except ForeignFileError as error:
+            self.disbelieve(str(error))
+        return None
+
+    def disbelieve(self, reason: str) -> None:
+        """Keep a file that cannot be believed under another name, with a warning."""
+        try:
+            aside = self._put_aside(self.path)
+        except OSError as error:
+            what = "cannot be put aside"
+            self._log.error("%s; %s: %s — nothing is remembered", reason, what, error.strerror)
+        else:
+            self._log.warning("%s — put aside as %s; nothing is remembered", reason, aside.name)
+
+    def replace(self, data: bytes, *, is_durable: bool = True) -> None:
+        """Replace the file in one step: a crash leaves the old or the new one. Raises `OSError`.
+
+        `is_durable`: a crash of the whole machine, too. Folders in the way are put aside.
+        """
+        if len(data) > BYTES_MAX:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+        fresh = self.path.with_suffix(".new")
+        self._clear(fresh)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(fresh, flags, 0o600), "wb") as output:
+            output.write(data)
+            if is_durable:
+                output.flush()
+                os.fsync(output.fileno())
+        try:
+            fresh.replace(self.path)
+        except IsADirectoryError:
+            self._clear(self.path)
+            fresh.replace(self.path)
+        if is_durable:
+            directory = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+
+    def _clear(self, path: Path) -> None:
+        try:
+            path.unlink(missing_ok=True)
+        except IsADirectoryError:
+            aside = self._put_aside(path)
+            self._log.warning("%s: a folder in the way — put aside as %s", path, aside.name)
+
+    def _put_aside(self, path: Path) -> Path:
+        """The new path of what was there; nothing else loses its own. Raises `OSError`."""
+        first = f"{path.name}.corrupt-{int(self._clock())}"
+        names = (first, *(f"{first}-{number}" for number in range(2, _ASIDE_MAX)))
+        for aside in map(path.with_name, names):
+            if not os.path.lexists(aside):
+                return path.rename(aside)
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder that only we can open, unless there is one. Raises `OSError`."""
+    try:
+        path.mkdir(mode=0o700, parents=True)
+    except FileExistsError:
+        if not path.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
+    else:
+        # Whatever the umask leaves of a mode.
+        path.chmod(0o700)
+
+
+def read_file(path: Path, *, is_ours: bool = False) -> bytes:
+    """The content of a regular file of bounded size, whose last step is no symbolic link.
+
+    `is_ours`: neither the file nor its folder may be another user's to change.
+
+    Raises `ForeignFileError` and `OSError`.
+    """
+    try:
+        # Not blocking: a pipe in its place must not hold up the start.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise ForeignFileError(
+                f"{path}: a symbolic link, which anybody may have set"
+            ) from error
+        raise
+    try:
+        found = os.fstat(descriptor)
+        _check(path, found)
+        if is_ours:
+            _check_owners(path, found)
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(descriptor)
+
+
+def _check(path: Path, found: os.stat_result) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise ForeignFileError(f"{path}: a folder")
+    if not stat.S_ISREG(found.st_mode):
+        raise ForeignFileError(f"{path}: not a file")
+    if found.st_mode & stat.S_IWOTH:
+        raise ForeignFileError(f"{path}: anybody may have written it")
+    if found.st_size > BYTES_MAX:
+        raise ForeignFileError(f"{path}: {found.st_size} bytes are too many")
+
+
+def _check_owners(path: Path, found: os.stat_result) -> None:
+    ours = (0, os.geteuid())
+    if found.st_uid not in ours:
+        raise ForeignFileError(f"{path}: of another user")
+    if _is_writable(found):
+        raise ForeignFileError(f"{path}: others may have written it")
+    folder = path.parent.stat()
+    # In a folder that is sticky, as /tmp is, nobody can replace what is ours.
+    if folder.st_uid not in ours or (_is_writable(folder) and not folder.st_mode & stat.S_ISVTX):
+        raise ForeignFileError(f"{path}: others may have put it into its folder")
+
+
+def _is_writable(found: os.stat_result) -> bool:
+    """Whether others than its owner, root and our own group may write."""
+    is_foreign_group = found.st_gid not in (0, os.getegid())
+    return bool(found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and is_foreign_group))

@@ -1,0 +1,214 @@
+"""Pods and their containers as they are saved, in a form that stays as it is.
+
+The structs are the file's format. A field that is added needs a default; anything else needs
+another version of the file.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from ...policy.annotations.annotation_keys import DOMAINS, RESOURCES_KEY
+from ...policy.engine.adoption import Advice
+from ...policy.model.container import (
+    Container,
+    ContainerId,
+    ContainerState,
+    Pod,
+    PodId,
+    QosClass,
+    Resources,
+)
+from ...policy.model.hint import Hint, HintOrigin
+from ...topology.sets.cpuset import CpuSet, NodeSet
+
+
+class SavedHint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One topology hint."""
+
+    provider: str
+    origin: HintOrigin
+    path: str = ""
+    device: str = ""
+    cpus: str = ""
+    numa_nodes: str = ""
+    sockets: tuple[int, ...] = ()
+
+
+class SavedResources(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a container asks for."""
+
+    cpu_request_milli: int = 0
+    cpu_limit_milli: int | None = None
+    memory_request_bytes: int = 0
+    memory_limit_bytes: int | None = None
+    hugepage_bytes: Mapping[int, int] = msgspec.field(default_factory=dict[int, int])
+
+
+class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A placed container; sets of cpus in the kernel's list format.
+
+    `cpus` and `mems` are what it runs on, pinned or not; `exclusive` and `grown` are of its grant.
+    """
+
+    id: str
+    name: str
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    tags: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    resources: SavedResources = SavedResources()
+    state: ContainerState = ContainerState.CREATED
+    created_at: int = 0
+    cpus: str | None = None
+    mems: str | None = None
+    hints: tuple[SavedHint, ...] = ()
+    pool: str
+    exclusive: str = ""
+    grown: tuple[str, ...] = ()
+    is_reserved: bool = False
+
+    def advice(self) -> Advice:
+        """What is remembered of its grant. Raises `IdListError`."""
+        return Advice(
+            pool=self.pool,
+            exclusive=CpuSet.parse(self.exclusive),
+            grown=tuple(map(CpuSet.parse, self.grown)),
+            is_reserved=self.is_reserved,
+        )
+
+    def container(self, pod: Pod) -> Container:
+        """The container of a pod as a runtime would list it. Raises `IdListError`."""
+        resources = self.resources
+        return Container(
+            id=ContainerId(self.id),
+            name=self.name,
+            pod=pod,
+            labels=self.labels,
+            tags=self.tags,
+            resources=Resources(
+                cpu_request_milli=resources.cpu_request_milli,
+                cpu_limit_milli=resources.cpu_limit_milli,
+                memory_request_bytes=resources.memory_request_bytes,
+                memory_limit_bytes=resources.memory_limit_bytes,
+                # Earlier versions saved what annotations called a page of the size 0.
+                hugepage_bytes={
+                    size: one for size, one in resources.hugepage_bytes.items() if size
+                },
+            ),
+            state=self.state,
+            created_at=self.created_at,
+            cpus=None if self.cpus is None else CpuSet.parse(self.cpus),
+            mems=None if self.mems is None else NodeSet.parse(self.mems),
+            hints=tuple(map(_hint, self.hints)),
+        )
+
+
+class SavedPod(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A pod and its placed containers, with those of its annotations that are for us."""
+
+    id: str
+    name: str
+    namespace: str
+    uid: str = ""
+    qos: QosClass
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    annotations: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    is_cut: bool = False
+    """Annotations, labels, tags and hints were too long to be saved."""
+    containers: tuple[SavedContainer, ...] = ()
+
+    def running(self) -> Iterator[Container]:
+        """Its containers as a runtime would list them. Raises `IdListError`."""
+        pod = Pod(
+            id=PodId(self.id),
+            name=self.name,
+            namespace=self.namespace,
+            uid=self.uid,
+            labels=self.labels,
+            annotations=self.annotations,
+            qos=self.qos,
+        )
+        return (one.container(pod) for one in self.containers)
+
+
+def saved_pod(pod: Pod) -> SavedPod:
+    """A pod to be saved, without its containers."""
+    return SavedPod(
+        id=pod.id,
+        name=pod.name,
+        namespace=pod.namespace,
+        uid=pod.uid,
+        qos=pod.qos,
+        labels=pod.labels,
+        annotations={key: one for key, one in pod.annotations.items() if _is_ours(key)},
+    )
+
+
+def bare_pod(pod: Pod, containers: tuple[SavedContainer, ...]) -> SavedPod:
+    """A pod whose texts are too long to be saved."""
+    return SavedPod(
+        id=pod.id,
+        name=pod.name,
+        namespace=pod.namespace,
+        uid=pod.uid,
+        qos=pod.qos,
+        is_cut=True,
+        containers=containers,
+    )
+
+
+def saved_container(container: Container, advice: Advice) -> SavedContainer:
+    """A container and what is remembered of its grant, to be saved."""
+    resources = container.resources
+    return SavedContainer(
+        id=container.id,
+        name=container.name,
+        labels=container.labels,
+        tags=container.tags,
+        resources=SavedResources(
+            cpu_request_milli=resources.cpu_request_milli,
+            cpu_limit_milli=resources.cpu_limit_milli,
+            memory_request_bytes=resources.memory_request_bytes,
+            memory_limit_bytes=resources.memory_limit_bytes,
+            hugepage_bytes=resources.hugepage_bytes,
+        ),
+        state=container.state,
+        created_at=container.created_at,
+        cpus=None if container.cpus is None else str(container.cpus),
+        mems=None if container.mems is None else str(container.mems),
+        hints=tuple(map(_saved_hint, container.hints)),
+        pool=advice.pool,
+        exclusive=str(advice.exclusive),
+        grown=tuple(map(str, advice.grown)),
+        is_reserved=advice.is_reserved,
+    )
+
+
+def _is_ours(key: str) -> bool:
+    prefix = key.partition("/")[0]
+    return key == RESOURCES_KEY or any(
+        prefix == domain or prefix.endswith(f".{domain}") for domain in DOMAINS
+    )
+
+
+def _hint(saved: SavedHint) -> Hint:
+    return Hint(
+        provider=saved.provider,
+        origin=saved.origin,
+        path=saved.path,
+        device=saved.device,
+        cpus=CpuSet.parse(saved.cpus),
+        numa_nodes=NodeSet.parse(saved.numa_nodes),
+        sockets=saved.sockets,
+    )
+
+
+def _saved_hint(hint: Hint) -> SavedHint:
+    return SavedHint(
+        provider=hint.provider,
+        origin=hint.origin,
+        path=hint.path,
+        device=hint.device,
+        cpus=str(hint.cpus),
+        numa_nodes=str(hint.numa_nodes),
+        sockets=hint.sockets,
+    )

@@ -1,0 +1,143 @@
+"""What is remembered over a restart: advice for re-adoption, never the truth.
+
+The runtime's list of containers is the truth. The file tells apart what looks the same there (which
+of a container's cpus are its own, and which pool it was placed in), so a lost, old or broken file
+costs nothing but that. And it tells `pinfold config plan` what runs.
+"""
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from ...policy.engine.adoption import Advice
+from ...policy.model.container import Container, ContainerId
+from ...topology.sets.base_errors import PinfoldError
+from ...topology.sets.cpuset import IdListError
+from .own_file import ForeignFileError, OwnFile, read_file
+from .saved_container import SavedContainer, SavedPod
+
+STATE_NAME: Final = "state.json"
+VERSION: Final = 3
+_FLAT_VERSION: Final = 2
+"""In which every container had its pod with it."""
+
+
+class StateFileError(PinfoldError):
+    """A state file is not what this program wrote."""
+
+
+class SavedMachine(msgspec.Struct, frozen=True, kw_only=True):
+    """Which machine the state is of: for people, and for comparing."""
+
+    summary: str = ""
+    fingerprint: str = ""
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything placed, by id, and what it was placed under."""
+
+    machine: SavedMachine = SavedMachine()
+    config: Mapping[str, object] = msgspec.field(default_factory=dict[str, object])
+    """The configuration in force, every field of it, by the names of files."""
+    pods: tuple[SavedPod, ...] = ()
+
+    def advice(self) -> Mapping[ContainerId, Advice]:
+        """What the policy is told at a start. Raises `IdListError`."""
+        return {ContainerId(one.id): one.advice() for pod in self.pods for one in pod.containers}
+
+    def running(self) -> tuple[Container, ...]:
+        """The containers as a runtime would list them. Raises `IdListError`."""
+        return tuple(one for pod in self.pods for one in pod.running())
+
+
+class _FlatContainer(SavedContainer, frozen=True, kw_only=True):
+    pod: SavedPod
+
+
+class _FlatState(msgspec.Struct, frozen=True, kw_only=True):
+    """A state of version 2."""
+
+    machine: SavedMachine = SavedMachine()
+    config: Mapping[str, object] = msgspec.field(default_factory=dict[str, object])
+    containers: tuple[_FlatContainer, ...] = ()
+
+    def state(self) -> State:
+        groups: dict[str, list[_FlatContainer]] = {}
+        for one in self.containers:
+            groups.setdefault(one.pod.id, []).append(one)
+        pods = (
+            msgspec.structs.replace(
+                group[0].pod,
+                containers=msgspec.convert(msgspec.to_builtins(group), tuple[SavedContainer, ...]),
+            )
+            for group in groups.values()
+        )
+        return State(machine=self.machine, config=self.config, pods=tuple(pods))
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True):
+    version: int
+    checksum: str = ""
+    """SHA-256 of the bytes of `state`."""
+    state: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+def load_state(path: Path) -> State:
+    """The state in a file, whose ever it is. Raises `StateFileError` and `OSError`."""
+    try:
+        return _parse(path, read_file(path))
+    except ForeignFileError as error:
+        raise StateFileError(str(error)) from error
+
+
+def read_state(folder: Path, log: logging.Logger, clock: Callable[[], float] = time.time) -> State:
+    """What was remembered; nothing where there is no file. A broken one is put aside and kept.
+
+    So is one that others could have written. `clock`: seconds since 1970.
+    """
+    own = OwnFile(folder / STATE_NAME, log, clock)
+    data = own.read()
+    if data is None:
+        return State()
+    try:
+        return _parse(own.path, data)
+    except StateFileError as error:
+        own.disbelieve(str(error))
+        return State()
+
+
+def write_state(folder: Path, state: State, log: logging.Logger) -> None:
+    """Replace the file in one step: a crash leaves the old or the new one. Raises `OSError`."""
+    # Page sizes and an operator's free mappings may have numbers for keys, which cannot be sorted.
+    content = msgspec.json.encode(msgspec.to_builtins(state, str_keys=True), order="sorted")
+    file = _File(version=VERSION, checksum=_checksum(content), state=msgspec.Raw(content))
+    OwnFile(folder / STATE_NAME, log).replace(msgspec.json.encode(file))
+
+
+def _parse(path: Path, data: bytes) -> State:
+    """Raises `StateFileError`."""
+    try:
+        file = msgspec.json.decode(data, type=_File)
+        if file.version not in (_FLAT_VERSION, VERSION):
+            known = f"{_FLAT_VERSION} or {VERSION}"
+            raise StateFileError(f"{path}: version {file.version} is not {known}")
+        if file.checksum != _checksum(bytes(file.state)):
+            raise StateFileError(f"{path}: the checksum is not that of its content")
+        if file.version == _FLAT_VERSION:
+            state = msgspec.json.decode(file.state, type=_FlatState).state()
+        else:
+            state = msgspec.json.decode(file.state, type=State)
+        state.advice()
+        state.running()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, IdListError) as error:
+        raise StateFileError(f"{path}: {error}") from error
+    return state
+
+
+def _checksum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

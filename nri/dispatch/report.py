@@ -1,0 +1,249 @@
+"""What happens between the runtime and the policy, as values for logs and counters."""
+
+import enum
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...policy.engine.reconfiguration import Move
+from ...policy.model.container import Container, ContainerId
+from ...policy.model.decision import Change, Decision, Pinning
+from ...policy.text.errors import Problem
+
+
+class Outcome(enum.Enum):
+    """How a call of the runtime ended."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    LATE = "late"
+    """Answered safely at its deadline; the real answer follows as an update."""
+    CRASHED = "crashed"
+    """Answered safely because of a fault of ours."""
+    UNKNOWN = "unknown"
+    """No such method, or bytes that are no message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """The policy placed, resized, adopted or refused a container."""
+
+    event: str
+    """create, update, adopt or synchronize."""
+    container: Container
+    decision: Decision
+    problems: tuple[Problem, ...] = ()
+    """What could not be read in the runtime's message; the decision holds its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A container stopped or went away, and others change for it."""
+
+    container: Container
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Synchronized:
+    """The runtime's containers are known; so many of them are told other cpus or memory."""
+
+    containers: int
+    updates: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reconfigured:
+    """Another configuration or machine is in force; so many containers are told to change."""
+
+    updates: int
+    moves: tuple[Move, ...] = ()
+    """Every container that was placed; most of them stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColdStarted:
+    """A container runs that is to get DRAM too, so long from now."""
+
+    container_id: ContainerId
+    nanoseconds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adjusted:
+    """A running container is told other memory or cpus although nothing happened to it."""
+
+    cause: str
+    container: Container
+    change: Change
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """The runtime configured us."""
+
+    runtime: str
+    """Its name and version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    """There is no connection; the next attempt follows after so long, or never."""
+
+    reason: str
+    retry_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A call of the runtime was answered."""
+
+    method: str
+    seconds: float
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """Updates the runtime did not ask for were made, or failed with an error."""
+
+    containers: tuple[ContainerId, ...]
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreationUndone:
+    """The runtime could not create a container after it had our answer.
+
+    Two plugins that set the cpus of one container are a reason; runtimes do not say which it was.
+    """
+
+    container: Container
+    times: int
+    """How often that happened to containers of this name in this pod, without one that ran."""
+    had_cpus: bool
+    """Whether cpus were set when we were asked: by another plugin, or by the kubelet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unapplied:
+    """A container has not got what it was told, several times in a row; it is told again."""
+
+    container_id: ContainerId
+    wanted: Pinning
+    found: Pinning | None
+    """What the kernel has; None where that cannot be read."""
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """So many containers wait for the runtime's next call to be updated: no other way is open."""
+
+    containers: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """The runtime seems to hang for good: for so long it answered nothing and sent nothing."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A suspect runtime was heard of again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unsupported:
+    """The runtime cannot do a thing that was asked for; said once for each thing."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class HintsMissing:
+    """So many containers are placed without hints they may have, for a reason with its remedy."""
+
+    what: str
+    containers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Crashed:
+    """A fault of ours; it was contained."""
+
+    what: str
+    error: Exception
+
+
+Happening = (
+    Decided
+    | Released
+    | Synchronized
+    | Reconfigured
+    | ColdStarted
+    | Adjusted
+    | Connected
+    | Disconnected
+    | Answered
+    | Updated
+    | CreationUndone
+    | Unapplied
+    | Waiting
+    | Suspect
+    | Recovered
+    | Unsupported
+    | HintsMissing
+    | Crashed
+)
+
+Report = Callable[[Happening], None]
+"""Takes what happened. Called by the policy's thread (after the runtime has its answer) and by the
+connection's; it must be safe for both and must not raise."""
+
+
+class Tally:
+    """Counts what happened."""
+
+    def __init__(self) -> None:
+        self.outcomes: Counter[Outcome] = Counter()
+        self.connections = 0
+        self.synchronizations = 0
+        self.updates = 0
+        self.failed_updates = 0
+        self.unapplied = 0
+        self.suspicions = 0
+        """How often the runtime seemed to hang."""
+        self.unhinted = 0
+        """Containers that were placed before what they are near was known."""
+        self.crashes = 0
+
+    def __call__(self, happening: Happening) -> None:
+        """Count it."""
+        match happening:
+            case Answered(outcome=outcome):
+                self.outcomes[outcome] += 1
+            case Connected():
+                self.connections += 1
+            case Synchronized():
+                self.synchronizations += 1
+            case Updated(containers=containers, error=error):
+                if error:
+                    self.failed_updates += len(containers)
+                else:
+                    self.updates += len(containers)
+            case Unapplied():
+                self.unapplied += 1
+            case Suspect():
+                self.suspicions += 1
+            case HintsMissing(containers=containers):
+                self.unhinted += containers
+            case Crashed():
+                self.crashes += 1
+            case Decided() | Released() | Reconfigured() | Disconnected() | Unsupported():
+                pass
+            case ColdStarted() | Adjusted() | Waiting() | Recovered() | CreationUndone():
+                pass

@@ -1,0 +1,54 @@
+"""The embedded runtime's CRI socket and its cgroups, for the actuator of the plugin beside it."""
+
+from collections.abc import Callable, Mapping
+
+from ...policy.model.container import ContainerId
+from ...policy.model.decision import Pinning
+from ...topology.sets.cpuset import CpuSet, NodeSet
+from ..plugin.plugin import RuntimeLink
+from .embedded_runtime import EmbeddedRuntime, RequestError
+
+
+class EmbeddedCri:
+    """A way of sending updates to the runtime in this process, as its kubelet would."""
+
+    def __init__(self, runtime: EmbeddedRuntime) -> None:
+        self._runtime = runtime
+
+    def send(self, updates: Mapping[ContainerId, Pinning]) -> Mapping[ContainerId, str]:
+        """Update one container after the other; see `Way`."""
+        failed: dict[ContainerId, str] = {}
+        for container_id, pinning in updates.items():
+            cpus = str(pinning.cpus) if pinning.cpus else ""
+            mems = str(pinning.mems) if pinning.mems else ""
+            if not cpus and not mems:
+                continue
+            try:
+                self._runtime.update_cpuset(container_id, cpus, mems)
+            except RequestError as error:
+                failed[container_id] = str(error)
+        return failed
+
+    def close(self) -> None:
+        """Nothing to do: an update on paper takes no time."""
+
+
+def kernel_reader(runtime: EmbeddedRuntime) -> Callable[[ContainerId, int], Pinning | None]:
+    """Reads back what the kernel on paper has of a container that runs."""
+
+    def read(container_id: ContainerId, _pid: int) -> Pinning | None:
+        found = runtime.kernel.get(container_id)
+        if found is None:
+            return None
+        return Pinning(cpus=CpuSet.parse(found.cpus), mems=NodeSet.parse(found.mems))
+
+    return read
+
+
+def embedded_link(runtime: EmbeddedRuntime) -> RuntimeLink:
+    """All that a plugin beside the embedded runtime needs of it."""
+    return RuntimeLink(
+        connect=runtime.connect,
+        find_way=lambda _: EmbeddedCri(runtime),
+        read_back=kernel_reader(runtime),
+    )

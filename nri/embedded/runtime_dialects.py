@@ -1,0 +1,89 @@
+"""In what the versions of runtimes differ, for the embedded one to speak as they do."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from google.protobuf.message import Message
+
+from ..api import nri_pb2
+
+SPLIT_BYTES: Final = 4 << 20
+"""Newer runtimes cut a Synchronize that is larger."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """How one version of a runtime speaks."""
+
+    name: str = "containerd"
+    version: str
+    has_own_calls: bool
+    """Whether every event is a call of its own; else most are sent as StateChange."""
+    splits_synchronize: bool
+    """Whether a large Synchronize comes in pieces; else as one message of any size."""
+    tells_timeouts: bool
+    nri_version: str = ""
+    """The version of its NRI, where it tells that."""
+
+
+CONTAINERD_1_7: Final = Dialect(
+    version="v1.7.24", has_own_calls=False, splits_synchronize=False, tells_timeouts=False
+)
+CONTAINERD_2_1: Final = Dialect(
+    version="v2.1.9", has_own_calls=False, splits_synchronize=True, tells_timeouts=True
+)
+CONTAINERD_2_3: Final = Dialect(
+    version="v2.3.4",
+    has_own_calls=True,
+    splits_synchronize=True,
+    tells_timeouts=True,
+    nri_version="v0.12.0",
+)
+NEWEST: Final = Dialect(
+    version="v2.4.0",
+    has_own_calls=True,
+    splits_synchronize=True,
+    tells_timeouts=True,
+    nri_version="v0.12.2",
+)
+
+DIALECTS: Final = (CONTAINERD_1_7, CONTAINERD_2_1, CONTAINERD_2_3, NEWEST)
+
+_FIELD_BYTES: Final = 16
+"""More than the key and the length of a field take."""
+
+OWN_CALLS: Final[Mapping[int, str]] = {
+    nri_pb2.RUN_POD_SANDBOX: "RunPodSandbox",
+    nri_pb2.STOP_POD_SANDBOX: "StopPodSandbox",
+    nri_pb2.REMOVE_POD_SANDBOX: "RemovePodSandbox",
+    nri_pb2.POST_CREATE_CONTAINER: "PostCreateContainer",
+    nri_pb2.START_CONTAINER: "StartContainer",
+    nri_pb2.POST_START_CONTAINER: "PostStartContainer",
+    nri_pb2.POST_UPDATE_CONTAINER: "PostUpdateContainer",
+    nri_pb2.REMOVE_CONTAINER: "RemoveContainer",
+}
+"""The calls that older runtimes send as StateChange."""
+
+
+def split_synchronize(
+    pods: Iterable[nri_pb2.PodSandbox], containers: Iterable[nri_pb2.Container]
+) -> list[nri_pb2.SynchronizeRequest]:
+    """The pieces of a Synchronize, all but the last marked as such. Pods come first."""
+    pieces = [nri_pb2.SynchronizeRequest()]
+    size = 0
+
+    def piece_for(one: Message) -> nri_pb2.SynchronizeRequest:
+        nonlocal size
+        size += one.ByteSize() + _FIELD_BYTES
+        if size > SPLIT_BYTES:
+            pieces[-1].more = True
+            pieces.append(nri_pb2.SynchronizeRequest())
+            size = one.ByteSize() + _FIELD_BYTES
+        return pieces[-1]
+
+    for pod in pods:
+        piece_for(pod).pods.append(pod)
+    for container in containers:
+        piece_for(container).containers.append(container)
+    return pieces

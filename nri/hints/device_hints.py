@@ -1,0 +1,86 @@
+"""A container's hints from its mounts and devices, before anybody asked whether they count."""
+
+import threading
+from collections.abc import Callable, Collection, Iterator
+from itertools import islice
+from typing import Final, NamedTuple
+
+from ...policy.annotations.annotation_values import ALL_HINTS, HintSource
+from ...policy.hints.hint_filter import is_used, is_worth_a_look
+from ...policy.model.container import Container
+from ...policy.model.hint import Hint, HintOrigin
+from ...topology.sets.cpuset import NO_NODES, NodeSet
+from ...topology.sysfs.device_locator import Locator
+from ...topology.sysfs.sysfs_tree import SysfsTree
+
+_LOOKS_MAX: Final = 128
+"""At mounts and at devices of one container: each look reads files."""
+
+
+class DeviceNumber(NamedTuple):
+    """What the kernel calls a device."""
+
+    major: int
+    minor: int
+    is_block: bool
+
+
+DeviceOf = Callable[[str], DeviceNumber | None]
+"""The device a path on the host is, or else is stored on; None where nobody can tell."""
+
+
+class Locality:
+    """Finds what a container's mounts and devices are near, in a tree of sysfs files.
+
+    Safe for several threads; `device_of` is called by all of them at once.
+    """
+
+    def __init__(self, tree: SysfsTree, device_of: DeviceOf) -> None:
+        self._locator = Locator(tree)
+        self._lock = threading.Lock()
+        self._device_of = device_of
+
+    def hints(
+        self, container: Container, sources: Collection[HintSource] = ALL_HINTS
+    ) -> tuple[Hint, ...]:
+        """The hints from these sources, mounts first, in the order the container lists them.
+
+        `device_of` is called for writable mounts of some weight only, once for each path.
+        """
+        found: dict[Hint, None] = {}
+        if HintSource.MOUNTS in sources:
+            found.update(dict.fromkeys(self._of_mounts(container)))
+        if HintSource.DEVICES in sources:
+            found.update(dict.fromkeys(self._of_devices(container)))
+        return tuple(found)
+
+    def take_warnings(self) -> list[str]:
+        """What sysfs says that nobody can read, since the last call; see `Locator`."""
+        with self._lock:
+            return self._locator.take_warnings()
+
+    def _of_mounts(self, container: Container) -> Iterator[Hint]:
+        paths = {mount.source: None for mount in container.mounts if is_worth_a_look(mount)}
+        for path in islice(paths, _LOOKS_MAX):
+            number = self._device_of(path)
+            if number is not None:
+                yield from self._hints(number, HintOrigin.MOUNT, path)
+
+    def _of_devices(self, container: Container) -> Iterator[Hint]:
+        for device in islice(filter(is_used, container.devices), _LOOKS_MAX):
+            number = DeviceNumber(device.major, device.minor, device.type == "b")
+            yield from self._hints(number, HintOrigin.DEVICE)
+
+    def _hints(self, number: DeviceNumber, origin: HintOrigin, path: str = "") -> Iterator[Hint]:
+        with self._lock:
+            located = self._locator.locate(number.major, number.minor, is_block=number.is_block)
+        for place in located.places:
+            node = place.numa_node
+            yield Hint(
+                provider=place.path,
+                origin=origin,
+                path=path,
+                device=located.path,
+                cpus=place.cpus,
+                numa_nodes=NO_NODES if node is None else NodeSet.of(node),
+            )

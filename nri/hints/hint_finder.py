@@ -1,0 +1,45 @@
+"""Finding hints: what is near the containers, to be known before they are placed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ...policy.model.container import Container, ContainerId, Pod
+from ...policy.model.hint import Hint
+from ...policy.text.errors import Problem
+from ..dispatch.report import HintsMissing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The hints of containers by id, what is odd in their annotations, and what took too long."""
+
+    hints: Mapping[ContainerId, tuple[Hint, ...]] = field(
+        default_factory=dict[ContainerId, tuple[Hint, ...]]
+    )
+    problems: Mapping[ContainerId, tuple[Problem, ...]] = field(
+        default_factory=dict[ContainerId, tuple[Problem, ...]]
+    )
+    missing: tuple[HintsMissing, ...] = ()
+
+
+class HintFinder(Protocol):
+    """Finds hints in a given time; whatever fails is left out and told, never raised.
+
+    `with_kubelet`: whether the configuration lets the kubelet be asked. Called by the connection's
+    thread and by the policy's.
+    """
+
+    def expect(self, pod: Pod) -> None:
+        """A pod begins, and its containers follow: ask the kubelet about them. Does not wait."""
+        ...
+
+    def find(self, container: Container, *, with_kubelet: bool, seconds: float) -> Found:
+        """The hints of a container that is about to be placed."""
+        ...
+
+    def find_all(
+        self, containers: Sequence[Container], *, with_kubelet: bool, seconds: float
+    ) -> Found:
+        """The hints of containers that run."""
+        ...

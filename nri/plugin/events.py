@@ -1,0 +1,360 @@
+"""What the runtime's events mean to the policy. Everything here runs in the policy's thread."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from ...policy.configuration.config import Config
+from ...policy.engine.adoption import Advice
+from ...policy.engine.engine import Engine
+from ...policy.engine.reconfiguration import find_moves
+from ...policy.model.container import Container, ContainerId, ContainerState, PodId
+from ...policy.model.decision import Change, Decision, Pinning, Refusal
+from ...policy.model.kubelet_resources import LinuxResources, estimate, merge
+from ...topology.model.machine import Machine
+from ..api import nri_pb2
+from ..dispatch.actuator import Actuator
+from ..dispatch.answer import Answer
+from ..dispatch.owner import Owner
+from ..dispatch.report import (
+    Adjusted,
+    ColdStarted,
+    Crashed,
+    Decided,
+    Reconfigured,
+    Released,
+    Report,
+    Synchronized,
+)
+from ..hints.hint_finder import HintFinder
+from .messages import container_linux_value, linux_value, pod_value
+from .newcomers import FIND_SECONDS, Arrivals, Newcomer
+from .undone_creations import UndoneCreations
+
+_GONE_MAX: Final = 1000
+
+
+class Events:
+    """Carries events to the policy; each method is safe to call twice, or never.
+
+    Messages without the id they are about are passed over: nobody can be told anything then, and
+    some runtimes take an empty id for anybody's.
+
+    `asked` is what the kubelet wants for each container, resizes included. `advice` is what an
+    earlier process remembered, to be set before the first connection. Without `finder` no container
+    has hints.
+    """
+
+    def __init__(
+        self,
+        policy: Engine,
+        actuator: Actuator,
+        owner: Owner,
+        report: Report,
+        machine_memory_bytes: int | None = None,
+        finder: HintFinder | None = None,
+    ) -> None:
+        self.policy = policy
+        self.asked: dict[ContainerId, LinuxResources] = {}
+        self.advice: Mapping[ContainerId, Advice] = {}
+        self._actuator = actuator
+        self._owner = owner
+        self._report = report
+        self._machine_memory_bytes = machine_memory_bytes
+        self._arrivals = Arrivals(finder, report, machine_memory_bytes)
+        self._undone = UndoneCreations()
+        self._gone: deque[ContainerId] = deque(maxlen=_GONE_MAX)
+
+    def expect(self, pod: nri_pb2.PodSandbox) -> None:
+        """A pod begins. Does not wait."""
+        if self._arrivals.finder is not None and self._asks_kubelet:
+            self._arrivals.finder.expect(pod_value(pod))
+
+    def read(
+        self,
+        pod: nri_pb2.PodSandbox,
+        message: nri_pb2.Container,
+        seconds: float = FIND_SECONDS,
+    ) -> Newcomer:
+        """A new container with its hints, as far as they are found in time. For any thread."""
+        return self._arrivals.read(pod, message, with_kubelet=self._asks_kubelet, seconds=seconds)
+
+    def create(self, newcomer: Newcomer) -> Answer:
+        """Place a new container."""
+        if not newcomer.container.id:
+            return Answer()
+        return self._placed("create", newcomer, ContainerState.CREATED, self.policy.create)
+
+    def start(self, pod: nri_pb2.PodSandbox, container: nri_pb2.Container) -> None:
+        """The container runs; one that holds nothing is placed where it runs.
+
+        It was never announced, or was created without us: we were late, or not there.
+        """
+        container_id = ContainerId(container.id)
+        if not container_id:
+            return
+        if self._is_news(container):
+            self.post(self._adopt(pod, container))
+        self.policy.start(container_id)
+        self._undone.forget(self.policy.containers.get(container_id))
+        self._owner.afterwards(lambda: self._tell_cold_start(container_id))
+        self._actuator.run(container_id, container.pid)
+
+    def update(
+        self,
+        pod: nri_pb2.PodSandbox,
+        container: nri_pb2.Container,
+        resources: nri_pb2.LinuxResources,
+    ) -> Answer:
+        """Change what a container asks for.
+
+        The answer repeats the container's own pinning: a cpuset in the request would override it.
+        """
+        container_id = ContainerId(container.id)
+        if not container_id:
+            return Answer()
+        if self._is_news(container):
+            self.post(self._adopt(pod, container))
+        known = self.policy.containers.get(container_id)
+        if known is None or container_id not in self.policy.grants:
+            return Answer(container_id=container_id)
+        asked = self.asked.get(container_id) or container_linux_value(container)
+        merged = merge(asked, linux_value(resources))
+        if merged == asked:
+            # Cpus or memory nodes at most: an update of our own, or somebody else's, who is
+            # overruled.
+            own = self.policy.pinning(container_id)
+            return Answer(container_id=container_id, own=own, is_echo=True)
+        wanted = estimate(merged, known.pod.qos, self._machine_memory_bytes)
+        decision = self.policy.update(container_id, wanted)
+        self._owner.afterwards(lambda: self._decided("update", container_id, known, decision))
+        others = _pinnings(decision.changes)
+        others.pop(container_id, None)
+        if isinstance(decision.result, Refusal):
+            return Answer(container_id=container_id, others=others, refusal=decision.result.reason)
+        self.asked[container_id] = merged
+        own = self.policy.pinning(container_id)
+        return Answer(container_id=container_id, own=own, others=others)
+
+    def stop(self, container_id: ContainerId, *, is_undone: bool = False) -> Answer:
+        """Take back what a container held; `is_undone`: it is undone as its creation failed."""
+        known = self.policy.containers.get(container_id)
+        # A creation that we refused is undone as well, and everybody knows why.
+        is_placed = container_id in self.policy.grants
+        is_new = known is not None and known.state is ContainerState.CREATED
+        if known is not None and is_undone and is_placed and is_new:
+            undone = self._undone.count(known)
+            self._owner.afterwards(lambda: self._report(undone))
+        return self._release(container_id, self.policy.stop)
+
+    def remove(self, container_id: ContainerId) -> Answer:
+        """Forget a container."""
+        answer = self._release(container_id, self.policy.remove)
+        self.asked.pop(container_id, None)
+        self._gone.append(container_id)
+        return answer
+
+    def stop_pod(self, pod_id: PodId) -> None:
+        """Take back what is left of a pod's containers."""
+        for container_id in self._of_pod(pod_id):
+            self.post(self.stop(container_id))
+
+    def remove_pod(self, pod_id: PodId) -> None:
+        """Forget what is left of a pod's containers."""
+        for container_id in self._of_pod(pod_id):
+            self.post(self.remove(container_id))
+
+    def synchronize(
+        self, pods: Iterable[nri_pb2.PodSandbox], containers: Iterable[nri_pb2.Container]
+    ) -> Answer:
+        """Adopt everything that runs; who differs from its new pinning is in the answer."""
+        listed = self._arrivals.read_all(
+            pods, containers, self.policy.containers, with_kubelet=self._asks_kubelet
+        )
+        self.asked.clear()
+        self.asked.update(listed.linux)
+        advice = {**self.advice, **self.policy.advice()}
+        adopted = self.policy.synchronize(listed.containers, advice, listed.unread)
+        self.advice = {}
+        containers_by_id = {one.id: one for one in listed.containers}
+        self._actuator.synchronize(self._wanted(), listed.pids, ())
+
+        def tell() -> None:
+            self._tell_faults(adopted.faults)
+            for decision in adopted.decisions:
+                known = containers_by_id[decision.container_id]
+                self._report(
+                    Decided(
+                        event="synchronize",
+                        container=self.policy.containers.get(known.id, known),
+                        decision=decision,
+                        problems=listed.problems[known.id],
+                    )
+                )
+                self._tell_cold_start(known.id)
+            self._report(Synchronized(len(containers_by_id), len(adopted.changes)))
+
+        self._owner.afterwards(tell)
+        return Answer(others=_pinnings(adopted.changes))
+
+    def reconfigure(self, config: Config | None = None, machine: Machine | None = None) -> bool:
+        """Let the same policy with another configuration or machine take over everything that runs.
+
+        Returns whether anything differs. Raises `ConfigError`, and everything stays as it is.
+        """
+        old = self.policy
+        config, machine = config or old.config, machine or old.machine
+        if (config, machine) == (old.config, old.machine):
+            return False
+        self.policy, adopted = old.reconfigured(config, machine)
+        self._actuator.want(_pinnings(adopted.changes))
+        moves = find_moves(old, self.policy)
+
+        def tell() -> None:
+            self._tell_faults(adopted.faults)
+            self._report(Reconfigured(len(adopted.changes), moves))
+            for move in moves:
+                self._tell_cold_start(move.container.id)
+
+        self._owner.afterwards(tell)
+        return True
+
+    def end_cold_start(self, container_id: ContainerId) -> None:
+        """A container has run long enough without DRAM."""
+        self._adjust("end of cold start", self.policy.end_cold_start(container_id))
+
+    def observe_memory(self, free_bytes: Mapping[int, int]) -> None:
+        """What memory can be had from each node by now, by node id."""
+        self._adjust("memory pressure", self.policy.observe_memory(free_bytes))
+
+    def heard(self) -> None:
+        """The runtime called. For any thread."""
+        self._actuator.heard()
+
+    def post(self, answer: Answer) -> None:
+        """Send an answer's updates by themselves, as the call they belong to is over."""
+        self._actuator.want(answer.all)
+
+    def created(self, answer: Answer) -> Answer:
+        """An answer that creates a container, noted as told; with it goes what waits for others."""
+        if answer.refusal or answer.own is None or answer.container_id is None:
+            return self.answered(answer)
+        self._actuator.create(answer.container_id, answer.own)
+        others = self._actuator.answer(answer.others, but=answer.container_id)
+        return replace(answer, others=others)
+
+    def answered(self, answer: Answer) -> Answer:
+        """An answer to any other call, noted as told; with it goes what waits for others."""
+        if answer.refusal:
+            # The answer is an error and carries nothing.
+            self._actuator.want(answer.others)
+            return answer
+        if answer.is_echo and answer.container_id is not None:
+            others = self._actuator.echo(answer.container_id, answer.others)
+            if others is not None:
+                return replace(answer, others=others)
+        told = self._actuator.answer(answer.all)
+        if answer.own is not None and answer.container_id is not None:
+            told.pop(answer.container_id, None)
+        return replace(answer, others=told)
+
+    def _adjust(self, cause: str, changes: tuple[Change, ...]) -> None:
+        self._actuator.want(_pinnings(changes))
+        known = self.policy.containers
+        found = [
+            Adjusted(cause=cause, container=known[one.container_id], change=one) for one in changes
+        ]
+
+        def tell() -> None:
+            for one in found:
+                self._report(one)
+
+        self._owner.afterwards(tell)
+
+    def _tell_faults(self, faults: Mapping[ContainerId, Exception]) -> None:
+        for container_id, error in faults.items():
+            self._report(Crashed(f"adoption of container {container_id}", error))
+
+    def _tell_cold_start(self, container_id: ContainerId) -> None:
+        container = self.policy.containers.get(container_id)
+        decision = self.policy.decisions.get(container_id)
+        if container is None or decision is None or not decision.cold_start_ns:
+            return
+        if container.state is ContainerState.RUNNING:
+            self._report(ColdStarted(container_id, decision.cold_start_ns))
+
+    @property
+    def _asks_kubelet(self) -> bool:
+        return self.policy.config.agent.pod_resource_api
+
+    def _placed(
+        self,
+        event: str,
+        newcomer: Newcomer,
+        state: ContainerState,
+        place: Callable[[Container], Decision],
+    ) -> Answer:
+        container, problems = replace(newcomer.container, state=state), newcomer.problems
+        decision = place(container)
+        self._owner.afterwards(
+            lambda: self._report(
+                Decided(event=event, container=container, decision=decision, problems=problems)
+            )
+        )
+        others = _pinnings(decision.changes)
+        if isinstance(decision.result, Refusal):
+            return Answer(container_id=container.id, others=others, refusal=decision.result.reason)
+        self.asked[container.id] = newcomer.linux
+        return Answer(
+            container_id=container.id,
+            own=decision.pinning,
+            scheduling=decision.scheduling,
+            classes=decision.classes,
+            others=others,
+        )
+
+    def _adopt(self, pod: nri_pb2.PodSandbox, message: nri_pb2.Container) -> Answer:
+        """Take over a container that runs already: it cannot be refused any more."""
+        newcomer = self._arrivals.read_running(pod, message, with_kubelet=self._asks_kubelet)
+        return self._placed("adopt", newcomer, ContainerState.RUNNING, self.policy.adopt)
+
+    def _release(
+        self, container_id: ContainerId, release: Callable[[ContainerId], tuple[Change, ...]]
+    ) -> Answer:
+        known = self.policy.containers.get(container_id)
+        changes = release(container_id)
+        self._actuator.forget(container_id)
+        if known is not None and (changes or known.state is not ContainerState.EXITED):
+            self._owner.afterwards(lambda: self._report(Released(known, changes)))
+        return Answer(others=_pinnings(changes))
+
+    def _is_news(self, container: nri_pb2.Container) -> bool:
+        """Whether a container that runs holds nothing."""
+        container_id = ContainerId(container.id)
+        known = self.policy.containers.get(container_id)
+        return (
+            container_id not in self.policy.grants
+            and container_id not in self._gone
+            and container.state != nri_pb2.CONTAINER_STOPPED
+            and (known is None or known.state is not ContainerState.EXITED)
+        )
+
+    def _wanted(self) -> dict[ContainerId, Pinning]:
+        """The pinning of every placed container."""
+        policy = self.policy
+        return {one: policy.pinning(one) or Pinning() for one in policy.grants}
+
+    def _of_pod(self, pod_id: PodId) -> list[ContainerId]:
+        known = self.policy.containers.values()
+        return [one.id for one in known if pod_id and one.pod.id == pod_id]
+
+    def _decided(
+        self, event: str, container_id: ContainerId, known: Container, decision: Decision
+    ) -> None:
+        container = self.policy.containers.get(container_id, known)
+        self._report(Decided(event=event, container=container, decision=decision))
+
+
+def _pinnings(changes: Iterable[Change]) -> dict[ContainerId, Pinning]:
+    return {one.container_id: one.after for one in changes}

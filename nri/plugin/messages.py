@@ -1,0 +1,297 @@
+"""The runtime's messages as values of the policy, and what it decided as messages for it."""
+
+from collections.abc import Iterator, Mapping
+from itertools import product, starmap
+from typing import Final, NamedTuple, TypeVar
+
+from ...policy.annotations.annotation_budget import admit
+from ...policy.annotations.resource_annotation import refined_resources
+from ...policy.configuration.config import SchedulingClass
+from ...policy.model.container import (
+    Container,
+    ContainerId,
+    ContainerState,
+    Device,
+    Mount,
+    Pod,
+    PodId,
+)
+from ...policy.model.decision import Pinning
+from ...policy.model.kubelet_resources import (
+    LinuxResources,
+    estimate,
+    parse_page_size,
+    qos_of_cgroup,
+)
+from ...policy.rules.label_budget import admit_labels
+from ...policy.text.errors import Problem
+from ...policy.tuning.resource_class import NO_CLASSES, ResourceClasses
+from ...topology.sets.cpuset import CpuSet, IdListError, NodeSet
+from ..api import nri_pb2
+from .scheduling_messages import add_scheduling
+
+Ids = TypeVar("Ids", CpuSet, NodeSet)
+
+_NAME_LABEL: Final = "io.kubernetes.container.name"
+
+_DIGITS_MAX: Final = 19
+"""Digits of 8 EiB."""
+
+PLACES_MAX: Final = 1024
+"""So many devices and so many mounts of a container are read; they only tell where it is near."""
+
+_PAGE_SIZES_MAX: Final = 64
+"""Of huge pages: no architecture has as many, and not all of a container's are limited."""
+
+_RULES_MAX: Final = 2 * PLACES_MAX
+"""Of its device cgroup."""
+
+_ALL: Final = "a"
+_EVERY_NUMBER: Final = -1
+
+# A container without a known state may run: it keeps its cpus.
+_STATES: Final[Mapping[int, ContainerState]] = {
+    nri_pb2.CONTAINER_UNKNOWN: ContainerState.CREATED,
+    nri_pb2.CONTAINER_CREATED: ContainerState.CREATED,
+    nri_pb2.CONTAINER_PAUSED: ContainerState.RUNNING,
+    nri_pb2.CONTAINER_RUNNING: ContainerState.RUNNING,
+    nri_pb2.CONTAINER_STOPPED: ContainerState.EXITED,
+}
+
+
+class _DeviceKey(NamedTuple):
+    """What a rule is about; type "a" and number -1 stand for all, as nothing does.
+
+    Source: the OCI runtime specification, "Allowed Device list".
+    """
+
+    type: str
+    major: int
+    minor: int
+
+
+def pod_value(pod: nri_pb2.PodSandbox) -> Pod:
+    """The pod of a message, which may hold an id alone where the sandbox is gone."""
+    namespace = pod.namespace or "default"
+    path = f"{namespace}/{pod.name}"
+    admitted = admit(pod.annotations, path)
+    admitted_labels = admit_labels(pod.labels, path)
+    return Pod(
+        id=PodId(pod.id),
+        name=pod.name,
+        namespace=namespace,
+        uid=pod.uid,
+        labels=admitted_labels.labels,
+        annotations=admitted.annotations,
+        annotation_problems=admitted.problems + admitted_labels.problems,
+        qos=qos_of_cgroup(pod.linux.cgroup_parent),
+    )
+
+
+def lost_pod_value(container: nri_pb2.Container) -> Pod:
+    """The pod of a container whose sandbox the runtime does not list: its id, and its QoS class.
+
+    The container's own cgroup is inside the pod's, so it tells the class too.
+    """
+    linux = nri_pb2.LinuxPodSandbox(cgroup_parent=container.linux.cgroups_path)
+    return pod_value(nri_pb2.PodSandbox(id=container.pod_sandbox_id, linux=linux))
+
+
+def container_value(
+    container: nri_pb2.Container,
+    pod: Pod,
+    linux: LinuxResources,
+    machine_memory_bytes: int | None,
+) -> tuple[Container, tuple[Problem, ...]]:
+    """The container of a message, and what in it could not be read.
+
+    `linux` is what the kubelet asked for.
+    """
+    name = container.name or container.labels.get(_NAME_LABEL, "")
+    where = f"{pod.namespace}/{pod.name}/{name}"
+    resources, found = refined_resources(
+        estimate(linux, pod.qos, machine_memory_bytes),
+        linux,
+        pod,
+        name,
+        machine_memory_bytes,
+        is_running=container.state == nri_pb2.CONTAINER_RUNNING,
+    )
+    problems = [*found]
+    for noun, count in (
+        ("devices", len(container.linux.devices)),
+        ("mounts", len(container.mounts)),
+    ):
+        if count > PLACES_MAX:
+            what = f"{count} {noun}, of which the first {PLACES_MAX} count as hints"
+            problems.append(Problem(where=where, what=what, is_advice=True))
+    cpu = container.linux.resources.cpu
+    value = Container(
+        id=ContainerId(container.id),
+        name=name,
+        pod=pod,
+        labels=admit_labels(container.labels, where).labels,
+        resources=resources,
+        state=state_value(container),
+        created_at=container.created_at,
+        cpus=_ids(CpuSet, cpu.cpus, where, problems),
+        mems=_ids(NodeSet, cpu.mems, where, problems),
+        devices=_devices(container.linux),
+        mounts=tuple(
+            Mount(
+                source=one.source,
+                destination=one.destination,
+                is_read_only="ro" in one.options,
+            )
+            for one in container.mounts[:PLACES_MAX]
+        ),
+    )
+    return value, tuple(problems)
+
+
+def state_value(container: nri_pb2.Container) -> ContainerState:
+    """Where a container is in its life."""
+    return _STATES.get(container.state, ContainerState.CREATED)
+
+
+def ids_value(kind: type[Ids], text: str) -> Ids | None:
+    """The cpus or memory nodes of a message; None where there are none, or no such text."""
+    try:
+        return kind.parse(text) if text else None
+    except IdListError:
+        return None
+
+
+def linux_value(
+    resources: nri_pb2.LinuxResources, oom_score_adj: nri_pb2.OptionalInt | None = None
+) -> LinuxResources:
+    """The cgroup values of a message; wrappers that are missing or hold 0 mean unset."""
+    hugepages: dict[int, int] = {}
+    for one in resources.hugepage_limits[:_PAGE_SIZES_MAX]:
+        size = parse_page_size(one.page_size)
+        if size is not None and one.limit:
+            hugepages[size] = one.limit
+    return LinuxResources(
+        cpu_shares=resources.cpu.shares.value,
+        cpu_quota=resources.cpu.quota.value,
+        cpu_period=resources.cpu.period.value,
+        memory_limit_bytes=max(0, resources.memory.limit.value),
+        hugepage_bytes=hugepages,
+        oom_score_adj=None if oom_score_adj is None else oom_score_adj.value,
+        memory_request_bytes=_protected_bytes(resources),
+    )
+
+
+def _protected_bytes(resources: nri_pb2.LinuxResources) -> int | None:
+    """The memory request, which the kubelet has the kernel protect where it is told to.
+
+    Guaranteed containers have memory.min and Burstable ones memory.low; older kubelets knew
+    memory.min alone. Source: KEP-2570.
+    """
+    for key in ("memory.min", "memory.low"):
+        text = resources.unified.get(key, "")
+        # "max", or a number that no machine has, is nobody's request.
+        if text.isascii() and text.isdigit() and len(text) < _DIGITS_MAX and int(text):
+            return int(text)
+    return None
+
+
+def container_linux_value(container: nri_pb2.Container) -> LinuxResources:
+    """The cgroup values a container has as the runtime knows them."""
+    linux = container.linux
+    adjustment = linux.oom_score_adj if linux.HasField("oom_score_adj") else None
+    return linux_value(linux.resources, adjustment)
+
+
+def adjustment_message(
+    pinning: Pinning,
+    scheduling: SchedulingClass | None = None,
+    classes: ResourceClasses = NO_CLASSES,
+) -> nri_pb2.ContainerAdjustment | None:
+    """What a container being created gets; None where nothing is asked for."""
+    linux = nri_pb2.LinuxContainerAdjustment()
+    cpu = _cpu_message(pinning)
+    if cpu is not None:
+        linux.resources.cpu.CopyFrom(cpu)
+    if scheduling is not None:
+        add_scheduling(linux, scheduling)
+    if classes.rdt:
+        linux.resources.rdt_class.value = classes.rdt
+    if classes.blockio:
+        linux.resources.blockio_class.value = classes.blockio
+    return nri_pb2.ContainerAdjustment(linux=linux) if linux.ListFields() else None
+
+
+def update_message(container_id: ContainerId, pinning: Pinning) -> nri_pb2.ContainerUpdate | None:
+    """What an existing container gets; None where nothing is asked for."""
+    cpu = _cpu_message(pinning)
+    if cpu is None:
+        return None
+    resources = nri_pb2.LinuxResources(cpu=cpu)
+    return nri_pb2.ContainerUpdate(
+        container_id=container_id, linux=nri_pb2.LinuxContainerUpdate(resources=resources)
+    )
+
+
+def update_messages(pinnings: Mapping[ContainerId, Pinning]) -> list[nri_pb2.ContainerUpdate]:
+    """The updates of several containers, without the empty ones.
+
+    containerd takes the beginning of an id for the id, so nothing may be said of "".
+    """
+    messages = (update_message(one, pinning) for one, pinning in pinnings.items() if one)
+    return [message for message in messages if message is not None]
+
+
+def _devices(linux: nri_pb2.LinuxContainer) -> tuple[Device, ...]:
+    """A container's devices; writable are those that a rule of the device cgroup lets it write.
+
+    Linear: a container may have many devices, each with a rule of its own.
+    """
+    rules = {
+        _DeviceKey(
+            _ALL if one.type in ("", "a") else one.type,
+            one.major.value if one.HasField("major") else _EVERY_NUMBER,
+            one.minor.value if one.HasField("minor") else _EVERY_NUMBER,
+        )
+        for one in linux.resources.devices[:_RULES_MAX]
+        if one.allow and "w" in one.access
+    }
+    return tuple(
+        Device(
+            path=one.path,
+            type=one.type,
+            major=one.major,
+            minor=one.minor,
+            is_writable=any(key in rules for key in _keys_of(one)),
+        )
+        for one in linux.devices[:PLACES_MAX]
+    )
+
+
+def _keys_of(device: nri_pb2.LinuxDevice) -> Iterator[_DeviceKey]:
+    """The rules that would be about a device, from the exact one to that about all."""
+    # An unbuffered character device ("u") is a character device to the cgroup.
+    kind = "c" if device.type == "u" else device.type
+    return starmap(
+        _DeviceKey,
+        product((kind, _ALL), (device.major, _EVERY_NUMBER), (device.minor, _EVERY_NUMBER)),
+    )
+
+
+def _cpu_message(pinning: Pinning) -> nri_pb2.LinuxCPU | None:
+    # An empty text would leave the cpuset as it is, so an empty set cannot be asked for.
+    cpus = str(pinning.cpus) if pinning.cpus else ""
+    mems = str(pinning.mems) if pinning.mems else ""
+    if not cpus and not mems:
+        return None
+    return nri_pb2.LinuxCPU(cpus=cpus, mems=mems)
+
+
+def _ids(kind: type[Ids], text: str, where: str, problems: list[Problem]) -> Ids | None:
+    if not text:
+        return None
+    try:
+        return kind.parse(text)
+    except IdListError as error:
+        problems.append(Problem(where=where, what=f"the runtime's cpuset: {error}"))
+        return None

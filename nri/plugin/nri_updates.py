@@ -1,0 +1,43 @@
+"""Updates as NRI `UpdateContainers`, for runtimes that cannot hang over them."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from ...policy.model.container import ContainerId
+from ...policy.model.decision import Pinning
+from ..api import nri_pb2
+from ..dispatch.actuator import NoAnswerError
+from .messages import update_messages
+from .session import Session
+
+_ANSWER_SECONDS: Final = 60.0
+
+
+class NriUpdates:
+    """The way of sending updates over the plugin's own connection."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def send(self, updates: Mapping[ContainerId, Pinning]) -> Mapping[ContainerId, str]:
+        """Send all at once, and one by one where some fail: the runtime may not say which."""
+        error = self._request(updates)
+        if not error:
+            return {}
+        if len(updates) == 1:
+            return dict.fromkeys(updates, error)
+        alone = {one: self._request({one: pinning}) for one, pinning in updates.items()}
+        return {one: reason for one, reason in alone.items() if reason}
+
+    def close(self) -> None:
+        """Nothing to do: what is under way ends with the connection."""
+
+    def _request(self, updates: Mapping[ContainerId, Pinning]) -> str:
+        message = nri_pb2.UpdateContainersRequest(update=update_messages(updates))
+        reply = self._session.request("UpdateContainers", message, _ANSWER_SECONDS)
+        if reply is None:
+            raise NoAnswerError("no answer")
+        if reply.code:
+            return reply.message or f"code {reply.code}"
+        failed = nri_pb2.UpdateContainersResponse.FromString(reply.payload).failed
+        return "the runtime could not make the update" if failed else ""

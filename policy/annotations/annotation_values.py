@@ -1,0 +1,234 @@
+"""The values of annotations: their types, and how each is read from text.
+
+Every reader raises `TextError` and nothing else.
+"""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from ...topology.model.machine import MemoryKind
+from ...topology.sets.base_errors import quoted
+from ..configuration.config import BurstLevel, CpuPriority
+from ..cpus.smt import SmtPreference
+from ..text.errors import ConfigError
+from ..text.glob import GlobError, compile_glob
+from ..text.quantity import parse_nanoseconds
+from ..text.suggestion import suggestion
+from ..text.yaml_nodes import TextError, TextMap, TextNode, TextScalar, parse_text, scalars_of
+
+# As Go's strconv.ParseBool.
+_BOOLEANS: Final[Mapping[str, bool]] = {
+    **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
+}
+COLD_START_MAX_NS: Final = 3600 * 10**9
+_MIXED: Final = "mixed"
+
+
+class HintSource(enum.Enum):
+    """Where topology hints of a container come from."""
+
+    MOUNTS = "mounts"
+    DEVICES = "devices"
+    POD_RESOURCES = "pod-resources"
+
+
+ALL_HINTS: Final = frozenset(HintSource)
+
+
+class IrqMode(enum.Enum):
+    """Which of two containers wins that mask and claim one interrupt."""
+
+    MASK_FIRST = "mask-first"
+    CLAIM_FIRST = "claim-first"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IrqAffinity:
+    """Interrupts to get on the exclusive cpus and to keep away from them.
+
+    A pattern is the number of an interrupt, or a glob over its description.
+    """
+
+    claim: tuple[str, ...] = ()
+    mask: tuple[str, ...] = ()
+    mode: IrqMode = IrqMode.MASK_FIRST
+
+
+@dataclass(frozen=True, slots=True)
+class PathFilter:
+    """Some paths: beginnings of paths, or globs over whole paths."""
+
+    paths: tuple[str, ...]
+    is_glob: bool = False
+
+    def matches(self, path: str) -> bool:
+        """Whether a path is one of them."""
+        if self.is_glob:
+            return any(compile_glob(pattern).matches(path) for pattern in self.paths)
+        return path.startswith(self.paths)
+
+
+def steps_per_character(pattern: str) -> int:
+    """How much it costs to hold a character against a glob, whose every class may be tried."""
+    return 1 + pattern.count("[")
+
+
+def parse_bool(text: str) -> bool:
+    """The truth of a text, as Go's strconv.ParseBool reads it."""
+    value = _BOOLEANS.get(text.strip())
+    if value is None:
+        raise TextError(f"{quoted(text)} is not a boolean", "write 'true' or 'false'")
+    return value
+
+
+def parse_preserve(text: str) -> bool:
+    """True for exactly `true`; `false` says what is so anyway."""
+    if text not in ("true", "false"):
+        raise TextError(f"{quoted(text)} does not preserve anything", "write 'true'")
+    return text == "true"
+
+
+def parse_word(text: str) -> str:
+    """The name of a class."""
+    if not text.strip():
+        raise TextError("no name", "write the name of a class")
+    return text.strip()
+
+
+def parse_cpu_priority(text: str) -> CpuPriority | None:
+    """The priority; None for `default`, which leaves it to the configuration."""
+    if text.strip().lower() == "default":
+        return None
+    return _member(CpuPriority, text, "cpu priority", "default")
+
+
+def parse_burst_level(text: str) -> BurstLevel:
+    """The level of a container without cpu limit."""
+    if text.strip().lower() == "socket":
+        raise TextError("unknown level 'socket'", "did you mean 'package'?")
+    return _member(BurstLevel, text, "level")
+
+
+def parse_smt(text: str) -> SmtPreference:
+    """How to use the threads of cores."""
+    return _member(SmtPreference, text, "use of threads")
+
+
+def parse_memory_types(text: str) -> frozenset[MemoryKind]:
+    """The kinds in a comma-separated list; `mixed` means all."""
+    kinds: set[MemoryKind] = set()
+    for item in text.split(","):
+        if item.strip().lower() == _MIXED:
+            kinds |= frozenset(MemoryKind)
+        else:
+            kinds.add(_member(MemoryKind, item, "memory type", _MIXED))
+    return frozenset(kinds)
+
+
+def parse_cold_start(text: str) -> int:
+    """The duration of `duration: 10s` in nanoseconds."""
+    node = _mapping(text, ("duration",))
+    written = node.find("duration")
+    if not isinstance(written, TextScalar):
+        raise TextError.at(written or node, "no duration", "write 'duration: 10s'")
+    try:
+        nanoseconds = parse_nanoseconds(written.value)
+    except ConfigError as error:
+        what = f"{quoted(written.value)} is not a duration"
+        raise TextError.at(written, what, "write 'duration: 10s'") from error
+    if nanoseconds > COLD_START_MAX_NS:
+        what = f"the duration {quoted(written.value)} is outside the range"
+        raise TextError.at(written, what, "write at most 1h")
+    return nanoseconds
+
+
+def parse_irq_affinity(text: str) -> IrqAffinity:
+    """The interrupts of `claim: [..]`, `mask: [..]` and `mode: ..`."""
+    try:
+        node = _mapping(text, ("claim", "mask", "mode"))
+        claim, mask = _patterns(node, "claim"), _patterns(node, "mask")
+    except TextError as error:
+        what = f"invalid IRQ affinity {quoted(text)}: {error.what}"
+        raise TextError(what, error.fix, line=error.line, column=error.column) from error
+    mode = node.find("mode")
+    if mode is None:
+        return IrqAffinity(claim=claim, mask=mask)
+    modes = {member.value: member for member in IrqMode}
+    written = mode.value if isinstance(mode, TextScalar) else ""
+    if written not in modes:
+        what = f"invalid IRQ affinity mode {quoted(written)} (valid modes: {', '.join(modes)})"
+        raise TextError.at(mode, what)
+    return IrqAffinity(claim=claim, mask=mask, mode=modes[written])
+
+
+def parse_path_filter(text: str) -> PathFilter:
+    """The paths of `type: prefix` or `type: glob`, and `paths: [..]`."""
+    node = _mapping(text, ("type", "paths"))
+    kind = node.find("type")
+    written = kind.value if isinstance(kind, TextScalar) else ""
+    if written not in ("prefix", "glob"):
+        fix = "write 'type: prefix' or 'type: glob'"
+        raise TextError.at(kind or node, f"unknown type {quoted(written)}", fix)
+    if written == "glob":
+        return PathFilter(_patterns(node, "paths"), is_glob=True)
+    paths = node.find("paths")
+    return PathFilter(tuple(item.value for item in scalars_of(paths, "'paths'")) if paths else ())
+
+
+def parse_hint_sources(text: str) -> tuple[frozenset[HintSource], tuple[str, ...]]:
+    """The sources in a boolean or a comma-separated list, and the items that are none."""
+    if text.strip() in _BOOLEANS:
+        return (ALL_HINTS if parse_bool(text) else frozenset()), ()
+    words: Mapping[str, frozenset[HintSource]] = {
+        "all": ALL_HINTS,
+        "none": frozenset(),
+        **{source.value: frozenset({source}) for source in HintSource},
+    }
+    items = [item.strip().lower() for item in text.split(",")]
+    known = [words[item] for item in items if item in words]
+    unknown = tuple(dict.fromkeys(item for item in items if item not in words))
+    return frozenset[HintSource]().union(*known), unknown
+
+
+E = TypeVar("E", bound=enum.Enum)
+
+
+def _member(kind: type[E], text: str, what: str, *others: str) -> E:
+    members = {str(member.value): member for member in kind}
+    member = members.get(text.strip().lower())
+    if member is None:
+        fix = suggestion(text.strip(), (*members, *others))
+        raise TextError(f"unknown {what} {quoted(text.strip())}", fix)
+    return member
+
+
+def _mapping(text: str, fields: tuple[str, ...]) -> TextMap:
+    node = parse_text(text)
+    if not isinstance(node, TextMap):
+        raise _at(node, "not a mapping", f"write '{fields[0]}: ...'")
+    for name, _ in node.entries:
+        if name.value not in fields:
+            what = f"unknown field {quoted(name.value)}"
+            raise TextError.at(name, what, suggestion(name.value, fields))
+    return node
+
+
+def _at(node: TextNode | None, what: str, fix: str) -> TextError:
+    return TextError.at(node, what, fix) if node else TextError(what, fix)
+
+
+def _patterns(node: TextMap, field: str) -> tuple[str, ...]:
+    written = node.find(field)
+    if written is None:
+        return ()
+    items = scalars_of(written, f"'{field}'")
+    for item in items:
+        try:
+            compile_glob(item.value)
+        except GlobError as error:
+            what = f"malformed pattern {quoted(item.value)}: {error}"
+            raise TextError.at(item, what, error.fix) from error
+    return tuple(item.value for item in items)

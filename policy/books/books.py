@@ -1,0 +1,246 @@
+"""All that is held on one machine: cpus, memory, affinities, and what the kernel was told."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final, TypeGuard
+
+from ...topology.model.machine import Machine, MemoryKind
+from ...topology.sets.cpuset import NO_CPUS, NO_NODES, NodeSet
+from ..configuration.config import Config
+from ..cpus.picker import CpuPicker
+from ..memory.memory_ledger import MemoryLedger
+from ..memory.memory_nodes import MemoryNodes
+from ..memory.offers import MemoryPriority, MemoryRequest, Offer
+from ..model.container import Container, ContainerId
+from ..model.decision import Change, Grant, Pinning, Refusal
+from ..model.request import Request
+from ..placing.memory_choice import PoolMemory
+from ..placing.placer import Plan
+from ..pools.memory_supply import withheld_bytes
+from ..pools.pool_tree import build_tree
+from ..pools.supply import read_supply
+from ..rules.affinity_index import AffinityIndex
+from .cpu_ledger import Ledger
+from .pinning import Pinner
+
+WITHHELD: Final = ContainerId("(not for containers)")
+"""Who holds the memory that amounts in the configuration keep from containers, if they do."""
+_DRAM: Final = frozenset({MemoryKind.DRAM})
+_SHRINKS_AT_ONCE: Final = 8
+"""Moving memory costs the machine: no event moves more containers back than these."""
+_WIDENED_AT_LEAST: Final = 4
+"""Memory sets widened per look at the free memory, where so many containers are short of it."""
+
+
+class Books:
+    """The ledgers of one machine, changed together: no method can half happen."""
+
+    def __init__(self, machine: Machine, config: Config) -> None:
+        """Raises `ConfigError` where the configuration does not fit the machine."""
+        self.picker = CpuPicker(machine)
+        self.supply = read_supply(machine, config, self.picker)
+        self.tree = build_tree(machine, self.supply)
+        self.ledger = Ledger(self.tree, self.picker)
+        self.memory = MemoryLedger(MemoryNodes.of(machine, self.supply.memory))
+        self.pool_memory = PoolMemory(self.tree, self.memory)
+        self.pinner = Pinner(self.ledger, config, self.picker.cores)
+        self.affinity = AffinityIndex()
+        self._due_dram: dict[ContainerId, None] = {}
+        self._expected: list[ContainerId] = []
+        self._online = machine.online
+        self._withhold_memory(config)
+
+    def _withhold_memory(self, config: Config) -> None:
+        """Book the memory that is not for containers, wherever on the ordinary nodes it is."""
+        everything, nodes = self.tree.root.memory_nodes, self.memory.nodes
+        total = self.memory.capacity(NodeSet(nodes.with_memory))
+        size = withheld_bytes(config, total, self.memory.capacity(everything))
+        if size:
+            request = MemoryRequest(
+                container_id=WITHHELD,
+                affinity=everything,
+                size_bytes=size,
+                priority=MemoryPriority.RESERVATION,
+            )
+            self.memory.adopt(request, everything)
+
+    def take(self, plan: Plan) -> Grant:
+        """Book what was planned, in place of what the container held; returns what it has now.
+
+        A resize can make room for containers that had to widen their memory, itself included.
+        """
+        grant = plan.grant
+        for lifted in plan.lifted:
+            self.ledger.repool(lifted)
+            self.pinner.mark(lifted.container_id)
+        self.ledger.drop(grant.container_id)
+        self.ledger.add(grant)
+        if plan.offer is not None:
+            self._commit(plan.offer)
+            if plan.offer.replaces is not None:
+                self.relax()
+        return self.ledger.grants[grant.container_id]
+
+    def observe(self, free_bytes: Mapping[int, int]) -> None:
+        """Heed the memory that is really free, by node id; see `MemoryLedger.observe`.
+
+        Half of those whose nodes run short get wider sets, the least important first: the next look
+        sees what that helped, and whoever it is comes to its turn after a few. Where nobody needs
+        more, some of those that had to widen go back.
+        """
+        self.memory.observe(free_bytes)
+        self._give_due_dram()
+        pressed = self.memory.pressed()
+        left = most = max(_WIDENED_AT_LEAST, len(pressed) // 2)
+        for container_id in pressed:
+            if left and self.widen(container_id):
+                left -= 1
+        if left == most:
+            self.relax()
+
+    def relax(self) -> None:
+        """Let containers have the memory they were short of, now that there is room.
+
+        The DRAM that is due to them; those that had to widen their memory go back.
+        """
+        self._give_due_dram()
+        offer = self.memory.shrink(_SHRINKS_AT_ONCE)
+        if offer is not None:
+            self._commit(offer)
+
+    def widen(self, container_id: ContainerId) -> bool:
+        """More memory nodes for a container: whatever is next and has room; whether there is any.
+
+        Where there is none, it keeps what it has.
+        """
+        return self._widened(container_id, self.memory.widen(container_id))
+
+    def end_cold_start(self, container_id: ContainerId) -> None:
+        """DRAM for a container that ran without until now; where there is no room, once there is.
+
+        It is tried again whenever memory is given back or looked at.
+        """
+        request = self.memory.request_of(container_id)
+        if request is None:
+            return
+        nodes = self._dram & self.memory.open_to(container_id) if request.is_spread else NO_NODES
+        offer = self.memory.realloc(container_id, nodes=nodes, types=_DRAM)
+        if self._widened(container_id, offer):
+            self._due_dram.pop(container_id, None)
+        else:
+            self._due_dram[container_id] = None
+
+    def _give_due_dram(self) -> None:
+        for container_id in tuple(self._due_dram):
+            self.end_cold_start(container_id)
+
+    def _widened(self, container_id: ContainerId, offer: Offer | Refusal) -> bool:
+        if not isinstance(offer, Offer):
+            return False
+        self._commit(offer)
+        if container_id in self.ledger.grants:
+            self.ledger.move_memory(container_id, self.memory.zone_of(container_id))
+            self.pinner.mark(container_id)
+        return True
+
+    def inherit(self, older: "Books") -> None:
+        """Know what other books know of memory beside what is held: the last look, DRAM due.
+
+        To be called before containers are adopted.
+        """
+        self.memory.observe_like(older.memory)
+        self._due_dram = dict(older._due_dram)
+
+    def _commit(self, offer: Offer) -> None:
+        self.memory.commit(offer)
+        for container_id, zone in offer.moves.items():
+            self.ledger.move_memory(container_id, zone)
+            self.pinner.mark(container_id)
+
+    def release(self, container_id: ContainerId) -> None:
+        """Give back all that a container holds. Unknown ids change nothing."""
+        if self.ledger.drop(container_id) is not None:
+            self.memory.release(container_id)
+        self.affinity.remove(container_id)
+        self.pinner.forget(container_id)
+        self._due_dram.pop(container_id, None)
+
+    def settle(self, container_id: ContainerId) -> tuple[Pinning, tuple[Change, ...]]:
+        """What a container is told after what was booked, and who else must be told what."""
+        changes = self.pinner.changes(container_id)
+        grant = self.ledger.grants.get(container_id)
+        if grant is None:
+            return Pinning(), changes
+        pinning = self.pinner.pinning(grant)
+        self.pinner.note(container_id, pinning)
+        return pinning, changes
+
+    def must_expect(self, running: Sequence[Container]) -> bool:
+        """Whether nodes have to be left, by whoever must not get what others are about to keep."""
+        ordinary = self.memory.nodes.ordinary.with_memory
+        return any(one.mems and one.mems.mask & ~ordinary for one in running)
+
+    def expect(self, container: Container, request: Request) -> None:
+        """Count the memory of a running container that is adopted later on."""
+        wanted = self.pool_memory.choice(request).request_at(self.tree.root.id)
+        if self._may_keep(container.mems, wanted):
+            self.memory.adopt(wanted, container.mems)
+            self._expected.append(container.id)
+
+    def expect_no_more(self) -> None:
+        """Release what was counted of containers that were not adopted."""
+        for container_id in self._expected:
+            if container_id not in self.ledger.grants:
+                self.memory.release(container_id)
+        self._expected.clear()
+
+    def adopt(self, container: Container, request: Request, grant: Grant) -> tuple[Grant, Pinning]:
+        """Book what a running container has; its cpus and a legal memory set stay as they are."""
+        zone = self.adopt_memory(request, grant, container.mems)
+        grant = replace(grant, memory=zone, memory_bytes=request.memory_bytes)
+        self.ledger.add(grant)
+        pinning = self.pinner.pinning(grant)
+        if pinning.cpus is not None:
+            kept = (container.cpus or NO_CPUS) & self._online
+            pinning = replace(pinning, cpus=kept)
+        self.pinner.note(container.id, pinning)
+        return grant, pinning
+
+    def adopt_memory(self, request: Request, grant: Grant, mems: NodeSet | None) -> NodeSet:
+        """Account the memory of a running container: the nodes it has, where they are for it."""
+        wanted = self.pool_memory.choice(request).request_at(grant.pool_id)
+        if request.cold_start_ns and self.has_dram(mems or NO_NODES):
+            # Its cold start is over: DRAM is part of what it asks for.
+            nodes = wanted.affinity | self._dram if wanted.is_spread else wanted.affinity
+            wanted = replace(wanted, types=wanted.types | _DRAM, affinity=nodes)
+        if not self._may_keep(mems, wanted):
+            offer = self.memory.offer(wanted)
+            if isinstance(offer, Offer) and not offer.moves:
+                self.memory.commit(offer)
+                return offer.zone
+            mems = self.tree.root.memory_nodes
+        return self.memory.adopt(wanted, mems)
+
+    def _may_keep(self, mems: NodeSet | None, request: MemoryRequest) -> TypeGuard[NodeSet]:
+        usable = self.memory.nodes.open_to(request.may_use_reserved)
+        return mems is not None and bool(mems) and not mems.mask & ~usable.with_memory
+
+    def has_dram(self, nodes: NodeSet) -> bool:
+        """Whether some of these nodes are DRAM."""
+        return bool(nodes & self._dram)
+
+    @property
+    def _dram(self) -> NodeSet:
+        nodes = self.memory.nodes
+        return NodeSet(nodes.of_kinds(nodes.kinds_mask(_DRAM)))
+
+    def check(self) -> None:
+        """Assert every invariant. O(everything); for tests."""
+        self.ledger.check()
+        self.memory.check()
+        for container_id, grant in self.ledger.grants.items():
+            told = self.pinner.told(container_id)
+            assert told is not None, container_id
+            assert told.mems is None or told.mems <= self.memory.open_to(container_id), container_id
+            pinning = self.pinner.pinning(grant)
+            assert pinning.cpus is None or pinning.cpus, container_id

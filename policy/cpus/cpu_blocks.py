@@ -1,0 +1,144 @@
+"""Groups of cpus (cores, clusters, sockets) asked all at once, as arithmetic on int masks.
+
+Groups that look alike up to a shift (every core {c, c+64}) share a *shape*: one shift of the whole
+machine's mask asks all of them together, so the cost does not grow with their number.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ...topology.sets.cpuset import iter_bits
+
+
+def lowest_bits(mask: int, count: int) -> int:
+    """The `count` lowest cpus of `mask`; all of it where it has no more."""
+    if count >= mask.bit_count():
+        return mask
+    if count <= 8:
+        taken = 0
+        for _ in range(count):
+            low = mask & -mask
+            taken |= low
+            mask ^= low
+        return taken
+    below, above = 0, mask.bit_length()
+    while above - below > 1:
+        middle = (below + above) >> 1
+        if (mask & ((1 << middle) - 1)).bit_count() < count:
+            below = middle
+        else:
+            above = middle
+    return mask & ((1 << above) - 1)
+
+
+class _Shape(NamedTuple):
+    offsets: tuple[int, ...]
+    """Distances of the members from the lowest one, ascending, beginning with 0."""
+    firsts: int
+    """The lowest members of all groups of this shape."""
+    masks: tuple[int, ...]
+
+    @property
+    def is_shifted(self) -> bool:
+        """Whether shifting costs less than going through the groups one by one."""
+        return len(self.offsets) <= len(self.masks)
+
+
+class CpuBlocks:
+    """A family of cpu groups; a group is named by its lowest cpu ("firsts" are masks of those).
+
+    `covering` and `lowest_members` also hold for groups that overlap, the rest for disjoint ones.
+    """
+
+    def __init__(self, masks: Iterable[int]) -> None:
+        by_pattern: dict[int, list[int]] = {}
+        for mask in masks:
+            if mask:
+                by_pattern.setdefault(mask // (mask & -mask), []).append(mask)
+        self._shapes = tuple(
+            _Shape(tuple(iter_bits(pattern)), sum(m & -m for m in set(group)), tuple(group))
+            for pattern, group in by_pattern.items()
+        )
+        self.size_max = max((len(shape.offsets) for shape in self._shapes), default=0)
+        self.size_min = min((len(shape.offsets) for shape in self._shapes), default=0)
+        sizes: dict[int, int] = {}
+        for shape in self._shapes:
+            sizes[len(shape.offsets)] = sizes.get(len(shape.offsets), 0) | shape.firsts
+        self.firsts_by_size = tuple(sorted(sizes.items()))
+        """(number of members, firsts of the groups of that size), smallest first."""
+
+    def idle(self, free: int) -> int:
+        """The firsts of the groups that lie wholly in `free`."""
+        found = 0
+        for shape in self._shapes:
+            if shape.is_shifted:
+                here = shape.firsts & free
+                for offset in shape.offsets[1:]:
+                    if not here:
+                        break
+                    here &= free >> offset
+                found |= here
+            else:
+                for mask in shape.masks:
+                    if mask & free == mask:
+                        found |= mask & -mask
+        return found
+
+    def members(self, firsts: int) -> int:
+        """All cpus of the groups named by `firsts`."""
+        cpus = 0
+        for shape in self._shapes:
+            here = firsts & shape.firsts
+            if not here:
+                continue
+            if shape.is_shifted:
+                for offset in shape.offsets:
+                    cpus |= here << offset
+            else:
+                for mask in shape.masks:
+                    if mask & -mask & here:
+                        cpus |= mask
+        return cpus
+
+    def covering(self, cpus: int) -> int:
+        """All cpus of the groups that hold at least one of `cpus`."""
+        covered = 0
+        for shape in self._shapes:
+            if not shape.is_shifted:
+                for mask in shape.masks:
+                    if mask & cpus:
+                        covered |= mask
+                continue
+            touched = 0
+            for offset in shape.offsets:
+                touched |= cpus >> offset
+            touched &= shape.firsts
+            if touched:
+                for offset in shape.offsets:
+                    covered |= touched << offset
+        return covered
+
+    def by_free_count(self, free: int) -> list[int]:
+        """For each k the firsts of the groups with exactly k members in `free`."""
+        exactly = [0] * (self.size_max + 1)
+        for shape in self._shapes:
+            size = len(shape.offsets)
+            at_least = [shape.firsts] + [0] * (size + 1)
+            for position, offset in enumerate(shape.offsets):
+                here = (free >> offset) & shape.firsts
+                for count in range(position + 1, 0, -1):
+                    at_least[count] |= at_least[count - 1] & here
+            for count in range(size + 1):
+                exactly[count] |= at_least[count] & ~at_least[count + 1]
+        return exactly
+
+    def lowest_members(self, cpus: int) -> int:
+        """The lowest of `cpus` in each group that has any."""
+        lowest = 0
+        for shape in self._shapes:
+            seen = 0
+            for offset in shape.offsets:
+                here = (cpus >> offset) & shape.firsts & ~seen
+                lowest |= here << offset
+                seen |= here
+        return lowest

@@ -1,0 +1,295 @@
+"""Re-adoption: which grant a running container already has, read off the cpus it runs on.
+
+Re-adoption is not admission: a container keeps exactly what it has as long as that is legal, even
+where it would not be placed there today.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ...topology.sets.cpuset import NO_CPUS, CpuSet
+from ..books.cpu_ledger import Ledger
+from ..cpus.picker import CpuPicker
+from ..model.container import Container, ContainerId, ContainerState, QosClass
+from ..model.decision import Change, Grant, Pinning
+from ..model.request import CpuType, Request
+from ..pools.pool_tree import Pool
+from ..pools.supply import Supply
+
+KEPT: Final = "kept"
+"""The criterion of a decision that leaves a running container what it had."""
+_QOS_ORDER = {QosClass.GUARANTEED: 0, QosClass.BURSTABLE: 1, QosClass.BEST_EFFORT: 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What somebody remembers of a container's grant. Only believed where the cpus agree."""
+
+    pool: str
+    exclusive: CpuSet = NO_CPUS
+    grown: tuple[CpuSet, ...] = ()
+    is_reserved: bool = False
+    """It was on the reserved cpus."""
+
+    @classmethod
+    def of(cls, grant: Grant, pool: Pool) -> "Advice":
+        """What to remember of a grant, which is in this pool."""
+        return cls(
+            pool=pool.name,
+            exclusive=grant.exclusive,
+            grown=grant.grown,
+            is_reserved=grant.cpu_type is CpuType.RESERVED,
+        )
+
+    def explains(self, cpus: CpuSet, request: Request) -> bool:
+        """Whether a container with these exclusive cpus may have this cpuset."""
+        if self.exclusive == cpus:
+            # However many it asks for by now: it has them for itself, and a resize will tell.
+            return True
+        if len(self.exclusive) != request.exclusive:
+            return False
+        if request.hide_hyperthreads:
+            return bool(cpus & self.exclusive)
+        return request.shared_milli > 0 and self.exclusive <= cpus
+
+
+def adoption_order(container: Container) -> tuple[int, int, str, str]:
+    """The key by which containers are looked at: Guaranteed first, then oldest, then by name."""
+    qos = _QOS_ORDER[container.pod.qos]
+    return (qos, container.created_at, container.path, container.id)
+
+
+def newest_of_each_id(containers: Iterable[Container]) -> tuple[Container, ...]:
+    """One live container for each id: the newest, at last the one that is listed last."""
+    newest: dict[ContainerId, Container] = {}
+    for container in filter(is_alive, containers):
+        known = newest.get(container.id)
+        if known is None or known.created_at <= container.created_at:
+            newest[container.id] = container
+    return tuple(newest.values())
+
+
+def newest_of_each_name(containers: Iterable[Container]) -> tuple[Container, ...]:
+    """One live container for each name in a pod: the newest, where the runtime lists several.
+
+    A runtime that crashed may still list the old instance of a restarted container as running.
+    """
+    newest: dict[tuple[str, str], Container] = {}
+    for container in filter(is_alive, containers):
+        key = instance_key(container)
+        known = newest.get(key)
+        if known is None or _age(known) < _age(container):
+            newest[key] = container
+    return tuple(newest.values())
+
+
+def instance_key(container: Container) -> tuple[str, str]:
+    """What the instances of one restarted container have in common.
+
+    A runtime may list containers whose sandbox it does not: then the sandbox's id alone tells their
+    pods apart. A container without a name is an instance of nothing but itself.
+    """
+    pod = container.pod
+    named = f"{pod.namespace}/{pod.name}" if pod.name else pod.id
+    known = pod.uid or named
+    return (known, container.name) if known and container.name else ("", container.id)
+
+
+def _age(container: Container) -> tuple[int, str]:
+    return (container.created_at, container.id)
+
+
+def overlaps(running: Sequence[tuple[Container, Request | None]]) -> Mapping[ContainerId, int]:
+    """For each container the mask of the cpus that any other one runs on. O(containers).
+
+    Preserved containers and those without a request count for nothing: they may run on anybody's
+    cpus.
+    """
+    once = twice = 0
+    masks = {
+        one.id: one.cpus.mask
+        if one.cpus and request is not None and request.cpu_type is not CpuType.PRESERVE
+        else 0
+        for one, request in running
+    }
+    for mask in masks.values():
+        twice |= once & mask
+        once |= mask
+    return {container_id: twice | (once & ~mask) for container_id, mask in masks.items()}
+
+
+def adopted_grant(
+    container: Container,
+    request: Request,
+    ledger: Ledger,
+    picker: CpuPicker,
+    others: int,
+    advice: Advice | None = None,
+) -> Grant | None:
+    """The grant that explains the cpus a container has; None where there is no legal one.
+
+    `others` is the mask of the cpus of all other running containers. Exclusive grants must be
+    adopted before shared ones: what they hold is not legal for anybody else.
+    """
+    root = ledger.tree.root
+    if request.cpu_type is CpuType.PRESERVE:
+        return _grant(container, request, NO_CPUS, root)
+    # An offline cpu cannot run anybody; the kernel leaves it in the set it was told.
+    cpus = (container.cpus or NO_CPUS) & root.cpus
+    if not cpus:
+        return None
+    if request.cpu_type is CpuType.RESERVED:
+        if cpus <= root.reserved:
+            return _grant(container, request, NO_CPUS, root)
+        if advice is not None and advice.is_reserved:
+            # Others are reserved by now: those are for it, and its old ones for everybody.
+            return None
+        # The reserved cpus were full when it came.
+        request = replace(request, cpu_type=CpuType.NORMAL)
+    if advice is not None:
+        request = _as_before(request, cpus, advice)
+    sharable = CpuSet(ledger.free_sharable[root.id])
+    free = sharable | CpuSet(ledger.free_isolated[root.id])
+    exclusive: CpuSet | None = NO_CPUS
+    if not request.exclusive:
+        # Who asks for nothing may have been left with the reserved cpus only.
+        if not (cpus <= sharable or (not request.shared_milli and cpus <= root.reserved)):
+            return None
+    elif not cpus <= free or (advice is not None and not advice.exclusive):
+        return None
+    elif advice is not None and advice.exclusive <= free and advice.explains(cpus, request):
+        exclusive = advice.exclusive
+    else:
+        exclusive = _exclusive_part(cpus, request, picker, others, free, root.isolated)
+    if exclusive is None or (request.exclusive and not cpus - exclusive <= sharable):
+        return None
+    if exclusive and not root.reserved and not sharable - exclusive:
+        # Somebody who asked for nothing must be able to run.
+        return None
+    pool = ledger.tree.smallest_holding(cpus)
+    grant = _grant(container, request, exclusive, pool)
+    # A hidden thread may be outside the pool of the others.
+    grant = replace(grant, isolated=exclusive & root.isolated)
+    if advice is None:
+        return grant
+    named = next((one for one in ledger.tree.pools if one.name == advice.pool), pool)
+    return replace(
+        grant,
+        pool_id=named.id if cpus <= named.cpus else pool.id,
+        grown=advice.grown if exclusive == advice.exclusive else (),
+    )
+
+
+def kept_grant(
+    container: Container,
+    request: Request,
+    ledger: Ledger,
+    others: int,
+    advice: Advice | None = None,
+) -> Grant:
+    """The grant of a running container that cannot be understood: it is told nothing.
+
+    Cpus that it seems to have for itself are nobody else's meanwhile: those that are remembered, or
+    no more than a Guaranteed container asks for and nobody else runs on.
+    """
+    root = ledger.tree.root
+    cpus = (container.cpus or NO_CPUS) & root.cpus
+    is_enough = 1000 * len(cpus) <= container.resources.cpu_request_milli
+    own = NO_CPUS
+    if advice is not None:
+        own = advice.exclusive
+    elif container.pod.qos is QosClass.GUARANTEED and is_enough and not cpus.mask & others:
+        own = cpus
+    sharable = CpuSet(ledger.free_sharable[root.id])
+    own &= sharable | CpuSet(ledger.free_isolated[root.id])
+    if not root.reserved and not sharable - own:
+        own = NO_CPUS
+    grant = _grant(container, request, own, root)
+    return replace(grant, isolated=own & root.isolated)
+
+
+def has_own_cpus(request: Request, advice: Advice | None) -> bool:
+    """Whether a container asks for cpus of its own, or is remembered to have some."""
+    return request.exclusive > 0 or (advice is not None and bool(advice.exclusive))
+
+
+def _as_before(request: Request, cpus: CpuSet, advice: Advice) -> Request:
+    """The request of a container that has cpus of its own and would get shared ones by now.
+
+    A configuration that prefers shared cpus is for those who come; what it asked for it still asks.
+    """
+    count = len(advice.exclusive)
+    if request.exclusive or not 0 < 1000 * count <= request.total_milli:
+        return request
+    shared_milli = request.total_milli - 1000 * count
+    before = replace(request, exclusive=count, shared_milli=shared_milli)
+    return before if advice.explains(cpus, before) else request
+
+
+def _exclusive_part(
+    cpus: CpuSet,
+    request: Request,
+    picker: CpuPicker,
+    others: int,
+    free: CpuSet,
+    isolated: CpuSet,
+) -> CpuSet | None:
+    """Which of a container's cpus are its own; None where that explains nothing."""
+    own = cpus.mask & ~others
+    if request.shared_milli:
+        # The kernel shows the exclusive and the shared cpus as one set: any cpus that nobody else
+        # runs on can be the exclusive ones without moving anybody. Isolated ones always are.
+        certain = cpus.mask & isolated.mask
+        uncertain = request.exclusive - certain.bit_count()
+        rest = picker.pick(own & ~certain, uncertain) if uncertain >= 0 else None
+        return None if rest is None else CpuSet(certain | rest)
+    missing = request.exclusive - len(cpus)
+    if missing < 0 or (missing and own != cpus.mask):
+        return None
+    # Fewer than it asks for, but nobody else's: its request grew while nobody looked.
+    if missing and request.hide_hyperthreads:
+        hidden = CpuSet(picker.cores.covering(cpus.mask) & free.mask & ~others) - cpus
+        cpus |= CpuSet(picker.pick(hidden.mask, min(missing, len(hidden))) or 0)
+    return cpus
+
+
+def _grant(container: Container, request: Request, exclusive: CpuSet, pool: Pool) -> Grant:
+    return Grant(
+        container_id=container.id,
+        pool_id=pool.id,
+        cpu_type=request.cpu_type,
+        exclusive=exclusive,
+        shared_milli=request.shared_milli,
+        preserve_memory=request.preserve_memory,
+        hide_hyperthreads=request.hide_hyperthreads,
+        is_strict=request.is_strict,
+    )
+
+
+def difference(container: Container, after: Pinning | None) -> Change | None:
+    """The change from what the runtime says a container has to `after`; None: there is none."""
+    return changed(container.id, Pinning(cpus=container.cpus, mems=container.mems), after)
+
+
+def changed(
+    container_id: ContainerId, before: Pinning | None, after: Pinning | None
+) -> Change | None:
+    """The change from one pinning to another; None where nobody has to be told."""
+    if before is None or after is None or not after.differs_from(before):
+        return None
+    return Change(container_id=container_id, before=before, after=after)
+
+
+def on_usable_cpus(container: Container, supply: Supply) -> Container:
+    """The container on those of its cpus that it may still use; itself where all or none are left.
+
+    Then it is not placed anew, far from its memory, for one cpu that was taken away.
+    """
+    cpus = (container.cpus or NO_CPUS) & (supply.sharable | supply.isolated)
+    return replace(container, cpus=cpus) if cpus and cpus != container.cpus else container
+
+
+def is_alive(container: Container) -> bool:
+    """Whether a container holds cpus: created or running."""
+    return container.state is not ContainerState.EXITED

@@ -1,0 +1,239 @@
+"""Single containers and what they hold: placed, adopted, resized, released."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...topology.model.machine import Machine
+from ..books.books import Books
+from ..configuration.config import Config
+from ..model.container import Container, ContainerId, Resources
+from ..model.decision import Change, Decision, Grant, Pinning, Refusal
+from ..model.request import CpuType, Request
+from ..placing.classifier import Classified, Classifier, grave_problems
+from ..placing.placer import Failure, Placer, Plan
+from ..placing.pool_choice import Chooser
+from ..placing.resizer import Resizer
+from ..text.errors import Problem
+from ..tuning.effects import Holding, Occupancy
+from ..tuning.interrupts import Interrupt
+from ..tuning.turbo import prefer_turbo
+from .adoption import KEPT, Advice, adopted_grant, kept_grant
+from .roster import Roster
+
+
+class Allocator:
+    """The books and the roster of one machine, changed together, container by container."""
+
+    def __init__(self, machine: Machine, config: Config, interrupts: Sequence[Interrupt]) -> None:
+        """Raises `ConfigError` where the configuration does not fit the machine."""
+        self.machine = machine
+        self.config = config
+        self.books = Books(machine, config)
+        self.roster = Roster()
+        self.classifier = Classifier(config, interrupts, machine)
+        self._placer = Placer(self.books, Chooser(self.books.tree, self.books.picker.classes))
+        self._resizer = Resizer(self.books)
+
+    @property
+    def occupancy(self) -> Occupancy:
+        """Who has cpus for itself, and what it asks of them beside. O(grants)."""
+        classified = self.roster.classified
+        return Occupancy(
+            machine=self.machine,
+            config=self.config,
+            supply=self.books.supply,
+            holdings=tuple(
+                Holding(
+                    cpus=grant.exclusive,
+                    irq=classified[container_id].irq,
+                    cpu_class=classified[container_id].cpu_class,
+                )
+                for container_id, grant in self.books.ledger.grants.items()
+                if grant.exclusive
+            ),
+        )
+
+    def know(self, container: Container) -> Classified:
+        """Classify a container, and let its rules count."""
+        classified = self.classifier.classify(container)
+        self.roster.add(container, classified)
+        self.books.affinity.add(container, classified.rules)
+        return classified
+
+    def forget(self, container_id: ContainerId) -> None:
+        """Release all that a container holds, and know it no more. Unknown ids change nothing."""
+        self.books.release(container_id)
+        self.roster.remove(container_id)
+
+    def place(self, container: Container, classified: Classified) -> Decision:
+        """The best place for a known container, booked; a refusal books nothing."""
+        problems = classified.problems
+        bad = grave_problems(problems, container, self.config)
+        if bad:
+            refusal = Refusal(reason="; ".join(map(str, bad)))
+            self.books.affinity.remove(container.id)
+            return Decision(container_id=container.id, result=refusal, problems=problems)
+        affinities = self.books.affinity.affinities(container, classified.rules)
+        if not affinities.is_whole:
+            problems = (*problems, *affinities.problems(container))
+            classified = replace(classified, problems=problems)
+        request = prefer_turbo(
+            classified.request, classified.cpu_class, self.config, lambda: self.occupancy
+        )
+        plan = self._placer.plan(request, affinities.weights)
+        if isinstance(plan, Failure):
+            self.books.affinity.remove(container.id)
+            return Decision(
+                container_id=container.id,
+                result=plan.refusal,
+                lineup=plan.lineup,
+                problems=problems,
+            )
+        return self._apply(plan, classified)
+
+    def place_running(self, container: Container) -> Decision:
+        """Place a container that runs already: it cannot be refused any more."""
+        classified = self.roster.classified[container.id]
+        decision = self.place(container, classified)
+        if isinstance(decision.result, Grant):
+            return decision
+        plan = self._placer.plan_anyway(classified.request)
+        self.books.adopt_memory(classified.request, plan.grant, plan.grant.memory)
+        self.books.affinity.add(container, classified.rules)
+        forced = self._apply(plan, classified)
+        reason = f"it runs already: {decision.result.reason}"
+        return replace(
+            forced,
+            decided_by=reason,
+            degraded=decision.result.reason,
+            lineup=decision.lineup,
+        )
+
+    def adopt(
+        self, container: Container, request: Request, others: int, advice: Advice | None
+    ) -> bool:
+        """Book what a running container has; False where that is nothing legal."""
+        ledger, picker = self.books.ledger, self.books.picker
+        grant = adopted_grant(container, request, ledger, picker, others, advice)
+        if grant is None:
+            return False
+        grant, pinning = self.books.adopt(container, request, grant)
+        classified = self.roster.classified[container.id]
+        asked = classified.request.exclusive
+        missing = asked - len(grant.exclusive)
+        is_cold = not self.books.has_dram(grant.memory)
+        self.roster.decisions[container.id] = Decision(
+            container_id=container.id,
+            result=grant,
+            pool=self._pool_name(grant),
+            pinning=pinning,
+            decided_by=KEPT,
+            cold_start_ns=request.cold_start_ns if is_cold else 0,
+            degraded=f"{missing} of {asked} exclusive CPUs are missing" if missing > 0 else "",
+            problems=classified.problems,
+        )
+        return True
+
+    def keep(
+        self, container: Container, others: int, advice: Advice | None, fault: Exception
+    ) -> None:
+        """Let a running container be, because we are at fault with it.
+
+        It is told nothing; cpus that are its own alone are nobody else's.
+        """
+        memory = container.resources.memory_request_bytes or container.resources.memory_limit_bytes
+        request = Request(
+            container_id=container.id,
+            qos=container.pod.qos,
+            cpu_type=CpuType.PRESERVE,
+            memory_bytes=memory or 0,
+            preserve_memory=True,
+        )
+        problems = (fault_problem(container, fault),)
+        self.roster.add(container, Classified(request=request, rules=(), problems=problems))
+        grant = kept_grant(container, request, self.books.ledger, others, advice)
+        grant, pinning = self.books.adopt(container, request, grant)
+        self.roster.decisions[container.id] = Decision(
+            container_id=container.id,
+            result=grant,
+            pool=self._pool_name(grant),
+            pinning=pinning,
+            decided_by=KEPT,
+            degraded=problems[0].what,
+            problems=problems,
+            fault=repr(fault),
+        )
+
+    def resize(self, container_id: ContainerId, resources: Resources) -> Decision:
+        """Other resources for a container that holds some; a refusal leaves it what it had."""
+        known = self.roster.containers[container_id]
+        grant = self.books.ledger.grants[container_id]
+        last = self.roster.decisions[container_id]
+        container = replace(known, resources=resources)
+        if last.fault:
+            # It is looked at again at the next adoption.
+            self.roster.add(container, self.roster.classified[container_id])
+            return replace(last, changes=())
+        classified = self.classifier.classify(container)
+        plan = self._resizer.plan(grant, classified.request)
+        if isinstance(plan, Failure):
+            return Decision(
+                container_id=container_id,
+                result=plan.refusal,
+                pool=self._pool_name(grant),
+                pinning=self.books.pinner.told(container_id) or Pinning(),
+                lineup=plan.lineup,
+                problems=classified.problems,
+            )
+        self.roster.add(container, classified)
+        return self.conclude(self._apply(plan, classified))
+
+    def mend(self, container_id: ContainerId) -> None:
+        """Give a container cpus for exclusive ones it misses, if it does."""
+        if not self.roster.decisions[container_id].degraded:
+            return
+        classified = self.roster.classified[container_id]
+        plan = self._resizer.plan(self.books.ledger.grants[container_id], classified.request)
+        if isinstance(plan, Plan):
+            self.conclude(self._apply(plan, classified))
+
+    def conclude(self, decision: Decision) -> Decision:
+        """Note what the container and the others are told, and the decision itself."""
+        pinning, changes = self.books.settle(decision.container_id)
+        decision = replace(decision, pinning=pinning, changes=changes)
+        self.roster.decisions[decision.container_id] = decision
+        return decision
+
+    def release(self, container_id: ContainerId) -> tuple[Change, ...]:
+        """Take back what a container held. Unknown ids change nothing."""
+        if container_id in self.books.ledger.grants:
+            self.books.release(container_id)
+            self.books.relax()
+        return self.books.pinner.changes()
+
+    def _apply(self, plan: Plan, classified: Classified) -> Decision:
+        grant = self.books.take(plan)
+        return Decision(
+            container_id=grant.container_id,
+            result=grant,
+            pool=self._pool_name(grant),
+            lineup=plan.lineup,
+            decided_by=plan.decided_by,
+            problems=classified.problems,
+            scheduling=classified.scheduling,
+            classes=classified.classes,
+            cold_start_ns=classified.request.cold_start_ns,
+        )
+
+    def _pool_name(self, grant: Grant) -> str:
+        return self.books.tree.pools[grant.pool_id].name
+
+
+def fault_problem(container: Container, fault: Exception) -> Problem:
+    """The problem of a container with which we are at fault."""
+    return Problem(
+        where=container.path,
+        what=f"kept as it runs, for a fault of ours: {fault!r}",
+        fix="report it",
+        container=container.name,
+    )

@@ -1,0 +1,303 @@
+"""The one owner of all grants: events in, decisions out. Synchronous and single-threaded."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from ...topology.model.machine import Machine
+from ..books.cpu_ledger import Ledger
+from ..configuration.config import Config
+from ..memory.memory_ledger import MemoryLedger
+from ..model.container import Container, ContainerId, ContainerState, Resources
+from ..model.decision import Change, Decision, Grant, Pinning, Refusal
+from ..placing.classifier import Classifier
+from ..pools.pool_tree import PoolTree
+from ..pools.supply import Supply
+from ..tuning.effects import Occupancy
+from ..tuning.interrupts import Interrupt
+from ..tuning.speed_select.speed_select_plan import speed_select_warnings
+from .adoption import Advice, changed, difference
+from .allocator import Allocator
+from .readoption import (
+    FaultyContainerError,
+    Listed,
+    Usability,
+    carried_over,
+    readopt,
+    with_repetition,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synchronized:
+    """The answer to a list of running containers: one decision each, and who must be updated."""
+
+    decisions: tuple[Decision, ...]
+    changes: tuple[Change, ...]
+    faults: Mapping[ContainerId, Exception] = field(default_factory=dict[ContainerId, Exception])
+    """What went wrong with single containers, to be reported; their decisions name it, too."""
+
+
+class Engine:
+    """All grants of one machine under one configuration.
+
+    `Decision.changes` and the changes returned by `stop`, `remove` and `synchronize` name only
+    containers whose cpus, mems or shares really differ from what they were told last.
+    """
+
+    def __init__(
+        self, machine: Machine, config: Config, *, interrupts: tuple[Interrupt, ...] = ()
+    ) -> None:
+        """Raises `ConfigError` where the configuration does not fit the machine."""
+        self.machine = machine
+        self.config = config
+        self._interrupts = interrupts
+        self._allocator = Allocator(machine, config, interrupts)
+        self._unread: Mapping[ContainerId, Exception] = {}
+        """What went wrong with containers that could not be read; they are left as they run."""
+
+    @property
+    def tree(self) -> PoolTree:
+        """The pools of the machine."""
+        return self._allocator.books.tree
+
+    @property
+    def supply(self) -> Supply:
+        """The usable cpus and memory of the machine."""
+        return self._allocator.books.supply
+
+    @property
+    def ledger(self) -> Ledger:
+        """All grants of cpus."""
+        return self._allocator.books.ledger
+
+    @property
+    def memory(self) -> MemoryLedger:
+        """All that is held of memory."""
+        return self._allocator.books.memory
+
+    @property
+    def containers(self) -> Mapping[ContainerId, Container]:
+        """Every container known, stopped ones included until they are removed."""
+        return self._allocator.roster.containers
+
+    @property
+    def grants(self) -> Mapping[ContainerId, Grant]:
+        """What every placed container holds."""
+        return self.ledger.grants
+
+    @property
+    def decisions(self) -> Mapping[ContainerId, Decision]:
+        """The last decision about each known container."""
+        return self._allocator.roster.decisions
+
+    @property
+    def interrupts(self) -> tuple[Interrupt, ...]:
+        """The machine's interrupts, for containers that ask for some of them."""
+        return self._interrupts
+
+    @interrupts.setter
+    def interrupts(self, interrupts: tuple[Interrupt, ...]) -> None:
+        if interrupts != self._interrupts:
+            self._interrupts = interrupts
+            self._allocator.classifier = Classifier(self.config, interrupts, self.machine)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What of the configuration this machine cannot have."""
+        machine, config, allowed = self.machine, self.config, self.supply.allowed
+        return (*self.supply.warnings, *speed_select_warnings(machine, config, allowed))
+
+    @property
+    def occupancy(self) -> Occupancy:
+        """Who has cpus for itself, and what it asks of them beside. O(grants)."""
+        return self._allocator.occupancy
+
+    def pinning(self, container_id: ContainerId) -> Pinning | None:
+        """What the kernel was told about a container last; None for an unknown id."""
+        return self._allocator.books.pinner.told(container_id)
+
+    def create(self, container: Container) -> Decision:
+        """Place a new container; its own pinning is in the decision, others' in `changes`.
+
+        An older instance of the same pod and name is released first. A refusal changes nothing
+        else.
+        """
+        self._replace(container)
+        classified = self._allocator.know(container)
+        return self._allocator.conclude(self._allocator.place(container, classified))
+
+    def adopt(self, container: Container) -> Decision:
+        """Take over a container that runs already and was never announced: it cannot be refused.
+
+        It keeps its cpus and memory where they are legal, else it is placed; nobody else is looked
+        at. Its own pinning is in the decision, others' in `changes`.
+        """
+        self._replace(container)
+        allocator = self._allocator
+        request = allocator.know(container).request
+        others = 0
+        for one in self.grants:
+            told = self.pinning(one)
+            if told is not None and told.cpus is not None:
+                others |= told.cpus.mask
+        if not allocator.adopt(container, request, others, None):
+            return allocator.conclude(allocator.place_running(container))
+        changes = allocator.books.pinner.changes(container.id)
+        decision = replace(self.decisions[container.id], changes=changes)
+        allocator.roster.decisions[container.id] = decision
+        return decision
+
+    def start(self, container_id: ContainerId) -> None:
+        """The container runs. Unknown ids are ignored."""
+        self._allocator.roster.reach(container_id, ContainerState.RUNNING)
+
+    def stop(self, container_id: ContainerId) -> tuple[Change, ...]:
+        """Release what a container held. Unknown ids and repeated stops change nothing."""
+        self._allocator.roster.reach(container_id, ContainerState.EXITED)
+        return self._allocator.release(container_id)
+
+    def end_cold_start(self, container_id: ContainerId) -> tuple[Change, ...]:
+        """A container has run long enough without DRAM: it gets some now, or once there is room.
+
+        Unknown ids change nothing.
+        """
+        if container_id in self.ledger.grants:
+            self._allocator.books.end_cold_start(container_id)
+        return self._allocator.books.pinner.changes()
+
+    def observe_memory(self, free_bytes: Mapping[int, int]) -> tuple[Change, ...]:
+        """What memory can be had from each node without killing anybody, by node id.
+
+        Who runs short gets a wider set, and goes back when all is calm; see `Books.observe`.
+        """
+        self._allocator.books.observe(free_bytes)
+        return self._allocator.books.pinner.changes()
+
+    def remove(self, container_id: ContainerId) -> tuple[Change, ...]:
+        """Forget a container, releasing it first where it was never stopped."""
+        changes = self.stop(container_id)
+        self._allocator.forget(container_id)
+        return changes
+
+    def update(self, container_id: ContainerId, resources: Resources) -> Decision:
+        """Change what a container asks for; a refusal leaves it what it had."""
+        known = self._allocator.roster.containers.get(container_id)
+        grant = self.ledger.grants.get(container_id)
+        if known is None or grant is None:
+            refusal = Refusal(reason=f"container {container_id!r} holds no cpus to resize")
+            return Decision(container_id=container_id, result=refusal)
+        if resources == known.resources:
+            pinning = self._allocator.books.pinner.told(container_id) or Pinning()
+            return replace(self.decisions[container_id], pinning=pinning, changes=())
+        return self._allocator.resize(container_id, resources)
+
+    def synchronize(
+        self,
+        containers: Sequence[Container],
+        advice: Mapping[ContainerId, Advice] = MappingProxyType({}),
+        unread: Mapping[ContainerId, Exception] = MappingProxyType({}),
+    ) -> Synchronized:
+        """Adopt what runs: keep every container's cpus and memory where they are still legal.
+
+        Containers that are not in the list are forgotten. Only containers with illegal or missing
+        cpus are placed, Guaranteed first, in a fixed order. The runtime's list is the truth;
+        `advice` only tells apart what looks the same there. A container with which something goes
+        wrong, or went wrong already when it was read (`unread`), is left as it runs, and does not
+        concern the others.
+        """
+        self._unread = unread
+        earlier = dict(self.decisions)
+        for container_id in tuple(self.containers):
+            self._allocator.forget(container_id)
+        return self._readopt(containers, advice, earlier, self.tree, Usability())
+
+    def _readopt(
+        self,
+        containers: Sequence[Container],
+        advice: Mapping[ContainerId, Advice],
+        earlier: Mapping[ContainerId, Decision],
+        earlier_tree: PoolTree,
+        usability: Usability,
+    ) -> Synchronized:
+        listed = Listed.of(containers)
+        unread = self._unread
+        faults = {one.id: [unread[one.id]] for one in listed.running if one.id in unread}
+        while True:
+            try:
+                readopt(self._allocator, listed.running, advice, faults, usability)
+                break
+            except FaultyContainerError as fault:
+                faults.setdefault(fault.container_id, []).append(fault.error)
+                # What was booked may be half a change: begin again without this container.
+                broken = self._allocator
+                self._allocator = Allocator(self.machine, self.config, self._interrupts)
+                self._allocator.books.inherit(broken.books)
+        is_same_tree = self.tree.has_pools_of(earlier_tree)
+        decisions = self._allocator.roster.decisions
+        for one in listed.running:
+            before = earlier.get(one.id)
+            decision = carried_over(decisions[one.id], before, is_same_tree=is_same_tree)
+            if one.id in listed.repeated:
+                decision = with_repetition(decision, one, listed.repeated[one.id])
+            decisions[one.id] = decision
+        changes = (difference(one, self.pinning(one.id)) for one in listed.running)
+        return Synchronized(
+            decisions=tuple(decisions[one.id] for one in listed.running),
+            changes=tuple(filter(None, changes)),
+            faults={one: errors[-1] for one, errors in faults.items()},
+        )
+
+    def advice(self) -> Mapping[ContainerId, Advice]:
+        """What to remember of every grant for the next `synchronize`."""
+        pools = self.tree.pools
+        return {
+            container_id: Advice.of(grant, pools[grant.pool_id])
+            for container_id, grant in self.ledger.grants.items()
+        }
+
+    def reconfigured(
+        self, config: Config, machine: Machine | None = None
+    ) -> "tuple[Engine, Synchronized]":
+        """Another engine with the same containers, and what they must be told; this one stays.
+
+        Every container keeps exactly what it has where that is legal under the new configuration
+        (and on the new machine, after a cpu went offline or came back). Cpus that can be used again
+        go to those that miss exclusive ones, then to all that share them. The plan and the change
+        are the same call: take the new engine. Raises `ConfigError`.
+        """
+        engine = Engine(machine or self.machine, config, interrupts=self._interrupts)
+        engine._allocator.books.inherit(self._allocator.books)
+        engine._unread = self._unread
+        running, has_more = self.running(), bool(engine.supply.usable - self.supply.usable)
+        usability = Usability(keeps_rest=True, has_more=has_more)
+        found = engine._readopt(running, self.advice(), self.decisions, self.tree, usability)
+        if has_more or engine.supply.reserved - self.supply.reserved:
+            engine._allocator.books.pinner.catch_up()
+        changes = (changed(one.id, self.pinning(one.id), engine.pinning(one.id)) for one in running)
+        return engine, Synchronized(
+            decisions=tuple(engine.decisions.values()),
+            changes=tuple(filter(None, changes)),
+            faults=found.faults,
+        )
+
+    def running(self) -> tuple[Container, ...]:
+        """Every placed container with the cpus and memory it has, as a runtime would list it."""
+        pinner, found = self._allocator.books.pinner, list[Container]()
+        for container_id, grant in self.ledger.grants.items():
+            container = self._allocator.roster.containers[container_id]
+            told = pinner.told(container_id) or Pinning()
+            cpus = told.cpus or pinner.cpus(grant) or container.cpus
+            found.append(replace(container, cpus=cpus, mems=told.mems or grant.memory))
+        return tuple(found)
+
+    def check(self) -> None:
+        """Assert every invariant. O(everything); for tests."""
+        self._allocator.books.check()
+        assert self.ledger.grants.keys() <= self._allocator.roster.containers.keys()
+
+    def _replace(self, container: Container) -> None:
+        """Release what an older instance of a container holds."""
+        self._allocator.forget(container.id)
+        if (older := self._allocator.roster.instance(container)) is not None:
+            self._allocator.forget(older)

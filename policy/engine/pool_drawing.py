@@ -1,0 +1,168 @@
+"""A pool tree for people and for tools: lines of text, and one JSON document."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...topology.drawing.machine_tree import bytes_text
+from ...topology.model.machine import Machine, MemoryKind
+from ...topology.sets.cpuset import CpuSet, NodeSet
+from ..memory.offers import MemoryRequest
+from ..pools.pool_tree import Pool, PoolId, PoolTree
+from ..pools.supply import Supply
+from .engine import Engine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpareSupply:
+    """What nobody has taken of a pool. Memory whose size is not known is None."""
+
+    sharable: CpuSet
+    isolated: CpuSet
+    shared_milli: int
+    """What shared requests can still be promised of the sharable cpus."""
+    memory_bytes: Mapping[MemoryKind, int | None]
+
+
+def spare_supplies(engine: Engine) -> tuple[SpareSupply, ...]:
+    """By pool id, what is left of each pool. O(pools)."""
+    ledger, memory = engine.ledger, engine.memory
+    room = ledger.room.grantable_milli
+    return tuple(
+        SpareSupply(
+            sharable=CpuSet(ledger.free_sharable[pool.id]),
+            isolated=CpuSet(ledger.free_isolated[pool.id]),
+            shared_milli=max(0, room[pool.id]),
+            memory_bytes={kind: memory.available(nodes) for kind, nodes in pool.memory.items()},
+        )
+        for pool in engine.tree.pools
+    )
+
+
+def draw_pools(
+    tree: PoolTree,
+    machine: Machine,
+    inside: Mapping[str, Sequence[str]] | None = None,
+    spare: Sequence[SpareSupply] = (),
+) -> str:
+    """The tree as lines, the root first.
+
+    `inside`: further lines below a pool, by its name. `spare`: by pool id what is left of it; the
+    whole of it without.
+    """
+    supplies = spare or [_whole(pool, machine) for pool in tree.pools]
+    lines = {pool.id: _line(pool, machine, supplies[pool.id]) for pool in tree.pools}
+    rows = [lines[tree.root.id], *_below(tree, tree.root, lines, inside or {}, "")]
+    return "\n".join(rows)
+
+
+def pools_document(
+    tree: PoolTree,
+    machine: Machine,
+    supply: Supply,
+    withheld: MemoryRequest | None,
+    warnings: Sequence[str],
+) -> dict[str, object]:
+    """The tree as plain values, pools in the order of their ids.
+
+    `withheld`: memory of the ordinary nodes that is not for containers, wherever on them it is.
+    """
+    return {
+        "allowed": str(supply.allowed),
+        "isolated": str(supply.isolated),
+        "reserved": str(supply.reserved),
+        "sharable": str(supply.sharable),
+        "reserved_memory": str(supply.memory.reserved),
+        "withheld_memory_bytes": withheld.size_bytes if withheld is not None else 0,
+        "pools": [
+            {
+                "id": pool.id,
+                "name": pool.name,
+                "kind": pool.kind.value,
+                "depth": pool.depth,
+                "parent": None if pool.parent is None else tree.pools[pool.parent].name,
+                "cpus": str(pool.cpus),
+                "isolated": str(pool.isolated),
+                "reserved": str(pool.reserved),
+                "sharable": str(pool.sharable),
+                "memory": {
+                    kind.value: {"nodes": str(nodes), "bytes": _bytes(pool, kind, machine)}
+                    for kind, nodes in pool.memory.items()
+                },
+            }
+            for pool in tree.pools
+        ],
+        "warnings": list(warnings),
+    }
+
+
+def withheld_line(withheld: MemoryRequest) -> str:
+    """The memory that is not for containers as a line below the tree."""
+    size = bytes_text(withheld.size_bytes)
+    return f"not for containers: {size} of memory, on any of node {withheld.affinity}"
+
+
+def _below(
+    tree: PoolTree,
+    pool: Pool,
+    lines: Mapping[PoolId, str],
+    inside: Mapping[str, Sequence[str]],
+    indent: str,
+) -> Iterator[str]:
+    rows: list[tuple[str, Pool | None]] = [(text, None) for text in inside.get(pool.name, ())]
+    rows.extend((lines[child], tree.pools[child]) for child in pool.children)
+    for number, (text, child) in enumerate(rows, start=1):
+        is_last = number == len(rows)
+        yield f"{indent}{'└─ ' if is_last else '├─ '}{text}"
+        if child is not None:
+            deeper = indent + ("   " if is_last else "│  ")
+            yield from _below(tree, child, lines, inside, deeper)
+
+
+def _whole(pool: Pool, machine: Machine) -> SpareSupply:
+    return SpareSupply(
+        sharable=pool.sharable,
+        isolated=pool.isolated,
+        shared_milli=1000 * len(pool.sharable),
+        memory_bytes={kind: _bytes(pool, kind, machine) for kind in pool.memory},
+    )
+
+
+def _line(pool: Pool, machine: Machine, spare: SpareSupply) -> str:
+    sharable = str(spare.sharable)
+    if spare.shared_milli < 1000 * len(spare.sharable):
+        sharable += f" ({spare.shared_milli}m free)"
+    cpus = [
+        f"{name} {cpus}"
+        for name, cpus in (
+            ("sharable", sharable),
+            ("reserved", str(pool.reserved)),
+            ("isolated", str(spare.isolated)),
+        )
+        if cpus
+    ]
+    has_some = pool.sharable or pool.isolated
+    nothing = "no cpus left" if has_some else "no usable cpus"
+    memory = [
+        _memory_text(kind, size, _bytes(pool, kind, machine), pool.memory[kind])
+        for kind, size in spare.memory_bytes.items()
+    ]
+    return f"{pool.name}: {', '.join(cpus) or nothing}; {', '.join(memory) or 'no memory'}"
+
+
+def _memory_text(
+    kind: MemoryKind, size: int | None, whole_bytes: int | None, nodes: NodeSet
+) -> str:
+    if size == whole_bytes:
+        return f"{kind.value} {bytes_text(size)} of node {nodes}"
+    amount = f"{kind.value} {bytes_text(size)}" if size else f"no {kind.value}"
+    return f"{amount} free on node {nodes}"
+
+
+def _bytes(pool: Pool, kind: MemoryKind, machine: Machine) -> int | None:
+    sizes = [machine.node_by_id[node].memory_bytes for node in _nodes(pool, kind)]
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None
+
+
+def _nodes(pool: Pool, kind: MemoryKind) -> Iterator[int]:
+    yield from pool.memory[kind]

@@ -1,0 +1,210 @@
+"""Adoption of everything that runs, in which a fault with one container is no other one's fault."""
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from ..books.books import Books
+from ..model.container import Container, ContainerId
+from ..model.decision import Decision, Grant, Refusal
+from ..model.request import Request
+from ..text.errors import Problem
+from .adoption import (
+    KEPT,
+    Advice,
+    adoption_order,
+    has_own_cpus,
+    is_alive,
+    newest_of_each_id,
+    newest_of_each_name,
+    on_usable_cpus,
+    overlaps,
+)
+from .allocator import Allocator, fault_problem
+
+
+class FaultyContainerError(Exception):
+    """A fault of ours with one container; what is booked may be half a change."""
+
+    def __init__(self, container_id: ContainerId, error: Exception) -> None:
+        super().__init__(container_id, error)
+        self.container_id = container_id
+        self.error = error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """The running containers of a runtime's list in the order they are looked at."""
+
+    running: tuple[Container, ...]
+    repeated: Mapping[ContainerId, int]
+    """How often the list has an id, of those it has more than once."""
+
+    @classmethod
+    def of(cls, containers: Iterable[Container]) -> "Listed":
+        """What counts of a list: the newest live container of each id, and of each name."""
+        containers = tuple(containers)
+        counts: dict[ContainerId, int] = {}
+        for one in containers:
+            counts[one.id] = counts.get(one.id, 0) + 1
+        newest = newest_of_each_name(newest_of_each_id(containers))
+        return cls(
+            running=tuple(sorted(filter(is_alive, newest), key=adoption_order)),
+            repeated={one: count for one, count in counts.items() if count > 1},
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usability:
+    """What another configuration or machine means for cpus that containers have already."""
+
+    keeps_rest: bool = False
+    """Whether a container that may not use some of its cpus any more keeps the others."""
+    has_more: bool = False
+    """Whether there are cpus that could not be used before."""
+
+
+def readopt(
+    allocator: Allocator,
+    listed: Sequence[Container],
+    advice: Mapping[ContainerId, Advice],
+    faults: dict[ContainerId, list[Exception]],
+    usability: Usability,
+) -> None:
+    """Adopt what runs: every container keeps its cpus and memory where they are still legal.
+
+    Containers with illegal or missing cpus are placed, Guaranteed first. Those in `faults` are left
+    as they run, and are not even booked if that fails, too; faults in classifying are added to
+    them. Raises `FaultyContainerError` where another one shows: the allocator is of no use any
+    more then.
+    """
+    books, roster = allocator.books, allocator.roster
+    running = [_on_usable_cpus(one, books) for one in listed] if usability.keeps_rest else listed
+    for container in running:
+        if container.id not in faults:
+            try:
+                with _blame(container):
+                    allocator.know(container)
+            except FaultyContainerError as fault:
+                # Nothing is booked yet, so the others need not begin again.
+                books.affinity.remove(container.id)
+                faults[container.id] = [fault.error]
+    sound = [one for one in running if one.id not in faults]
+    requests = {one.id: roster.classified[one.id].request for one in sound}
+    others = overlaps([(one, requests.get(one.id)) for one in running])
+    for container in running:
+        found = faults.get(container.id, ())
+        if len(found) == 1:
+            with _blame(container):
+                allocator.keep(container, others[container.id], advice.get(container.id), found[0])
+        elif found:
+            _leave_out(allocator, container, found[-1])
+    homeless = _adopt(allocator, sound, requests, others, advice)
+    # What was adopted keeps its cpus: nobody is told of growth until the next event.
+    books.pinner.drain()
+    for container in homeless:
+        with _blame(container):
+            allocator.conclude(allocator.place_running(container))
+    for container in listed:
+        is_whole = _on_usable_cpus(container, books) is container
+        if container.id not in faults and (usability.has_more or not is_whole):
+            with _blame(container):
+                allocator.mend(container.id)
+
+
+def _on_usable_cpus(container: Container, books: Books) -> Container:
+    return on_usable_cpus(container, books.supply)
+
+
+def carried_over(decision: Decision, earlier: Decision | None, *, is_same_tree: bool) -> Decision:
+    """The decision about a container that stays as it is: why it is there is what it was before.
+
+    The pools that were looked at then are told by their numbers, so only of the same tree.
+    """
+    grant = decision.result
+    if earlier is None or decision.decided_by != KEPT or decision.fault or earlier.fault:
+        return decision
+    held = earlier.result
+    if not isinstance(held, Grant) or not isinstance(grant, Grant):
+        return decision
+    is_same = (earlier.pool, held.cpu_type, held.exclusive) == (
+        decision.pool,
+        grant.cpu_type,
+        grant.exclusive,
+    )
+    if not is_same:
+        return decision
+    return replace(
+        decision,
+        decided_by=earlier.decided_by,
+        lineup=earlier.lineup if is_same_tree else None,
+        degraded=earlier.degraded if decision.degraded and earlier.degraded else decision.degraded,
+    )
+
+
+def with_repetition(decision: Decision, container: Container, count: int) -> Decision:
+    """The decision about a container whose id a runtime lists several times."""
+    problem = Problem(
+        where=container.path,
+        what=f"the runtime lists id {container.id!r} {count} times; the newest entry counts",
+        container=container.name,
+    )
+    return replace(decision, problems=(*decision.problems, problem))
+
+
+def _adopt(
+    allocator: Allocator,
+    running: Sequence[Container],
+    requests: Mapping[ContainerId, Request],
+    others: Mapping[ContainerId, int],
+    advice: Mapping[ContainerId, Advice],
+) -> list[Container]:
+    """Book what every container has; returns those that have nothing legal."""
+    books = allocator.books
+    if books.must_expect(running):
+        for container in running:
+            with _blame(container):
+                books.expect(container, requests[container.id])
+    homeless: list[Container] = []
+    left: list[tuple[Container, Request]] = []
+    # What an exclusive grant holds is legal for nobody else, so those come first.
+    for container in running:
+        request, hint = requests[container.id], advice.get(container.id)
+        with _blame(container):
+            if not has_own_cpus(request, hint):
+                left.append((container, request))
+            elif not allocator.adopt(container, request, others[container.id], hint):
+                left.append((container, request.as_shared()))
+    for container, request in left:
+        with _blame(container):
+            hint = advice.get(container.id)
+            if not allocator.adopt(container, request, others[container.id], hint):
+                homeless.append(container)
+    books.expect_no_more()
+    return homeless
+
+
+def _leave_out(allocator: Allocator, container: Container, fault: Exception) -> None:
+    """Know of a container that cannot even be left as it runs; nothing is booked for it."""
+    problem = fault_problem(container, fault)
+    allocator.roster.leave_out(
+        container,
+        Decision(
+            container_id=container.id,
+            result=Refusal(reason=problem.what),
+            problems=(problem,),
+            fault=repr(fault),
+        ),
+    )
+
+
+@contextmanager
+def _blame(container: Container) -> Generator[None, None, None]:
+    """Say of whatever goes wrong with which container it does."""
+    try:
+        yield
+    except Exception as error:
+        # The one place in the policy that catches everything: what strangers write about one
+        # container must never keep the others from being known, for their exclusive cpus would be
+        # given away. Whoever catches it reports it, and starts with new books.
+        raise FaultyContainerError(container.id, error) from error

@@ -1,0 +1,88 @@
+"""Reasons of decisions in words: the criterion that decided, the runner-up, and the request.
+
+The one table from criteria to words: the log, `simulate`, `demo` and plans say the same.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from ...topology.drawing.machine_tree import bytes_text
+from ..model.container import Container
+from ..model.decision import Decision, Refusal
+from ..placing.rank import choose
+
+_TIE: Final = "a tie: the first of equal pools"
+
+CRITERIA: Final[Mapping[str, str]] = {
+    "crowded": "the others have no room left for shared cpu",
+    "isolated_missing": "it has the isolated cpus wanted",
+    "affinity": "nearest to the containers it wants near, farthest from those it avoids",
+    "hints": "nearest to its devices and mounts",
+    "hints_partial": "nearest to some of its devices and mounts",
+    "hints_depth": "the tightest pool that is nearest to its devices and mounts",
+    "hints_pool": _TIE,
+    "memory_type": "it has memory of exactly the type wanted",
+    "memory_limit": "its memory holds the container's limit",
+    "cpu_limit": "its shared cpus hold the container's limit",
+    "burst_level": "it is of the level where containers without a cpu limit may burst",
+    "burst_room": "it has most shared cpu to burst into",
+    "burst_pool": _TIE,
+    "memory_nodes": "it needs the fewest memory nodes",
+    "memory_missing": "it has the memory types wanted",
+    "cpu_class": "its cpus suit the cpu class",
+    "cpu_priority": "it has enough cpus of the priority wanted",
+    "depth": "the tightest pool that holds it",
+    "isolated_room": "it has most isolated cpus left",
+    "isolated_pool": _TIE,
+    "cpu_priority_normal": "it has enough cpus of normal priority",
+    "exclusive_room": "it has most room left",
+    "exclusive_pool": _TIE,
+    "neighbours": "it has the fewest containers",
+    "shared_room": "it has most shared cpu left",
+    "pool_id": _TIE,
+}
+"""What it means that a field of `Rank` decided."""
+
+_OTHERS: Final[Mapping[str, str]] = {
+    "only_candidate": "no other pool holds it",
+    "current pool": "it stays where it is",
+    "room_made": "it has room once shared containers were moved to wider pools",
+    "resize": "it grows or shrinks in place",
+    "kept": "it ran there already",
+    "runs already": "it runs already and cannot be refused",
+    "reserved cpus": "served from the reserved cpus",
+    "preserve cpus": "its cpus are left alone, as its annotation asks",
+}
+
+
+def words_of(decided_by: str) -> str:
+    """What `Decision.decided_by` means; words that are none of ours are passed on."""
+    return CRITERIA.get(decided_by) or _OTHERS.get(decided_by) or decided_by.replace("_", " ")
+
+
+def runner_up(decision: Decision) -> str:
+    """The name of the second best pool; empty where there was no choice. O(pools x criteria)."""
+    lineup = decision.lineup
+    if lineup is None or decision.decided_by not in CRITERIA:
+        return ""
+    others = [one for one in lineup.feasible() if lineup.names[one] != decision.pool]
+    return lineup.names[choose(lineup.contest, others)[0]] if others else ""
+
+
+def reason_of(decision: Decision) -> str:
+    """The reason of a decision; for a choice also the runner-up."""
+    if isinstance(decision.result, Refusal):
+        return f"refused: {decision.result.reason}"
+    text, second = words_of(decision.decided_by), runner_up(decision)
+    return f"{text} (next best: {second})" if second else text
+
+
+def request_text(container: Container, decision: Decision) -> str:
+    """What a container asks for in a few words, as it was held against the pools where it was."""
+    if decision.lineup is not None:
+        return decision.lineup.contest.request.describe()
+    resources = container.resources
+    parts = [f"{resources.cpu_request_milli}m of CPU"]
+    if memory := resources.memory_request_bytes or resources.memory_limit_bytes:
+        parts.append(f"{bytes_text(memory)} of memory")
+    return ", ".join(parts)

@@ -1,0 +1,54 @@
+"""How near each pool is to what a container's hints point at."""
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from fractions import Fraction
+
+from ...topology.sets.cpuset import CpuSet
+from ..model.hint import Hint
+from ..pools.pool_tree import PoolTree
+
+
+def scores(tree: PoolTree, hints: Iterable[Hint]) -> Sequence[tuple[int, int]]:
+    """By pool id, the product of all hints' scores and the product of those that are not zero.
+
+    A resolved hint's score is the share of its cpus that are in the pool. Whole numbers, exact
+    after one common scale: they compare with those of the same call only. Empty where no hint
+    tells pools apart. O(pools x different sets of cpus).
+    """
+    everything = tree.root.cpus.mask
+    # What is near all cpus (a machine of one NUMA node, firmware that does not know) says nothing,
+    # but would count against every pool smaller than the whole.
+    telling = Counter(
+        hint.cpus.mask for hint in hints if hint.cpus and everything & ~hint.cpus.mask
+    )
+    if not telling:
+        return ()
+    found = [_score(pool.cpus.mask, telling) for pool in tree.pools]
+    scale = math.gcd(*(value for pair in found for value in pair)) or 1
+    return [(full // scale, partial // scale) for full, partial in found]
+
+
+def _score(pool: int, telling: Counter[int]) -> tuple[int, int]:
+    """Both products times the number of cpus of every hint, which makes them whole."""
+    full, partial, is_near_any = 1, 1, False
+    for mask, times in telling.items():
+        inside = (mask & pool).bit_count()
+        full *= inside**times
+        partial *= (inside or mask.bit_count()) ** times
+        is_near_any |= inside > 0
+    return full, partial if is_near_any else 0
+
+
+def cpu_score(hint: CpuSet, pool: CpuSet) -> Fraction:
+    """The share of a hint's cpus that are in a pool; 0 for a hint without cpus."""
+    return Fraction(len(hint & pool), len(hint) or 1)
+
+
+def id_score(hint: Collection[int], pool: Collection[int]) -> int:
+    """1 where a pool has one of the NUMA nodes, or sockets, a hint names, else 0.
+
+    For hints that were not resolved to cpus.
+    """
+    return int(any(one in pool for one in hint))

@@ -1,1 +1,0 @@
-"""What pods write: annotations, expressions, affinity rules, preferences, and their faults."""

@@ -1,0 +1,306 @@
+"""What is wrong with the annotations in Kubernetes manifests, and at which line of the file."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import yaml
+
+from ..annotations.annotation_budget import admit
+from ..annotations.annotation_keys import DOMAINS
+from ..annotations.annotations import (
+    annotation_problems,
+    effective,
+    own_annotations,
+)
+from ..annotations.preferences import parse_preferences
+from ..model.container import Container, ContainerId, Pod, PodId
+from ..rules.affinity import parse_affinity
+from ..text.errors import Problem
+from ..text.suggestion import nearest
+from ..text.yaml_nodes import (
+    Limits,
+    TextError,
+    TextList,
+    TextMap,
+    TextNode,
+    TextScalar,
+    parse_documents,
+)
+from .container_mentions import mentions
+
+# Where the pod of a kind is described.
+TEMPLATES: Mapping[str, tuple[str, ...]] = {
+    "Pod": (),
+    "Deployment": ("spec", "template"),
+    "StatefulSet": ("spec", "template"),
+    "ReplicaSet": ("spec", "template"),
+    "ReplicationController": ("spec", "template"),
+    "DaemonSet": ("spec", "template"),
+    "Job": ("spec", "template"),
+    "CronJob": ("spec", "jobTemplate", "spec", "template"),
+    "PodTemplate": ("template",),
+}
+MANIFEST_LIMITS = Limits(
+    characters=4 << 20, depth=64, nodes=200_000, documents=50_000, has_aliases=True
+)
+_RESOLVER = yaml.resolver.Resolver()
+_STRING_TAG = "tag:yaml.org,2002:str"
+_INDENT = "    "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A problem, its line in the file (0 if unknown), and that line with the place underlined.
+
+    Without the excerpt, line and column of the problem are inside the annotation's text.
+    """
+
+    problem: Problem
+    line: int = 0
+    excerpt: str = ""
+
+    def text(self, source: str) -> str:
+        """`file:line: where: what — fix`, with the excerpt below."""
+        place = f"{source}:{self.line}" if self.line else source
+        problem = self.problem
+        fix = f" — {problem.fix}" if problem.fix else ""
+        inside = f":{problem.line}:{problem.column}" if problem.column and not self.excerpt else ""
+        kind = "advice: " if problem.is_advice else ""
+        lines = [f"{place}: {kind}{problem.where}{inside}: {problem.what}{fix}"]
+        return "\n".join(lines + ([self.excerpt] if self.excerpt else []))
+
+
+Check = Callable[[str, str, TextNode | None], Iterable[Problem | Finding]]
+"""More problems of a pod: of its name, its namespace and the node that describes it.
+
+A problem's `where` is "ANNOTATION of NAMESPACE/POD…" or the path of a container.
+"""
+
+
+def lint_manifests(text: str, check: Check | None = None) -> tuple[Finding, ...]:
+    """Everything wrong with the annotations of the pods in a text, in order of lines.
+
+    What annotations mean together with the rest of their pod is what `check` finds. Kinds without
+    pods are passed over. A text that is no YAML is one finding.
+    """
+    try:
+        documents = parse_documents(text, MANIFEST_LIMITS)
+    except TextError as error:
+        return (_finding(error.problem("manifest"), error.line, error.column, text.splitlines()),)
+    lines = text.splitlines()
+    found: dict[Finding, None] = {}
+    for document in documents:
+        for kind, manifest in _manifests(document):
+            found.update(dict.fromkeys(_lint_manifest(kind, manifest, lines, check)))
+    return tuple(sorted(found, key=lambda finding: finding.line))
+
+
+def has_pods(text: str) -> bool:
+    """Whether a text describes pods at all. False for a text that is no YAML."""
+    try:
+        documents = parse_documents(text, MANIFEST_LIMITS)
+    except TextError:
+        return False
+    return any(True for document in documents for _ in _manifests(document))
+
+
+def is_configuration(text: str) -> bool:
+    """Whether a text looks like a configuration: one document without a kind, or of ours."""
+    try:
+        documents = parse_documents(text, MANIFEST_LIMITS)
+    except TextError:
+        return False
+    if len(documents) != 1 or not isinstance(documents[0], TextMap):
+        return False
+    kind = documents[0].find("kind")
+    if kind is None:
+        return documents[0].find("scenarios") is None
+    return isinstance(kind, TextScalar) and kind.value == "TopologyAwarePolicy"
+
+
+def _manifests(document: TextNode) -> Iterator[tuple[str, TextMap]]:
+    if not isinstance(document, TextMap):
+        return
+    kind, items = document.find("kind"), document.find("items")
+    if isinstance(items, TextList):
+        for item in items.items:
+            yield from _manifests(item)
+    elif isinstance(kind, TextScalar) and kind.value in TEMPLATES:
+        yield kind.value, document
+
+
+def _lint_manifest(
+    kind: str, manifest: TextMap, lines: list[str], check: Check | None
+) -> Iterator[Finding]:
+    template = _follow(manifest, TEMPLATES[kind])
+    if TEMPLATES[kind]:
+        yield from _lint_owner(kind, manifest, lines)
+    texts: dict[str, str] = {}
+    places: dict[str, tuple[TextScalar, TextScalar]] = {}
+    without_quotes: set[int] = set()
+    annotations = _follow(template, ("metadata", "annotations"))
+    for key, value in annotations.entries if isinstance(annotations, TextMap) else ():
+        fault = _fault_of_value(key, value)
+        if isinstance(value, TextScalar):
+            texts[key.value] = value.value
+            places[key.value] = (key, value)
+        if fault is not None and own_annotations({key.value: ""}):
+            without_quotes.add(value.line)
+            yield _finding(fault, value.line, value.column, lines)
+    pod_name = _word(manifest, "name") or _word(template, "name") or kind.lower()
+    namespace = _word(manifest, "namespace") or "default"
+    admitted = admit(texts, f"{namespace}/{pod_name}")
+    pod = Pod(
+        id=PodId("lint"),
+        name=pod_name,
+        namespace=namespace,
+        annotations=admitted.annotations,
+        annotation_problems=admitted.problems,
+    )
+    names = _container_names(template)
+    for name in names:
+        places[f"{pod.namespace}/{pod.name}/{name.value}"] = (name, name)
+    problems = [*_problems(pod, tuple(name.value for name in names))]
+    for found in check(pod.name, pod.namespace, template) if check is not None else ():
+        if isinstance(found, Finding):
+            # A pod with such a value cannot be read, which is said already.
+            if found.line not in without_quotes:
+                yield found
+        else:
+            problems.append(found)
+    seen: set[tuple[str, str, int, int]] = set()
+    for problem in problems:
+        annotation = _annotation_of(problem, pod)
+        # A setting of the whole pod is wrong for every container alike.
+        identity = (annotation, problem.what, problem.line, problem.column)
+        if identity not in seen:
+            seen.add(identity)
+            line, column = _place(problem, places.get(annotation), lines)
+            yield _finding(problem, line or manifest.line, column, lines)
+
+
+def _lint_owner(kind: str, manifest: TextMap, lines: list[str]) -> Iterator[Finding]:
+    """Annotations of ours that stand where no pod gets them."""
+    annotations = _follow(manifest, ("metadata", "annotations"))
+    path = ".".join((*TEMPLATES[kind], "metadata", "annotations"))
+    for key, _ in annotations.entries if isinstance(annotations, TextMap) else ():
+        if _is_ours(key.value):
+            what = f"the annotations of a {kind} itself do not reach its pods"
+            problem = Problem(where=key.value, what=what, fix=f"move it to {path}")
+            yield _finding(problem, key.line, key.column, lines)
+
+
+def _is_ours(key: str) -> bool:
+    domain = key.partition("/")[0]
+    return any(domain == one or domain.endswith(f".{one}") for one in DOMAINS)
+
+
+def _annotation_of(problem: Problem, pod: Pod) -> str:
+    """The annotation a problem is in, or the container it is about."""
+    annotation, _, owner = problem.where.partition(" of ")
+    if annotation in pod.annotations:
+        return annotation
+    setting = effective(pod.annotations, annotation, owner.rpartition("/")[2])
+    return annotation if setting is None else setting.key
+
+
+def _problems(pod: Pod, names: tuple[str, ...]) -> Iterator[Problem]:
+    yield from annotation_problems(pod)
+    for name in names:
+        container = Container(id=ContainerId(name), name=name, pod=pod)
+        yield from parse_preferences(container).problems
+    yield from parse_affinity(pod.annotations, pod)[1]
+    if not names:
+        return
+    path = f"{pod.namespace}/{pod.name}"
+    told: set[tuple[str, str]] = set()
+    for key, named in mentions(pod):
+        if named.value in names or (key, named.value) in told:
+            continue
+        told.add((key, named.value))
+        near = nearest(named.value, names)
+        yield Problem(
+            where=f"{key} of {path}",
+            what=f"the pod has no container {named.value!r}",
+            fix=f"did you mean {near!r}?" if near else "one of " + ", ".join(names),
+            line=named.line,
+            column=named.column,
+        )
+
+
+def _fault_of_value(key: TextScalar, value: TextNode) -> Problem | None:
+    if not isinstance(value, TextScalar):
+        fix = "write '|' after the colon and indent the lines below"
+        return Problem(where=key.value, what="the value is not a string", fix=fix)
+    if not value.is_plain or _tag_of(value.value) == _STRING_TAG:
+        return None
+    # The API server refuses a pod with such an annotation as a whole.
+    what = f"the value {value.value!r} is not a string"
+    return Problem(where=key.value, what=what, fix=f'put it in quotes: "{value.value}"')
+
+
+def _tag_of(plain: str) -> str:
+    # PyYAML's resolver is without types in its stubs.
+    tag = _RESOLVER.resolve(yaml.ScalarNode, plain, (True, False))  # type: ignore[no-untyped-call]  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return str(tag)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _place(
+    problem: Problem, place: tuple[TextScalar, TextScalar] | None, lines: list[str]
+) -> tuple[int, int]:
+    """The line and column in the file; column 0 where only the line is known."""
+    if place is None:
+        return 0, 0
+    key, value = place
+    if not problem.line:
+        return key.line, key.column
+    if not value.is_literal:
+        written = lines[value.line - 1][value.column - 1 :] if value.line <= len(lines) else ""
+        quote = 0 if value.is_plain else 1
+        # Where nothing is escaped or folded, the text stands in the file as it is.
+        is_same = written[quote:].startswith(value.value) and problem.line == 1 and problem.column
+        return value.line, value.column + quote + problem.column - 1 if is_same else 0
+    line = value.line + problem.line
+    inner = value.value.splitlines()[problem.line - 1 : problem.line]
+    if line > len(lines) or not inner:
+        return value.line, 0
+    if not problem.column:
+        return line, len(lines[line - 1]) - len(lines[line - 1].lstrip(" -")) + 1
+    indent = len(lines[line - 1]) - len(inner[0])
+    return line, indent + problem.column
+
+
+def _finding(problem: Problem, line: int, column: int, lines: list[str]) -> Finding:
+    excerpt = ""
+    if line and column and line <= len(lines):
+        written = _printable(lines[line - 1].rstrip())
+        margin = min(len(written) - len(written.lstrip()), column - 1)
+        excerpt = f"{_INDENT}{written[margin:]}\n{_INDENT}{' ' * (column - 1 - margin)}^"
+    return Finding(problem=problem, line=line, excerpt=excerpt)
+
+
+def _printable(line: str) -> str:
+    # What a stranger wrote must not steer the terminal.
+    return "".join(one if one.isprintable() else " " for one in line)
+
+
+def _container_names(template: TextNode | None) -> tuple[TextScalar, ...]:
+    names: list[TextScalar] = []
+    for field in ("initContainers", "containers"):
+        containers = _follow(template, ("spec", field))
+        for one in containers.items if isinstance(containers, TextList) else ():
+            name = _follow(one, ("name",))
+            if isinstance(name, TextScalar):
+                names.append(name)
+    return tuple(names)
+
+
+def _word(manifest: TextNode | None, field: str) -> str:
+    found = _follow(manifest, ("metadata", field))
+    return found.value if isinstance(found, TextScalar) else ""
+
+
+def _follow(node: TextNode | None, path: tuple[str, ...]) -> TextNode | None:
+    for step in path:
+        node = node.find(step) if isinstance(node, TextMap) else None
+    return node

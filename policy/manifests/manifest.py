@@ -1,0 +1,244 @@
+"""Kubernetes manifests as the pods they create, with QoS class and defaults as in Kubernetes."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ..model.container import QosClass, Resources
+from ..text.errors import ConfigError
+from ..text.quantity import parse_bytes, parse_milli, parse_page_bytes
+from ..text.yaml_fields import Field, read_fields
+
+MAX_PODS: Final = 10_000
+"""What one text may create; aliases could otherwise multiply a small file without end."""
+
+# Where the pod template of a kind is, and which field of its spec counts its pods.
+_TEMPLATES: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
+    "Deployment": (("spec", "template"), "replicas"),
+    "StatefulSet": (("spec", "template"), "replicas"),
+    "ReplicaSet": (("spec", "template"), "replicas"),
+    "ReplicationController": (("spec", "template"), "replicas"),
+    "DaemonSet": (("spec", "template"), ""),
+    "Job": (("spec", "template"), "parallelism"),
+    "CronJob": (("spec", "jobTemplate", "spec", "template"), ""),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerSpec:
+    """A container of a pod; requests left out are its limits, as the API server sets them."""
+
+    name: str
+    resources: Resources = field(default_factory=Resources)
+    keeps_running: bool = True
+    """False for an init container that ends before the next one starts (not for sidecars)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodSpec:
+    """A pod as its author wrote it. Init containers run before the containers, in order."""
+
+    name: str
+    namespace: str = "default"
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    annotations: Mapping[str, str] = field(default_factory=dict[str, str])
+    qos: QosClass = QosClass.BEST_EFFORT
+    init_containers: tuple[ContainerSpec, ...] = ()
+    containers: tuple[ContainerSpec, ...] = ()
+
+
+def parse_manifests(text: str, source: str) -> tuple[PodSpec, ...]:
+    """The pods a text creates on one node; see `pods_of`.
+
+    `source` names the text in errors. Raises `FieldError`.
+    """
+    return pods_of(read_fields(text, source))
+
+
+def pods_of(documents: Iterable[Field]) -> tuple[PodSpec, ...]:
+    """The pods that manifests create on one node, in their order.
+
+    Deployments, stateful sets and jobs make several pods, named "NAME-0" and so on; a daemon set
+    makes one. Kinds that create no pod (services, config maps) are passed over. Raises
+    `FieldError`.
+    """
+    pods: dict[tuple[str, str], PodSpec] = {}
+    generated: dict[str, int] = {}
+    for document in documents:
+        for manifest in _flatten(document):
+            for pod in _pods_of(manifest, generated):
+                if (pod.namespace, pod.name) in pods:
+                    raise manifest.error(
+                        f"pod '{pod.namespace}/{pod.name}' is defined twice", "rename one"
+                    )
+                pods[pod.namespace, pod.name] = pod
+                if len(pods) > MAX_PODS:
+                    raise manifest.error(f"more than {MAX_PODS} pods", "write several files")
+    return tuple(pods.values())
+
+
+def pod_of(template: Field, name: str, namespace: str) -> PodSpec:
+    """The pod of a manifest or of a template in one. Raises `FieldError`."""
+    metadata, spec = template["metadata"], template["spec"]
+    init_containers = tuple(
+        _container(one, is_init=True) for one in spec["initContainers"].elements()
+    )
+    containers = tuple(_container(one, is_init=False) for one in spec["containers"].elements())
+    if not containers:
+        raise spec["containers"].error("is empty", "a pod has at least one container")
+    names = [one.name for one in (*init_containers, *containers)]
+    for one in names:
+        if names.count(one) > 1:
+            raise spec.error(f"two containers have the name {one!r}", "rename one")
+    # Resources of the pod as a whole (Kubernetes 1.34) decide the class alone where there are any.
+    whole = spec["resources"]
+    judged = (*init_containers, *containers)
+    if whole.entries():
+        judged = (ContainerSpec(name="", resources=_resources(whole)),)
+    return PodSpec(
+        name=name,
+        namespace=namespace,
+        labels=metadata["labels"].texts(),
+        annotations=metadata["annotations"].texts(),
+        qos=qos_class(judged),
+        init_containers=init_containers,
+        containers=containers,
+    )
+
+
+def is_manifest(document: Field) -> bool:
+    """Whether a document looks like a Kubernetes object, of whatever kind."""
+    return document.is_mapping and {"apiVersion", "kind"} <= document.entries().keys()
+
+
+def qos_class(containers: tuple[ContainerSpec, ...]) -> QosClass:
+    """The QoS class of a pod of these containers, init containers among them.
+
+    Source: Kubernetes, "Pod Quality of Service Classes": Guaranteed if every container has cpu and
+    memory limits equal to its requests, BestEffort if no container has any of them.
+    """
+    resources = [container.resources for container in containers]
+    if not any(
+        one.cpu_request_milli
+        or one.memory_request_bytes
+        or one.cpu_limit_milli
+        or one.memory_limit_bytes
+        for one in resources
+    ):
+        return QosClass.BEST_EFFORT
+    # A limit of 0 counts as none.
+    if all(
+        one.cpu_limit_milli
+        and one.memory_limit_bytes
+        and one.cpu_request_milli == one.cpu_limit_milli
+        and one.memory_request_bytes == one.memory_limit_bytes
+        for one in resources
+    ):
+        return QosClass.GUARANTEED
+    return QosClass.BURSTABLE
+
+
+def _flatten(document: Field) -> Iterator[Field]:
+    """The manifests of a document: itself, or the items of a List, nested ones too."""
+    waiting = [document]
+    visited = 0
+    while waiting:
+        one = waiting.pop()
+        visited += 1
+        if visited > MAX_PODS:
+            raise document.error(f"more than {MAX_PODS} objects", "write several files")
+        kind = one["kind"]
+        if kind.is_missing:
+            raise one.error("no 'kind'", "a Kubernetes manifest begins with apiVersion and kind")
+        if kind.text().endswith("List"):
+            waiting.extend(reversed(one["items"].elements()))
+        else:
+            yield one
+
+
+def _pods_of(manifest: Field, generated: dict[str, int]) -> Iterator[PodSpec]:
+    kind = manifest["kind"].text()
+    metadata = manifest["metadata"]
+    namespace = metadata["namespace"].text("default")
+    if kind == "Pod":
+        name = metadata["name"].text("")
+        if not name:
+            prefix = metadata["generateName"]
+            if prefix.is_missing:
+                raise metadata["name"].error("is missing", "name the pod")
+            number = generated.get(prefix.text(), 0)
+            generated[prefix.text()] = number + 1
+            name = f"{prefix.text()}{number}"
+        yield pod_of(manifest, name, namespace)
+    elif kind in _TEMPLATES:
+        path, counter = _TEMPLATES[kind]
+        template = manifest
+        for key in path:
+            template = template[key]
+        if template.is_missing:
+            raise template.error("is missing", f"a {kind} needs a pod template")
+        name = metadata["name"].text()
+        for number in range(_count(manifest["spec"], counter)):
+            yield pod_of(template, f"{name}-{number}", namespace)
+
+
+def _count(spec: Field, counter: str) -> int:
+    if not counter:
+        return 1
+    count = spec[counter].integer(1)
+    if counter == "parallelism":
+        count = min(count, spec["completions"].integer(count))
+    if not 0 <= count <= MAX_PODS:
+        raise spec[counter].error(f"{count} is out of range", f"0 to {MAX_PODS}")
+    return count
+
+
+def _container(one: Field, *, is_init: bool) -> ContainerSpec:
+    return ContainerSpec(
+        name=one["name"].text(),
+        resources=_resources(one["resources"]),
+        keeps_running=not is_init or one["restartPolicy"].text("") == "Always",
+    )
+
+
+def _resources(resources: Field) -> Resources:
+    requests, limits = resources["requests"], resources["limits"]
+    cpu_limit = _amount(limits["cpu"], in_milli=True)
+    memory_limit = _amount(limits["memory"], in_milli=False)
+    cpu_request = _amount(requests["cpu"], in_milli=True)
+    memory_request = _amount(requests["memory"], in_milli=False)
+    for request, limit, key in (
+        (cpu_request, cpu_limit, "cpu"),
+        (memory_request, memory_limit, "memory"),
+    ):
+        if request is not None and limit is not None and request > limit:
+            raise requests[key].error("is more than the limit", "lower it or raise the limit")
+    return Resources(
+        cpu_request_milli=(cpu_limit or 0) if cpu_request is None else cpu_request,
+        cpu_limit_milli=cpu_limit,
+        memory_request_bytes=(memory_limit or 0) if memory_request is None else memory_request,
+        memory_limit_bytes=memory_limit,
+        hugepage_bytes=_hugepages(limits),
+    )
+
+
+def _hugepages(limits: Field) -> Mapping[int, int]:
+    found: dict[int, int] = {}
+    for key, amount in limits.entries().items():
+        prefix, _, size = key.partition("-")
+        if prefix != "hugepages":
+            continue
+        try:
+            found[parse_page_bytes(size)] = parse_bytes(amount.scalar())
+        except ConfigError as error:
+            raise amount.error(str(error)) from error
+    return found
+
+
+def _amount(amount: Field, *, in_milli: bool) -> int | None:
+    if amount.is_missing:
+        return None
+    try:
+        return (parse_milli if in_milli else parse_bytes)(amount.scalar())
+    except ConfigError as error:
+        raise amount.error(str(error)) from error

@@ -1,0 +1,74 @@
+"""Memory that is really free, as the kernel tells it, beside what is accounted."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from ...topology.sets.cpuset import iter_bits
+from ..model.container import ContainerId
+from .memory_nodes import UNLIMITED_BYTES
+from .memory_zones import Zone
+
+_LOW_SHARE: Final = 32
+"""A zone is short when less than this part of it would stay free: the kernel reclaims by then."""
+
+_CALM_SHARE: Final = 4
+"""A container returns to a zone only where this part would stay free.
+
+Far more than where a zone is short, so that nobody swings: what a container without a limit uses
+shows only after it has returned, and to return moves its memory.
+"""
+
+
+class ObservedMemory:
+    """One look at the free memory of each node, and what was granted since.
+
+    Accounting counts what was asked for; containers without a request, or above it, use more. And
+    a container granted a moment ago has not filled its memory, so the look is too good by that.
+    """
+
+    def __init__(self, free_bytes: Mapping[int, int]) -> None:
+        """`free_bytes` by node id; nodes that are not in it count as free without limit."""
+        self._free = dict(free_bytes)
+        self._since: dict[ContainerId, tuple[int, int]] = {}
+        self._room: dict[int, int] = {}
+
+    def copy(self) -> "ObservedMemory":
+        """Another one with the same look and the same grants."""
+        other = ObservedMemory(self._free)
+        other._since = dict(self._since)
+        return other
+
+    def grant(self, container_id: ContainerId, zone: Zone, size: int) -> None:
+        """Count what a container was granted after the look (0: it only moved)."""
+        size += self._since.pop(container_id, (0, 0))[1]
+        if size > 0:
+            self._since[container_id] = (zone.mask, size)
+        self._room.clear()
+
+    def release(self, container_id: ContainerId) -> None:
+        """Forget a container. What it had used shows in the next look only."""
+        self._since.pop(container_id, None)
+        self._room.clear()
+
+    def room(self, mask: int) -> int:
+        """Bytes free in a set of nodes, less what was granted of it since the look."""
+        room = self._room.get(mask)
+        if room is None:
+            room = sum(self._free.get(node, UNLIMITED_BYTES) for node in iter_bits(mask))
+            room -= sum(size for zone, size in self._since.values() if not zone & ~mask)
+            self._room[mask] = room
+        return room
+
+    def is_short(self, zone: Zone, size: int) -> bool:
+        """Whether `size` more bytes would leave the zone with hardly any free memory."""
+        room = self.room(zone.mask)
+        return room < UNLIMITED_BYTES and room - size <= _part(zone, _LOW_SHARE)
+
+    def is_calm(self, zone: Zone, size: int) -> bool:
+        """Whether `size` more bytes would leave the zone with plenty of free memory."""
+        room = self.room(zone.mask)
+        return room >= UNLIMITED_BYTES or room - size >= _part(zone, _CALM_SHARE)
+
+
+def _part(zone: Zone, share: int) -> int:
+    return 0 if zone.capacity >= UNLIMITED_BYTES else zone.capacity // share

@@ -1,0 +1,103 @@
+"""Pods and containers as values: what the runtime told us, before any decision."""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NewType
+
+from ...topology.sets.cpuset import CpuSet, NodeSet
+from ..text.errors import Problem
+from .hint import Hint
+
+ContainerId = NewType("ContainerId", str)
+PodId = NewType("PodId", str)
+
+
+class QosClass(enum.Enum):
+    """The Kubernetes quality of service class of a pod."""
+
+    GUARANTEED = "Guaranteed"
+    BURSTABLE = "Burstable"
+    BEST_EFFORT = "BestEffort"
+
+
+class ContainerState(enum.Enum):
+    """Where a container is in its life."""
+
+    CREATED = "created"
+    RUNNING = "running"
+    EXITED = "exited"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """What a container asks for. Limits are None where there are none."""
+
+    cpu_request_milli: int = 0
+    cpu_limit_milli: int | None = None
+    memory_request_bytes: int = 0
+    memory_limit_bytes: int | None = None
+    hugepage_bytes: Mapping[int, int] = field(default_factory=dict[int, int])
+    """Limit in bytes by page size in bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A device node or block device a container gets; `type` is "c" or "b"."""
+
+    path: str
+    type: str = "c"
+    major: int = 0
+    minor: int = 0
+    is_writable: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mount:
+    """A host path mounted into a container."""
+
+    source: str
+    destination: str
+    is_read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """A pod sandbox. `id` is the sandbox's id: it tells two pods of one name apart."""
+
+    id: PodId
+    name: str
+    namespace: str = "default"
+    uid: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    annotations: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Those that are for us and within the budget of a pod; see `language.annotation_budget`."""
+    annotation_problems: tuple[Problem, ...] = ()
+    """Why others of them are left out."""
+    qos: QosClass = QosClass.BEST_EFFORT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """One container of a pod. `cpus` and `mems`: what the runtime says it is pinned to, if so."""
+
+    id: ContainerId
+    name: str
+    pod: Pod
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    tags: Mapping[str, str] = field(default_factory=dict[str, str])
+    resources: Resources = Resources()
+    state: ContainerState = ContainerState.CREATED
+    created_at: int = 0
+    """Nanoseconds; 0 where the runtime does not say."""
+    cpus: CpuSet | None = None
+    mems: NodeSet | None = None
+    devices: tuple[Device, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    hints: tuple[Hint, ...] = ()
+    """All that were found, counted or not, unresolved."""
+
+    @property
+    def path(self) -> str:
+        """`namespace/pod/container`, as people name a container."""
+        return f"{self.pod.namespace}/{self.pod.name}/{self.name}"

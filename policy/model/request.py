@@ -1,0 +1,112 @@
+"""What a container asks for, after classification."""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from ...topology.drawing.machine_tree import bytes_text
+from ...topology.model.machine import MemoryKind
+from ...topology.sets.cpuset import CpuSet
+from ..configuration.config import BurstLevel, CpuPriority
+from ..cpus.smt import SmtPreference
+from .container import ContainerId, QosClass
+from .hint import Hint
+
+
+class CpuType(enum.Enum):
+    """From which cpus a container is served."""
+
+    NORMAL = "normal"
+    RESERVED = "reserved"
+    PRESERVE = "preserve"
+    """Whatever cpus the container has: they are not touched."""
+
+
+class Isolation(enum.Enum):
+    """Whether exclusive cpus should be kernel-isolated ones."""
+
+    NO = "no"
+    PREFERRED = "preferred"
+    REQUIRED = "required"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One container's demand for cpus and memory."""
+
+    container_id: ContainerId
+    qos: QosClass
+    cpu_type: CpuType = CpuType.NORMAL
+    exclusive: int = 0
+    """Number of whole cpus for itself."""
+    shared_milli: int = 0
+    cpu_limit_milli: int | None = None
+    is_unlimited: bool = False
+    """Burstable without a cpu limit: it may use whatever its pool has."""
+    burst_level: BurstLevel = BurstLevel.PACKAGE
+    isolation: Isolation = Isolation.NO
+    priority: CpuPriority = CpuPriority.NONE
+    smt: SmtPreference = SmtPreference.ANY
+    hide_hyperthreads: bool = False
+    """Only the lowest thread of each core goes into the cpuset; the others stay unused."""
+    class_cpus: CpuSet | None = None
+    """The cpus that can run at the clocks of the class its exclusive cpus get; None without one."""
+    memory_bytes: int = 0
+    memory_limit_bytes: int | None = None
+    memory_kinds: frozenset[MemoryKind] = frozenset()
+    cold_start_ns: int = 0
+    """How long after its start it gets DRAM too; 0 for those that start warm."""
+    preserve_memory: bool = False
+    hugepage_bytes: Mapping[int, int] = field(default_factory=dict[int, int])
+    hints: tuple[Hint, ...] = ()
+    strict_hints: bool = False
+    pick_by_hints: bool = False
+
+    @property
+    def total_milli(self) -> int:
+        """All the cpu it asks for."""
+        return 1000 * self.exclusive + self.shared_milli
+
+    @property
+    def needs_shared_cpu(self) -> bool:
+        """Whether some of its time is spent on sharable cpus."""
+        return self.shared_milli > 0 or not self.exclusive
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether it is refused rather than served away from its hints."""
+        return self.strict_hints and bool(self.hints)
+
+    @property
+    def spreads_memory(self) -> bool:
+        """Whether it gets all memory nodes of its kinds instead of those near its cpus.
+
+        Nobody limited it, so no set of nodes is known to be large enough. The kernel takes memory
+        of the nearest node with room first, so that nothing is lost by it. Strict hints keep their
+        container's memory near, whatever comes.
+        """
+        is_unlimited = self.memory_bytes > 0 and self.memory_limit_bytes is None
+        return self.qos is QosClass.BURSTABLE and is_unlimited and not self.is_strict
+
+    @property
+    def wants_isolated(self) -> bool:
+        """Whether kernel-isolated cpus are wanted."""
+        return self.exclusive > 0 and self.isolation is not Isolation.NO
+
+    def as_shared(self) -> "Request":
+        """The same amount, all of it from sharable cpus."""
+        return replace(self, exclusive=0, shared_milli=self.total_milli)
+
+    def describe(self) -> str:
+        """The demand in a few words, as a refusal quotes it."""
+        parts: list[str] = []
+        if self.exclusive:
+            kind = "isolated" if self.isolation is Isolation.REQUIRED else "exclusive"
+            parts.append(f"{self.exclusive} {kind} CPU{'s' if self.exclusive > 1 else ''}")
+        if self.shared_milli or not self.exclusive:
+            parts.append(f"{self.shared_milli}m of shared CPU")
+        if self.memory_bytes:
+            parts.append(f"{bytes_text(self.memory_bytes)} of memory")
+        for size, total in sorted(self.hugepage_bytes.items()):
+            parts.append(f"{bytes_text(total)} in huge pages of {bytes_text(size)}")
+        return ", ".join(parts)

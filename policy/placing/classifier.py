@@ -1,0 +1,255 @@
+"""From what a container is and says to what it asks for: its `Request` and its affinity rules."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ...topology.model.machine import Machine, MemoryKind, NumaNode
+from ...topology.sets.cpuset import CpuSet
+from ..annotations.annotation_values import IrqAffinity
+from ..annotations.preferences import Preferences, parse_preferences
+from ..configuration.config import Config, CpuPriority, OnBadAnnotation, SchedulingClass
+from ..cpus.smt import SmtPreference
+from ..hints.hint_filter import hints_of
+from ..model.container import Container, QosClass
+from ..model.hint import Hint
+from ..model.request import CpuType, Isolation, Request
+from ..pools.memory_supply import read_memory_supply
+from ..rules.affinity import AffinityRule, affinity_rules
+from ..text.errors import Problem, first_problems
+from ..text.glob import compile_glob
+from ..tuning.cpu_class import cpu_class_wish, suitable_cpus
+from ..tuning.interrupts import Interrupt, InterruptTable, irq_wish
+from ..tuning.resource_class import NO_CLASSES, ResourceClasses, resource_classes
+from ..tuning.scheduling import scheduling_class
+
+SYSTEM_NAMESPACE = "kube-system"
+
+_DEFAULT_MEMORY = frozenset({MemoryKind.DRAM, MemoryKind.PMEM})
+"""High-bandwidth memory is scarce: only for those who ask for it. PMEM can mean CXL memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Classified:
+    """A container's demand, its wishes about others, and what is wrong with its annotations."""
+
+    request: Request
+    rules: tuple[AffinityRule, ...]
+    problems: tuple[Problem, ...]
+    scheduling: SchedulingClass | None = None
+    irq: IrqAffinity | None = None
+    cpu_class: str | None = None
+    classes: ResourceClasses = NO_CLASSES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cpu:
+    """How a container's cpu request is served."""
+
+    type: CpuType = CpuType.NORMAL
+    exclusive: int = 0
+    shared_milli: int = 0
+    isolation: Isolation = Isolation.NO
+    is_unlimited: bool = False
+    limit_milli: int | None = None
+
+
+class Classifier:
+    """Classifies containers under one configuration."""
+
+    def __init__(
+        self,
+        config: Config,
+        interrupts: Sequence[Interrupt] = (),
+        machine: Machine | None = None,
+    ) -> None:
+        """Without a machine no container has topology hints or starts without DRAM."""
+        self._config = config
+        nodes = _memory_nodes(machine, config) if machine else ()
+        self._cold_kinds = _cold_kinds(nodes)
+        self._machine = machine
+        self._kinds = _kinds(nodes) if machine else frozenset(MemoryKind)
+        self._class_cpus_by_name: dict[str, CpuSet] = {}
+        self._interrupts = InterruptTable(interrupts, config.controllable_interrupts)
+
+    def classify(self, container: Container) -> Classified:
+        """What a container asks for. Bad annotations become problems, never errors."""
+        config = self._config
+        preferences = parse_preferences(container)
+        rules, problems = affinity_rules(
+            container,
+            is_symmetric=config.symmetric_affinity,
+            colocate_pods=config.colocate_pods,
+            colocate_namespaces=config.colocate_namespaces,
+        )
+        cpu = classify_cpu(container, preferences, config)
+        resources = container.resources
+        cpu_class, class_problems = cpu_class_wish(container, preferences, cpu.exclusive, config)
+        kinds, cold_start_ns = self._memory_kinds(preferences)
+        hints: tuple[Hint, ...] = ()
+        if container.hints and self._machine is not None:
+            hints, odd = hints_of(container, preferences, self._machine)
+            problems = (*problems, *odd)
+        request = Request(
+            container_id=container.id,
+            qos=container.pod.qos,
+            cpu_type=cpu.type,
+            exclusive=cpu.exclusive,
+            shared_milli=cpu.shared_milli,
+            cpu_limit_milli=cpu.limit_milli,
+            is_unlimited=cpu.is_unlimited,
+            burst_level=preferences.burst_level or config.unlimited_burstable,
+            isolation=cpu.isolation,
+            priority=self._priority(container, preferences),
+            smt=preferences.smt or SmtPreference.ANY,
+            hide_hyperthreads=preferences.hide_hyperthreads
+            or preferences.smt is SmtPreference.HIDE,
+            memory_bytes=resources.memory_request_bytes or resources.memory_limit_bytes or 0,
+            memory_limit_bytes=resources.memory_limit_bytes,
+            memory_kinds=kinds,
+            cold_start_ns=cold_start_ns,
+            preserve_memory=preferences.preserve_memory,
+            hugepage_bytes=resources.hugepage_bytes,
+            class_cpus=self._class_cpus(cpu_class),
+            hints=hints,
+            strict_hints=preferences.strict_hints,
+            pick_by_hints=preferences.pick_by_hints,
+        )
+        scheduling = scheduling_class(container, config)
+        irq, irq_problems = irq_wish(container, preferences, cpu.exclusive, self._interrupts)
+        classes, idle = resource_classes(container, preferences, config)
+        problems = (*preferences.problems, *problems, *irq_problems, *class_problems, *idle)
+        if isinstance(scheduling, Problem):
+            problems, scheduling = (*problems, scheduling), None
+        problems = first_problems(problems, container.path, container.name)
+        return Classified(
+            request=request,
+            rules=rules,
+            problems=problems,
+            scheduling=scheduling,
+            irq=irq,
+            cpu_class=cpu_class,
+            classes=classes,
+        )
+
+    def _class_cpus(self, name: str | None) -> CpuSet | None:
+        if name is None or self._machine is None:
+            return None
+        known = self._class_cpus_by_name.get(name)
+        if known is None:
+            known = suitable_cpus(name, self._config, self._machine)
+            self._class_cpus_by_name[name] = known
+        return known
+
+    def _memory_kinds(self, preferences: Preferences) -> tuple[frozenset[MemoryKind], int]:
+        """The kinds of memory to start with, and for how long without DRAM.
+
+        A cold start needs slower memory in which the kernel can put all that a container needs:
+        where a machine has none, or only movable memory of it, a container starts with DRAM.
+        """
+        kinds = preferences.memory_types or _DEFAULT_MEMORY
+        if not kinds & self._kinds:
+            # What the machine lacks is ignored, and scarce memory stays for those who ask for it.
+            kinds = _DEFAULT_MEMORY
+        slow = kinds - {MemoryKind.DRAM}
+        if not preferences.cold_start_ns or MemoryKind.DRAM not in kinds:
+            return kinds, 0
+        if not slow & self._cold_kinds:
+            return kinds, 0
+        return slow, preferences.cold_start_ns
+
+    def _priority(self, container: Container, preferences: Preferences) -> CpuPriority:
+        """Priorities are for Guaranteed containers; the others take what there is."""
+        if container.pod.qos is not QosClass.GUARANTEED:
+            return CpuPriority.NONE
+        return preferences.cpu_priority or self._config.default_cpu_priority
+
+
+def grave_problems(
+    problems: Sequence[Problem], container: Container, config: Config
+) -> tuple[Problem, ...]:
+    """The problems for which a container is refused: not those of others of its pod."""
+    is_strict = config.on_bad_annotation is OnBadAnnotation.FAIL
+    return tuple(
+        one
+        for one in problems
+        if not one.is_advice
+        and (one.is_fatal or is_strict)
+        and one.container in ("", container.name)
+    )
+
+
+def _memory_nodes(machine: Machine, config: Config) -> tuple[NumaNode, ...]:
+    supply = read_memory_supply(machine, config)
+    return tuple(node for node in machine.numa_nodes if not supply.excludes(node.id))
+
+
+def _kinds(nodes: Sequence[NumaNode]) -> frozenset[MemoryKind]:
+    """The kinds of memory that can be asked for."""
+    kinds = {node.kind for node in nodes if node.memory_bytes != 0}
+    return frozenset(kinds | {MemoryKind.PMEM} if MemoryKind.CXL in kinds else kinds)
+
+
+def _cold_kinds(nodes: Sequence[NumaNode]) -> frozenset[MemoryKind]:
+    """The kinds of memory a container can run on without DRAM."""
+    if any(node.kind is MemoryKind.PMEM and not node.is_normal for node in nodes):
+        return frozenset()
+    kinds = {node.kind for node in nodes if node.memory_bytes != 0}
+    kinds -= {MemoryKind.DRAM, MemoryKind.HBM}
+    if MemoryKind.CXL in kinds:
+        # Who asks for PMEM gets CXL memory where there is no other.
+        kinds.add(MemoryKind.PMEM)
+    return frozenset(kinds)
+
+
+def classify_cpu(container: Container, preferences: Preferences, config: Config) -> _Cpu:
+    """Whole cpus for itself, shares of others, from which cpus. The first rule that fits counts."""
+    milli = container.resources.cpu_request_milli
+    qos = container.pod.qos
+    if preferences.preserve_cpu:
+        return _Cpu(type=CpuType.PRESERVE, shared_milli=milli)
+    is_reserved = preferences.prefer_reserved
+    if is_reserved is None:
+        is_reserved = _is_reserved_namespace(
+            container.pod.namespace, config.reserved_pool_namespaces
+        )
+    if is_reserved:
+        return _Cpu(type=CpuType.RESERVED, shared_milli=milli)
+    if qos is QosClass.BURSTABLE:
+        limit = container.resources.cpu_limit_milli
+        return _Cpu(shared_milli=milli, limit_milli=limit, is_unlimited=limit is None)
+    if qos is QosClass.BEST_EFFORT:
+        return _Cpu()
+    return _classify_guaranteed(milli, preferences, config)
+
+
+def _classify_guaranteed(milli: int, preferences: Preferences, config: Config) -> _Cpu:
+    whole, rest = divmod(milli, 1000)
+    shared = preferences.prefer_shared
+    wants_shared = config.prefer_shared_cpus if shared is None else shared.value
+    is_opted_out = shared is not None and not shared.value
+    # More than one cpu and a rest: mixed cpusets are only for those who ask for them.
+    if not whole or wants_shared or (whole > 1 and rest and not is_opted_out):
+        return _Cpu(shared_milli=milli)
+    isolation, is_annotated = _isolation(preferences, config)
+    if whole > 1 and not rest and not is_annotated:
+        # Isolated cpus are few: several of them only for those who say so themselves.
+        isolation = Isolation.NO
+    return _Cpu(exclusive=whole, shared_milli=rest, isolation=isolation)
+
+
+def _isolation(preferences: Preferences, config: Config) -> tuple[Isolation, bool]:
+    """Whether isolated cpus are wanted, and whether an annotation says so."""
+    chosen, is_required = preferences.isolated
+    if chosen is None:
+        return (Isolation.PREFERRED if config.prefer_isolated_cpus else Isolation.NO), False
+    if is_required:
+        return Isolation.REQUIRED, True
+    return (Isolation.PREFERRED if chosen.value else Isolation.NO), True
+
+
+@lru_cache(maxsize=1024)
+def _is_reserved_namespace(namespace: str, globs: tuple[str, ...]) -> bool:
+    return namespace == SYSTEM_NAMESPACE or any(
+        compile_glob(glob).matches(namespace) for glob in globs
+    )

@@ -1,0 +1,75 @@
+"""Making room for exclusive cpus by lifting shared containers into wider pools.
+
+Every pool that has promised any share keeps a whole cpu for it, so shares spread thinly over many
+pools can leave nothing to slice although far fewer cpus than there are were asked for. The kubelet
+counts cpus for the whole node: what fits there must fit here. A lifted container runs on more cpus
+than before and keeps its memory.
+"""
+
+from dataclasses import dataclass, replace
+
+from ..books.cpu_ledger import Ledger
+from ..model.decision import Grant
+from ..model.request import Isolation, Request
+from ..pools.pool_tree import PoolId, PoolTree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lift:
+    """A pool with room after some grants were moved up to it."""
+
+    pool_id: PoolId
+    lifted: tuple[Grant, ...]
+    """The grants as they will be; all others stay."""
+    ledger: Ledger
+    """What a ledger looks like then; the newcomer's cpus are still in it."""
+
+
+def make_room(request: Request, ledger: Ledger, pools: tuple[PoolId, ...]) -> Lift | None:
+    """The tightest of `pools` that has room once grants below it are lifted; None if none has.
+
+    Only where nothing fits otherwise: O(pools x grants).
+    """
+    if not request.exclusive or request.isolation is Isolation.REQUIRED:
+        return None
+    tree = ledger.tree
+    for pool_id in sorted(pools, key=lambda one: (-tree.pools[one].depth, one)):
+        lift = _lift(request, ledger, tree, pool_id)
+        if lift is not None:
+            return lift
+    return None
+
+
+def _lift(request: Request, ledger: Ledger, tree: PoolTree, pool_id: PoolId) -> Lift | None:
+    if ledger.room.grantable_milli[pool_id] < request.total_milli:
+        return None
+    trial = ledger.copy()
+    lifted: list[Grant] = []
+    below = (
+        grant
+        for inner in tree.subtree(pool_id)
+        if inner != pool_id
+        for grant in ledger.sharing(PoolId(inner)).values()
+        if not grant.is_strict
+    )
+    # Small shares first: they give back the most whole cpus for the least that is promised above.
+    for grant in sorted(below, key=lambda one: (one.shared_milli, one.container_id)):
+        if _fits(request, trial, pool_id):
+            break
+        wider = replace(grant, pool_id=pool_id)
+        trial.repool(wider)
+        lifted.append(wider)
+    if not _fits(request, trial, pool_id):
+        if not tree.root.reserved:
+            return None
+        # At last no cpu is spared for who asked for none: they run on those of wider pools.
+        trial.spare_nobody()
+        if not _fits(request, trial, pool_id):
+            return None
+    return Lift(pool_id=pool_id, lifted=tuple(lifted), ledger=trial)
+
+
+def _fits(request: Request, ledger: Ledger, pool_id: PoolId) -> bool:
+    room = ledger.room
+    left = room.grantable_milli[pool_id] - 1000 * request.exclusive
+    return room.sliceable[pool_id] >= request.exclusive and left >= request.shared_milli

@@ -1,0 +1,169 @@
+"""Choosing a pool: which pools are feasible for a request, and the rank of each of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ..books.cpu_ledger import Ledger
+from ..configuration.config import BurstLevel, CpuPriority
+from ..cpus.cpu_priority import PriorityClasses
+from ..model.request import CpuType, Isolation, Request
+from ..pools.pool_tree import PoolId, PoolTree
+from .hint_demand import objection
+from .lineup import Demand, Lineup
+from .memory_choice import MemoryChoice
+from .rank import Column, Contest, Dropped, Zone, choose
+
+ONLY_CANDIDATE: Final = "only_candidate"
+"""What decides where there is no second pool to compare with."""
+
+_BURST_LEVELS: Final = {level: number for number, level in enumerate(BurstLevel, start=1)}
+_NO_ZONE: Final = Zone(0, 0, False, False, False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known of the pools for one request beside their cpus. Sequences are by pool id."""
+
+    memory: MemoryChoice
+    affinities: Sequence[int]
+    """Scaled sums, greater is nearer to friends."""
+    hints: Sequence[tuple[int, int]] = ()
+    """Product of the hint scores and of the non-zero ones; empty where there are no hints."""
+    misfits_class: Sequence[int] = ()
+    """1 where the pool's cpus do not suit the cpu class asked for; empty where none was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranking:
+    """The pool that won (None where none is feasible), why, and against which others."""
+
+    winner: PoolId | None
+    decided_by: str
+    lineup: Lineup
+
+
+class Chooser:
+    """Ranks the pools of one tree."""
+
+    def __init__(self, tree: PoolTree, classes: PriorityClasses) -> None:
+        """Precomputes what never changes about the pools."""
+        size = len(tree.pools)
+        self._zeros = (0,) * size
+        self._ids = tuple(range(size))
+        self._names = tuple(pool.name for pool in tree.pools)
+        self._none_isolated = (-1,) * size
+        self._depth = tuple(-pool.depth for pool in tree.pools)
+        self._inward = {level: _inward(tree, level) for level in BurstLevel}
+        # Where no cpu stands out, every cpu is as good as high priority gets.
+        self._classes = {
+            CpuPriority.HIGH: classes.high or classes.normal,
+            CpuPriority.NORMAL: classes.normal,
+            CpuPriority.LOW: classes.low,
+        }
+
+    def rank(self, request: Request, ledger: Ledger, facts: Facts) -> Ranking:
+        """The best pool for a request. O(pools)."""
+        zones = facts.memory.zones()
+        contest = self._contest(request, ledger, facts, zones)
+        lineup = Lineup(
+            contest=contest,
+            names=self._names,
+            demands=_demands(request, ledger, contest.isolated),
+            zones=zones,
+            strict=_objections(request, ledger, zones),
+        )
+        feasible = lineup.feasible()
+        if not feasible:
+            return Ranking(winner=None, decided_by="", lineup=lineup)
+        winner, decided_by = feasible[0], ONLY_CANDIDATE
+        if len(feasible) > 1:
+            winner, decided_by = choose(contest, feasible)
+        return Ranking(winner=PoolId(winner), decided_by=decided_by, lineup=lineup)
+
+    def _contest(
+        self, request: Request, ledger: Ledger, facts: Facts, zones: Sequence[Zone | Dropped]
+    ) -> Contest:
+        room = ledger.room.shared_milli
+        part = request.shared_milli
+        if not request.exclusive:
+            part = max(part, 1)
+        whole = part + 1000 * request.exclusive
+        isolated: Sequence[int] = self._none_isolated
+        if request.wants_isolated:
+            isolated = [mask.bit_count() - request.exclusive for mask in ledger.free_isolated]
+        # Isolated cpus are no sharable ones: where they serve, only the rest is taken from those.
+        shared = [
+            milli - (part if count >= 0 else whole)
+            for milli, count in zip(room, isolated, strict=True)
+        ]
+        return Contest(
+            request=request,
+            zeros=self._zeros,
+            ids=self._ids,
+            depth=self._depth,
+            inward=self._inward[request.burst_level],
+            room=room,
+            shared=shared,
+            isolated=isolated,
+            zones=[_NO_ZONE if isinstance(zone, Dropped) else zone for zone in zones],
+            affinities=facts.affinities,
+            hints=facts.hints,
+            misfits_class=facts.misfits_class,
+            neighbours=tuple(ledger.neighbours(CpuType.NORMAL)),
+            free_of_priority=self._free_of_priority(request, ledger),
+        )
+
+    def _free_of_priority(self, request: Request, ledger: Ledger) -> Sequence[int]:
+        cpus = self._classes.get(request.priority)
+        if cpus is None:
+            return ()
+        return [(free & cpus).bit_count() for free in ledger.free_sharable]
+
+
+def _inward(tree: PoolTree, level: BurstLevel) -> Column:
+    """How many levels each pool is inside the deepest that exists and is not inside this one.
+
+    The widest that exists stands in where there is no such level.
+    """
+    levels = [pool.kind.level for pool in tree.pools]
+    highest = _BURST_LEVELS[level]
+    wanted = max((one for one in levels if one <= highest), default=min(levels))
+    return tuple(one - wanted for one in levels)
+
+
+def _demands(request: Request, ledger: Ledger, isolated: Column) -> tuple[Demand, ...]:
+    """What cpus a pool must have; `isolated` ones after the request, -1 where they do not serve.
+
+    A container that asks for no cpu fits everywhere: it never starves for want of a promise.
+    """
+    left: Column = ledger.room.grantable_milli
+    count, milli = request.exclusive, request.shared_milli
+    demands: list[Demand] = []
+    if count:
+        serving = zip(isolated, ledger.room.sliceable, strict=True)
+        if request.isolation is Isolation.REQUIRED:
+            own = Demand("isolated CPUs", count, [one + count for one in isolated])
+        else:
+            whole = [one + count if one >= 0 else other for one, other in serving]
+            own = Demand("exclusive CPUs", count, whole)
+        demands.append(own)
+        pairs = zip(isolated, left, strict=True)
+        left = [other if one >= 0 else other - 1000 * count for one, other in pairs]
+    if milli:
+        demands.append(Demand("shared CPU", milli, left, "m"))
+    return tuple(demands)
+
+
+def _objections(
+    request: Request, ledger: Ledger, zones: Sequence[Zone | Dropped]
+) -> Mapping[int, Dropped]:
+    """By pool id, why a strict container would not be near all its hints."""
+    if not request.is_strict:
+        return {}
+    found = {
+        pool_id: objection(request, ledger, pool_id, zone)
+        for pool_id, zone in enumerate(zones)
+        if isinstance(zone, Zone)
+    }
+    return {pool_id: one for pool_id, one in found.items() if one is not None}

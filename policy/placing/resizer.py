@@ -1,0 +1,165 @@
+"""Another amount of cpu and memory for a container that runs."""
+
+from dataclasses import replace
+
+from ...topology.sets.cpuset import CpuSet
+from ..books.cpu_ledger import Ledger
+from ..model.decision import Grant, Refusal
+from ..model.request import CpuType, Isolation, Request
+from ..pools.pool_tree import PoolId
+from .hint_demand import shares_near_hints, strict_cpus, suitable_cpus
+from .placer import Failure, PlacerBooks, Plan
+
+
+class Resizer:
+    """Plans resizes from what a ledger has left."""
+
+    def __init__(self, books: PlacerBooks) -> None:
+        """Reads the books, never changes them."""
+        self._tree = books.tree
+        self._ledger = books.ledger
+        self._memory = books.pool_memory
+        self._picker = books.picker
+
+    def plan(self, held: Grant, request: Request) -> Plan | Failure:
+        """The grant of a container that asks for something else than it has.
+
+        It grows next to what it has and gives up first what it got last. Where its pool has no
+        room for more, the nearest pool above that has takes over.
+        """
+        # What it gives back is free for itself first.
+        ledger = self._ledger.without_share(held)
+        place = self._resized_place(held, request, ledger)
+        if isinstance(place, Failure):
+            return place
+        cpu_type, pool_id = place
+        exclusive, grown = self._resized_cpus(held, request, pool_id, ledger)
+        offer = None
+        memory = held.memory
+        answer = self._memory.choice(request).resize(held)
+        if isinstance(answer, Refusal):
+            return Failure(refusal=answer)
+        if answer is not None:
+            offer, memory = answer, answer.zone
+        grant = replace(
+            held,
+            pool_id=pool_id,
+            cpu_type=cpu_type,
+            exclusive=exclusive,
+            isolated=exclusive & self._tree.root.isolated,
+            grown=grown,
+            shared_milli=request.shared_milli,
+            memory=memory,
+            memory_bytes=request.memory_bytes,
+        )
+        return Plan(grant=grant, offer=offer, decided_by="resize")
+
+    def _resized_place(
+        self, held: Grant, request: Request, ledger: Ledger
+    ) -> tuple[CpuType, PoolId] | Failure:
+        """From which cpus of which pool a container is served after a resize."""
+        root = self._tree.root.id
+        if held.cpu_type is CpuType.NORMAL:
+            found = self._resized_pool(held, request, ledger)
+            if not isinstance(found, Failure):
+                return CpuType.NORMAL, found
+            # It came when the reserved cpus were full; those can refuse nobody.
+            return (CpuType.RESERVED, root) if request.cpu_type is CpuType.RESERVED else found
+        more = request.shared_milli - held.shared_milli
+        if (
+            held.cpu_type is CpuType.RESERVED
+            and more > max(ledger.free_reserved_milli, 0)
+            and request.shared_milli <= ledger.room.grantable_milli[root]
+        ):
+            return CpuType.NORMAL, root
+        return held.cpu_type, held.pool_id
+
+    def _resized_pool(self, held: Grant, request: Request, ledger: Ledger) -> PoolId | Failure:
+        """The pool of a grant, or the nearest above it, that has what a resize asks for."""
+        room = ledger.room
+        more = request.exclusive - len(held.exclusive)
+        if more <= 0 and request.shared_milli <= held.shared_milli:
+            return held.pool_id
+        back = 0
+        if more < 0:
+            kept, _ = self._shrunk(held, request)
+            back = len(held.exclusive - kept - held.isolated)
+        candidates: dict[str, str] = {}
+        for pool_id in (held.pool_id, *self._tree.ancestors[held.pool_id]):
+            name = self._tree.pools[pool_id].name
+            isolated = ledger.free_isolated[pool_id].bit_count()
+            sliceable = room.sliceable[pool_id]
+            is_isolated = _grows_isolated(held, request, isolated)
+            if more > 0 and not is_isolated and request.isolation is Isolation.REQUIRED:
+                candidates[name] = f"{more} more isolated CPUs: {isolated} free"
+                continue
+            if more > 0 and not is_isolated and sliceable < more:
+                candidates[name] = f"{more} more exclusive CPUs: {sliceable} free"
+                continue
+            if objection := _objection(request, pool_id, ledger, more, is_isolated=is_isolated):
+                candidates[name] = objection
+                continue
+            taken = 0 if is_isolated else max(more, 0)
+            left = max(room.grantable_milli[pool_id] + 1000 * (back - taken), 0)
+            if request.shared_milli > left:
+                candidates[name] = f"{request.shared_milli}m of shared CPU: {left}m free"
+                continue
+            return pool_id
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in candidates.items())
+        reason = f"no room to grow to {request.describe()} — {reasons}"
+        return Failure(refusal=Refusal(reason=reason))
+
+    def _resized_cpus(
+        self, held: Grant, request: Request, pool_id: PoolId, ledger: Ledger
+    ) -> tuple[CpuSet, tuple[CpuSet, ...]]:
+        """The exclusive cpus after a resize, and which of them were added after creation."""
+        more = request.exclusive - len(held.exclusive)
+        if more <= 0:
+            return self._shrunk(held, request)
+        isolated = ledger.free_isolated[pool_id]
+        is_isolated = _grows_isolated(held, request, isolated.bit_count())
+        free = suitable_cpus(request, isolated if is_isolated else ledger.slice(pool_id), more)
+        mask = held.exclusive.mask
+        added = self._picker.extend(mask, free, more, request.priority, smt=request.smt)
+        assert added is not None, (held.container_id, pool_id)
+        return held.exclusive | CpuSet(added), (*held.grown, CpuSet(added))
+
+    def _shrunk(self, held: Grant, request: Request) -> tuple[CpuSet, tuple[CpuSet, ...]]:
+        """The exclusive cpus of a container that asks for fewer, what it got last given up."""
+        more = request.exclusive - len(held.exclusive)
+        kept, grown = held.exclusive, list(held.grown)
+        while more < 0 and grown:
+            last = grown.pop()
+            left = self._pick_of(last, max(len(last) + more, 0), request)
+            more += len(last) - left.bit_count()
+            kept -= last - CpuSet(left)
+            if left:
+                grown.append(CpuSet(left))
+        if more < 0:
+            kept = CpuSet(self._pick_of(kept, request.exclusive, request))
+        return kept, tuple(grown)
+
+    def _pick_of(self, cpus: CpuSet, count: int, request: Request) -> int:
+        return self._picker.pick(cpus.mask, count, request.priority, request.smt) or 0
+
+
+def _objection(
+    request: Request, pool_id: PoolId, ledger: Ledger, more: int, *, is_isolated: bool
+) -> str:
+    """Why a strict container would not be near its hints with more cpus; empty where it would."""
+    if not request.is_strict:
+        return ""
+    if more > 0:
+        free = ledger.free_isolated[pool_id] if is_isolated else ledger.slice(pool_id)
+        near = strict_cpus(request, free).bit_count()
+        if near < more:
+            return f"{more} more exclusive CPUs fail strict hints: {near} free near them"
+    if not shares_near_hints(request, ledger.free_sharable[pool_id]):
+        return "shared CPUs fail strict hints"
+    return ""
+
+
+def _grows_isolated(held: Grant, request: Request, isolated: int) -> bool:
+    """Whether the cpus a resize adds are isolated ones, where so many are free."""
+    more = request.exclusive - len(held.exclusive)
+    return 0 < more <= isolated and (bool(held.isolated) or request.wants_isolated)

@@ -1,0 +1,278 @@
+"""The pool tree: nested groups of cpus with their memory, in which containers are placed.
+
+Pool ids are given in post-order (children in creation order, then their parent), so the pools of a
+subtree are the ids `first..id` and the root has the highest id.
+"""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import NewType
+
+from ...topology.model.machine import Domain, Machine, MemoryKind, NumaNode
+from ...topology.sets.cpuset import CpuSet, NodeSet
+from .memory_supply import MemorySupply
+from .supply import Supply
+
+PoolId = NewType("PoolId", int)
+
+
+class PoolKind(enum.Enum):
+    """What a pool stands for; the values are what users of the Go policy know."""
+
+    VIRTUAL = "virtual node"
+    SOCKET = "socket"
+    DIE = "die"
+    NUMA = "numa node"
+    L3 = "L3 cache"
+
+    @property
+    def level(self) -> int:
+        """1 for the whole system, growing inward; comparable with `BurstLevel`'s order."""
+        return _LEVELS[self]
+
+
+_LEVELS = {kind: number for number, kind in enumerate(PoolKind, start=1)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """One pool and what it has when nothing is granted."""
+
+    id: PoolId
+    name: str
+    kind: PoolKind
+    depth: int
+    """Links from the root."""
+    height: int
+    """Links to its farthest leaf."""
+    first: PoolId
+    """The lowest id in its subtree."""
+    parent: PoolId | None
+    children: tuple[PoolId, ...]
+    cpus: CpuSet
+    """All its online cpus, usable or not."""
+    isolated: CpuSet
+    reserved: CpuSet
+    sharable: CpuSet
+    memory: Mapping[MemoryKind, NodeSet]
+    """The nodes of ordinary containers' memory by kind; kinds it has none of are absent."""
+
+    @property
+    def memory_nodes(self) -> NodeSet:
+        """All its memory nodes."""
+        mask = 0
+        for nodes in self.memory.values():
+            mask |= nodes.mask
+        return NodeSet(mask)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolTree:
+    """All pools in id order."""
+
+    pools: tuple[Pool, ...]
+    ancestors: tuple[tuple[PoolId, ...], ...]
+    """For each pool its ancestors, the parent first, the root last."""
+
+    @property
+    def root(self) -> Pool:
+        """The pool of everything."""
+        return self.pools[-1]
+
+    def subtree(self, pool_id: PoolId) -> range:
+        """The ids of a pool and all below it, ascending."""
+        return range(self.pools[pool_id].first, pool_id + 1)
+
+    def has_pools_of(self, other: "PoolTree") -> bool:
+        """Whether another tree has the same pools by the same ids, whatever cpus they have."""
+        return [one.name for one in self.pools] == [one.name for one in other.pools]
+
+    def smallest_holding(self, cpus: CpuSet) -> Pool:
+        """The deepest pool with all these cpus; the root if none has. O(depth x children)."""
+        pool = self.root
+        while True:
+            inside = [self.pools[child] for child in pool.children]
+            found = next((child for child in inside if cpus <= child.cpus), None)
+            if found is None:
+                return pool
+            pool = found
+
+
+@dataclass(slots=True)
+class Branch:
+    """A pool before it has an id, and before it is known what of its cpus may be used."""
+
+    name: str
+    kind: PoolKind
+    cpus: CpuSet
+    children: "list[Branch]" = field(default_factory=lambda: [])
+
+
+def build_tree(machine: Machine, supply: Supply) -> PoolTree:
+    """The pool tree of a machine: sockets, dies, NUMA nodes and L3 groups where they divide cpus.
+
+    A level that would repeat its parent is left out, so a tree has no chains. Overlapping NUMA
+    nodes give a cpu to the first of them only: pools of one parent never share a cpu.
+    """
+    sockets = [_socket_branch(machine, socket) for socket in machine.sockets]
+    root = sockets[0] if len(sockets) == 1 else Branch("root", PoolKind.VIRTUAL, machine.online)
+    if len(sockets) > 1:
+        root.children = sockets
+    return number_branches(root, machine, supply)
+
+
+def _socket_branch(machine: Machine, socket: Domain) -> Branch:
+    branch = Branch(f"socket #{socket.label}", PoolKind.SOCKET, socket.cpus)
+    dies = [die for die in machine.dies if die.cpus <= socket.cpus]
+    if _has_die_pools(machine, dies):
+        for die in dies:
+            below = Branch(f"die #{die.label}", PoolKind.DIE, die.cpus)
+            _add_numa_or_l3(machine, below)
+            branch.children.append(below)
+    else:
+        _add_numa_or_l3(machine, branch)
+    return branch
+
+
+def _has_die_pools(machine: Machine, dies: list[Domain]) -> bool:
+    if len(dies) < 2:
+        return False
+    # A kernel without cluster files (before 5.16) tells nothing against die pools.
+    clusters = {cpu: machine.cpus[cpu].cluster for die in dies for cpu in die.cpus}
+    if all(cluster < 0 for cluster in clusters.values()):
+        return True
+    return any(len({clusters[cpu] for cpu in die.cpus}) > 1 for die in dies)
+
+
+def _add_numa_or_l3(machine: Machine, parent: Branch) -> None:
+    nodes = [node for node in machine.numa_nodes if not node.cpus.isdisjoint(parent.cpus)]
+    if len(nodes) < 2:
+        _add_l3(machine, parent)
+        return
+    taken = CpuSet()
+    for node in nodes:
+        cpus = (node.cpus & parent.cpus) - taken
+        # The cpus of a node without memory stay with the parent, whose memory they use.
+        if not cpus or node.memory_bytes == 0:
+            continue
+        taken |= cpus
+        name = f"NUMA node #{node.id}"
+        if not node.cpus <= parent.cpus:
+            name = f"{parent.name}/{name}"
+        branch = Branch(name, PoolKind.NUMA, cpus)
+        _add_l3(machine, branch)
+        parent.children.append(branch)
+    if len(parent.children) == 1 and parent.children[0].cpus == parent.cpus:
+        parent.children = parent.children[0].children
+
+
+def _add_l3(machine: Machine, parent: Branch) -> None:
+    groups = [group for group in machine.l3_groups if group <= parent.cpus]
+    if len(groups) < 2:
+        return
+    ids = {cache.cpus: cache.id for cache in machine.caches if cache.level == 3}
+    named = [(ids.get(group), group) for group in groups]
+    if None in {one for one, _ in named} or len({one for one, _ in named}) < len(named):
+        named = list(enumerate(groups))
+    taken = CpuSet()
+    for cache_id, group in sorted(named, key=lambda pair: (pair[0] or 0, pair[1].lowest)):
+        if group.isdisjoint(taken):
+            taken |= group
+            name = f"{parent.name}/L3 cache #{cache_id}"
+            parent.children.append(Branch(name, PoolKind.L3, group))
+
+
+def number_branches(root: Branch, machine: Machine, supply: Supply) -> PoolTree:
+    """The pools of a tree of branches, each after all that is below it."""
+    memory = _MemoryMap(machine, supply.memory)
+    pools: list[Pool] = []
+    ancestors: dict[int, tuple[PoolId, ...]] = {}
+
+    def add(branch: Branch, depth: int) -> Pool:
+        first = PoolId(len(pools))
+        below = [add(child, depth + 1) for child in branch.children]
+        pool_id = PoolId(len(pools))
+        is_root = depth == 0
+        pool = Pool(
+            id=pool_id,
+            name=branch.name,
+            kind=branch.kind,
+            depth=depth,
+            height=1 + max(child.height for child in below) if below else 0,
+            first=first,
+            parent=None,
+            children=tuple(child.id for child in below),
+            cpus=branch.cpus,
+            isolated=supply.isolated & branch.cpus,
+            reserved=supply.reserved & branch.cpus,
+            sharable=supply.sharable & branch.cpus,
+            memory=memory.everything() if is_root else memory.near(branch.cpus),
+        )
+        pools.append(pool)
+        return pool
+
+    add(root, 0)
+    parents = {child: pool.id for pool in pools for child in pool.children}
+    for pool in reversed(pools):
+        parent = parents.get(pool.id)
+        ancestors[pool.id] = () if parent is None else (parent, *ancestors[parent])
+    return PoolTree(
+        pools=tuple(replace(pool, parent=parents.get(pool.id)) for pool in pools),
+        ancestors=tuple(ancestors[pool.id] for pool in pools),
+    )
+
+
+class _MemoryMap:
+    """Which memory nodes belong to which cpus."""
+
+    def __init__(self, machine: Machine, supply: MemorySupply) -> None:
+        self._machine = machine
+        self._with_memory = [
+            node
+            for node in machine.numa_nodes
+            if node.memory_bytes != 0 and not supply.excludes(node.id)
+        ]
+        self._with_cpus = [node for node in machine.numa_nodes if node.cpus]
+        self._nearest = {
+            node.id: self._nearest_to(node) for node in self._with_memory if not node.cpus
+        }
+
+    def _nearest_to(self, node: NumaNode) -> NodeSet:
+        """The nodes with cpus nearest to a node without; with memory, where any such have."""
+        usable = [one for one in self._with_cpus if one.memory_bytes != 0] or self._with_cpus
+        if not usable:
+            return NodeSet()
+        distances = {one.id: self._machine.distance(node.id, one.id) for one in usable}
+        least = min(distances.values())
+        return NodeSet.of(*(one for one, far in distances.items() if far == least))
+
+    def everything(self) -> Mapping[MemoryKind, NodeSet]:
+        return _by_kind(self._with_memory)
+
+    def near(self, cpus: CpuSet) -> Mapping[MemoryKind, NodeSet]:
+        """The nodes of these cpus and the memory-only nodes nearest to one of them."""
+        own = NodeSet.of(*(node.id for node in self._with_cpus if not node.cpus.isdisjoint(cpus)))
+        near = [
+            node
+            for node in self._with_memory
+            if node.id in own or (not node.cpus and not self._nearest[node.id].isdisjoint(own))
+        ]
+        return _by_kind(near or self._nearest_memory(own))
+
+    def _nearest_memory(self, own: NodeSet) -> list[NumaNode]:
+        """Where no node of the cpus has memory: the nearest that have some."""
+        starts = [one.id for one in self._with_cpus if one.id in own]
+        distances = {
+            node.id: min((self._machine.distance(one, node.id) for one in starts), default=0)
+            for node in self._with_memory
+        }
+        least = min(distances.values(), default=0)
+        return [node for node in self._with_memory if distances[node.id] == least]
+
+
+def _by_kind(nodes: list[NumaNode]) -> Mapping[MemoryKind, NodeSet]:
+    masks: dict[MemoryKind, int] = {}
+    for node in nodes:
+        masks[node.kind] = masks.get(node.kind, 0) | 1 << node.id
+    return {kind: NodeSet(masks[kind]) for kind in MemoryKind if kind in masks}

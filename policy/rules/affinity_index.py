@@ -1,0 +1,165 @@
+"""Which containers a rule matches, found without trying every rule on every container.
+
+A newcomer's own rules select from the containers that are there; the symmetric rules of those are
+found by what they need of a newcomer. Both take a bounded number of steps, whatever pods wrote: a
+rule that would take more is given up, does not count and is reported.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ..model.container import Container, ContainerId
+from ..text.errors import Problem
+from .affinity import AffinityRule
+from .container_facts import Subkey
+from .evaluation import Steps, TooManyStepsError
+from .expression import Expression
+from .residents import Residents
+from .selection import Selection
+from .symmetric_rules import SymmetricRules
+
+RULE_STEPS: Final = 100_000
+"""One rule of a newcomer over all containers that are there."""
+NEWCOMER_RULES_STEPS: Final = 120_000
+"""All of its rules together."""
+_LINES_SHOWN: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Affinities:
+    """The effective affinity of a newcomer to each container that is there; no zeros."""
+
+    weights: Mapping[ContainerId, int]
+    given_up: tuple[AffinityRule, ...] = ()
+    """Its own rules that would have taken too many steps."""
+    are_all_symmetric: bool = True
+    """Whether there was time for every symmetric rule of those that are there."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every rule counted."""
+        return self.are_all_symmetric and not self.given_up
+
+    def problems(self, container: Container) -> tuple[Problem, ...]:
+        """What did not count, for the log and the decision. Nobody is refused for it."""
+        found: list[Problem] = []
+        if self.given_up:
+            count = len(self.given_up)
+            sources = [rule.source for rule in self.given_up[:_LINES_SHOWN]]
+            more = ", ..." if count > _LINES_SHOWN else ""
+            found.append(
+                Problem(
+                    where=f"affinity of {container.path}",
+                    what=f"{count} rule{'s' if count > 1 else ''} would take too long over "
+                    f"the containers that are there and did not count: {', '.join(sources)}{more}",
+                    fix="write fewer patterns, and fewer of them over joint keys",
+                    container=container.name,
+                    is_advice=True,
+                )
+            )
+        if not self.are_all_symmetric:
+            found.append(
+                Problem(
+                    where=f"affinity of {container.path}",
+                    what="the symmetric rules of containers that are there would take too long: "
+                    "only the first of each container's counted",
+                    fix="write fewer symmetric rules for all containers of the machine",
+                    container=container.name,
+                    is_advice=True,
+                )
+            )
+        return tuple(found)
+
+
+class AffinityIndex:
+    """The containers that are there, and the rules they brought along."""
+
+    def __init__(self) -> None:
+        self._residents = Residents()
+        self._symmetric = SymmetricRules()
+
+    def __len__(self) -> int:
+        return len(self._residents)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing at all is kept, not even of what has been removed."""
+        return self._residents.is_empty and self._symmetric.is_empty
+
+    def add(self, container: Container, rules: Iterable[AffinityRule] = ()) -> None:
+        """Add a container with its rules, in place of what has the same id."""
+        self.remove(container.id)
+        self._residents.add(container)
+        self._symmetric.add(container.id, rules)
+
+    def remove(self, container_id: ContainerId) -> None:
+        """Forget a container and its rules; unknown ids are ignored."""
+        if self._residents.remove(container_id):
+            self._symmetric.remove(container_id)
+
+    def affinities(self, container: Container, rules: Iterable[AffinityRule] = ()) -> Affinities:
+        """The affinity of a newcomer to the containers that are there.
+
+        The sum of the weights of its rules that match the other, and of the other's symmetric rules
+        that match it. Itself and older instances of it (same pod id and name) do not count.
+        """
+        known = self._residents.facts_of(container)
+        totals, are_all = self._symmetric.weights(container, known)
+        given_up = self._add_own(rules, totals) if rules else ()
+        if totals:
+            for other in self._instances(container):
+                totals.pop(other, None)
+        weights = {other: total for other, total in totals.items() if total}
+        return Affinities(weights, given_up, are_all)
+
+    def weights(
+        self, container: Container, rules: Iterable[AffinityRule] = ()
+    ) -> Mapping[ContainerId, int]:
+        """The weights of `affinities`."""
+        return self.affinities(container, rules).weights
+
+    def matching(self, expression: Expression) -> frozenset[ContainerId]:
+        """All containers for which an expression holds. Raises `TooManyStepsError`."""
+        residents = self._residents
+        selection = Selection(residents, Steps(RULE_STEPS))
+        return frozenset(residents.ids(selection.select(expression, residents.everyone)))
+
+    def _add_own(
+        self, rules: Iterable[AffinityRule], totals: dict[ContainerId, int]
+    ) -> tuple[AffinityRule, ...]:
+        """Add a newcomer's rules to the sums by container; returns the rules it gave up."""
+        residents, given_up = self._residents, list[AffinityRule]()
+        left = NEWCOMER_RULES_STEPS
+        steps = Steps(0)
+        selection = Selection(residents, steps)
+        everyone = residents.everyone
+        # A rule for all but a few counts for everyone, and the other way round for those.
+        by_places: dict[int, int] = {everyone: 0}
+        for rule in rules:
+            steps.left = granted = min(RULE_STEPS, left)
+            try:
+                places, weight = (
+                    selection.select_both(rule.scope, rule.match),
+                    rule.weight,
+                )
+                is_most = 2 * places.bit_count() > len(residents)
+                if is_most:
+                    places, weight = everyone & ~places, -weight
+                if places not in by_places:
+                    steps.charge(residents.listing_steps(places))
+                by_places[places] = by_places.get(places, 0) + weight
+                by_places[everyone] += rule.weight if is_most else 0
+            except TooManyStepsError:
+                given_up.append(rule)
+            left -= granted - steps.left
+        for places, weight in by_places.items():
+            for other in residents.ids(places) if weight else ():
+                totals[other] = totals.get(other, 0) + weight
+        return tuple(given_up)
+
+    def _instances(self, container: Container) -> Iterable[ContainerId]:
+        residents = self._residents
+        of_pod = residents.column(Subkey("pod/id")).by_value.get(container.pod.id, 0)
+        of_name = residents.column(Subkey("name")).by_value.get(container.name, 0)
+        return (*residents.ids(of_pod & of_name), container.id)

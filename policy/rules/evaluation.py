@@ -1,0 +1,109 @@
+"""What it costs to evaluate expressions, counted; and their evaluation within that count.
+
+A step stands for about 30 ns of work. Steps follow from expressions and facts alone, never from
+time or from what was evaluated before: the same input is given up always or never.
+"""
+
+from collections.abc import Mapping
+from typing import Final, assert_never
+
+from ..text.glob_set import GlobSet
+from .container_facts import Key, Subkey
+from .expression import AllOf, AnyOf, Condition, Expression, Not
+from .operators import never
+
+NAME_MAX: Final = 63
+POD_NAME_MAX: Final = 253
+_KEEPING_STEPS: Final = 40
+
+
+class TooManyStepsError(Exception):
+    """An evaluation would take more steps than it is given."""
+
+
+class Steps:
+    """A number of steps to be used up."""
+
+    __slots__ = ("_paid", "left")
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self._paid: set[object] = set()
+
+    def charge(self, count: int) -> None:
+        """Take off steps about to be taken. Raises `TooManyStepsError` where too few are left."""
+        if count > self.left:
+            raise TooManyStepsError
+        self.left -= count
+
+    def charge_once(self, thing: object, count: int) -> None:
+        """Charge for what is done once, however often it is used."""
+        if thing not in self._paid:
+            self.charge(count)
+            self._paid.add(thing)
+
+
+def key_steps(key: Key) -> int:
+    """What it costs to look up the value of a key, the length of a joint text left aside."""
+    return 4 if key.only else 8 + 4 * len(key.subkeys)
+
+
+def test_steps(condition: Condition, text: str) -> int:
+    """What it costs to test one text."""
+    count = 4 + len(text) // 64
+    return count + condition.test.steps(text) if isinstance(condition.test, GlobSet) else count
+
+
+def charge_making(condition: Condition, steps: Steps) -> None:
+    """Charge for what a condition needs before its first text."""
+    if isinstance(condition.test, GlobSet):
+        # The identity, not the object: who is charged must not depend on what is kept in memory.
+        steps.charge_once(condition.identity, condition.test.making_steps)
+
+
+def holds(expression: Expression, known: Mapping[Subkey, str], steps: Steps) -> bool:
+    """Whether an expression holds for a container with these facts. Raises `TooManyStepsError`."""
+    steps.charge(4)
+    if isinstance(expression, Condition):
+        key = expression.key
+        if key is None or expression.operator.compare is never:
+            return expression.operator.is_negated
+        steps.charge(key_steps(key))
+        value = key.value_of(known)
+        if value is None:
+            return expression.operator.is_negated
+        charge_making(expression, steps)
+        steps.charge(test_steps(expression, value))
+        return expression.holds(value)
+    if isinstance(expression, AllOf):
+        return all(holds(term, known, steps) for term in expression.terms)
+    if isinstance(expression, AnyOf):
+        return any(holds(term, known, steps) for term in expression.terms)
+    return not holds(expression.term, known, steps)
+
+
+def bound_steps(expression: Expression) -> int:
+    """What keeping an expression, and evaluating it for one container, costs at most.
+
+    With all that is done once for its patterns, and names no longer than Kubernetes allows.
+    """
+    match expression:
+        case Condition(None):
+            return 4
+        case Condition(key):
+            assert key is not None
+            text = "x" * sum(map(_length, key.subkeys))
+            test = expression.test
+            making = test.making_steps if isinstance(test, GlobSet) else 0
+            return _KEEPING_STEPS + key_steps(key) + making + test_steps(expression, text)
+        case AllOf(terms) | AnyOf(terms):
+            return 8 + sum(map(bound_steps, terms))
+        case Not(term):
+            return 8 + bound_steps(term)
+        case _:
+            assert_never(expression)
+
+
+def _length(subkey: Subkey) -> int:
+    """The longest value that Kubernetes allows, and a separator."""
+    return POD_NAME_MAX + 1 if subkey.field == "pod/name" else NAME_MAX + 1

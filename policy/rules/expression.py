@@ -1,0 +1,257 @@
+"""Expressions over the facts of a container: (key operator values), and all, any, not of them.
+
+An expression is plain data; `evaluate` is a pure function of it and one container. Where a
+container lacks the key, every positive operator is false and its negation true, as in Kubernetes
+selectors: `NotIn` holds for a container without that label.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from ..model.container import Container
+from ..text.glob import MAX_LENGTH, GlobError, compile_glob
+from ..text.suggestion import suggestion
+from ..text.yaml_nodes import TextError, TextList, TextMap, TextNode, TextScalar, scalars_of
+from .container_facts import Key, parse_key
+from .operators import OPERATORS, Arity, Operator, Test, glob, meant_operator, never
+
+MAX_VALUES = 256
+MAX_PATTERN_CHARACTERS: Final = 8192
+"""Of all patterns of a pod that have a class or a backslash: those are read one by one."""
+MAX_EXPRESSIONS: Final = 1024
+"""Of all rules of a pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """(key operator values); the key is None only where the operator does not look at one."""
+
+    key: Key | None
+    operator: Operator
+    values: tuple[str, ...] = ()
+    test: Test = field(init=False, compare=False, repr=False)
+    """What a value that is there has to pass, the operator's negation left aside."""
+    identity: tuple[str, str, tuple[str, ...]] = field(init=False, compare=False, repr=False)
+    """Equal where the conditions are; cheaper to compare."""
+
+    def __post_init__(self) -> None:
+        # Made once: an expression is evaluated for every container that comes.
+        object.__setattr__(self, "test", self.operator.compare(self.values))
+        key = self.key.text if self.key else ""
+        object.__setattr__(self, "identity", (key, self.operator.name, self.values))
+
+    def holds(self, value: str | None) -> bool:
+        """Whether the operator holds for the key's value; None where the key is missing."""
+        return (value is not None and self.test(value)) != self.operator.is_negated
+
+    def __str__(self) -> str:
+        words = [self.key.text] if self.key else []
+        words.append(self.operator.name)
+        return " ".join(words + ([", ".join(self.values)] if self.values else []))
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """True where every term is; true without terms."""
+
+    terms: "tuple[Expression, ...]"
+
+    def __str__(self) -> str:
+        return "(" + " and ".join(map(str, self.terms)) + ")"
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """True where at least one term is; false without terms."""
+
+    terms: "tuple[Expression, ...]"
+
+    def __str__(self) -> str:
+        return "(" + " or ".join(map(str, self.terms)) + ")"
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """True where the term is false."""
+
+    term: "Expression"
+
+    def __str__(self) -> str:
+        return f"not {self.term}"
+
+
+Expression = Condition | AllOf | AnyOf | Not
+
+ALWAYS = Condition(None, OPERATORS["AlwaysTrue"])
+
+
+def condition(key: str, operator: str, *values: str) -> Condition:
+    """The condition of a key, an operator and values known to be right."""
+    return Condition(parse_key(key), OPERATORS[operator], values)
+
+
+def identity(expression: Expression) -> object:
+    """What is equal for equal expressions; cheaper to hash and compare than these."""
+    if isinstance(expression, Condition):
+        return expression.identity
+    if isinstance(expression, Not):
+        return ("not", identity(expression.term))
+    word = "all" if isinstance(expression, AllOf) else "any"
+    return (word, *map(identity, expression.terms))
+
+
+def evaluate(expression: Expression, container: Container) -> bool:
+    """Whether the expression holds for a container. Never raises."""
+    if isinstance(expression, Condition):
+        value = expression.key.value(container) if expression.key else None
+        return expression.holds(value)
+    if isinstance(expression, AllOf):
+        return all(evaluate(term, container) for term in expression.terms)
+    if isinstance(expression, AnyOf):
+        return any(evaluate(term, container) for term in expression.terms)
+    return not evaluate(expression.term, container)
+
+
+@dataclass(slots=True)
+class Reading:
+    """What reading the expressions of a pod leaves, and what it comes upon."""
+
+    expressions: int = MAX_EXPRESSIONS
+    """How many more there may be."""
+
+    pattern_characters: int = MAX_PATTERN_CHARACTERS
+    """How much more of patterns that have to be read one by one."""
+    advice: list[TextError] = field(default_factory=list[TextError])
+    """What is superfluous."""
+
+
+def parse_expression(node: TextNode, reading: Reading | None = None) -> Expression:
+    """The expression a YAML node spells. Raises `TextError`.
+
+    `{key, operator, values}`, `{all: [..]}`, `{any: [..]}` or `{not: ..}`. The depth of the text,
+    which its reader bounds, bounds the recursion.
+    """
+    reading = reading or Reading()
+    reading.expressions -= 1
+    if reading.expressions < 0:
+        what = f"more than {MAX_EXPRESSIONS} expressions in the rules of the pod"
+        raise TextError.at(node, what, "write fewer")
+    if not isinstance(node, TextMap) or not node.entries:
+        raise TextError.at(
+            node, "not an expression", "write {key: ..., operator: ..., values: [...]}"
+        )
+    if len(node.entries) == 1:
+        name, value = node.entries[0]
+        match name.value:
+            case "all":
+                return AllOf(_parse_terms(name, value, reading))
+            case "any":
+                return AnyOf(_parse_terms(name, value, reading))
+            case "not":
+                return Not(parse_expression(value, reading))
+            case _:
+                pass
+    return _parse_condition(node, reading)
+
+
+def _parse_terms(name: TextScalar, node: TextNode, reading: Reading) -> tuple[Expression, ...]:
+    if not isinstance(node, TextList) or not node.items:
+        raise TextError.at(
+            node, f"{name.value!r} without expressions", f"write a list: {name.value}: [{{...}}]"
+        )
+    return tuple([parse_expression(item, reading) for item in node.items])
+
+
+def _parse_condition(node: TextMap, reading: Reading) -> Condition:
+    fields = ("key", "operator", "values")
+    for name, _ in node.entries:
+        if name.value in ("all", "any", "not"):
+            raise TextError.at(
+                name, f"{name.value!r} beside other fields", "give each its own expression"
+            )
+        if name.value not in fields:
+            fix = suggestion(name.value, (*fields, "all", "any", "not"))
+            raise TextError.at(name, f"unknown field {name.value!r} in an expression", fix)
+    operator = _parse_operator(node)
+    if operator.compare is never:
+        for name, value in node.entries:
+            is_empty = not value.items if isinstance(value, TextList) else _is_null(value)
+            if name.value != "operator" and not is_empty:
+                what = f"{name.value!r} has no effect beside {operator.name}"
+                reading.advice.append(TextError.at(name, what, "leave it out"))
+        return ALWAYS
+    key = _parse_key(node, node.find("key"))
+    # A joint key of many parts takes as long to read as several conditions.
+    reading.expressions -= len(key.subkeys) // 4
+    return Condition(key, operator, _parse_values(node, operator, reading))
+
+
+def _parse_operator(node: TextMap) -> Operator:
+    written = node.find("operator")
+    names = tuple(OPERATORS)
+    if written is None:
+        raise TextError.at(node, "an expression without operator", "one of " + ", ".join(names))
+    if not isinstance(written, TextScalar):
+        raise TextError.at(written, "the operator is not a word", "one of " + ", ".join(names))
+    operator = OPERATORS.get(written.value)
+    if operator is None:
+        meant = meant_operator(written.value)
+        fix = f"did you mean {meant!r}?" if meant else "one of " + ", ".join(names)
+        raise TextError.at(written, f"unknown operator {written.value!r}", fix)
+    return operator
+
+
+def _parse_key(node: TextMap, written: TextNode | None) -> Key:
+    if written is None:
+        raise TextError.at(node, "an expression without key", "write key: name, for example")
+    if not isinstance(written, TextScalar):
+        raise TextError.at(written, "the key is not a word", "write key: name, for example")
+    try:
+        return parse_key(written.value)
+    except ValueError as error:
+        what, fix = map(str, error.args)
+        raise TextError.at(written, what, fix) from error
+
+
+def _parse_values(node: TextMap, operator: Operator, reading: Reading) -> tuple[str, ...]:
+    written = node.find("values")
+    items = _value_items(written)
+    count = len(items)
+    fits = {Arity.NONE: count == 0, Arity.ONE: count == 1, Arity.SOME: count >= 1}
+    if not fits[operator.arity]:
+        what = f"{operator.name} takes {operator.arity.value}, not {count}"
+        fix = {
+            Arity.NONE: "leave 'values' out",
+            Arity.ONE: "give one value, or use the operator for several",
+            Arity.SOME: "write values: [a, b]",
+        }[operator.arity]
+        raise TextError.at(written or node, what, fix)
+    if count > MAX_VALUES:
+        raise TextError.at(items[MAX_VALUES], f"{count} values", f"write at most {MAX_VALUES}")
+    if operator.compare is glob:
+        for item in items:
+            _check_pattern(item, reading)
+    return tuple(item.value for item in items)
+
+
+def _check_pattern(item: TextScalar, reading: Reading) -> None:
+    pattern = item.value
+    if len(pattern) <= MAX_LENGTH and "[" not in pattern and "\\" not in pattern:
+        return
+    reading.pattern_characters -= min(len(pattern), MAX_LENGTH)
+    if reading.pattern_characters < 0:
+        what = f"more than {MAX_PATTERN_CHARACTERS} characters of patterns with [ or \\"
+        raise TextError.at(item, what, "write fewer of them")
+    try:
+        compile_glob(pattern)
+    except GlobError as error:
+        what = f"malformed pattern {pattern[:80]!r}: {error}"
+        raise TextError.at(item, what, error.fix) from error
+
+
+def _value_items(written: TextNode | None) -> tuple[TextScalar, ...]:
+    return () if written is None or _is_null(written) else scalars_of(written, "'values'")
+
+
+def _is_null(node: TextNode) -> bool:
+    return isinstance(node, TextScalar) and node.is_null

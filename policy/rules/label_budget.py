@@ -1,0 +1,45 @@
+"""The budget of a pod's labels: how many of them rules can ask for.
+
+Kubernetes bounds the length of a label and not their number: a pod may have tens of thousands, and
+each of its containers is found by each of them.
+"""
+
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ..text.errors import Problem
+from .container_facts import KUBELET_LABELS
+
+LABELS_MAX: Final = 128
+LABEL_CHARACTERS_MAX: Final = 512
+"""Of key and value; Kubernetes allows 380."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedLabels:
+    """The labels of a pod that count, and why others do not."""
+
+    labels: Mapping[str, str]
+    problems: tuple[Problem, ...] = ()
+
+
+def admit_labels(labels: Mapping[str, str], pod_path: str) -> AdmittedLabels:
+    """The kubelet's labels and the first others in the order of their keys.
+
+    O(labels), of which only those that count are looked at. Applied again it changes nothing.
+    """
+    count = len(labels)
+    known = {key: labels[key] for key in KUBELET_LABELS if key in labels}
+    rest = labels if count <= LABELS_MAX else heapq.nsmallest(LABELS_MAX, labels)
+    for key in rest:
+        if len(known) < LABELS_MAX:
+            known[key] = labels[key]
+    found = {key: one for key, one in known.items() if len(key) + len(one) <= LABEL_CHARACTERS_MAX}
+    if len(found) == count:
+        return AdmittedLabels(found)
+    what = f"{count} labels, of which {len(found)} count"
+    fix = f"write at most {LABELS_MAX}, of {LABEL_CHARACTERS_MAX} characters each"
+    where = f"labels of {pod_path}"
+    return AdmittedLabels(found, (Problem(where=where, what=what, fix=fix, is_advice=True),))

@@ -1,0 +1,140 @@
+"""The containers that are there, by each of their facts.
+
+Sets of containers are integers, a bit for the place of each: set algebra over a thousand of them
+costs next to nothing.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import compress
+from typing import Final
+
+from ..model.container import Container, ContainerId
+from .container_facts import Key, Subkey, facts
+from .key_column import KeyColumn
+
+JOINT_KEYS_MAX: Final = 16
+"""Joint keys whose values are kept up; those of further ones are made when needed."""
+JOINT_CHARACTERS_MAX: Final = 1 << 20
+"""Characters of the values that are kept up."""
+_FEW_BITS: Final = 8
+_DIGITS: Final = bytes.maketrans(b"01", b"\0\1")
+
+
+class Residents:
+    """Containers, each in a place of its own, and the values of their keys."""
+
+    def __init__(self) -> None:
+        self._containers: dict[ContainerId, Container] = {}
+        self._places: dict[ContainerId, int] = {}
+        self._ids: list[ContainerId] = []
+        self._facts: list[dict[Subkey, str]] = []
+        self._free: list[int] = []
+        self._columns: dict[Subkey, KeyColumn] = {}
+        self._joint: dict[str, tuple[Key, KeyColumn]] = {}
+        self.everyone = 0
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing at all is kept, not even of what has been removed."""
+        return not (self._places or self._columns or self.everyone or any(self._facts))
+
+    def facts_of(self, container: Container) -> Mapping[Subkey, str]:
+        """The facts of a container, whether it is there or not."""
+        is_known = self._containers.get(container.id) is container
+        return self._facts[self._places[container.id]] if is_known else dict(facts(container))
+
+    def add(self, container: Container) -> None:
+        """Give a container a place; nobody of its id is there."""
+        known = dict(facts(container))
+        if self._free:
+            place = self._free.pop()
+            self._ids[place], self._facts[place] = container.id, known
+        else:
+            place = len(self._ids)
+            self._ids.append(container.id)
+            self._facts.append(known)
+        self._places[container.id] = place
+        self._containers[container.id] = container
+        bit = 1 << place
+        self.everyone |= bit
+        columns = self._columns
+        for subkey, value in known.items():
+            column = columns.get(subkey)
+            if column is None:
+                column = columns[subkey] = KeyColumn()
+            column.add(value, bit)
+        for key, column in self._joint.values():
+            joined = key.value_of(known)
+            if joined is not None:
+                column.add(joined, bit)
+
+    def remove(self, container_id: ContainerId) -> bool:
+        """Free a place; False where nobody has that id."""
+        place = self._places.pop(container_id, None)
+        if place is None:
+            return False
+        del self._containers[container_id]
+        known, self._facts[place] = self._facts[place], {}
+        self._free.append(place)
+        bit = 1 << place
+        self.everyone &= ~bit
+        for subkey, value in known.items():
+            column = self._columns[subkey]
+            column.discard(value, bit)
+            if not column.places:
+                del self._columns[subkey]
+        for key, column in self._joint.values():
+            joined = key.value_of(known)
+            if joined is not None:
+                column.discard(joined, bit)
+        return True
+
+    def ids(self, places: int) -> Iterator[ContainerId]:
+        """The containers of a set."""
+        if places.bit_count() > _FEW_BITS:
+            digits = f"{places:b}"[::-1].encode().translate(_DIGITS)
+            yield from compress(self._ids, digits)
+            return
+        while places:
+            bit = places & -places
+            yield self._ids[bit.bit_length() - 1]
+            places ^= bit
+
+    def listing_steps(self, places: int) -> int:
+        """What it costs to do something for each container of a set."""
+        count = places.bit_count()
+        return 12 * count if count <= _FEW_BITS else 2 * count + len(self._places) // 2
+
+    def facts_in(self, places: int) -> Iterator[tuple[int, Mapping[Subkey, str]]]:
+        """The place, as a set, and the facts of each container of a small set."""
+        while places:
+            bit = places & -places
+            yield bit, self._facts[bit.bit_length() - 1]
+            places ^= bit
+
+    def column(self, subkey: Subkey) -> KeyColumn:
+        """The values of a key that is not joint."""
+        return self._columns.get(subkey) or KeyColumn()
+
+    def joint_column(self, key: Key) -> KeyColumn:
+        """The values of a joint key. O(containers), but for the keys asked for of late."""
+        kept = self._joint.pop(key.text, None)
+        if kept is None:
+            column = KeyColumn()
+            for place, known in enumerate(self._facts):
+                joined = key.value_of(known)
+                if joined is not None:
+                    column.add(joined, 1 << place)
+            kept = key, column
+        self._joint[key.text] = kept
+        # The one used last is the last one.
+        while len(self._joint) > JOINT_KEYS_MAX or self._joint_characters > JOINT_CHARACTERS_MAX:
+            del self._joint[next(iter(self._joint))]
+        return kept[1]
+
+    @property
+    def _joint_characters(self) -> int:
+        return sum(column.characters for _, column in self._joint.values())

@@ -1,0 +1,219 @@
+"""Which of the containers that are there an expression selects, within a number of steps."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, assert_never
+
+from ..text.glob_set import GlobSet, begins, ends, finding_steps, has_part
+from .container_facts import Key, Subkey
+from .evaluation import Steps, charge_making, holds, key_steps
+from .expression import AllOf, AnyOf, Condition, Expression, Not
+from .key_column import KeyColumn
+from .operators import ANYTHING, equal, never
+from .residents import Residents
+
+FEW: Final = 16
+"""Up to so many containers, evaluating the expression costs less than looking at all."""
+
+# How few containers share a value of the field, as a rule; any other field is in between.
+SELECTIVITY: Final[Mapping[str, int]] = {
+    "id": 0,
+    "pod/id": 1,
+    "pod/uid": 1,
+    "pod/name": 2,
+    "name": 3,
+    "namespace": 5,
+    "pod/namespace": 5,
+    "qosclass": 6,
+    "pod/qosclass": 6,
+}
+OTHER_SELECTIVITY: Final = 4
+
+
+class Selection:
+    """Answers for one newcomer; every condition and every distinct text is looked at once."""
+
+    def __init__(self, residents: Residents, steps: Steps) -> None:
+        self._residents = residents
+        self._steps = steps
+        self._known: dict[tuple[str, str, tuple[str, ...]], int] = {}
+        # The residents keep few joint keys at a time; a newcomer can ask for more than those.
+        self._joint: dict[str, KeyColumn] = {}
+        self._algebra = 2 + len(residents) // 512
+
+    def select_both(self, first: Expression, second: Expression) -> int:
+        """All containers for which two expressions hold. Raises `TooManyStepsError`."""
+        if _cost(second) < _cost(first):
+            first, second = second, first
+        within = self.select(first, self._residents.everyone)
+        return self.select(second, within) if within else 0
+
+    def select(self, expression: Expression, within: int) -> int:
+        """The containers of `within` for which an expression holds. Raises `TooManyStepsError`."""
+        steps = self._steps
+        steps.charge(self._algebra)
+        if isinstance(expression, Condition) and expression.operator.compare is never:
+            return within if expression.operator.is_negated else 0
+        if within.bit_count() <= FEW:
+            found = 0
+            for bit, known in self._residents.facts_in(within):
+                if holds(expression, known, steps):
+                    found |= bit
+            return found
+        if isinstance(expression, Condition):
+            positive = self._having(expression)
+            return within & (~positive if expression.operator.is_negated else positive)
+        match expression:
+            case AllOf(terms):
+                steps.charge(16 * len(terms))
+                for term in sorted(terms, key=_cost):
+                    within = self.select(term, within)
+                    if not within:
+                        break
+                return within
+            case AnyOf(terms):
+                found = 0
+                for term in terms:
+                    found |= self.select(term, within)
+                return found
+            case Not(term):
+                return within & ~self.select(term, within)
+            case _:
+                assert_never(expression)
+
+    def _having(self, condition: Condition) -> int:
+        """The containers with a value that passes the test, negation left aside."""
+        known = self._known.get(condition.identity)
+        if known is None:
+            key = condition.key
+            known = self._find(key, condition) if key else 0
+            self._known[condition.identity] = known
+        return known
+
+    def _find(self, key: Key, condition: Condition) -> int:
+        test, values, steps = condition.test, condition.values, self._steps
+        is_equality = condition.operator.compare is equal and ANYTHING not in values
+        only = key.only
+        if only is None and is_equality:
+            found = 0
+            for value in dict.fromkeys(values):
+                part = self._having_parts(key, value)
+                if part is None:
+                    break
+                found |= part
+            else:
+                return found
+        column = self._residents.column(only) if only else self._joint_column(key)
+        if is_equality:
+            return self._union(column, values)
+        if isinstance(test, GlobSet) and column.places:
+            charge_making(condition, steps)
+            return self._matching(key, column, test)
+        return column.places
+
+    def _joint_column(self, key: Key) -> KeyColumn:
+        column = self._joint.get(key.text)
+        if column is None:
+            self._steps.charge((key_steps(key) + 8) * len(self._residents))
+            column = self._joint[key.text] = self._residents.joint_column(key)
+            self._steps.charge(column.characters // 32)
+        return column
+
+    def _having_parts(self, key: Key, joined: str) -> int | None:
+        """The containers of whose facts a text is joined; None where that can be in many ways."""
+        steps, residents = self._steps, self._residents
+        separators = joined.count(key.separator)
+        if separators >= len(key.subkeys):
+            return None
+        if separators < len(key.subkeys) - 1:
+            return 0
+        steps.charge(key_steps(key))
+        found, exists = residents.everyone, 0
+        for subkey, part in zip(key.subkeys, joined.split(key.separator), strict=True):
+            column = residents.column(subkey)
+            having = column.by_value.get(part, 0)
+            exists |= column.places
+            # A missing part is empty.
+            found &= having if part else having | ~column.places
+        return found & exists
+
+    def _union(self, column: KeyColumn, values: Iterable[str]) -> int:
+        by_value, found, count = column.by_value, 0, 0
+        for value in values:
+            found |= by_value.get(value, 0)
+            count += 1
+        self._steps.charge(count * self._algebra)
+        return found
+
+    def _matching(self, key: Key, column: KeyColumn, globs: GlobSet) -> int:
+        steps, count = self._steps, len(column.by_value)
+        found = self._union(column, globs.exact)
+        for head in globs.heads:
+            values = self._beginning(key, column, head)
+            found |= self._union(column, [one for one in values if begins(one, head)])
+        for tail in globs.tails:
+            values = self._ending(key, column, tail)
+            found |= self._union(column, [one for one in values if ends(one, tail)])
+        for part in globs.parts:
+            steps.charge(count + finding_steps(column.characters, part))
+            values = [value for value in column.by_value if part in value]
+            odd = [value for value in values if "/" in value]
+            steps.charge(sum(8 * (len(part) + len(value)) for value in odd))
+            values = [value for value in values if has_part(value, part)]
+            found |= self._union(column, values)
+        return found | self._accepted(key, column, globs)
+
+    def _accepted(self, key: Key, column: KeyColumn, globs: GlobSet) -> int:
+        """The containers with a value that one of the automata accepts."""
+        candidates: dict[str, None] = {}
+        for head, tail in globs.others:
+            if head:
+                candidates.update(dict.fromkeys(self._beginning(key, column, head)))
+            elif tail:
+                candidates.update(dict.fromkeys(self._ending(key, column, tail)))
+            else:
+                self._steps.charge(len(column.by_value))
+                candidates = dict.fromkeys(column.by_value)
+                break
+        length = sum(map(len, candidates)) + 2 * len(candidates)
+        self._steps.charge(globs.accepting_steps(length))
+        return self._union(column, [one for one in candidates if globs.accepts(one)])
+
+    def _beginning(self, key: Key, column: KeyColumn, head: str) -> list[str]:
+        self._steps.charge_once((key.text, "forward"), 4 * len(column.by_value))
+        found = column.beginning(head)
+        self._steps.charge(20 + 3 * len(found))
+        return found
+
+    def _ending(self, key: Key, column: KeyColumn, tail: str) -> list[str]:
+        self._steps.charge_once((key.text, "backward"), 8 * len(column.by_value))
+        found = column.ending(tail)
+        self._steps.charge(20 + 6 * len(found))
+        return found
+
+
+def selectivity(subkey: Subkey) -> int:
+    """How many containers share a value of a key, as a rule: the lower, the fewer."""
+    return SELECTIVITY.get(subkey.field, OTHER_SELECTIVITY)
+
+
+def _cost(expression: Expression) -> int:
+    """In which order the terms of a conjunction are answered: the most selective first."""
+    if isinstance(expression, Condition):
+        return _condition_cost(expression)
+    if isinstance(expression, AllOf):
+        # A glance will do: the order matters for speed alone.
+        first = (one for one in expression.terms[:FEW] if isinstance(one, Condition))
+        return min(map(_condition_cost, first), default=20)
+    return 20
+
+
+def _condition_cost(condition: Condition) -> int:
+    key, operator = condition.key, condition.operator
+    if key is None:
+        return 20
+    only = key.only
+    if only is None:
+        return 30
+    if operator.is_negated:
+        return 20
+    return selectivity(only) + (0 if operator.compare is equal else 10)

@@ -1,0 +1,293 @@
+"""Scenario files as values: hardware, and steps with expectations.
+
+A file holds `topologies` (name to hardware) and `scenarios`, each a list of steps. A step is a
+mapping with the key `do`; what cannot be simulated carries `unsupported: REASON` and is skipped.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ...topology.made.spec import machine_from_spec
+from ...topology.model.machine import Machine
+from ...topology.sets.base_errors import PinfoldError
+from ...topology.sets.cpuset import CpuSet, IdListError
+from ..manifests.manifest import ContainerSpec, PodSpec, is_manifest, qos_class
+from ..model.container import QosClass, Resources
+from ..text.errors import ConfigError
+from ..text.quantity import parse_bytes, parse_milli, parse_nanoseconds
+from ..text.yaml_fields import Field, FieldError
+from .hardware_table import machine_from_table
+from .step import (
+    CreatePod,
+    DeletePods,
+    EndContainer,
+    Expect,
+    Instance,
+    Reconfigure,
+    Remember,
+    SetInterrupts,
+    Start,
+    Step,
+    Stop,
+    Synchronize,
+    Unsupported,
+    UpdateContainer,
+    Wait,
+)
+
+KIND: Final = "placement"
+"""The kind of scenario that is run; others are tables for unit tests."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """One story: hardware by name ("" for the machine at hand) and the steps on it."""
+
+    id: str
+    title: str = ""
+    topology: str = ""
+    where: str = ""
+    """The file and the line that name the topology."""
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """A scenario's hardware, and names for its NUMA nodes such as `dram0`."""
+
+    machine: Machine
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScenarioFile:
+    """The placement scenarios of a file, and its topologies by name, not yet built."""
+
+    scenarios: tuple[Scenario, ...]
+    topologies: Mapping[str, Field]
+
+
+def is_scenario_file(document: Field) -> bool:
+    """Whether a document is a scenario file rather than a Kubernetes manifest."""
+    return document.is_mapping and not is_manifest(document)
+
+
+def parse_scenarios(document: Field) -> ScenarioFile:
+    """The scenarios of kind `placement` (the default) of a document. Raises `FieldError`."""
+    scenarios: dict[str, Scenario] = {}
+    if document["scenarios"].is_missing:
+        if not document["kind"].is_missing:
+            raise document.error(
+                "a manifest without 'apiVersion'", "write it, as in 'apiVersion: v1'"
+            )
+        raise document.error(
+            "neither a scenario file nor a manifest",
+            "write 'scenarios:', or apiVersion and kind",
+        )
+    for one in document["scenarios"].elements():
+        if one["kind"].text(KIND) != KIND:
+            continue
+        scenario = Scenario(
+            id=one["id"].text(),
+            title=one["title"].text(""),
+            topology=one["topology"].text(""),
+            where=one["topology"].where,
+            steps=tuple(_step(step) for step in one["steps"].elements()),
+        )
+        if scenario.id in scenarios:
+            raise one["id"].error(f"two scenarios have the id {scenario.id!r}", "rename one")
+        scenarios[scenario.id] = scenario
+    return ScenarioFile(
+        scenarios=tuple(scenarios.values()), topologies=document["topologies"].entries()
+    )
+
+
+def build_topology(table: Field, read_sysfs: Callable[[str], Machine]) -> Topology:
+    """The hardware of a topology: a table, `machine: SPEC`, or `sysfs: PATH`.
+
+    `read_sysfs` discovers the machine of a path as written. Raises `FieldError`.
+    """
+    try:
+        if not table["machine"].is_missing:
+            machine = machine_from_spec(table["machine"].text())
+        elif not table["sysfs"].is_missing:
+            machine = read_sysfs(table["sysfs"].text())
+        else:
+            machine = machine_from_table(table)
+    except FieldError:
+        raise
+    except PinfoldError as error:
+        raise table.error(str(error)) from error
+    return Topology(machine=machine, aliases=table["aliases"].texts())
+
+
+def _step(step: Field) -> Step:
+    if not step["unsupported"].is_missing:
+        return Unsupported(step["unsupported"].text())
+    kind = step["do"].text()
+    parse = _STEPS.get(kind)
+    if parse is None:
+        return Unsupported(f"{kind!r} is not simulated")
+    return parse(step)
+
+
+def _start(step: Field) -> Step:
+    return Start(
+        config=None if step["config"].is_missing else _values(step["config"]),
+        environment=step["env"].texts(),
+        expected_error=step["expect_start_error"].text(""),
+    )
+
+
+def _stop(step: Field) -> Step:
+    return Stop()
+
+
+def _reconfigure(step: Field) -> Step:
+    return Reconfigure(
+        config=_values(step["config"]), expected_error=step["expect_update_error"].text("")
+    )
+
+
+def _values(config: Field) -> Mapping[str, object]:
+    return {key: one.value for key, one in config.entries().items()}
+
+
+def _create_pod(step: Field) -> Step:
+    init_containers = tuple(
+        _container(one, is_init=True) for one in step["init_containers"].elements()
+    )
+    containers = tuple(_container(one, is_init=False) for one in step["containers"].elements())
+    pod = PodSpec(
+        name=step["pod"].text(),
+        namespace=step["namespace"].text("default"),
+        labels=step["labels"].texts(),
+        annotations=step["annotations"].texts(),
+        qos=_qos(step["qos"], (*init_containers, *containers)),
+        init_containers=init_containers,
+        containers=containers,
+    )
+    return CreatePod(pod=pod, expected_error=step["expect_create_error"].text(""))
+
+
+def _qos(qos: Field, containers: tuple[ContainerSpec, ...]) -> QosClass:
+    if qos.is_missing:
+        return qos_class(containers)
+    for known in QosClass:
+        if known.value.lower() == qos.text().lower():
+            return known
+    known_names = ", ".join(known.value.lower() for known in QosClass)
+    raise qos.error(f"unknown class {qos.text()!r}", f"one of: {known_names}")
+
+
+def _container(one: Field, *, is_init: bool) -> ContainerSpec:
+    return ContainerSpec(
+        name=one["name"].text(), resources=_resources(one), keeps_running=not is_init
+    )
+
+
+def _resources(one: Field) -> Resources:
+    cpu_limit = _amount(one["cpu_lim"], parse_milli)
+    memory_limit = _amount(one["mem_lim"], parse_bytes)
+    cpu_request = _amount(one["cpu_req"], parse_milli)
+    memory_request = _amount(one["mem_req"], parse_bytes)
+    return Resources(
+        cpu_request_milli=(cpu_limit or 0) if cpu_request is None else cpu_request,
+        cpu_limit_milli=cpu_limit,
+        memory_request_bytes=(memory_limit or 0) if memory_request is None else memory_request,
+        memory_limit_bytes=memory_limit,
+    )
+
+
+def _amount(amount: Field, parse: Callable[[str], int]) -> int | None:
+    if amount.is_missing:
+        return None
+    try:
+        return parse(amount.scalar())
+    except ConfigError as error:
+        raise amount.error(str(error)) from error
+
+
+def _delete_pods(step: Field) -> Step:
+    pods = step["pods"]
+    names = None
+    if pods.is_list or pods.is_missing or pods.text() != "ALL":
+        names = tuple(one.text() for one in pods.elements())
+    return DeletePods(namespace=step["namespace"].text("default"), names=names)
+
+
+def _exit(step: Field) -> Step:
+    return EndContainer(container=step["container"].text(), restarts=False)
+
+
+def _restart(step: Field) -> Step:
+    return EndContainer(container=step["container"].text(), restarts=True)
+
+
+def _update(step: Field) -> Step:
+    return UpdateContainer(
+        container=step["container"].text(),
+        resources=_resources(step),
+        expected_error=step["expect_update_error"].text(""),
+    )
+
+
+def _remember(step: Field) -> Step:
+    return Remember(name=step["name"].text(), value=step["value"].text())
+
+
+def _expect(step: Field) -> Step:
+    return Expect(tuple(one.text() for one in step["that"].elements()))
+
+
+def _interrupts(step: Field) -> Step:
+    interrupts = step["interrupts"].elements()
+    try:
+        affinity = CpuSet.parse(step["affinity"].scalar())
+    except IdListError as error:
+        raise step["affinity"].error(str(error)) from error
+    return SetInterrupts(
+        {one["num"].integer(): one["description"].text() for one in interrupts}, affinity
+    )
+
+
+def _synchronize(step: Field) -> Step:
+    return Synchronize(
+        container=step["container"].text(""),
+        instances=tuple(
+            Instance(one["id"].text(), one["created_at"].integer(0))
+            for one in step["instances"].elements()
+        ),
+    )
+
+
+def _wait(step: Field) -> Step:
+    """`duration: 5s`, or `seconds: 5`."""
+    if step["duration"].is_missing:
+        return Wait(step["seconds"].integer() * 10**9)
+    nanoseconds = _amount(step["duration"], parse_nanoseconds)
+    return Wait(nanoseconds or 0)
+
+
+def _state_file(step: Field) -> Step:
+    return Unsupported("the state file is the daemon's, not the policy's", spoils_start=True)
+
+
+_STEPS: Final[Mapping[str, Callable[[Field], Step]]] = {
+    "start": _start,
+    "stop": _stop,
+    "update_config": _reconfigure,
+    "create_pod": _create_pod,
+    "delete_pods": _delete_pods,
+    "container_exit": _exit,
+    "container_crash_restart": _restart,
+    "update_container": _update,
+    "remember": _remember,
+    "expect": _expect,
+    "set_interrupts": _interrupts,
+    "synchronize": _synchronize,
+    "synchronize_with_duplicates": _synchronize,
+    "wait": _wait,
+    "replace_state_file_by_symlink": _state_file,
+}

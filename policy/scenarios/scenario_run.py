@@ -1,0 +1,387 @@
+"""Running scenarios: the policy's engine, a simulated runtime, and verdicts on expectations."""
+
+from dataclasses import replace
+from typing import assert_never
+
+from ...topology.sets.base_errors import PinfoldError
+from ...topology.sysfs.overrides import override_machine, parse_overrides
+from ..configuration.config import Config
+from ..configuration.config_text import config_from_values
+from ..engine.engine import Engine
+from ..engine.pool_drawing import spare_supplies
+from ..engine.reason import reason_of
+from ..hints.hint_text import TEST_APIS
+from ..manifests.manifest import ContainerSpec, PodSpec
+from ..model.container import Container, ContainerId, ContainerState, Pod
+from ..model.decision import Decision, Grant, Refusal
+from ..model.kubelet_resources import as_told
+from ..model.request import CpuType
+from ..tuning.interrupts import Interrupt
+from ..tuning.scheduling import scheduling_values
+from .creation import created_container, created_pod
+from .evaluator_tables import Value
+from .present import Present
+from .result import ContainerResult, ScenarioResult
+from .scenario_facts import MachineNames
+from .scenario_file import Scenario, Topology
+from .simulated_runtime import Running, Runtime, keys_of, violations
+from .speed_select_facts import not_simulated
+from .step import (
+    CreatePod,
+    DeletePods,
+    EndContainer,
+    Expect,
+    Reconfigure,
+    Remember,
+    SetInterrupts,
+    Start,
+    Step,
+    Stop,
+    Synchronize,
+    Unsupported,
+    UpdateContainer,
+    Wait,
+)
+from .verdict import Verdicts
+
+
+def pods_scenario(pods: tuple[PodSpec, ...]) -> Scenario:
+    """The scenario `manifests`: the policy starts and the pods are created in order."""
+    return Scenario(id="manifests", steps=tuple(CreatePod(pod=pod) for pod in pods))
+
+
+def run_scenario(
+    scenario: Scenario, topology: Topology, config: Config, name: str = ""
+) -> ScenarioResult:
+    """Everything that happens in a scenario on this hardware; `name`: how the result calls it.
+
+    `config` is in force where a start has none of its own, and from the beginning where a scenario
+    has no start.
+    """
+    run = ScenarioRun(topology, config)
+    if not any(isinstance(step, Start) for step in scenario.steps):
+        run.take(Start(config=None, environment={}))
+    for number, step in enumerate(scenario.steps):
+        run.verdicts.step = number
+        run.take(step)
+        run.look()
+    return run.result(scenario.id, name or scenario.topology)
+
+
+class ScenarioRun:
+    """One scenario on its way: `take` a step, then `look` whether every law holds."""
+
+    def __init__(self, topology: Topology, config: Config) -> None:
+        """Nothing runs yet, the policy neither."""
+        self.verdicts = Verdicts()
+        self.engine: Engine | None = None
+        self.is_started = False
+        self.runtime = Runtime(topology.machine)
+        self._machine = topology.machine
+        self._names = MachineNames(topology.machine)
+        self._config = config
+        self._remembered: dict[str, Value] = dict(topology.aliases)
+        self._refused: dict[str, tuple[Container, str]] = {}
+        self._reads_test_hints = False
+        self._serial = 0
+        self._is_start_spoilt = False
+        self._interrupts: tuple[Interrupt, ...] = ()
+
+    def take(self, step: Step) -> None:
+        """Do what a step says; what goes wrong is noted, not raised."""
+        match step:
+            case Start():
+                self._start(step)
+            case Stop():
+                self._refresh()
+                self.is_started = False
+            case Reconfigure():
+                self._reconfigure(step)
+            case CreatePod():
+                self._create_pod(step)
+            case DeletePods():
+                self._delete_pods(step)
+            case EndContainer():
+                self._end_container(step)
+            case UpdateContainer():
+                self._update(step)
+            case Remember():
+                value = self.verdicts.remembered(step.name, step.value, self._value)
+                self._remembered[step.name] = value
+            case Expect():
+                for expression in step.that:
+                    reason = not_simulated(expression, self._machine)
+                    self.verdicts.expect(expression, self._value, reason)
+            case Synchronize():
+                self._synchronize(step)
+            case SetInterrupts():
+                self._interrupts = tuple(
+                    Interrupt(number=number, description=text, affinity=step.affinity)
+                    for number, text in step.descriptions.items()
+                )
+                if self.engine is not None:
+                    self.engine.interrupts = self._interrupts
+            case Wait():
+                for container_id in self.runtime.wait(step.nanoseconds):
+                    if self.engine is not None and self.is_started:
+                        self.runtime.apply(self.engine.end_cold_start(container_id))
+            case Unsupported():
+                self.verdicts.skip(step.reason)
+                self._is_start_spoilt |= step.spoils_start
+            case _:
+                assert_never(step)
+
+    def look(self) -> None:
+        """Note every law that is broken; the same sentence once."""
+        if self.engine is None or not self.is_started:
+            return
+        for sentence in violations(self.engine, self.runtime):
+            self.verdicts.note(sentence)
+
+    def result(self, scenario_id: str, topology: str) -> ScenarioResult:
+        """The state by now and the verdicts so far."""
+        self._refresh()
+        running = list(self.runtime.by_key().values())
+        keys = keys_of(
+            [*(one.container for one in running), *(one for one, _ in self._refused.values())]
+        )
+        containers = {keys[one.container.path]: self._described(one) for one in running}
+        for path, (container, reason) in self._refused.items():
+            containers[keys[path]] = ContainerResult(
+                name=container.name,
+                pod=container.pod.name,
+                namespace=container.pod.namespace,
+                refused=reason,
+            )
+        return ScenarioResult(
+            id=scenario_id,
+            topology=topology,
+            containers=containers,
+            expectations=tuple(self.verdicts.expectations),
+            skipped=tuple(self.verdicts.skipped),
+            updates=self.runtime.updates,
+            problems=self.verdicts.problems,
+            remarks=self.verdicts.remarks,
+            machine=self._machine,
+            tree=self.engine.tree if self.engine else None,
+            spare=spare_supplies(self.engine) if self.engine else (),
+            refusals=tuple(self.verdicts.refusals),
+        )
+
+    def _refresh(self) -> None:
+        if self.engine is not None and self.is_started:
+            self.runtime.refresh(self.engine)
+
+    def _described(self, one: Running) -> ContainerResult:
+        cpus, grant, decision = self.runtime.effective_cpus(one), one.grant, one.decision
+        shared = ""
+        if grant and (grant.has_shared_part or grant.cpu_type is CpuType.RESERVED):
+            shared = str(cpus - grant.exclusive)
+        return ContainerResult(
+            name=one.container.name,
+            pod=one.container.pod.name,
+            namespace=one.container.pod.namespace,
+            pool=self._pool_of(one),
+            cpus=str(cpus),
+            exclusive=str(grant.exclusive) if grant else "",
+            shared=shared,
+            mems=str(self.runtime.effective_mems(one)),
+            decided_by=decision.decided_by if decision else "no policy ran",
+            kind=grant.kind if grant else None,
+            reason=reason_of(decision) if decision else "no policy ran",
+        )
+
+    def _pool_of(self, one: Running) -> str:
+        """The pool a container is in by now; it may have been lifted since the decision."""
+        if one.grant is None or self.engine is None:
+            return one.decision.pool if one.decision else ""
+        return self.engine.tree.pools[one.grant.pool_id].name
+
+    def _start(self, step: Start) -> None:
+        if self._is_start_spoilt:
+            self._is_start_spoilt = False
+            self.verdicts.skip("this start depends on a step that is not simulated")
+            return
+        if self.is_started:
+            self.verdicts.note("start: the policy runs already")
+        self._begin(step)
+
+    def _begin(self, step: Start) -> None:
+        """A new engine takes over what runs; what the last one held is known, as from a file."""
+        error = ""
+        try:
+            config = self._config if step.config is None else config_from_values(step.config)
+            if step.environment:
+                self._reads_test_hints = bool(step.environment.get(TEST_APIS))
+                self._machine = override_machine(self._machine, parse_overrides(step.environment))
+            engine = Engine(self._machine, config, interrupts=self._interrupts)
+        except PinfoldError as caught:
+            error = str(caught)
+        else:
+            listing = self.runtime.listing()
+            if self.engine is None:
+                answer = engine.synchronize(listing)
+            else:
+                answer = engine.synchronize(listing, self.engine.advice())
+            self.engine, self.is_started = engine, True
+            self.runtime.apply(answer.changes)
+        self.verdicts.expect_error("expect_start_error", step.expected_error, error)
+
+    def _reconfigure(self, step: Reconfigure) -> None:
+        """The old configuration stays in force where the new one cannot be used."""
+        if self.engine is None or not self.is_started:
+            self.verdicts.note("update_config: the policy does not run")
+            return
+        error = ""
+        try:
+            engine, answer = self.engine.reconfigured(config_from_values(step.config))
+        except PinfoldError as caught:
+            error = str(caught)
+        else:
+            self.engine = engine
+            self.runtime.apply(answer.changes)
+        self.verdicts.expect_error("expect_update_error", step.expected_error, error)
+
+    def _create_pod(self, step: CreatePod) -> None:
+        spec = step.pod
+        if (spec.namespace, spec.name) in self.runtime.pods:
+            self.verdicts.note(f"create_pod: {spec.namespace}/{spec.name} is there already")
+            return
+        self._serial += 1
+        pod = created_pod(spec, self._serial)
+        self.runtime.pods[pod.namespace, pod.name] = pod
+        errors: list[str] = []
+        for one in (*spec.init_containers, *spec.containers):
+            container = self._container(pod, one)
+            error = self._create(container)
+            errors.extend([error] if error else [])
+            if error and not step.expected_error:
+                self.verdicts.refuse(container.path, error)
+            if error and one in spec.init_containers:
+                # Kubernetes starts nothing else before its init containers are done.
+                break
+            if not error and not one.keeps_running:
+                self._end(self._newest())
+        if step.expected_error:
+            self.verdicts.expect_error(
+                "expect_create_error", step.expected_error, "; ".join(errors)
+            )
+
+    def _container(self, pod: Pod, spec: ContainerSpec) -> Container:
+        self._serial += 1
+        container, problems = created_container(
+            spec,
+            pod,
+            self._serial,
+            memory_bytes=sum(node.memory_bytes or 0 for node in self._machine.numa_nodes),
+            reads_test_hints=self._reads_test_hints,
+        )
+        for problem in problems:
+            self.verdicts.remark(problem)
+        return container
+
+    def _newest(self) -> ContainerId:
+        return next(reversed(self.runtime.running))
+
+    def _create(self, container: Container) -> str:
+        """Why the container was refused; empty where it runs."""
+        one = Running(container)
+        if self.engine is not None and self.is_started:
+            decision = one.decision = self.engine.create(container)
+            self.runtime.apply(decision.changes)
+            for problem in decision.problems:
+                self.verdicts.remark(problem)
+            if isinstance(decision.result, Refusal):
+                self.engine.remove(container.id)
+                self._refused[container.path] = (container, decision.result.reason)
+                return decision.result.reason
+            one.tell(decision.pinning)
+            if decision.scheduling is not None:
+                one.scheduling = scheduling_values(decision.scheduling)
+            self.engine.start(container.id)
+        self._refused.pop(container.path, None)
+        self.runtime.run(one)
+        return ""
+
+    def _end(self, container_id: ContainerId) -> None:
+        del self.runtime.running[container_id]
+        if self.engine is not None and self.is_started:
+            self.runtime.apply(self.engine.stop(container_id))
+            self.runtime.apply(self.engine.remove(container_id))
+
+    def _delete_pods(self, step: DeletePods) -> None:
+        of_namespace = {
+            name: pod for (space, name), pod in self.runtime.pods.items() if space == step.namespace
+        }
+        for name in step.names if step.names is not None else tuple(of_namespace):
+            pod = of_namespace.get(name)
+            if pod is None:
+                self.verdicts.note(f"delete_pods: no pod {step.namespace}/{name}")
+                continue
+            for container_id in self.runtime.of_pod(pod):
+                self._end(container_id)
+            del self.runtime.pods[step.namespace, name]
+            for path in [key for key, (one, _) in self._refused.items() if one.pod is pod]:
+                del self._refused[path]
+
+    def _end_container(self, step: EndContainer) -> None:
+        one = self._find(step.container)
+        if one is None:
+            return
+        self._end(one.container.id)
+        if step.restarts:
+            self._serial += 1
+            new_id = ContainerId(f"{one.container.name}-{self._serial}")
+            again = replace(one.container, id=new_id, created_at=self._serial)
+            error = self._create(replace(again, state=ContainerState.CREATED))
+            if error:
+                self.verdicts.refuse(again.path, error)
+
+    def _update(self, step: UpdateContainer) -> None:
+        one = self._find(step.container)
+        if one is None or self.engine is None or not self.is_started:
+            return
+        resources = as_told(step.resources)
+        decision: Decision = self.engine.update(one.container.id, resources)
+        self.runtime.apply(decision.changes)
+        error = ""
+        if isinstance(decision.result, Grant):
+            one.tell(decision.pinning)
+            one.container = replace(one.container, resources=resources)
+        else:
+            error = decision.result.reason
+        self.verdicts.expect_error("expect_update_error", step.expected_error, error)
+
+    def _synchronize(self, step: Synchronize) -> None:
+        if self.engine is None or not self.is_started:
+            self.verdicts.note("synchronize: the policy does not run")
+            return
+        one = self._find(step.container) if step.container else None
+        if one is not None and step.instances:
+            del self.runtime.running[one.container.id]
+            for instance in sorted(step.instances, key=lambda each: each.created_at):
+                container = replace(
+                    one.container, id=ContainerId(instance.id), created_at=instance.created_at
+                )
+                self.runtime.running[container.id] = replace(one, container=container)
+        listing = self.runtime.listing()
+        self.runtime.apply(self.engine.synchronize(listing).changes)
+        # Of several instances the policy keeps one; the others are dead, whatever is listed.
+        for container in listing:
+            if container.id not in self.engine.grants:
+                del self.runtime.running[container.id]
+
+    def _find(self, name: str) -> Running | None:
+        one = self.runtime.find(name)
+        if one is None:
+            self.verdicts.note(f"no container {name!r} runs")
+        return one
+
+    def _value(self, expression: str) -> Value:
+        present = Present(
+            engine=self.engine,
+            runtime=self.runtime,
+            names=self._names,
+            interrupts=self._interrupts,
+        )
+        return present.value(expression, self._remembered)

@@ -1,0 +1,167 @@
+"""A container runtime as scenarios need it: what runs, and what the kernel was told of each."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ...topology.model.machine import Machine
+from ...topology.sets.cpuset import CpuSet, NodeSet
+from ..engine.engine import Engine
+from ..model.container import Container, ContainerId, ContainerState, Pod
+from ..model.decision import Change, Decision, Grant, Pinning
+from ..model.request import CpuType
+
+
+@dataclass(slots=True)
+class Running:
+    """A container that was created, its cpuset and memory set (None: never restricted)."""
+
+    container: Container
+    cpus: CpuSet | None = None
+    mems: NodeSet | None = None
+    decision: Decision | None = None
+    grant: Grant | None = None
+    scheduling: Mapping[str, str | int] = field(default_factory=dict[str, str | int])
+    """What its processes were created with."""
+    cold_until_ns: int | None = None
+    """When its cold start ends; None where it has none any more."""
+
+    def tell(self, pinning: Pinning) -> None:
+        """Restrict it; what the pinning leaves alone stays as it is."""
+        if pinning.cpus is not None:
+            self.cpus = pinning.cpus
+        if pinning.mems is not None:
+            self.mems = pinning.mems
+
+
+class Runtime:
+    """Everything that runs, by container id in the order of creation."""
+
+    def __init__(self, machine: Machine) -> None:
+        """`machine`: whose cpus and memory unrestricted containers may use."""
+        self.machine = machine
+        self.pods: dict[tuple[str, str], Pod] = {}
+        self.running: dict[ContainerId, Running] = {}
+        self.updates = 0
+        self._now_ns = 0
+        self.numa_nodes = NodeSet.collect(node.id for node in machine.numa_nodes)
+        self._all_memory = NodeSet.collect(
+            node.id for node in machine.numa_nodes if node.memory_bytes != 0
+        )
+
+    def run(self, one: Running) -> None:
+        """A container runs from now on."""
+        self.running[one.container.id] = one
+        if one.decision is not None and one.decision.cold_start_ns:
+            one.cold_until_ns = self._now_ns + one.decision.cold_start_ns
+
+    def wait(self, nanoseconds: int) -> list[ContainerId]:
+        """Let time pass; returns whose cold start ended meanwhile, in the order of their ends."""
+        self._now_ns += nanoseconds
+        over: list[tuple[int, ContainerId]] = []
+        for container_id, one in self.running.items():
+            if one.cold_until_ns is not None and one.cold_until_ns <= self._now_ns:
+                over.append((one.cold_until_ns, container_id))
+                one.cold_until_ns = None
+        return [container_id for _, container_id in sorted(over, key=lambda each: each[0])]
+
+    def effective_cpus(self, one: Running) -> CpuSet:
+        """The cpus a container may use."""
+        return self.machine.online if one.cpus is None else one.cpus
+
+    def effective_mems(self, one: Running) -> NodeSet:
+        """The memory nodes a container may use."""
+        return self._all_memory if one.mems is None else one.mems
+
+    def find(self, name: str) -> Running | None:
+        """The container of a name or of a `namespace/pod/container`; the newest of several."""
+        for one in reversed(self.running.values()):
+            if name in (one.container.name, one.container.path):
+                return one
+        return None
+
+    def by_key(self) -> Mapping[str, Running]:
+        """The running containers under the names that tell them apart; the newest of one path."""
+        newest = {one.container.path: one for one in self.running.values()}
+        keys = keys_of(one.container for one in newest.values())
+        return {keys[path]: one for path, one in newest.items()}
+
+    def of_pod(self, pod: Pod) -> list[ContainerId]:
+        """The containers of a pod in the order of creation."""
+        return [key for key, one in self.running.items() if one.container.pod.id == pod.id]
+
+    def listing(self) -> list[Container]:
+        """The containers as the runtime lists them for a policy that starts."""
+        return [
+            replace(one.container, state=ContainerState.RUNNING, cpus=one.cpus, mems=one.mems)
+            for one in self.running.values()
+        ]
+
+    def apply(self, changes: Sequence[Change]) -> None:
+        """Tell running containers something else."""
+        for change in changes:
+            one = self.running.get(change.container_id)
+            if one is not None:
+                one.tell(change.after)
+                self.updates += 1
+
+    def refresh(self, engine: Engine) -> None:
+        """Note what each container holds by now."""
+        grants, decisions = engine.grants, engine.decisions
+        for container_id, one in self.running.items():
+            one.grant = grants.get(container_id)
+            one.decision = decisions.get(container_id, one.decision)
+
+
+def keys_of(containers: Iterable[Container]) -> Mapping[str, str]:
+    """The key of each container by path: its name, or the path where the name is not unique."""
+    paths = {one.path: one.name for one in containers}
+    counts = Counter(paths.values())
+    return {path: name if counts[name] == 1 else path for path, name in paths.items()}
+
+
+def violations(engine: Engine, runtime: Runtime) -> Iterator[str]:
+    """Every law the present state breaks, one sentence each."""
+    owners: dict[int, str] = {}
+    grants = engine.grants
+    for container_id, grant in sorted(grants.items()):
+        one = runtime.running.get(container_id)
+        path = one.container.path if one else container_id
+        if one is None:
+            yield f"{path} holds cpus and does not run"
+        for cpu in grant.exclusive:
+            if cpu in owners:
+                yield f"cpu {cpu} is exclusive to both {owners[cpu]} and {path}"
+            owners[cpu] = path
+    exclusive = CpuSet.collect(owners)
+    for container_id, one in runtime.running.items():
+        held = grants.get(container_id)
+        yield from _violations_of(engine, runtime, one, held, exclusive)
+
+
+def _violations_of(
+    engine: Engine, runtime: Runtime, one: Running, grant: Grant | None, exclusive: CpuSet
+) -> Iterator[str]:
+    path = one.container.path
+    cpus, mems = runtime.effective_cpus(one), runtime.effective_mems(one)
+    if not cpus:
+        yield f"{path} has no cpus"
+    if offline := cpus - runtime.machine.online:
+        yield f"{path} is told to use cpus {offline}, which are not online"
+    if absent := mems - runtime.numa_nodes:
+        yield f"{path} is told to use memory nodes {absent}, which do not exist"
+    if one.mems is not None and not one.mems:
+        yield f"{path} has no memory nodes"
+    if grant is None:
+        yield f"{path} runs and holds nothing"
+        return
+    told = engine.pinning(one.container.id)
+    if told is not None and (told.cpus not in (None, cpus) or told.mems not in (None, mems)):
+        yield f"{path} runs on {cpus} and memory {mems}, the policy believes otherwise: {told}"
+    is_ours = engine.config.pin_memory and not grant.preserve_memory
+    if is_ours and (forbidden := mems - engine.memory.open_to(one.container.id)):
+        yield f"{path} may use memory nodes {forbidden}, which are not for it"
+    if not engine.config.pin_cpu or grant.cpu_type is CpuType.PRESERVE:
+        return
+    if taken := cpus & (exclusive - grant.exclusive):
+        yield f"{path} may run on cpus {taken}, which are exclusive to others"

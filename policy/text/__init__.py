@@ -1,0 +1,4 @@
+"""Text that people write, as values: YAML with positions, amounts, patterns, and its errors.
+
+May import `topology`.
+"""

@@ -1,0 +1,195 @@
+import json
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pinfold.cmd.daemon.config_file import (
+    MAX_BYTES,
+    ConfigFileError,
+    LoadedConfig,
+    load_config,
+    read_file,
+)
+from pinfold.cmd.pinfold import main
+from pinfold.policy.configuration.config import Config
+from pinfold.policy.text.errors import ConfigError
+
+
+def load(folder: Path, **options: object) -> LoadedConfig:
+    environment = {str(name): str(value) for name, value in options.items()}
+    return load_config(
+        environment=environment,
+        default_path=folder / "pinfold.yaml",
+        default_drop_ins=folder / "conf.d",
+    )
+
+
+def test_without_any_file_the_defaults_hold(tmp_path: Path) -> None:
+    assert load(tmp_path) == LoadedConfig(config=Config())
+
+
+def test_later_sources_win_field_by_field(tmp_path: Path) -> None:
+    (tmp_path / "pinfold.yaml").write_text("reservedResources: {cpu: 2}\ncolocatePods: true\n")
+    drop_ins = tmp_path / "conf.d"
+    drop_ins.mkdir()
+    (drop_ins / "20-more.yaml").write_text("reservedResources: {cpu: 4}\n")
+    (drop_ins / "10-first.yaml").write_text("reservedResources: {cpu: 3}\npinMemory: false\n")
+    (drop_ins / ".hidden.yaml").write_text("pinCPU: false\n")
+    loaded = load(tmp_path)
+    assert loaded.config.reserved_resources.cpu == "4"
+    assert loaded.config.colocate_pods
+    assert not loaded.config.pin_memory
+    assert loaded.config.pin_cpu
+    assert [source.name for source in loaded.sources] == [
+        "pinfold.yaml",
+        "10-first.yaml",
+        "20-more.yaml",
+    ]
+    assert load(tmp_path, PINFOLD_RESERVED_RESOURCES__CPU="5").config.reserved_resources.cpu == "5"
+
+
+def test_a_named_file_has_its_own_folder_of_drop_ins(tmp_path: Path) -> None:
+    path = tmp_path / "node.yaml"
+    path.write_text("pinCPU: false\n")
+    (tmp_path / "node.yaml.d").mkdir()
+    (tmp_path / "node.yaml.d" / "a.yaml").write_text("pinMemory: false\n")
+    loaded = load_config(path, settings=["pinCPU=true"])
+    assert loaded.config == Config(pin_memory=False)
+
+
+def test_a_drop_in_with_another_ending_is_told(tmp_path: Path) -> None:
+    (tmp_path / "conf.d").mkdir()
+    (tmp_path / "conf.d" / "a.yml").write_text("pinCPU: false\n")
+    loaded = load(tmp_path)
+    assert loaded.config == Config()
+    assert loaded.warnings == (f"{tmp_path}/conf.d/a.yml: passed over — rename it to a.yaml",)
+
+
+def test_a_variable_that_misses_its_field_is_told(tmp_path: Path) -> None:
+    loaded = load(
+        tmp_path,
+        PINFOLD_RESERVED_RESOURCES_CPU="2",
+        PINFOLD_SERVICE_HOST="10.0.0.1",
+        PINFOLD_PORT_8891_TCP="tcp://10.0.0.1:8891",
+        PINFOLD_METRICS_SERVICE_PORT_HTTP="8891",
+        PINFOLD_CACHE="/var/cache",
+        PINFOLD_FROG="1",
+        PINFOLD_PIN_CPU="true",
+    )
+    assert loaded.config == Config()
+    assert loaded.warnings == (
+        "PINFOLD_FROG: sets no field — unset it",
+        "PINFOLD_RESERVED_RESOURCES_CPU: sets no field"
+        " — did you mean 'PINFOLD_RESERVED_RESOURCES__CPU'?",
+    )
+
+
+def test_a_fault_names_the_file_it_is_in(tmp_path: Path) -> None:
+    (tmp_path / "conf.d").mkdir()
+    (tmp_path / "conf.d" / "a.yaml").write_text("\npinCPU: perhaps\n")
+    with pytest.raises(ConfigError, match=r"conf\.d/a\.yaml:2: pinCPU: 'perhaps'"):
+        load(tmp_path)
+
+
+def test_a_named_file_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigFileError, match=r"none\.yaml: No such file"):
+        load_config(tmp_path / "none.yaml")
+
+
+def test_a_drop_in_that_cannot_be_read_hides_no_fault_of_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("pinCPU: 3\nagent: 3\n")
+    (tmp_path / "a.yaml.d").mkdir()
+    (tmp_path / "a.yaml.d" / "10.yaml").write_bytes(b"\xff")
+    with pytest.raises(ConfigFileError) as raised:
+        load_config(path, environment={"PINFOLD_PIN_MEMORY": "sure"})
+    assert [line.partition(": ")[0] for line in str(raised.value).splitlines()] == [
+        f"{path}:1",
+        f"{path}:2",
+        f"{path}.d/10.yaml",
+        "PINFOLD_PIN_MEMORY",
+    ]
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_bytes(b"pinCPU: \xff\n")
+    with pytest.raises(ConfigFileError, match=r"a\.yaml: not UTF-8 at byte 8"):
+        load_config(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "output", "complaint"),
+    [
+        pytest.param("pinCPU: false\n", 0, "{file}: good\n", "", id="a good file"),
+        pytest.param("pinCPUs: 1\n", 1, "", "{file}:1: pinCPUs: unknown field", id="faults"),
+        pytest.param(None, 2, "", "{file}: No such file", id="no file"),
+        pytest.param(
+            "control: {rdt: {force: true}}",
+            0,
+            "{file}: good\n",
+            "warning: {file}:1: control.rdt.force",
+            id="a field without effect",
+        ),
+    ],
+)
+def test_check_tells_in_words_and_status(
+    tmp_path: Path, text: str | None, status: int, output: str, complaint: str
+) -> None:
+    file = tmp_path / "pinfold.yaml"
+    if text is not None:
+        file.write_text(text)
+    result = CliRunner().invoke(main, ["config", "check", str(file)])
+    assert result.exit_code == status
+    assert result.stdout == output.format(file=file)
+    assert result.stderr.startswith(complaint.format(file=file))
+
+
+def test_one_bad_file_does_not_hide_the_others(tmp_path: Path) -> None:
+    bad, good = tmp_path / "bad.yaml", tmp_path / "good.yaml"
+    bad.write_text("pinCPU: 3\n")
+    good.write_text("")
+    result = CliRunner().invoke(main, ["config", "check", str(bad), str(good)])
+    assert result.exit_code == 1
+    assert result.stdout == f"{good}: good\n"
+
+
+def test_effective_fills_in_defaults_and_reads_back(tmp_path: Path) -> None:
+    file = tmp_path / "pinfold.yaml"
+    file.write_text("colocatePods: true\n")
+    shown = CliRunner().invoke(
+        main, ["config", "effective", "--config", str(file), "--set", "reservedResources.cpu=750m"]
+    )
+    assert shown.exit_code == 0
+    assert shown.stdout.startswith(f"# {file}\n")
+    (tmp_path / "again.yaml").write_text(shown.stdout)
+    again = load_config(tmp_path / "again.yaml").config
+    assert again.colocate_pods
+    assert again.reserved_resources.cpu == "750m"
+    as_json = CliRunner().invoke(main, ["config", "effective", "--config", str(file), "-o", "json"])
+    assert json.loads(as_json.stdout)["colocatePods"] is True
+
+
+def test_effective_of_a_bad_file_is_bad_input(tmp_path: Path) -> None:
+    file = tmp_path / "pinfold.yaml"
+    file.write_text("colocatePods: perhaps\n")
+    result = CliRunner().invoke(main, ["config", "effective", "--config", str(file)])
+    assert result.exit_code == 2
+    assert result.stdout == ""
+
+
+def test_a_pipe_or_a_device_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(ConfigFileError, match="not a regular file — name a readable file"):
+            read_file(path)
+
+
+def test_a_huge_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "huge.yaml"
+    with path.open("wb") as file:
+        file.truncate(MAX_BYTES + 1)
+    with pytest.raises(ConfigFileError, match="more than 64 MiB"):
+        read_file(path)

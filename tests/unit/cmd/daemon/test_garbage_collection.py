@@ -1,0 +1,130 @@
+"""When garbage is collected, and that decisions leave none."""
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from pinfold.cmd.daemon.garbage_collection import LOOKS_MAX, Garbage
+from pinfold.nri.dispatch.report import Decided, Released, Synchronized, Updated
+from pinfold.policy.configuration.config import Config
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
+from pinfold.policy.model.decision import Decision, Refusal
+from pinfold.topology.made.spec import machine_from_spec
+
+ID = ContainerId("c")
+ONE = Container(id=ID, name="c", pod=Pod(id=PodId("p"), name="p"))
+DECISION = Decision(container_id=ID, result=Refusal(reason="no room"))
+
+
+class Knot:
+    """Garbage that counting references does not free."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture(name="garbage")
+def fixture_garbage() -> Iterator[Garbage]:
+    garbage = Garbage()
+    gc.collect()
+    garbage.start()
+    yield garbage
+    garbage.stop()
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
+
+
+def knot() -> "weakref.ref[Knot]":
+    return weakref.ref(Knot())
+
+
+def test_nothing_is_collected_within_an_event(garbage: Garbage) -> None:
+    lost = knot()
+    kept = [[number] for number in range(100_000)]
+    assert lost() is not None
+    assert len(kept) == 100_000
+
+
+@pytest.mark.parametrize(
+    "happening",
+    [
+        pytest.param(Decided(event="create", container=ONE, decision=DECISION), id="a decision"),
+        pytest.param(Released(ONE, ()), id="a release"),
+    ],
+)
+def test_what_is_new_is_gone_through_after(garbage: Garbage, happening: Decided | Released) -> None:
+    lost = knot()
+    garbage(happening)
+    assert lost() is None
+
+
+@pytest.mark.parametrize(
+    "happening",
+    [
+        pytest.param(
+            Decided(event="synchronize", container=ONE, decision=DECISION),
+            id="one of the containers that run already",
+        ),
+        pytest.param(Synchronized(1, 0), id="all of them"),
+        pytest.param(Updated((ID,)), id="an update of another thread"),
+    ],
+)
+def test_nothing_is_gone_through_after(
+    garbage: Garbage, happening: Decided | Synchronized | Updated
+) -> None:
+    lost = knot()
+    garbage(happening)
+    assert lost() is not None
+
+
+def test_everything_is_gone_through_once_it_is_quiet(garbage: Garbage) -> None:
+    lost = knot()
+    garbage(Synchronized(1, 0))
+    garbage.sweep()
+    garbage.look()
+    assert lost() is not None, "put aside, and something happened since the last look"
+    garbage.look()
+    assert lost() is None
+
+
+def test_nothing_is_gone_through_again_while_it_stays_quiet(garbage: Garbage) -> None:
+    lost = knot()
+    garbage.look()
+    assert lost() is not None
+    many = [[number] for number in range(20_000)]
+    garbage.look()
+    assert lost() is None, f"{len(many)} new objects, although nothing happened"
+
+
+def test_everything_is_gone_through_where_it_is_never_quiet(garbage: Garbage) -> None:
+    lost = knot()
+    garbage(Synchronized(1, 0))
+    for _ in range(LOOKS_MAX - 1):
+        garbage.sweep()
+        garbage.look()
+    assert lost() is not None
+    garbage.sweep()
+    garbage.look()
+    assert lost() is None
+
+
+def test_decisions_and_engines_are_freed_without_it(garbage: Garbage) -> None:
+    engine = Engine(machine_from_spec("socket:2 numa:2 core:4"), Config())
+    gc.collect()
+    rules = {"resource-policy.nri.io/affinity": "c0: [c500]\nc2000: [c0]"}
+    for milli in (0, 500, 2000, 90_000):
+        wanted = Resources(cpu_request_milli=milli, cpu_limit_milli=milli)
+        pod = Pod(id=PodId("p"), name="p", annotations=rules, qos=QosClass.GUARANTEED)
+        name = f"c{milli}"
+        decision = engine.create(
+            Container(id=ContainerId(name), name=name, pod=pod, resources=wanted)
+        )
+        assert len(decision.candidates) == len(engine.tree.pools)
+    engine.remove(ContainerId("c500"))
+    assert gc.collect(1) == 0, "decisions left cycles"
+    ledger = weakref.ref(engine.ledger)
+    del engine
+    assert ledger() is None

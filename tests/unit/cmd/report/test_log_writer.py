@@ -1,0 +1,183 @@
+"""Log lines whose reader does not read."""
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+
+from pinfold.cmd.report.log_setup import MarkedFormatter
+from pinfold.cmd.report.log_writer import LogWriter, stream_sink, syslog_sink
+
+SECONDS = 20
+
+
+class Gate:
+    """A reader of lines who may be asleep, or gone."""
+
+    def __init__(self) -> None:
+        self.is_open = threading.Event()
+        self.is_asked = threading.Event()
+        self.error: OSError | None = None
+        self.texts: list[str] = []
+        self.calls = 0
+
+    def __call__(self, lines: bytes, _has_given_up: Callable[[], bool]) -> None:
+        self.calls += 1
+        self.is_asked.set()
+        self.is_open.wait(SECONDS)
+        if self.error is not None:
+            raise self.error
+        self.texts.append(lines.decode())
+
+
+@pytest.fixture(name="log")
+def fixture_log() -> Generator[logging.Logger]:
+    logger = logging.Logger("test_logwriter")
+    yield logger
+    for handler in logger.handlers:
+        assert isinstance(handler, LogWriter)
+        handler.stop(SECONDS)
+
+
+def writer(log: logging.Logger, gate: Gate, characters_max: int = 1 << 20) -> LogWriter:
+    handler = LogWriter(gate, characters_max)
+    log.addHandler(handler)
+    return handler
+
+
+def test_lines_are_written_in_the_order_they_were_logged(log: logging.Logger) -> None:
+    gate = Gate()
+    gate.is_open.set()
+    handler = writer(log, gate)
+    for number in range(100):
+        log.info("line %d", number)
+    handler.stop(SECONDS)
+    assert gate.texts == [f"line {number}\n" for number in range(100)]
+
+
+def test_what_does_not_fit_is_counted_and_told_in_its_place(log: logging.Logger) -> None:
+    gate = Gate()
+    handler = writer(log, gate, 5000)
+    log.info("line 0")
+    assert gate.is_asked.wait(SECONDS)
+    for number in range(1, 1000):
+        log.info("line %d", number)
+    gate.is_open.set()
+    while len(gate.texts) < 5:
+        time.sleep(0.001)
+    log.info("after")
+    handler.stop(SECONDS)
+    kept = [text for text in gate.texts if text.startswith("line")]
+    assert kept == [f"line {number}\n" for number in range(len(kept))]
+    assert gate.texts[len(kept) :] == [
+        f"log: {1000 - len(kept)} lines are dropped: nobody took them — see who reads them\n",
+        "after\n",
+    ]
+
+
+def test_long_lines_count_for_more(log: logging.Logger) -> None:
+    gate = Gate()
+    handler = writer(log, gate, 5000)
+    log.info("first")
+    assert gate.is_asked.wait(SECONDS)
+    for _ in range(3):
+        log.info("x" * 4000)
+    gate.is_open.set()
+    handler.stop(SECONDS)
+    assert [len(text) for text in gate.texts[:2]] == [6, 4001]
+    assert len(gate.texts) <= 4
+
+
+def test_a_reader_who_is_gone_costs_no_turn_of_the_wheel(log: logging.Logger) -> None:
+    gate = Gate()
+    gate.is_open.set()
+    gate.error = BrokenPipeError()
+    handler = writer(log, gate)
+    for number in range(3):
+        log.info("line %d", number)
+    while gate.calls < 3:
+        time.sleep(0.001)
+    gate.error = None
+    log.info("after")
+    handler.stop(SECONDS)
+    assert gate.calls <= 8, "a line that failed is not tried again and again"
+    assert gate.texts[-1] == "after\n"
+    told = [text for text in gate.texts if "are dropped" in text]
+    assert len(told) == 1
+
+
+def test_a_line_that_cannot_be_made_is_no_failure_of_the_caller(log: logging.Logger) -> None:
+    gate = Gate()
+    gate.is_open.set()
+    handler = writer(log, gate)
+    log.info("%d lines", "many")
+    handler.stop(SECONDS)
+    assert "'%d lines' cannot be logged: TypeError" in gate.texts[0]
+
+
+class Hopeless(logging.Formatter):
+    """A formatter with a fault."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        raise ValueError(record.msg)
+
+
+def test_a_line_that_cannot_be_formatted_is_not_the_last_one(log: logging.Logger) -> None:
+    gate = Gate()
+    gate.is_open.set()
+    handler = writer(log, gate)
+    handler.setFormatter(Hopeless())
+    log.info("first")
+    log.info("second")
+    handler.stop(SECONDS)
+    assert gate.texts == ["first\n", "second\n"]
+
+
+def test_a_pipe_nobody_reads_neither_holds_up_the_caller_nor_the_end(log: logging.Logger) -> None:
+    reading, writing = os.pipe()
+    handler = LogWriter(stream_sink(writing))
+    log.addHandler(handler)
+    for number in range(10_000):
+        log.info("line %d", number)
+    handler.stop(0)
+    log.info("too late")
+    text = os.read(reading, 1 << 20).decode()
+    assert text.startswith("line 0\nline 1\n")
+    handler.stop(SECONDS)
+    os.close(writing)
+    os.close(reading)
+
+
+def test_a_pipe_that_is_read_slowly_gets_every_byte(log: logging.Logger) -> None:
+    reading, writing = os.pipe()
+    handler = LogWriter(stream_sink(writing))
+    log.addHandler(handler)
+    lines = [f"{number} " + "x" * 10_000 for number in range(50)]
+    for line in lines:
+        log.info("%s", line)
+    text = b""
+    while text.count(b"\n") < len(lines):
+        text += os.read(reading, 1000)
+    assert text.decode().splitlines() == lines
+    handler.stop(SECONDS)
+    os.close(writing)
+    os.close(reading)
+
+
+def test_syslog_gets_one_message_for_each_line(log: logging.Logger, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.bind(str(tmp_path / "log"))
+        sock.settimeout(SECONDS)
+        handler = LogWriter(syslog_sink(str(tmp_path / "log")))
+        handler.setFormatter(MarkedFormatter(8, "pinfoldd: "))
+        log.addHandler(handler)
+        log.warning("first\nsecond")
+        assert [sock.recv(99) for _ in range(2)] == [
+            b"<12>pinfoldd: first",
+            b"<12>pinfoldd: second",
+        ]

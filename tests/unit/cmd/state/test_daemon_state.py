@@ -1,0 +1,590 @@
+import hashlib
+import logging
+import os
+import queue
+from collections.abc import Callable, Generator, Mapping
+from logging.handlers import QueueHandler
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pinfold.cmd.daemon.daemon import Daemon
+from pinfold.cmd.state.own_file import BYTES_MAX
+from pinfold.cmd.state.saved_container import SavedContainer, SavedPod, SavedResources
+from pinfold.cmd.state.saved_pods import TEXT_BYTES_MAX, SavedPods
+from pinfold.cmd.state.state_file import SavedMachine, State, load_state, read_state, write_state
+from pinfold.cmd.state.state_keeper import Moment, StateKeeper, saved_machine
+from pinfold.nri.embedded.embedded_cri import embedded_link
+from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
+from pinfold.nri.embedded.kubelet import start_pod
+from pinfold.policy.configuration.config import Amounts, Config
+from pinfold.policy.configuration.config_text import config_from_values
+from pinfold.policy.engine.adoption import Advice
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.model.container import (
+    Container,
+    ContainerId,
+    ContainerState,
+    Pod,
+    PodId,
+    QosClass,
+    Resources,
+)
+from pinfold.policy.model.hint import Hint, HintOrigin
+from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.sets.cpuset import CpuSet, NodeSet
+
+LOG = logging.getLogger("test_daemon_state")
+MACHINE = machine_from_spec("socket:1 numa:1 core:8 thread:1 mem:8G")
+STATE = State(
+    machine=SavedMachine(summary="cpus 0-7", fingerprint="f00"),
+    config={"pinCPU": True},
+    pods=(
+        SavedPod(
+            id="p1",
+            name="web",
+            namespace="default",
+            qos=QosClass.GUARANTEED,
+            containers=(
+                SavedContainer(
+                    id="c1",
+                    name="main",
+                    cpus="1-3",
+                    pool="socket #0",
+                    exclusive="1-2",
+                    grown=("1", "2"),
+                ),
+            ),
+        ),
+    ),
+)
+
+
+def with_container(**fields: object) -> State:
+    """The state with other fields of its container."""
+    (pod,) = STATE.pods
+    one = msgspec.structs.replace(pod.containers[0], **fields)
+    return msgspec.structs.replace(STATE, pods=(msgspec.structs.replace(pod, containers=(one,)),))
+
+
+def mixed(name: str) -> PodSpec:
+    """A pod with one container of one exclusive cpu and a half of the shared ones."""
+    resources = Resources(
+        cpu_request_milli=1500,
+        cpu_limit_milli=1500,
+        memory_request_bytes=1 << 20,
+        memory_limit_bytes=1 << 20,
+    )
+    return PodSpec(
+        name=name,
+        qos=QosClass.GUARANTEED,
+        containers=(ContainerSpec(name=name, resources=resources),),
+    )
+
+
+Run = Callable[[EmbeddedRuntime], Daemon]
+
+
+@pytest.fixture(name="run")
+def fixture_run(tmp_path: Path) -> Generator[Run]:
+    """Runs a daemon with a state file, which is complete once the daemon was stopped."""
+    running: list[tuple[Daemon, StateKeeper]] = []
+
+    def stop() -> None:
+        while running:
+            daemon, keeper = running.pop()
+            keeper.stop()
+            daemon.stop()
+
+    def run(runtime: EmbeddedRuntime) -> Daemon:
+        stop()
+        keeper = StateKeeper(tmp_path, LOG, pause_seconds=0)
+        daemon = Daemon(MACHINE, Config(), embedded_link(runtime), reports=(keeper,))
+        running.append((daemon, keeper))
+        daemon.plugin.events.advice = read_state(tmp_path, LOG).advice()
+        keeper.start(daemon.plugin)
+        daemon.start()
+        assert runtime.wait_until_synchronized(5)
+        assert daemon.plugin.settle()
+        return daemon
+
+    yield run
+    stop()
+
+
+def exclusive_cpus(daemon: Daemon) -> Mapping[str, CpuSet]:
+    return {one: grant.exclusive for one, grant in daemon.engine.grants.items()}
+
+
+def test_state_is_read_as_it_was_written(tmp_path: Path) -> None:
+    write_state(tmp_path, STATE, LOG)
+    assert read_state(tmp_path, LOG) == STATE
+    assert STATE.advice() == {
+        ContainerId("c1"): Advice(
+            pool="socket #0",
+            exclusive=CpuSet.of(1, 2),
+            grown=(CpuSet.of(1), CpuSet.of(2)),
+        )
+    }
+    assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
+    assert (tmp_path / "state.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_numbers_may_be_keys(tmp_path: Path) -> None:
+    resources = SavedResources(hugepage_bytes={2 << 20: 4 << 20, 1 << 30: 1 << 30})
+    state = with_container(resources=resources)
+    state = msgspec.structs.replace(state, config={"control": {"rdt": {1: 2}}})
+    write_state(tmp_path, state, LOG)
+    again = read_state(tmp_path, LOG)
+    assert again.pods == state.pods
+    assert again.config == {"control": {"rdt": {"1": 2}}}
+
+
+def test_no_file_means_nothing_is_remembered(tmp_path: Path) -> None:
+    assert read_state(tmp_path, LOG) == State()
+
+
+def written(tmp_path: Path) -> bytes:
+    write_state(tmp_path, STATE, LOG)
+    return (tmp_path / "state.json").read_bytes()
+
+
+def put_aside(tmp_path: Path) -> Path:
+    """The one file that is left after a state was refused."""
+    assert read_state(tmp_path, LOG, lambda: 1234.5) == State()
+    aside = tmp_path / "state.json.corrupt-1234"
+    assert [one.name for one in tmp_path.iterdir() if one.name != "elsewhere"] == [aside.name]
+    return aside
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        pytest.param(b"", "truncated", id="an empty file, as a crash leaves it"),
+        pytest.param(b"\xff\x00{", "malformed", id="no text"),
+        pytest.param(b"[" * 100_000, "state.json", id="brackets without end"),
+        pytest.param(
+            b'{"version": 1, "containers": {"c1": {"pool": "p"}}}',
+            "version 1 is not 2 or 3",
+            id="an earlier version's",
+        ),
+        pytest.param(b'{"version": 99}', "version 99 is not 2 or 3", id="a later version's"),
+        pytest.param(b'{"version": 2, "state": {}}', "the checksum is not", id="no checksum"),
+    ],
+)
+def test_broken_file_is_put_aside_and_kept(
+    tmp_path: Path, content: bytes, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "state.json").write_bytes(content)
+    assert put_aside(tmp_path).read_bytes() == content
+    assert reason in caplog.text
+    assert "put aside as state.json.corrupt-1234; nothing is remembered" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(b'"1-2"', b'"1-3"', id="other cpus"),
+        pytest.param(b'"socket #0"', b'"socket #1"', id="another pool"),
+        pytest.param(b'"pinCPU":true', b'"pinCPU":false', id="another configuration"),
+    ],
+)
+def test_a_file_somebody_edited_is_not_believed(
+    tmp_path: Path, before: bytes, after: bytes
+) -> None:
+    content = written(tmp_path)
+    assert content.count(before) == 1
+    (tmp_path / "state.json").write_bytes(content.replace(before, after))
+    put_aside(tmp_path)
+
+
+def test_every_prefix_of_a_state_is_survived(tmp_path: Path) -> None:
+    whole = written(tmp_path)
+    for length in range(len(whole)):
+        (tmp_path / "state.json").write_bytes(whole[:length])
+        assert read_state(tmp_path, LOG) == State()
+
+
+def test_values_that_make_no_sense_are_not_believed(tmp_path: Path) -> None:
+    write_state(tmp_path, with_container(exclusive="x"), LOG)
+    put_aside(tmp_path)
+
+
+def test_a_symbolic_link_is_not_followed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    written(tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    (tmp_path / "state.json").rename(elsewhere)
+    (tmp_path / "state.json").symlink_to(elsewhere)
+    before = elsewhere.read_bytes()
+    assert put_aside(tmp_path).is_symlink()
+    assert elsewhere.read_bytes() == before
+    assert "a symbolic link" in caplog.text
+
+
+def test_a_file_anybody_can_write_is_not_believed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    written(tmp_path)
+    (tmp_path / "state.json").chmod(0o602)
+    put_aside(tmp_path)
+    assert "anybody may have written it" in caplog.text
+
+
+def test_neither_a_pipe_nor_a_folder_holds_up_the_start(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "state.json")
+    put_aside(tmp_path).unlink()
+    (tmp_path / "state.json").mkdir()
+    put_aside(tmp_path)
+
+
+def test_a_file_that_cannot_be_put_aside_stops_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "state.json").write_bytes(b"broken")
+    for name in ("corrupt-1", *(f"corrupt-1-{number}" for number in range(2, 100))):
+        (tmp_path / f"state.json.{name}").touch()
+    assert read_state(tmp_path, LOG, lambda: 1.0) == State()
+    assert "cannot be put aside: File exists" in caplog.text
+
+
+def test_files_put_aside_in_one_second_are_all_kept(tmp_path: Path) -> None:
+    for content in (b"first", b"second", b"third"):
+        (tmp_path / "state.json").write_bytes(content)
+        assert read_state(tmp_path, LOG, lambda: 1.0) == State()
+    assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == {
+        "state.json.corrupt-1": b"first",
+        "state.json.corrupt-1-2": b"second",
+        "state.json.corrupt-1-3": b"third",
+    }
+
+
+@pytest.mark.parametrize("name", ["state.new", "state.json"])
+def test_a_folder_in_the_way_is_put_aside(
+    tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "precious").touch()
+    write_state(tmp_path, STATE, LOG)
+    assert read_state(tmp_path, LOG) == STATE
+    (aside,) = tmp_path.glob(f"{name}.corrupt-*")
+    assert (aside / "precious").exists()
+    assert f"{name}: a folder in the way — put aside as {aside.name}" in caplog.text
+
+
+def give_away(path: Path) -> None:
+    os.chown(path, 12345, 12345)
+
+
+def open_to_a_group(path: Path) -> None:
+    os.chown(path, -1, 12345)
+    path.chmod(0o770)
+
+
+def open_to_all(path: Path) -> None:
+    path.chmod(0o777)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("name", ["state.json", "."], ids=["the file", "its folder"])
+@pytest.mark.parametrize("spoil", [give_away, open_to_a_group, open_to_all])
+def test_a_state_that_others_could_have_written_is_not_believed(
+    tmp_path: Path, spoil: Callable[[Path], None], name: str
+) -> None:
+    written(tmp_path)
+    spoil(tmp_path / name)
+    put_aside(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_copy_of_another_nodes_state_may_be_anybodys(tmp_path: Path) -> None:
+    written(tmp_path)
+    give_away(tmp_path / "state.json")
+    assert load_state(tmp_path / "state.json") == STATE
+
+
+def test_a_state_of_the_version_before_is_read(tmp_path: Path) -> None:
+    (pod,) = STATE.pods
+    containers = [
+        {**msgspec.to_builtins(one), "pod": msgspec.to_builtins(pod)} for one in pod.containers
+    ]
+    for one in containers:
+        del one["pod"]["containers"]
+    state = {**msgspec.to_builtins(STATE), "containers": containers}
+    del state["pods"]
+    content = msgspec.json.encode(state)
+    checksum = hashlib.sha256(content).hexdigest()
+    file = {"version": 2, "checksum": checksum, "state": msgspec.Raw(content)}
+    (tmp_path / "state.json").write_bytes(msgspec.json.encode(file))
+    assert read_state(tmp_path, LOG) == STATE
+
+
+ADVICE = Advice(pool="socket #0", exclusive=CpuSet.of(1))
+
+
+def talkative(pod: str, *names: str, text: str) -> list[Container]:
+    """The containers of a pod with a long annotation that is for us."""
+    annotations = {"affinity.resource-policy.nri.io/pod": text}
+    return [
+        Container(
+            id=ContainerId(f"{pod}-{name}"),
+            name=name,
+            pod=Pod(id=PodId(pod), name=pod, uid=pod, annotations=annotations),
+            labels={"app": name},
+        )
+        for name in names
+    ]
+
+
+def collected(running: list[Container], pods: SavedPods | None = None) -> State:
+    advice = {one.id: ADVICE for one in running}
+    return State(pods=(pods or SavedPods()).collect(running, advice))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("x" * 250_000, id="of letters"),
+        pytest.param("\x01" * 250_000, id="of letters that take six bytes"),
+        pytest.param("\N{SNOWMAN}" * 250_000, id="of snowmen"),
+    ],
+)
+def test_a_thousand_long_annotations_leave_a_small_file_with_all_grants(
+    tmp_path: Path, text: str
+) -> None:
+    running = [
+        one for number in range(1000) for one in talkative(f"p{number:03}", "main", text=text)
+    ]
+    state = collected(running)
+    write_state(tmp_path, state, LOG)
+    assert (tmp_path / "state.json").stat().st_size < TEXT_BYTES_MAX + 1000 * 500
+    again = read_state(tmp_path, LOG)
+    assert again == state
+    assert again.advice() == {one.id: ADVICE for one in running}
+    assert {one.path for one in again.running()} == {one.path for one in running}
+    kept = [pod for pod in again.pods if not pod.is_cut]
+    assert 0 < len(kept) < 20
+    assert all(pod.annotations for pod in kept)
+    assert not any(pod.annotations for pod in again.pods if pod.is_cut)
+
+
+def test_a_pod_is_saved_once_for_all_of_its_containers(tmp_path: Path) -> None:
+    names = [f"c{number}" for number in range(300)]
+    running = talkative("p", *names, text="x" * 250_000)
+    state = collected(running)
+    write_state(tmp_path, state, LOG)
+    assert (tmp_path / "state.json").stat().st_size < 250_000 + 300 * 500
+    assert {one.id: one for one in read_state(tmp_path, LOG).running()} == {
+        one.id: one for one in running
+    }
+
+
+def test_the_pods_with_the_shortest_texts_keep_theirs() -> None:
+    texts = {"a": "x" * 5000, "b": "x" * 300, "c": "x" * 4000, "d": ""}
+    running = [one for pod, text in texts.items() for one in talkative(pod, "main", text=text)]
+    state = collected(running, SavedPods(5000))
+    assert {pod.id: pod.is_cut for pod in state.pods} == {
+        "a": True, "b": False, "c": False, "d": False
+    }  # fmt: skip
+    assert [bool(pod.containers[0].labels) for pod in state.pods] == [False, True, True, True]
+
+
+def test_what_was_read_of_a_pod_is_right_the_next_time_too() -> None:
+    pods = SavedPods(5000)
+    long, short = talkative("a", "main", text="x" * 4000), talkative("b", "main", text="x" * 3000)
+    assert [pod.is_cut for pod in collected(long + short, pods).pods] == [True, False]
+    assert collected(long, pods) == collected(long)
+    again = talkative("a", "main", text="another")
+    assert collected(again, pods) == collected(again)
+
+
+def test_a_state_no_start_would_read_is_not_written(tmp_path: Path) -> None:
+    write_state(tmp_path, STATE, LOG)
+    vast = with_container(name="x" * (BYTES_MAX + 1))
+    with pytest.raises(OSError, match="File too large"):
+        write_state(tmp_path, vast, LOG)
+    assert read_state(tmp_path, LOG) == STATE
+
+
+@pytest.mark.parametrize("name", ["state.new", "state.json"])
+def test_what_lies_in_the_way_is_replaced_and_not_written_to(tmp_path: Path, name: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_bytes(b"precious")
+    (tmp_path / name).symlink_to(elsewhere)
+    write_state(tmp_path, STATE, LOG)
+    assert read_state(tmp_path, LOG) == STATE
+    assert elsewhere.read_bytes() == b"precious"
+
+
+def test_a_container_is_saved_with_all_the_policy_looks_at() -> None:
+    ours = {
+        "prefer-shared-cpus.resource-policy.nri.io/pod": "true",
+        "resource-policy.nri.io/affinity": "{}",
+        "smt.pinfold.dev/container.main": "pack",
+        "noderesource.dev/resources": "{}",
+    }
+    container = Container(
+        id=ContainerId("c1"),
+        name="main",
+        pod=Pod(
+            id=PodId("p1"),
+            name="web",
+            namespace="shop",
+            uid="u1",
+            labels={"app": "web"},
+            annotations={**ours, "example.com/secret": "hush", "notpinfold.dev/x": "y"},
+            qos=QosClass.BURSTABLE,
+        ),
+        labels={"tier": "front"},
+        tags={"a": "b"},
+        resources=Resources(
+            cpu_request_milli=1500,
+            cpu_limit_milli=2000,
+            memory_request_bytes=5,
+            memory_limit_bytes=6,
+            hugepage_bytes={2 << 20: 4 << 20},
+        ),
+        state=ContainerState.RUNNING,
+        created_at=77,
+        cpus=CpuSet.of(1, 2, 200),
+        mems=NodeSet.of(0),
+        hints=(
+            Hint(
+                provider="class/net/eth0",
+                origin=HintOrigin.DEVICE,
+                cpus=CpuSet.of(130),
+                numa_nodes=NodeSet.of(1),
+                sockets=(0,),
+            ),
+        ),
+    )
+    advice = Advice(pool="root", exclusive=CpuSet.of(200), grown=(CpuSet.of(200),))
+    (pod,) = SavedPods().collect([container], {container.id: advice})
+    content = msgspec.json.encode(pod)
+    saved = msgspec.json.decode(content, type=SavedPod)
+    assert saved.containers[0].advice() == advice
+    (again,) = saved.running()
+    assert again.pod.annotations == ours
+    assert again.pod.labels == container.pod.labels
+    (pod,) = SavedPods().collect([again], {container.id: advice})
+    assert msgspec.json.encode(pod) == content
+    assert again.resources == container.resources
+    assert again.hints == container.hints
+    assert (again.cpus, again.mems, again.state, again.created_at, again.labels, again.tags) == (
+        container.cpus,
+        container.mems,
+        container.state,
+        container.created_at,
+        container.labels,
+        container.tags,
+    )
+
+
+def test_a_policy_made_of_its_state_holds_the_same() -> None:
+    config = Config(reserved_resources=Amounts(cpu="cpuset:7"), colocate_pods=True)
+    engine = Engine(MACHINE, config)
+    for name in ("one", "two"):
+        pod = Pod(id=PodId(name), name=name, qos=QosClass.GUARANTEED)
+        resources = mixed(name).containers[0].resources
+        engine.create(Container(id=ContainerId(name), name=name, pod=pod, resources=resources))
+    state = Moment.of(engine).state(saved_machine(MACHINE))
+    again = Engine(MACHINE, config_from_values(state.config))
+    again.synchronize(state.running(), state.advice())
+    assert again.config == config
+    assert Moment.of(again).state(saved_machine(MACHINE)) == state
+    assert state.machine.summary == "cpus 0-7, sockets: 1, NUMA nodes: 1"
+
+
+def test_a_machine_is_known_by_its_shape_and_not_by_its_memory() -> None:
+    def fingerprint(spec: str) -> str:
+        return saved_machine(machine_from_spec(spec)).fingerprint
+
+    known = fingerprint("socket:1 numa:1 core:8 thread:1 mem:8G")
+    assert fingerprint("socket:1 numa:1 core:8 thread:1 mem:9G") == known
+    assert fingerprint("socket:1 numa:2 core:4 thread:1 mem:8G") != known
+    assert fingerprint("socket:1 numa:1 core:4 thread:2 mem:8G") != known
+
+
+def test_restarted_daemon_knows_which_cpus_are_whose(tmp_path: Path, run: Run) -> None:
+    runtime = EmbeddedRuntime()
+    first = run(runtime)
+    for name in ("one", "two", "three"):
+        start_pod(runtime, mixed(name), 8 << 30)
+    assert first.plugin.settle()
+    before = exclusive_cpus(first)
+    cpus = {one.name: one.linux.resources.cpu.cpus for one in runtime.containers.values()}
+    counts = runtime.update_counts.copy()
+    runtime.drop()
+    second = run(runtime)
+    assert exclusive_cpus(second) == before
+    assert len(before) == 3
+    assert {one.name: one.linux.resources.cpu.cpus for one in runtime.containers.values()} == cpus
+    assert runtime.update_counts == counts
+
+
+def test_daemon_that_saw_no_runtime_does_not_forget(tmp_path: Path) -> None:
+    write_state(tmp_path, STATE, LOG)
+    keeper = StateKeeper(tmp_path, LOG, pause_seconds=0)
+    unconnected = EmbeddedRuntime()
+    daemon = Daemon(MACHINE, Config(), embedded_link(unconnected), reports=(keeper,))
+    keeper.start(daemon.plugin)
+    daemon.reconfigure(Config(colocate_pods=True))
+    keeper.stop()
+    daemon.plugin.owner.close()
+    assert read_state(tmp_path, LOG) == STATE
+
+
+def test_another_configuration_is_saved(tmp_path: Path) -> None:
+    runtime = EmbeddedRuntime()
+    keeper = StateKeeper(tmp_path, LOG, pause_seconds=0)
+    daemon = Daemon(MACHINE, Config(), embedded_link(runtime), reports=(keeper,))
+    keeper.start(daemon.plugin)
+    daemon.start()
+    assert runtime.wait_until_synchronized(5)
+    start_pod(runtime, mixed("one"), 8 << 30)
+    assert daemon.reconfigure(Config(colocate_pods=True))
+    assert daemon.plugin.settle()
+    keeper.stop()
+    daemon.stop()
+    state = read_state(tmp_path, LOG)
+    assert config_from_values(state.config) == Config(colocate_pods=True)
+    assert [one.name for one in state.running()] == ["one"]
+
+
+def test_folder_that_cannot_be_written_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    runtime = EmbeddedRuntime()
+    keeper = StateKeeper(tmp_path / "none", LOG, pause_seconds=0)
+    daemon = Daemon(MACHINE, Config(), embedded_link(runtime), reports=(keeper,))
+    keeper.start(daemon.plugin)
+    daemon.start()
+    assert runtime.wait_until_synchronized(5)
+    for name in ("one", "two"):
+        start_pod(runtime, mixed(name), 8 << 30)
+        assert daemon.plugin.settle()
+    keeper.stop()
+    daemon.stop()
+    assert [one.getMessage() for one in caplog.records] == [
+        f"{tmp_path}/none: No such file or directory — the state is not saved"
+    ]
+
+
+def test_a_fault_of_ours_ends_no_saving(caplog: pytest.LogCaptureFixture) -> None:
+    runtime = EmbeddedRuntime()
+    # No folder has such a name, and the error is none of the file system's.
+    keeper = StateKeeper(Path("no\0folder"), LOG, pause_seconds=0)
+    saved: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
+    handler = QueueHandler(saved)
+    LOG.addHandler(handler)
+    daemon = Daemon(MACHINE, Config(), embedded_link(runtime), reports=(keeper,))
+    keeper.start(daemon.plugin)
+    daemon.start()
+    assert runtime.wait_until_synchronized(5)
+    for name in ("one", "two"):
+        start_pod(runtime, mixed(name), 8 << 30)
+        assert "a fault of ours — the state is not saved" in saved.get(timeout=5).getMessage()
+    keeper.stop()
+    daemon.stop()
+    LOG.removeHandler(handler)

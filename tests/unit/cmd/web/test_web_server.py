@@ -1,0 +1,146 @@
+"""Clients that take their time, and a machine that has nothing left for another one."""
+
+import http.client
+import logging
+import os
+import resource
+import socket
+import threading
+import time
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from http import HTTPStatus
+
+import pytest
+
+from pinfold.cmd.web.web_server import Page, WebServer
+from pinfold.policy.configuration.endpoint import Endpoint
+
+LOG = logging.getLogger("test_webserver")
+SECONDS = 10
+PLACES = 8
+
+
+class Served:
+    """A server whose page "/" is there, and whose "/slow" waits until it is let go."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Semaphore(0)
+        self.gate = threading.Event()
+        pages = {"/": lambda: Page(content=b"x"), "/slow": self._slow}
+        self.server = WebServer(Endpoint("127.0.0.1", 0), pages, LOG)
+
+    def _slow(self) -> Page:
+        self.entered.release()
+        self.gate.wait(SECONDS)
+        return Page(content=b"slow")
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.server.port), timeout=SECONDS)
+
+    def get(self) -> int:
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=SECONDS)
+        try:
+            connection.request("GET", "/")
+            return connection.getresponse().status
+        finally:
+            connection.close()
+
+
+@pytest.fixture(name="served")
+def fixture_served() -> Generator[Served]:
+    served = Served()
+    yield served
+    served.gate.set()
+    served.server.stop()
+
+
+def is_left(client: socket.socket) -> bool:
+    try:
+        return client.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def test_the_client_that_is_silent_longest_makes_room_for_the_next(served: Served) -> None:
+    with ExitStack() as stack:
+        silent = [stack.enter_context(served.connect()) for _ in range(PLACES)]
+        started = time.monotonic()
+        for number in range(PLACES):
+            assert served.get() == HTTPStatus.OK
+            if number == 0:
+                assert is_left(silent[0])
+        assert time.monotonic() - started < 3
+        silent[-1].sendall(b"GET / HTTP/1.0\r\n\r\n")
+        assert silent[-1].recv(15) == b"HTTP/1.0 200 OK", "one place is enough for the others"
+
+
+def test_clients_that_wait_for_us_are_not_left_for_others(served: Served) -> None:
+    with ExitStack() as stack:
+        waiting = [stack.enter_context(served.connect()) for _ in range(PLACES)]
+        for one in waiting:
+            one.sendall(b"GET /slow HTTP/1.0\r\n\r\n")
+            assert served.entered.acquire(timeout=SECONDS)
+        assert is_left(stack.enter_context(served.connect())), "the ninth is turned away"
+        served.gate.set()
+        for one in waiting:
+            assert one.recv(15) == b"HTTP/1.0 200 OK"
+
+
+def test_a_client_that_sends_a_byte_at_a_time_has_no_more_time_than_others(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pinfold.cmd.web.web_server._CLIENT_SECONDS", 0.3)
+    started = time.monotonic()
+    with served.connect() as client:
+        client.settimeout(0.05)
+        while time.monotonic() - started < SECONDS:
+            try:
+                client.sendall(b"G")
+                if client.recv(1) == b"":
+                    break
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                break
+    assert time.monotonic() - started < 3
+
+
+@contextmanager
+def no_descriptor_left() -> Generator[None]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_without_descriptors_clients_wait_and_the_processor_rests(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.socket() as client:
+        client.settimeout(SECONDS)
+        with no_descriptor_left():
+            client.connect(("127.0.0.1", served.server.port))
+            client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            before = time.process_time()
+            time.sleep(1.5)
+            assert time.process_time() - before < 0.5
+        assert client.recv(15) == b"HTTP/1.0 200 OK"
+    (line,) = [one.getMessage() for one in caplog.records if one.name == LOG.name]
+    assert line == (
+        "instrumentation.httpEndpoint: cannot take a client: too many open files — if this lasts,"
+        " raise LimitNOFILE= of the service"
+    )
+
+
+def test_a_server_that_ends_leaves_who_has_not_asked(served: Served) -> None:
+    other = WebServer(Endpoint("127.0.0.1", 0), {}, LOG)
+    with socket.create_connection(("127.0.0.1", other.port), timeout=3) as client:
+        client.sendall(b"G")
+        other.stop()
+        assert is_left(client)
+    assert served.get() == HTTPStatus.OK

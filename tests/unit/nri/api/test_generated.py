@@ -1,0 +1,57 @@
+import importlib.util
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[4]
+API = ROOT / "nri" / "api"
+PROTOS = sorted(path.stem for path in API.glob("*.proto"))
+GENERATED_WITH = re.compile(r"_runtime_version\.Domain\.PUBLIC,\s*(\d+),\s*(\d+),\s*(\d+),")
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("grpc_tools") is None, reason="grpcio-tools is not installed"
+)
+@pytest.mark.parametrize("name", PROTOS)
+def test_generated_modules_are_those_of_the_proto_files(tmp_path: Path, name: str) -> None:
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "grpc_tools.protoc", "-I", ".typing"),
+            *(f"--python_out={tmp_path}", f"--pyi_out={tmp_path}"),
+            f"pinfold/nri/api/{name}.proto",
+        ],
+        cwd=ROOT,
+        check=True,
+        timeout=60,
+    )
+    for suffix in ("_pb2.py", "_pb2.pyi"):
+        fresh = (tmp_path / "pinfold" / "nri" / "api" / f"{name}{suffix}").read_text()
+        committed = (ROOT / "nri" / "api" / f"{name}{suffix}").read_text()
+        assert fresh == committed, f"regenerate nri/api/{name}{suffix}: make proto"
+
+
+def test_no_older_protobuf_than_the_modules_need_can_be_installed() -> None:
+    needed: set[tuple[str, ...]] = set()
+    for name in PROTOS:
+        found = GENERATED_WITH.search((API / f"{name}_pb2.py").read_text())
+        assert found, name
+        needed.add(found.groups())
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert [".".join(one) for one in sorted(needed)] == [
+        one.removeprefix("protobuf>=") for one in wanted if one.startswith("protobuf>=")
+    ]
+
+
+def test_generated_modules_load_without_grpc_and_without_warnings() -> None:
+    program = (
+        "import sys, pinfold.nri.api.nri_pb2, pinfold.nri.api.ttrpc_pb2\n"
+        "print([name for name in ('grpc', 'google.rpc') if name in sys.modules])"
+    )
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True
+    )
+    assert (run.stdout, run.stderr) == ("[]\n", "")

@@ -1,0 +1,166 @@
+"""A node on paper for tests of the session: the embedded runtime, the plugin, all that happens."""
+
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from pinfold.nri.dispatch.report import (
+    Happening,
+    Tally,
+)
+from pinfold.nri.embedded.embedded_cri import EmbeddedCri, kernel_reader
+from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
+from pinfold.nri.embedded.kubelet import container_message, sandbox_message
+from pinfold.nri.embedded.runtime_dialects import (
+    NEWEST,
+    Dialect,
+)
+from pinfold.nri.plugin.plugin import FindWay, Plugin, RuntimeLink, Timing
+from pinfold.policy.configuration.config import Config
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.model.container import Container, QosClass, Resources
+from pinfold.policy.model.decision import Decision
+from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.model.machine import Machine
+
+MACHINE = machine_from_spec("socket:1 numa:1 core:8 thread:1 mem:8G")
+MEMORY = 8 << 30
+FAST = Timing(
+    deadline_seconds=0.05,
+    first_retry_seconds=0.002,
+    last_retry_seconds=0.004,
+    handshake_seconds=0.5,
+)
+PATIENT = Timing(deadline_seconds=1.4, first_retry_seconds=0.002, last_retry_seconds=0.004)
+
+
+class Node:
+    """A node with the embedded runtime, the plugin, and everything that happened."""
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        policy: Engine,
+        timing: Timing,
+        timeout: float = 2.0,
+        *,
+        way: FindWay | None = None,
+        reads_back: bool = True,
+    ) -> None:
+        self.runtime = EmbeddedRuntime(dialect, timeout)
+        self.tally = Tally()
+        self.happenings: list[Happening] = []
+        self.policy = policy
+        self.plugin = Plugin(
+            policy,
+            RuntimeLink(
+                connect=self.runtime.connect,
+                find_way=self._way if way is None else way,
+                read_back=kernel_reader(self.runtime) if reads_back else None,
+            ),
+            self._report,
+            timing=timing,
+            machine_memory_bytes=MEMORY,
+        )
+        self.thread = threading.Thread(target=self.plugin.run, name="plugin")
+
+    def _way(self, _runtime: str) -> EmbeddedCri:
+        return EmbeddedCri(self.runtime)
+
+    def _report(self, happening: Happening) -> None:
+        self.tally(happening)
+        self.happenings.append(happening)
+
+    def start(self) -> None:
+        self.thread.start()
+        self.await_synchronization()
+
+    def reconnect(self) -> None:
+        self.runtime.drop()
+        self.await_synchronization()
+
+    def await_synchronization(self) -> None:
+        assert self.runtime.wait_until_synchronized(5)
+        assert self.plugin.wait_until_ready(5)
+        self.settled()
+
+    def add(self, name: str, resources: Resources | None = None, pod: PodSpec | None = None) -> str:
+        """Create and start a container in a pod of its own; returns its id."""
+        container_id = self.create(name, resources, pod)
+        self.runtime.start(container_id)
+        return container_id
+
+    def create(
+        self, name: str, resources: Resources | None = None, pod: PodSpec | None = None
+    ) -> str:
+        container = ContainerSpec(name=name, resources=resources or Resources())
+        pod = pod or PodSpec(name=name, qos=qos_of(container.resources))
+        self.runtime.run_pod(sandbox_message(pod))
+        return self.runtime.create(container_message(container, pod, MEMORY)).id
+
+    def cpus(self, container_id: str) -> str:
+        """The cpus the kernel has, or, before it runs, those the runtime was told."""
+        process = self.runtime.kernel.get(container_id)
+        told = self.runtime.containers[container_id].linux.resources.cpu
+        return (told if process is None else process).cpus
+
+    def settled(self) -> "Node":
+        assert self.plugin.settle()
+        return self
+
+    def seen(self, kind: type) -> list[Happening]:
+        return [one for one in self.happenings if isinstance(one, kind)]
+
+
+def qos_of(resources: Resources) -> QosClass:
+    if resources.cpu_limit_milli:
+        return QosClass.GUARANTEED
+    return QosClass.BURSTABLE if resources.cpu_request_milli else QosClass.BEST_EFFORT
+
+
+def exclusive(cpus: int) -> Resources:
+    milli = 1000 * cpus
+    return Resources(
+        cpu_request_milli=milli,
+        cpu_limit_milli=milli,
+        memory_request_bytes=1 << 20,
+        memory_limit_bytes=1 << 20,
+    )
+
+
+SHARED = Resources(cpu_request_milli=500)
+
+
+@contextmanager
+def running(
+    dialect: Dialect = NEWEST,
+    policy: Engine | None = None,
+    timing: Timing = PATIENT,
+    timeout: float = 2.0,
+    *,
+    way: FindWay | None = None,
+    reads_back: bool = True,
+) -> Generator[Node]:
+    policy = policy or Engine(MACHINE, Config())
+    node = Node(dialect, policy, timing, timeout, way=way, reads_back=reads_back)
+    node.start()
+    try:
+        yield node
+    finally:
+        node.plugin.stop()
+        node.thread.join(10)
+        assert not node.thread.is_alive()
+
+
+class GatedEngine(Engine):
+    """Thinks about each creation until the gate is open."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine, Config())
+        self.gate = threading.Event()
+
+    def create(self, container: Container) -> Decision:
+        if not self.gate.wait(10):
+            raise AssertionError("the test forgot the gate")
+        return super().create(container)

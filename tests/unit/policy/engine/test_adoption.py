@@ -1,0 +1,439 @@
+"""Synchronize: what a running container keeps, what is placed anew, and who is told."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pinfold.policy.configuration.config import Amounts, Config
+from pinfold.policy.engine.adoption import Advice, adoption_order, newest_of_each_name
+from pinfold.policy.engine.engine import Engine, Synchronized
+from pinfold.policy.model.container import (
+    Container,
+    ContainerId,
+    ContainerState,
+    Pod,
+    PodId,
+    QosClass,
+    Resources,
+)
+from pinfold.policy.model.request import CpuType
+from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.sets.cpuset import CpuSet, NodeSet
+
+DOMAIN = "resource-policy.nri.io"
+NODES = "socket:2 numa:2 core:2 thread:2 mem:2G"
+GUARANTEED, BURSTABLE, BEST_EFFORT = (
+    QosClass.GUARANTEED,
+    QosClass.BURSTABLE,
+    QosClass.BEST_EFFORT,
+)
+
+
+def engine(spec: str = NODES, reserved: str = "cpuset:0") -> Engine:
+    return Engine(machine_from_spec(spec), Config(reserved_resources=Amounts(cpu=reserved)))
+
+
+def running(
+    name: str,
+    milli: int = 0,
+    cpus: str | None = None,
+    mems: str = "0-3",
+    *,
+    annotations: Mapping[str, str] | None = None,
+    namespace: str = "default",
+    created_at: int = 0,
+    qos: QosClass | None = None,
+) -> Container:
+    pod = Pod(
+        id=PodId(f"pod-{name}"),
+        name=f"pod-{name}",
+        namespace=namespace,
+        annotations={f"{key}.{DOMAIN}/pod": text for key, text in (annotations or {}).items()},
+        qos=qos or (GUARANTEED if milli else BEST_EFFORT),
+    )
+    return Container(
+        id=ContainerId(name),
+        name=name,
+        pod=pod,
+        resources=Resources(cpu_request_milli=milli, cpu_limit_milli=milli or None),
+        state=ContainerState.RUNNING,
+        created_at=created_at,
+        cpus=None if cpus is None else CpuSet.parse(cpus),
+        mems=NodeSet.parse(mems) if mems else None,
+    )
+
+
+def told(one: Engine) -> dict[str, str]:
+    found = {name: one.pinning(name) for name in one.grants}
+    return {name: str(pinning.cpus) for name, pinning in found.items() if pinning is not None}
+
+
+def exclusive(one: Engine) -> dict[str, str]:
+    return {name: str(grant.exclusive) for name, grant in one.grants.items() if grant.exclusive}
+
+
+def changed(answer: Synchronized) -> dict[str, tuple[str, str]]:
+    return {one.container_id: (str(one.after.cpus), str(one.after.mems)) for one in answer.changes}
+
+
+KEPT = [
+    pytest.param([running("a", 2000, "9-10")], {"a": "9-10"}, id="cpus of its own"),
+    pytest.param([running("a", 2000, "3,12")], {"a": "3,12"}, id="cpus no pool would give today"),
+    pytest.param([running("a", 500, "5-6")], {}, id="a share of a part of a pool"),
+    pytest.param([running("a", 500, "5,14")], {}, id="a share across sockets"),
+    pytest.param([running("a", cpus="4-7")], {}, id="no request on a pool"),
+    pytest.param([running("a", cpus="0")], {}, id="no request on the reserved cpus"),
+    pytest.param(
+        [running("a", 100, "0", namespace="kube-system")], {}, id="a system container on its cpu"
+    ),
+    pytest.param(
+        [running("a", 100, "4-7", namespace="kube-system")],
+        {},
+        id="a system container that overflowed to shared cpus",
+    ),
+    pytest.param(
+        [running("a", 500, "0-15", annotations={"cpu.preserve": "true"})],
+        {},
+        id="a container whose cpus are not ours",
+    ),
+    pytest.param(
+        [running("a", 2000, "4-7"), running("b", 500, "4-7")],
+        {},
+        id="more cpus than it asks for, and others on them: its exclusive cpus were refused",
+    ),
+    pytest.param(
+        [
+            running("b", 500, "5-7"),
+            running("a", 1500, "4-7", annotations={"prefer-shared-cpus": "false"}),
+        ],
+        {"a": "4"},
+        id="of a mixed cpuset those that nobody else has are its own",
+    ),
+    pytest.param(
+        [running("a", 2000, "4", annotations={"hide-hyperthreads": "true"})],
+        {"a": "4-5"},
+        id="a hidden thread goes with the one that is seen",
+    ),
+    pytest.param(
+        [
+            running("a", 3000, "5-6", annotations={"hide-hyperthreads": "true"}),
+            running("b", 500, "4"),
+        ],
+        {"a": "5-7"},
+        id="a hidden thread that nobody else runs on",
+    ),
+    pytest.param(
+        [running("a", 4000, "4-5")], {"a": "4-5"}, id="fewer of its own than it asks for by now"
+    ),
+    pytest.param(
+        [
+            running("a", 1500, "4-7", annotations={"prefer-shared-cpus": "false"}),
+            running("b", 500, "5-7"),
+            running("c", 500, "0-15", annotations={"cpu.preserve": "true"}),
+        ],
+        {"a": "4"},
+        id="who runs on everything by wish makes nothing shared",
+    ),
+]
+
+
+@pytest.mark.parametrize(("listed", "own"), KEPT)
+def test_a_running_container_keeps(listed: Sequence[Container], own: Mapping[str, str]) -> None:
+    one = engine()
+    answer = one.synchronize(listed)
+    assert answer.changes == ()
+    assert exclusive(one) == own
+    assert [decision.decided_by for decision in answer.decisions] == ["kept"] * len(listed)
+    one.check()
+
+
+ADVISED = [
+    pytest.param(1500, "5-7", "7", "7", id="which cpus of a mixed set are its own"),
+    pytest.param(1500, "5-7", "4", "5", id="not cpus it does not run on"),
+    pytest.param(1000, "5-7", "5", "", id="not one of many where it asks for no share"),
+    pytest.param(2000, "5-7", "", "", id="that its request was served by shared cpus"),
+    pytest.param(1000, "5-7", "5-7", "5-7", id="that it had more than it asks for by now"),
+    pytest.param(2000, "5", "5", "5", id="that it had fewer than it asks for by now"),
+    pytest.param(500, "5", "5", "", id="not a cpu of its own where it asks for less than one"),
+]
+
+
+@pytest.mark.parametrize(
+    ("fields", "namespace"),
+    [
+        pytest.param({"prefer_shared_cpus": True}, "default", id="prefers shared cpus"),
+        pytest.param({"reserved_pool_namespaces": ("tools",)}, "tools", id="reserves for tools"),
+    ],
+)
+def test_a_configuration_takes_nobody_cpus_of_its_own(
+    fields: Mapping[str, Any], namespace: str
+) -> None:
+    reserved = Amounts(cpu="cpuset:0")
+    one = engine()
+    one.create(running("a", 2500, annotations={"prefer-shared-cpus": "false"}))
+    one.create(running("b", 2000, namespace=namespace))
+    before = (told(one), exclusive(one))
+    other, answer = one.reconfigured(Config(reserved_resources=reserved, **fields))
+    assert answer.changes == ()
+    assert (told(other), exclusive(other)) == before
+    assert str(other.grants[ContainerId("b")].shared_milli) == "0"
+    other.create(running("c", 500))
+    assert exclusive(other) == before[1]
+    other.check()
+
+
+@pytest.mark.parametrize(("milli", "cpus", "remembered", "own"), ADVISED)
+def test_advice_tells(milli: int, cpus: str, remembered: str, own: str) -> None:
+    one = engine()
+    annotations = {"prefer-shared-cpus": "false"}
+    advice = Advice(pool="socket #0", exclusive=CpuSet.parse(remembered))
+    answer = one.synchronize(
+        [running("a", milli, cpus, annotations=annotations)], {ContainerId("a"): advice}
+    )
+    assert answer.changes == ()
+    grant = one.grants[ContainerId("a")]
+    assert str(grant.exclusive) == own
+    assert one.tree.pools[grant.pool_id].name == "socket #0"
+
+
+def test_a_pool_that_is_advised_and_has_not_the_cpus_is_not_believed() -> None:
+    one = engine()
+    advice = {ContainerId("a"): Advice(pool="NUMA node #3"), ContainerId("b"): Advice(pool="gone")}
+    one.synchronize([running("a", cpus="4-7"), running("b", cpus="4-7")], advice)
+    names = {one.tree.pools[grant.pool_id].name for grant in one.grants.values()}
+    assert names == {"NUMA node #1"}
+
+
+def test_a_hidden_thread_that_somebody_else_has_is_not_believed() -> None:
+    one = engine()
+    annotations = {"hide-hyperthreads": "true"}
+    listed = [running("a", 1000, "5"), running("b", 2000, "4", annotations=annotations)]
+    one.synchronize(listed, {ContainerId("b"): Advice(pool="", exclusive=CpuSet.parse("4-5"))})
+    assert exclusive(one) == {"a": "5", "b": "4"}
+    one.check()
+
+
+def test_what_a_grown_container_got_last_is_remembered() -> None:
+    one = engine("socket:1 core:6", "cpuset:0")
+    one.create(replace(running("a", 1000), cpus=None))
+    for milli in (2000, 4000):
+        one.update(ContainerId("a"), Resources(cpu_request_milli=milli, cpu_limit_milli=milli))
+    before = one.grants[ContainerId("a")]
+    again = engine("socket:1 core:6", "cpuset:0")
+    again.synchronize([running("a", 4000, str(before.exclusive), "0")], one.advice())
+    for one_engine in (one, again):
+        one_engine.update(ContainerId("a"), Resources(cpu_request_milli=1000, cpu_limit_milli=1000))
+    assert again.grants[ContainerId("a")].exclusive == one.grants[ContainerId("a")].exclusive
+
+
+PLACED = [
+    pytest.param(running("a", 2000), id="no cpus are known"),
+    pytest.param(running("a", 2000, ""), id="an empty set"),
+    pytest.param(running("a", 2000, "0-1"), id="a reserved cpu"),
+    pytest.param(running("a", 500, "0-15"), id="every cpu"),
+    pytest.param(running("a", cpus="0-15"), id="every cpu, without a request"),
+    pytest.param(running("a", cpus="40"), id="a cpu that is not there"),
+]
+
+
+@pytest.mark.parametrize("container", PLACED)
+def test_a_running_container_is_placed_anew_from(container: Container) -> None:
+    one = engine()
+    answer = one.synchronize([container])
+    (decision,) = answer.decisions
+    assert decision.candidates
+    assert decision.decided_by != "kept"
+    assert changed(answer).keys() == {"a"}
+    assert told(one)["a"] == changed(answer)["a"][0]
+    assert not CpuSet.parse(told(one)["a"]) & one.supply.reserved
+
+
+def test_isolated_cpus_are_not_shared_with_who_ran_there() -> None:
+    one = engine("socket:1 core:4 isolated:2-3", "cpuset:0")
+    one.synchronize([running("a", 500, "2-3", "0")])
+    assert told(one) == {"a": "1"}
+
+
+def test_an_offline_cpu_in_the_set_is_passed_over() -> None:
+    one = engine("socket:1 core:4", "cpuset:0")
+    one.synchronize([running("a", 2000, "1-2,9", "0"), running("b", cpus="3,17", mems="0")])
+    assert exclusive(one) == {"a": "1-2"}
+    assert told(one) == {"a": "1-2", "b": "3"}
+
+
+def test_of_two_on_the_same_cpu_the_guaranteed_and_older_keeps_it() -> None:
+    one = engine()
+    listed = [
+        running("late", 1000, "5", created_at=2),
+        running("shared", 200, "5", qos=BURSTABLE),
+        running("early", 1000, "5", created_at=1),
+    ]
+    answer = one.synchronize(listed)
+    assert told(one)["early"] == "5"
+    assert changed(answer).keys() == {"late", "shared"}
+    assert not any("5" in cpus.split(",") for cpus, _ in changed(answer).values())
+
+
+def test_a_mixed_container_leaves_the_cpus_that_another_has_for_itself() -> None:
+    one = engine()
+    mixed = running("mixed", 1500, "4-6", annotations={"prefer-shared-cpus": "false"})
+    answer = one.synchronize([mixed, running("own", 1000, "6", created_at=1)])
+    assert exclusive(one) == {"mixed": "4", "own": "6"}
+    assert changed(answer).keys() == {"mixed"}
+    assert not CpuSet.parse(told(one)["mixed"]) & CpuSet.of(6)
+
+
+def test_containers_without_cpus_are_placed_guaranteed_first() -> None:
+    one = engine("socket:1 core:4", "cpuset:0")
+    listed = [
+        running("effort", mems="0"),
+        running("burst", 1500, mems="0", qos=BURSTABLE),
+        running("own", 2000, mems="0"),
+    ]
+    answer = one.synchronize(listed)
+    assert [decision.container_id for decision in answer.decisions] == ["own", "burst", "effort"]
+    assert exclusive(one) == {"own": "1-2"}
+    assert one.decisions[ContainerId("burst")].decided_by.startswith("it runs already: no pool")
+    assert told(one) == {"own": "1-2", "burst": "3", "effort": "3"}
+
+
+def test_what_fits_nowhere_but_runs_gets_a_share_of_all() -> None:
+    one = engine("socket:2 core:2", "cpuset:0")
+    one.synchronize([running("a", 8000, mems=""), running("b", 1000, "2", mems="1")])
+    assert told(one) == {"a": "1,3", "b": "2"}
+    assert str(one.grants[ContainerId("a")].memory) == "0-1"
+
+
+def test_a_system_container_without_room_for_its_memory_stays_on_the_reserved_cpus() -> None:
+    one = engine("socket:1 core:4 mem:1G", "cpuset:0")
+    dns = running("dns", 100, namespace="kube-system", mems="")
+    dns = replace(dns, resources=replace(dns.resources, memory_request_bytes=2**40))
+    one.synchronize([dns])
+    assert told(one) == {"dns": "0"}
+    assert one.grants[ContainerId("dns")].cpu_type is CpuType.RESERVED
+
+
+def test_memory_nobody_may_touch_is_not_touched_where_nothing_fits() -> None:
+    one = engine("socket:1 core:4 mem:1G", "cpuset:0")
+    fat = running("fat", 9000, mems="0", annotations={"memory.preserve": "true"})
+    one.synchronize([fat])
+    pinning = one.pinning(ContainerId("fat"))
+    assert pinning is not None
+    assert pinning.mems is None
+
+
+def test_memory_nodes_are_kept_where_they_have_memory() -> None:
+    one = engine()
+    answer = one.synchronize([running("a", 1000, "4", "3"), running("b", 1000, "5", "9")])
+    assert changed(answer) == {"b": ("5", "1")}
+    assert str(one.grants[ContainerId("a")].memory) == "3"
+
+
+def test_of_several_instances_of_a_name_the_newest_live_one_counts() -> None:
+    def instance(container_id: str, created_at: int, state: ContainerState) -> Container:
+        pod = Pod(id=PodId("p"), name="p", uid="u")
+        return Container(
+            id=ContainerId(container_id), name="c", pod=pod, state=state, created_at=created_at
+        )
+
+    live, gone = ContainerState.RUNNING, ContainerState.EXITED
+    rows: list[tuple[list[tuple[str, int, ContainerState]], list[str]]] = [
+        ([("a", 1, live), ("b", 2, live)], ["b"]),
+        ([("b", 2, live), ("a", 1, live)], ["b"]),
+        ([("a", 1, live), ("b", 2, gone)], ["a"]),
+        ([("a", 0, live), ("b", 0, gone)], ["a"]),
+        ([("a", 1, gone), ("b", 2, ContainerState.CREATED)], ["b"]),
+        ([("a", 1, gone)], []),
+    ]
+    for given, kept in rows:
+        assert [one.id for one in newest_of_each_name(instance(*row) for row in given)] == kept
+
+
+def test_pods_of_one_name_in_two_namespaces_are_two() -> None:
+    first, second = running("a"), running("b")
+    other = replace(second, name="a", pod=replace(first.pod, namespace="other"))
+    assert len(newest_of_each_name([first, other])) == 2
+
+
+def test_containers_of_one_name_in_pods_that_nobody_knows_are_two() -> None:
+    """The runtime lists them without their sandboxes: only the ids of those are known."""
+    one = engine()
+    lost = [
+        replace(
+            running(name, 2000, cpus, qos=BURSTABLE),
+            name="app",
+            pod=Pod(id=PodId(f"sandbox-{name}"), name="", qos=BURSTABLE),
+        )
+        for name, cpus in (("a", "4-5"), ("b", "6-7"))
+    ]
+    assert len(newest_of_each_name(lost)) == 2
+    assert len(newest_of_each_name([replace(each, name="") for each in lost])) == 2
+    one.synchronize(lost)
+    assert told(one) == {"a": "4-5", "b": "6-7"}
+
+
+def test_an_older_instance_in_a_pod_that_nobody_knows_is_replaced() -> None:
+    pod = Pod(id=PodId("sandbox"), name="")
+    old, new = (replace(running(name, 0, "4-5"), name="app", pod=pod) for name in ("a", "b"))
+    one = engine()
+    one.synchronize([old])
+    one.create(new)
+    assert set(one.grants) == {"b"}
+
+
+def test_the_order_of_looking_does_not_hang_on_the_order_of_listing() -> None:
+    listed = [
+        running("c", 100, created_at=5, qos=BURSTABLE),
+        running("b", 1000, created_at=9),
+        running("a", 1000, created_at=9),
+        running("d", created_at=1),
+    ]
+    assert [one.name for one in sorted(listed, key=adoption_order)] == ["a", "b", "c", "d"]
+
+
+def test_who_is_not_listed_is_forgotten() -> None:
+    one = engine()
+    one.synchronize([running("a", 1000, "5")])
+    one.synchronize([running("b", 1000, "5")])
+    assert exclusive(one) == {"b": "5"}
+    assert ContainerId("a") not in one.containers
+    assert one.pinning(ContainerId("a")) is None
+
+
+def test_a_second_synchronize_with_what_was_told_changes_nothing() -> None:
+    one = engine()
+    listed = [running("a", 2000), running("b", 500), running("c", cpus="1-15")]
+    one.synchronize(listed)
+    again = [
+        replace(container, cpus=pinning.cpus, mems=pinning.mems)
+        for container in listed
+        if (pinning := one.pinning(container.id)) is not None
+    ]
+    assert one.synchronize(again).changes == ()
+    assert len(again) == len(listed)
+
+
+def test_another_configuration_moves_only_whom_it_must() -> None:
+    one = engine("socket:1 core:6", "cpuset:0")
+    for container in (running("a", 1000), running("b", 1000), running("c")):
+        one.create(container)
+    assert told(one) == {"a": "1", "b": "2", "c": "3-5"}
+    config = Config(reserved_resources=Amounts(cpu="cpuset:1"))
+    other, answer = one.reconfigured(config)
+    assert told(one) == {"a": "1", "b": "2", "c": "3-5"}, "the old engine stays"
+    assert exclusive(other)["b"] == "2"
+    assert exclusive(other)["a"] == "0"
+    assert changed(answer).keys() == {"a"}
+    other.check()
+
+
+def test_another_configuration_that_changes_nothing_tells_nobody() -> None:
+    one = engine()
+    for container in (running("a", 1000), running("b", 500), running("c")):
+        one.create(container)
+    other, answer = one.reconfigured(one.config)
+    assert answer.changes == ()
+    assert told(other) == told(one)
+    assert other.grants == one.grants

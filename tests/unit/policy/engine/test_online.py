@@ -1,0 +1,100 @@
+"""Cpus that go offline and come back under running containers."""
+
+import dataclasses
+
+import pytest
+
+from pinfold.policy.configuration.config import Amounts, Config
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
+from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.model.machine import Machine
+from pinfold.topology.sets.cpuset import CpuSet
+
+FULL = machine_from_spec("socket:1 core:4")
+RESERVED = Config(reserved_resources=Amounts(cpu="cpuset:0"))
+
+
+def container(name: str, milli: int) -> Container:
+    return Container(
+        id=ContainerId(name),
+        name=name,
+        pod=Pod(id=PodId(name), name=name, qos=QosClass.GUARANTEED),
+        resources=Resources(cpu_request_milli=milli, cpu_limit_milli=milli),
+    )
+
+
+def without(offline: str) -> Machine:
+    """The four cores with some of them offline."""
+    online = FULL.online - CpuSet.parse(offline)
+    return dataclasses.replace(
+        FULL,
+        online=online,
+        cores=tuple(core for core in FULL.cores if core <= online),
+        cpus={cpu: FULL.cpus[cpu] for cpu in online},
+        sockets=(dataclasses.replace(FULL.sockets[0], cpus=online),),
+        dies=(dataclasses.replace(FULL.dies[0], cpus=online),),
+        numa_nodes=(dataclasses.replace(FULL.numa_nodes[0], cpus=online),),
+    )
+
+
+def cpus(engine: Engine, name: str) -> str:
+    pinning = engine.pinning(ContainerId(name))
+    assert pinning is not None
+    return str(pinning.cpus)
+
+
+def test_of_its_own_cpus_those_stay_that_are_online() -> None:
+    one = Engine(FULL, RESERVED)
+    one.create(container("a", 2000))
+    assert cpus(one, "a") == "1-2"
+    other, _ = one.reconfigured(one.config, without("2"))
+    assert str(other.grants[ContainerId("a")].exclusive) == "1,3"
+    assert cpus(other, "a") == "1,3"
+    other.check()
+
+
+@pytest.mark.parametrize("offline", ["3", "1-2"])
+def test_shared_cpus_that_come_back_are_shared_again(offline: str) -> None:
+    one = Engine(FULL, RESERVED)
+    one.create(container("shares", 500))
+    assert cpus(one, "shares") == "1-3"
+    narrow, lost = one.reconfigured(one.config, without(offline))
+    assert [str(change.after.cpus) for change in lost.changes] == [cpus(narrow, "shares")]
+    wide, regained = narrow.reconfigured(narrow.config, FULL)
+    assert [str(change.after.cpus) for change in regained.changes] == ["1-3"]
+    assert cpus(wide, "shares") == "1-3"
+    wide.check()
+
+
+def test_a_cpu_that_comes_back_leaves_exclusive_ones_alone() -> None:
+    one = Engine(without("3"), RESERVED)
+    one.create(container("own", 1000))
+    other, answer = one.reconfigured(one.config, FULL)
+    assert answer.changes == ()
+    assert cpus(other, "own") == cpus(one, "own")
+
+
+def test_a_configuration_that_allows_more_gives_back_what_one_before_took() -> None:
+    narrow = Config(
+        reserved_resources=Amounts(cpu="cpuset:0"), available_resources=Amounts(cpu="cpuset:0-1")
+    )
+    one = Engine(FULL, RESERVED)
+    one.create(container("own", 2000))
+    one.create(container("shares", 500))
+    assert (cpus(one, "own"), cpus(one, "shares")) == ("1-2", "3")
+    poor, _ = one.reconfigured(narrow)
+    assert (cpus(poor, "own"), cpus(poor, "shares")) == ("1", "0")
+    rich, _ = poor.reconfigured(RESERVED)
+    assert len(rich.grants[ContainerId("own")].exclusive) == 2
+    assert not {*cpus(rich, "own").split("-")} & {cpus(rich, "shares")}
+    rich.check()
+
+
+def test_a_configuration_that_allows_no_more_tells_nobody() -> None:
+    one = Engine(FULL, RESERVED)
+    one.create(container("own", 1000))
+    one.create(container("shares", 500))
+    other, answer = one.reconfigured(Config(pin_memory=True, colocate_pods=True))
+    assert answer.changes == ()
+    assert cpus(other, "shares") == cpus(one, "shares")

@@ -1,0 +1,276 @@
+"""Adoption where something is wrong with single containers, and of single containers."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from pinfold.policy.configuration.config import Amounts, Config
+from pinfold.policy.engine.adoption import Advice, newest_of_each_id
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.engine.reconfiguration import Fate, find_moves
+from pinfold.policy.model.container import (
+    Container,
+    ContainerId,
+    ContainerState,
+    Pod,
+    PodId,
+    QosClass,
+    Resources,
+)
+from pinfold.policy.model.decision import Grant, Refusal
+from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.sets.cpuset import CpuSet, NodeSet
+from tests.unit.topology.model.offline import without
+
+NODES = machine_from_spec("socket:2 numa:2 core:2 thread:2 mem:2G")
+CONFIG = Config(reserved_resources=Amounts(cpu="cpuset:0"))
+OTHER = Config(reserved_resources=Amounts(cpu="cpuset:0"), colocate_pods=True)
+NO_PAGES: Mapping[int, int] = {0: 4096}
+"""Huge pages of no size: nobody can count them."""
+NO_TEXT: Any = {"cold-start.resource-policy.nri.io/pod": 5}
+NO_NUMBER: Any = "much"
+
+
+def running(
+    name: str,
+    milli: int = 0,
+    cpus: str | None = None,
+    *,
+    pages: Mapping[int, int] = MappingProxyType({}),
+    annotations: Mapping[str, str] = MappingProxyType({}),
+    namespace: str = "default",
+) -> Container:
+    qos = QosClass.GUARANTEED if milli else QosClass.BEST_EFFORT
+    pod = PodId(f"pod-{name}")
+    return Container(
+        id=ContainerId(name),
+        name=name,
+        pod=Pod(id=pod, name=pod, namespace=namespace, qos=qos, annotations=annotations),
+        resources=Resources(
+            cpu_request_milli=milli, cpu_limit_milli=milli or None, hugepage_bytes=pages
+        ),
+        state=ContainerState.RUNNING,
+        cpus=None if cpus is None else CpuSet.parse(cpus),
+        mems=NodeSet.parse("0-3"),
+    )
+
+
+def told(engine: Engine) -> dict[str, str]:
+    found = {one: engine.pinning(one) for one in engine.grants}
+    return {one: str(pinning.cpus) for one, pinning in found.items() if pinning is not None}
+
+
+SOUND = (running("own", 2000, "6-7"), running("shared", 500, "1-3"), running("idle", cpus="1-3"))
+FAULTY = [
+    pytest.param(running("bad", 2000, "4-5", pages=NO_PAGES), id="that cannot be booked"),
+    pytest.param(running("bad", 2000, "4-5", annotations=NO_TEXT), id="that cannot be classified"),
+]
+
+
+@pytest.mark.parametrize("bad", FAULTY)
+def test_a_container(bad: Container) -> None:
+    """It keeps what it runs on, is told nothing, and keeps nobody else from being adopted."""
+    engine = Engine(NODES, CONFIG)
+    answer = engine.synchronize([bad, *SOUND])
+    assert answer.changes == ()
+    assert told(engine) == {"bad": "None", "own": "6-7", "shared": "1-3", "idle": "1-3"}
+    assert set(answer.faults) == {"bad"}
+    decision = engine.decisions[bad.id]
+    assert decision.fault == repr(answer.faults[bad.id])
+    assert str(decision.problems[0]).startswith("default/pod-bad/bad: kept as it runs, for a fault")
+    assert [one.container_id for one in answer.decisions if one.fault] == ["bad"]
+    late = engine.create(running("late", 8000)).result
+    assert isinstance(late, Grant)
+    assert not late.exclusive & CpuSet.parse("4-7"), "what it runs on is not given away"
+    engine.check()
+    engine.stop(bad.id)
+    assert CpuSet.parse("4-5") <= CpuSet(engine.ledger.free_sharable[-1])
+    engine.check()
+
+
+@pytest.mark.parametrize("bad", FAULTY)
+def test_a_reload_and_a_resize_with_a_container(bad: Container) -> None:
+    engine = Engine(NODES, CONFIG)
+    engine.synchronize([bad, *SOUND])
+    more = Resources(cpu_request_milli=4000, cpu_limit_milli=4000)
+    assert engine.update(bad.id, replace(more, hugepage_bytes=NO_PAGES)).fault
+    assert engine.containers[bad.id].resources.cpu_request_milli == 4000
+    again, answer = engine.reconfigured(OTHER)
+    assert answer.changes == ()
+    assert set(answer.faults) == {"bad"}
+    assert str(again.grants[bad.id].exclusive) == "4-5"
+    assert {one.fate for one in find_moves(engine, again)} == {Fate.STAYS}
+    again.check()
+
+
+UNPROTECTED = [
+    pytest.param(
+        running("bad", 1000, "8-15", pages=NO_PAGES), None, "", id="more than it asks for"
+    ),
+    pytest.param(running("bad", 2000, "2-3", pages=NO_PAGES), None, "", id="cpus of others"),
+    pytest.param(running("bad", 2000, None, pages=NO_PAGES), None, "", id="no cpus"),
+    pytest.param(running("bad", cpus="4-5", pages=NO_PAGES), None, "", id="without asking for any"),
+    pytest.param(
+        running("bad", 1500, "4-5", pages=NO_PAGES), "4", "4", id="one of its own as is remembered"
+    ),
+    pytest.param(
+        running("bad", 2000, "4-5", pages=NO_PAGES), "", "", id="none of its own as is remembered"
+    ),
+]
+
+
+@pytest.mark.parametrize(("bad", "remembered", "own"), UNPROTECTED)
+def test_cpus_set_aside_for_a_faulty_container_that_runs_on(
+    bad: Container, remembered: str | None, own: str
+) -> None:
+    engine = Engine(NODES, CONFIG)
+    advice: dict[ContainerId, Advice] = {}
+    if remembered is not None:
+        advice[bad.id] = Advice(pool="root", exclusive=CpuSet.parse(remembered))
+    assert engine.synchronize([bad, *SOUND], advice).changes == ()
+    assert str(engine.grants[bad.id].exclusive) == own
+    engine.check()
+
+
+def test_a_container_that_cannot_even_be_left_as_it_runs_is_left_out() -> None:
+    bad = running("bad", 2000, "4-5")
+    bad = replace(bad, resources=replace(bad.resources, cpu_request_milli=NO_NUMBER))
+    engine = Engine(NODES, CONFIG)
+    answer = engine.synchronize([bad, *SOUND])
+    assert answer.changes == ()
+    assert told(engine) == {"own": "6-7", "shared": "1-3", "idle": "1-3"}
+    assert isinstance(engine.decisions[bad.id].result, Refusal)
+    assert set(answer.faults) == {"bad"}
+    engine.check()
+
+
+def test_several_faulty_containers_and_what_was_looked_at_in_memory() -> None:
+    engine = Engine(NODES, CONFIG)
+    engine.observe_memory({0: 2**30, 1: 0, 2: 0, 3: 0})
+    many = [running(f"bad{i}", 1000, str(8 + i), pages=NO_PAGES) for i in range(5)]
+    answer = engine.synchronize([*many, *SOUND])
+    assert len(answer.faults) == 5
+    assert answer.changes == ()
+    result = engine.create(replace(running("late", 1000), mems=None))
+    assert str(result.pinning.mems) == "0", "the others are known to be full"
+    engine.check()
+
+
+def test_an_id_that_is_listed_twice_counts_once_and_is_reported() -> None:
+    """The same id in two pods, which would be booked twice."""
+    old, new = running("a", 2000, "4-5"), running("a", 2000, "6-7")
+    new = replace(new, name="b", pod=replace(new.pod, name="other"), created_at=1)
+    for listed in ([old, new], [new, old]):
+        engine = Engine(NODES, CONFIG)
+        (decision,) = engine.synchronize(listed).decisions
+        assert told(engine) == {"a": "6-7"}
+        assert [str(one) for one in decision.problems] == [
+            "default/other/b: the runtime lists id 'a' 2 times; the newest entry counts"
+        ]
+        engine.check()
+
+
+def test_of_entries_of_one_id_and_age_the_last_live_one_counts() -> None:
+    first, last = running("a", cpus="1"), running("a", cpus="2")
+    dead = replace(last, state=ContainerState.EXITED)
+    assert newest_of_each_id([first, last]) == (last,)
+    assert newest_of_each_id([first, dead]) == (first,)
+
+
+def test_a_reload_keeps_why_a_container_is_where_it_is() -> None:
+    engine = Engine(NODES, CONFIG)
+    before = engine.create(running("a", 2000))
+    engine.create(running("b", 500))
+    assert before.candidates
+    again, _ = engine.reconfigured(OTHER)
+    after = again.decisions[ContainerId("a")]
+    assert (after.decided_by, after.candidates) == (before.decided_by, before.candidates)
+    assert after.result == again.grants[ContainerId("a")]
+    assert again.decisions[ContainerId("b")].decided_by != "kept"
+
+
+def test_a_reload_with_other_pools_keeps_the_criterion_alone() -> None:
+    engine = Engine(NODES, CONFIG)
+    before = engine.create(running("a", 500, namespace="kube-system"))
+    placed = engine.create(running("b", 2000))
+    again, _ = engine.reconfigured(CONFIG, without(NODES, CpuSet.parse("12-15")))
+    assert len(again.tree.pools) < len(engine.tree.pools)
+    after = again.decisions[ContainerId("b")]
+    assert (after.decided_by, after.candidates) == (placed.decided_by, ())
+    assert again.decisions[ContainerId("a")].decided_by == before.decided_by
+
+
+def test_a_reconnection_keeps_why_a_container_is_where_it_is() -> None:
+    engine = Engine(NODES, CONFIG)
+    before = engine.create(running("a", 2000))
+    engine.synchronize(engine.running())
+    after = engine.decisions[ContainerId("a")]
+    assert (after.decided_by, after.lineup) == (before.decided_by, before.lineup)
+
+
+def test_a_container_that_has_to_move_has_a_new_reason() -> None:
+    engine = Engine(NODES, CONFIG)
+    engine.create(running("a", 500))
+    grant = engine.create(running("b", 1000)).result
+    assert isinstance(grant, Grant)
+    taken = Config(reserved_resources=Amounts(cpu=f"cpuset:{grant.exclusive}"))
+    again, answer = engine.reconfigured(taken)
+    assert {one.container_id for one in answer.changes} >= {"b"}
+    assert again.decisions[ContainerId("b")].lineup is not engine.decisions[ContainerId("b")].lineup
+
+
+def test_a_container_that_misses_cpus_still_says_so_after_a_reload() -> None:
+    engine = Engine(machine_from_spec("socket:1 core:4"), CONFIG)
+    engine.create(running("a", 2000))
+    engine.adopt(running("b", 3000))
+    said = engine.decisions[ContainerId("b")]
+    assert said.degraded
+    again, _ = engine.reconfigured(OTHER)
+    after = again.decisions[ContainerId("b")]
+    assert (after.degraded, after.decided_by) == (said.degraded, said.decided_by)
+
+
+def test_a_container_that_was_never_announced_keeps_legal_cpus() -> None:
+    engine = Engine(NODES, CONFIG)
+    engine.synchronize([running("shared", 500, "4-7")])
+    decision = engine.adopt(running("late", 2000, "4-5"))
+    assert (decision.decided_by, str(decision.pinning.cpus)) == ("kept", "4-5")
+    assert {one.container_id: str(one.after.cpus) for one in decision.changes} == {"shared": "6-7"}
+    engine.check()
+
+
+def test_a_container_that_was_never_announced_is_placed_where_it_has_nothing_legal() -> None:
+    engine = Engine(NODES, CONFIG)
+    engine.create(running("own", 2000))
+    for cpus in (None, "0-15"):
+        decision = engine.adopt(running("late", 2000, cpus))
+        assert isinstance(decision.result, Grant)
+        assert len(decision.result.exclusive) == 2
+        assert decision.candidates
+        assert not decision.degraded
+        engine.check()
+
+
+def test_a_container_that_was_never_announced_is_refused_nothing_and_concerns_nobody() -> None:
+    engine = Engine(machine_from_spec("socket:1 core:4"), CONFIG)
+    created = replace(running("new", 1000), state=ContainerState.CREATED)
+    before = engine.create(created)
+    decision = engine.adopt(running("late", 9000))
+    assert isinstance(decision.result, Grant)
+    assert decision.degraded
+    assert str(decision.pinning.cpus) == "2-3"
+    assert engine.containers[created.id].state is ContainerState.CREATED
+    assert engine.decisions[created.id] == before
+    engine.check()
+
+
+def test_a_container_that_is_adopted_replaces_its_older_instance() -> None:
+    engine = Engine(NODES, CONFIG)
+    old = running("a", 2000)
+    engine.create(old)
+    engine.adopt(replace(old, id=ContainerId("again")))
+    assert set(engine.grants) == {"again"}
+    engine.check()

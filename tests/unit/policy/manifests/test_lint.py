@@ -1,0 +1,272 @@
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pinfold.cmd.pinfold import main
+from pinfold.policy.manifests.annotation_lint import is_configuration, lint_manifests
+
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: field
+  annotations:
+    {annotation}
+spec:
+  initContainers:
+  - name: setup
+  containers:
+  - name: peter
+  - name: sheep
+"""
+
+
+def lint(annotation: str) -> list[tuple[int, str]]:
+    findings = lint_manifests(POD.replace("{annotation}", annotation))
+    return [(finding.line, finding.text("web.yaml")) for finding in findings]
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        "a.b/c: true",
+        'prefer-shared-cpus.resource-policy.nri.io/pod: "true"',
+        "memory-type.resource-policy.nri.io/container.setup: dram,pmem",
+        'pinfold.dev/affinity: "peter: [sheep]"',
+        "resource-policy.nri.io/anti-affinity: |\n      peter:\n      - sheep",
+    ],
+)
+def test_a_good_annotation_has_no_findings(annotation: str) -> None:
+    assert lint(annotation) == []
+
+
+@pytest.mark.parametrize(
+    ("annotation", "line", "text"),
+    [
+        (
+            "prefer-shared-cpus.resource-policy.nri.io/pod: true",
+            6,
+            "the value 'true' is not a string — put it in quotes",
+        ),
+        ("smt.pinfold.dev/pod: [pack]", 6, "the value is not a string — write '|'"),
+        ("smt.pinfold.dev/pod: packed", 6, "'packed' — did you mean 'pack'?"),
+        (
+            "smt.pinfold.dev/container.shep: pack",
+            6,
+            "smt.pinfold.dev/container.shep of default/field: the pod has no container 'shep'"
+            " — did you mean 'sheep'?",
+        ),
+        ('pinfold.dev/affinity: "peter: [shep]"', 6, "no container 'shep'"),
+        ("pinfold.dev/affinity: '\"*\": [sheep]'", 6, "no container '*'"),
+        (
+            "pinfold.dev/affinity: |\n\n      peter:\n      - match: {key: nam, operator: Exists}",
+            9,
+            "web.yaml:9: pinfold.dev/affinity of default/field/peter: unknown key 'nam'",
+        ),
+        (
+            "resource-manager.nri.io/affinity: x",
+            6,
+            "did you mean 'resource-policy.nri.io/affinity'",
+        ),
+        ("smt.pinfold.dev/pod: x\n   b: c", 7, "manifest: not valid YAML"),
+        ("smt.pinfold.dev/pod: x\n    smt.pinfold.dev/pod: x", 7, "is given twice"),
+    ],
+)
+def test_a_finding_has_its_line_in_the_file(annotation: str, line: int, text: str) -> None:
+    ((found_line, found),) = lint(annotation)
+    assert found_line == line
+    assert found.startswith(f"web.yaml:{line}: ")
+    assert text in found
+
+
+def test_the_place_is_underlined() -> None:
+    text = "pinfold.dev/affinity: |\n      peter:\n      - match: {key: nam, operator: Exists}"
+    ((_, found),) = lint(text)
+    _, excerpt, underline = found.splitlines()
+    assert excerpt[underline.index("^") :].startswith("nam,")
+
+
+@pytest.mark.parametrize(
+    ("annotation", "line", "underlined", "where"),
+    [
+        pytest.param(
+            'pinfold.dev/affinity: "peter: [{match: {key: nam, operator: Exists}}]"',
+            6,
+            "nam,",
+            "pinfold.dev/affinity of default/field/peter: ",
+            id="a quoted text without escapes is underlined",
+        ),
+        pytest.param(
+            "pinfold.dev/affinity: 'peter: [{match: {key: nam, operator: Exists}}]'",
+            6,
+            "nam,",
+            "pinfold.dev/affinity of default/field/peter: ",
+            id="single quotes",
+        ),
+        pytest.param(
+            'pinfold.dev/affinity: "peter:\\n- match: {key: nam, operator: Exists}"',
+            6,
+            "",
+            "pinfold.dev/affinity of default/field/peter:2:16: ",
+            id="with escapes the place inside the text is told",
+        ),
+        pytest.param(
+            "pinfold.dev/affinity: >\n\n      {peter: [\n"
+            "      {match: {key: nam, operator: Exists}}]}",
+            6,
+            "",
+            "pinfold.dev/affinity of default/field/peter:2:25: ",
+            id="in a folded block too",
+        ),
+        pytest.param(
+            "pinfold.dev/affinity: |\n      peter:\n      - shep",
+            8,
+            "shep",
+            "pinfold.dev/affinity of default/field: the pod has no container 'shep'",
+            id="a friend that the pod does not have",
+        ),
+        pytest.param(
+            "pinfold.dev/anti-affinity: |\n      peter: [sheep]\n      zz: [sheep, shep]",
+            8,
+            "zz:",
+            "pinfold.dev/anti-affinity of default/field: the pod has no container 'zz'",
+            id="a container with rules that the pod does not have",
+        ),
+        pytest.param(
+            "resource-policy.nri.io/memory-type: |\n      peter: dram\n      zz: dram",
+            8,
+            "zz:",
+            "resource-policy.nri.io/memory-type of default/field: the pod has no container 'zz'",
+            id="the older style with a line per container",
+        ),
+    ],
+)
+def test_a_place_inside_an_annotation_is_not_lost(
+    annotation: str, line: int, underlined: str, where: str
+) -> None:
+    found_line, found = lint(annotation)[0]
+    assert found_line == line
+    first, *excerpt = found.splitlines()
+    assert first.startswith(f"web.yaml:{line}: {where}")
+    assert bool(excerpt) is bool(underlined)
+    if excerpt:
+        assert excerpt[0][excerpt[1].index("^") :].startswith(underlined)
+
+
+def test_rules_of_both_annotations_are_looked_at_for_names() -> None:
+    text = (
+        "pinfold.dev/affinity: 'peter: [one]'\n    pinfold.dev/anti-affinity: 'two: [one, peter]'"
+    )
+    assert [(line, found.partition(" — ")[0]) for line, found in lint(text)] == [
+        (6, "web.yaml:6: pinfold.dev/affinity of default/field: the pod has no container 'one'"),
+        (
+            7,
+            "web.yaml:7: pinfold.dev/anti-affinity of default/field:"
+            " the pod has no container 'two'",
+        ),
+        (
+            7,
+            "web.yaml:7: pinfold.dev/anti-affinity of default/field:"
+            " the pod has no container 'one'",
+        ),
+    ]
+
+
+def test_a_key_without_effect_is_found() -> None:
+    ((line, found),) = lint("pool-name.pinfold.dev/pod: NUMA node")
+    assert line == 6
+    assert "accepted, but has no effect in this version" in found
+
+
+def test_an_excerpt_has_no_control_characters() -> None:
+    ((_, found),) = lint("a: \x1b[31m [\n  b: \x1b")
+    assert "\x1b" not in found
+
+
+KINDS = """\
+apiVersion: v1
+kind: List
+items:
+- kind: Deployment
+  metadata: {name: d}
+  spec: {template: {metadata: {annotations: &bad {smt.pinfold.dev/pod: x}},
+                    spec: {containers: [{name: one}, {name: two}]}}}
+- kind: CronJob
+  metadata: {name: c, namespace: n}
+  spec: {jobTemplate: {spec: {template: {metadata: {annotations: *bad},
+          spec: {containers: [{name: three}]}}}}}
+- kind: Service
+  metadata: {annotations: {smt.pinfold.dev/pod: x}}
+---
+kind: DaemonSet
+metadata: {name: e}
+spec:
+  template:
+    metadata: {annotations: {smt.pinfold.dev/pods: x}}
+"""
+
+
+def test_all_kinds_with_pods_are_looked_at_once_per_pod() -> None:
+    wheres = [finding.problem.where for finding in lint_manifests(KINDS)]
+    assert wheres == [
+        "smt.pinfold.dev/pod of default/d/one",
+        "smt.pinfold.dev/pod of n/c/three",
+        "smt.pinfold.dev/pods of default/e",
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "x", "- a", "kind: Pod", "kind: Pod\nmetadata: 7", "\x00"])
+def test_odd_texts_are_no_crash(text: str) -> None:
+    assert len(lint_manifests(text)) == (text == "\x00")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("pinCPU: true", True),
+        ("apiVersion: config.nri/v1alpha1\nkind: TopologyAwarePolicy", True),
+        ("kind: Pod", False),
+        ("scenarios: []", False),
+        ("- a", False),
+        ("a: [", False),
+        ("a: b\n---\nc: d", False),
+    ],
+)
+def test_a_configuration_is_told_from_manifests(text: str, expected: bool) -> None:
+    assert is_configuration(text) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "output"),
+    [
+        (POD.replace("{annotation}", "a: b"), 0, ""),
+        (POD.replace("{annotation}", "smt.pinfold.dev/pod: x"), 1, "unknown use of threads 'x'"),
+        ("pinCPU: true\n", 0, ""),
+        ("pinCpu: true\n", 1, "did you mean 'pinCPU'?"),
+    ],
+)
+def test_the_exit_status_of_the_command(
+    tmp_path: Path, text: str, status: int, output: str
+) -> None:
+    file = tmp_path / "file.yaml"
+    file.write_text(text)
+    result = CliRunner().invoke(main, ["lint", str(file)])
+    assert result.exit_code == status
+    assert output in result.output
+
+
+def test_a_file_that_cannot_be_read_is_another_status(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["lint", str(tmp_path / "none.yaml")])
+    assert result.exit_code == 2
+    assert "none.yaml" in result.output
+
+
+def test_a_file_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text(POD.replace("{annotation}", "a: b"))
+    bad.write_text(POD.replace("{annotation}", "smt.pinfold.dev/pod: x"))
+    result = CliRunner().invoke(main, ["lint", *map(str, (good, tmp_path / "none.yaml", bad))])
+    assert result.exit_code == 2
+    assert "none.yaml: No such file" in result.stderr
+    assert "unknown use of threads 'x'" in result.stdout

@@ -1,0 +1,250 @@
+import textwrap
+
+import pytest
+
+from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec, parse_manifests
+from pinfold.policy.model.container import QosClass, Resources
+from pinfold.policy.text.yaml_fields import FieldError
+
+
+def parse(text: str) -> tuple[PodSpec, ...]:
+    return parse_manifests(textwrap.dedent(text), "pods.yaml")
+
+
+def pod(container: str) -> PodSpec:
+    (one,) = parse(
+        f"""
+        apiVersion: v1
+        kind: Pod
+        metadata: {{name: web, namespace: shop, labels: {{app: web}}}}
+        spec:
+          containers:
+          - {{name: main, resources: {container}}}
+        """
+    )
+    return one
+
+
+@pytest.mark.parametrize(
+    ("resources", "qos"),
+    [
+        pytest.param("{}", QosClass.BEST_EFFORT, id="nothing asked is best effort"),
+        pytest.param(
+            "{requests: {cpu: 0}, limits: {memory: '0'}}",
+            QosClass.BEST_EFFORT,
+            id="zero amounts count as nothing",
+        ),
+        pytest.param("{requests: {cpu: 1}}", QosClass.BURSTABLE, id="a request alone is burstable"),
+        pytest.param(
+            "{limits: {cpu: 2, memory: 1Gi}}",
+            QosClass.GUARANTEED,
+            id="limits alone are requests too, hence guaranteed",
+        ),
+        pytest.param(
+            "{requests: {cpu: 1500m, memory: 1Gi}, limits: {cpu: 1.5, memory: 1024Mi}}",
+            QosClass.GUARANTEED,
+            id="equal amounts may be spelt differently",
+        ),
+        pytest.param(
+            "{requests: {cpu: 1}, limits: {cpu: 2, memory: 1Gi}}",
+            QosClass.BURSTABLE,
+            id="a smaller request is burstable",
+        ),
+        pytest.param(
+            "{limits: {cpu: 2}}", QosClass.BURSTABLE, id="cpu without memory is burstable"
+        ),
+    ],
+)
+def test_qos_is_that_of_kubernetes(resources: str, qos: QosClass) -> None:
+    assert pod(resources).qos is qos
+
+
+def test_pod_keeps_everything_the_policy_needs() -> None:
+    (one,) = parse(
+        """
+        apiVersion: v1
+        kind: Pod
+        metadata:
+          name: web
+          annotations: {hide-hyperthreads.resource-policy.nri.io/pod: "true"}
+        spec:
+          initContainers:
+          - {name: setup}
+          - {name: proxy, restartPolicy: Always}
+          containers:
+          - name: main
+            resources:
+              requests: {cpu: 250m, memory: 100M}
+              limits: {memory: 200M, hugepages-2Mi: 4Mi}
+        """
+    )
+    assert one == PodSpec(
+        name="web",
+        annotations={"hide-hyperthreads.resource-policy.nri.io/pod": "true"},
+        qos=QosClass.BURSTABLE,
+        init_containers=(
+            ContainerSpec(name="setup", keeps_running=False),
+            ContainerSpec(name="proxy", keeps_running=True),
+        ),
+        containers=(
+            ContainerSpec(
+                name="main",
+                resources=Resources(
+                    cpu_request_milli=250,
+                    memory_request_bytes=100_000_000,
+                    memory_limit_bytes=200_000_000,
+                    hugepage_bytes={2 << 20: 4 << 20},
+                ),
+            ),
+        ),
+    )
+
+
+def test_an_init_container_without_limits_spoils_guaranteed() -> None:
+    (one,) = parse(
+        """
+        apiVersion: v1
+        kind: Pod
+        metadata: {name: web}
+        spec:
+          initContainers: [{name: setup}]
+          containers: [{name: main, resources: {limits: {cpu: 1, memory: 1Gi}}}]
+        """
+    )
+    assert one.qos is QosClass.BURSTABLE
+
+
+def test_pod_level_resources_decide_the_class() -> None:
+    (one,) = parse(
+        """
+        apiVersion: v1
+        kind: Pod
+        metadata: {name: web}
+        spec:
+          resources: {limits: {cpu: 2, memory: 1Gi}}
+          containers: [{name: main}]
+        """
+    )
+    assert one.qos is QosClass.GUARANTEED
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "names"),
+    [
+        pytest.param("Deployment", "replicas: 3", ["w-0", "w-1", "w-2"], id="replicas are counted"),
+        pytest.param("Deployment", "replicas: 0", [], id="a deployment scaled to nothing"),
+        pytest.param("StatefulSet", "", ["w-0"], id="one replica unless told"),
+        pytest.param("DaemonSet", "", ["w-0"], id="a daemon set has one pod on a node"),
+        pytest.param(
+            "Job", "parallelism: 4, completions: 2", ["w-0", "w-1"], id="a job ends with its work"
+        ),
+    ],
+)
+def test_controllers_make_pods(kind: str, spec: str, names: list[str]) -> None:
+    fields = spec.replace(", ", "\n          ")
+    pods = parse(
+        f"""
+        apiVersion: apps/v1
+        kind: {kind}
+        metadata: {{name: w, namespace: shop, labels: {{only: controller}}}}
+        spec:
+          {fields}
+          template: {{metadata: {{labels: {{a: b}}}}, spec: {{containers: [{{name: c}}]}}}}
+        """
+    )
+    assert [one.name for one in pods] == names
+    assert all(one.labels == {"a": "b"} and one.namespace == "shop" for one in pods)
+
+
+def test_documents_lists_and_other_kinds_keep_their_order() -> None:
+    pods = parse(
+        """
+        apiVersion: v1
+        kind: List
+        items:
+        - {apiVersion: v1, kind: Service, metadata: {name: s}}
+        - {kind: Pod, metadata: {name: b}, spec: {containers: [{name: x}]}}
+        - {kind: Pod, metadata: {name: a}, spec: {containers: [{name: x}]}}
+        ---
+        ---
+        kind: Pod
+        metadata: {generateName: r-}
+        spec: {containers: [{name: x}]}
+        ---
+        kind: CronJob
+        metadata: {name: n}
+        spec: {jobTemplate: {spec: {template: {spec: {containers: [{name: x}]}}}}}
+        """
+    )
+    assert [one.name for one in pods] == ["b", "a", "r-0", "n-0"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("a: [", "pods.yaml:2:1: not valid YAML", id="no YAML"),
+        pytest.param("kind: Pod\nkind: Job", "pods.yaml:2:1: 'kind' is given twice", id="twice"),
+        pytest.param("[]", "pods.yaml:1: is not a mapping", id="a list at the top"),
+        pytest.param("a: 1", "pods.yaml:1: no 'kind'", id="no manifest"),
+        pytest.param("kind: Pod", "pods.yaml:1: metadata.name: is missing", id="no name"),
+        pytest.param(
+            "{kind: Pod, metadata: {name: a}, spec: {containers: []}}",
+            "spec.containers: is empty",
+            id="no containers",
+        ),
+        pytest.param(
+            "{kind: Pod, metadata: {name: a}, spec: {containers: [{name: x}, {name: x}]}}",
+            "two containers have the name 'x'",
+            id="one name for two containers",
+        ),
+        pytest.param(
+            "{kind: Pod, metadata: {name: a, annotations: {k: true}},"
+            " spec: {containers: [{name: x}]}}",
+            "metadata.annotations.k: 'true' is not a text — put it in quotes",
+            id="an annotation that is no text",
+        ),
+        pytest.param(
+            "{kind: Pod, metadata: {name: a}, spec: {containers:"
+            " [{name: x, resources: {limits: {cpu: 1x}}}]}}",
+            "spec.containers[0].resources.limits.cpu: ",
+            id="no quantity",
+        ),
+        pytest.param(
+            "{kind: Pod, metadata: {name: a}, spec: {containers:"
+            " [{name: x, resources: {requests: {cpu: 2}, limits: {cpu: 1}}}]}}",
+            "requests.cpu: is more than the limit",
+            id="more requested than the limit",
+        ),
+        pytest.param(
+            "{kind: Deployment, metadata: {name: a}, spec: {replicas: 10001,"
+            " template: {spec: {containers: [{name: x}]}}}}",
+            "spec.replicas: 10001 is out of range",
+            id="too many replicas",
+        ),
+        pytest.param(
+            "{kind: Pod, metadata: {name: a}, spec: {containers: [{name: x}]}}\n---\n"
+            "{kind: Pod, metadata: {name: a}, spec: {containers: [{name: x}]}}",
+            "pods.yaml:3: pod 'default/a' is defined twice",
+            id="one name for two pods",
+        ),
+        pytest.param(
+            "a0: &a0 {kind: List}\n"
+            + "".join(
+                f"a{n}: &a{n} {{kind: List, items: [{', '.join([f'*a{n - 1}'] * 10)}]}}\n"
+                for n in range(1, 9)
+            )
+            + "kind: List\nitems: [*a8]",
+            "more than 10000 objects",
+            id="aliases that multiply",
+        ),
+    ],
+)
+def test_errors_say_where(text: str, message: str) -> None:
+    with pytest.raises(FieldError) as caught:
+        parse_manifests(text, "pods.yaml")
+    assert message in str(caught.value)
+
+
+def test_a_page_of_no_size_is_refused_where_it_is_read() -> None:
+    with pytest.raises(FieldError, match="'0' is no size of a page"):
+        pod("{limits: {hugepages-0: 2Mi}}")

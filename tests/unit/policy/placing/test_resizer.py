@@ -1,0 +1,74 @@
+"""Which cpus a container gets and gives up while it runs."""
+
+import pytest
+
+from pinfold.policy.configuration.config import Amounts, Config
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.model.container import (
+    Container,
+    ContainerId,
+    Pod,
+    PodId,
+    QosClass,
+    Resources,
+)
+from pinfold.policy.model.decision import Grant
+from pinfold.topology.made.spec import machine_from_spec
+
+
+def whole(cpus: int) -> Resources:
+    return Resources(cpu_request_milli=1000 * cpus, cpu_limit_milli=1000 * cpus)
+
+
+def lived(spec: str, life: str) -> str:
+    """The exclusive cpus of the last container a life speaks of.
+
+    `+a2` creates a with two exclusive cpus, `a3` resizes it, `-a` stops it. Cpu 0 is reserved.
+    """
+    engine = Engine(machine_from_spec(spec), Config(reserved_resources=Amounts(cpu="cpuset:0")))
+    grant: object = None
+    for step in life.split():
+        if step[0] == "-":
+            engine.stop(ContainerId(step[1:]))
+        elif step[0] == "+":
+            grant = engine.create(container(step[1], int(step[2:]))).result
+        else:
+            grant = engine.update(ContainerId(step[0]), whole(int(step[1:]))).result
+        assert step[0] == "-" or isinstance(grant, Grant), (step, grant)
+    assert isinstance(grant, Grant)
+    return str(grant.exclusive)
+
+
+def container(name: str, cpus: int) -> Container:
+    return Container(
+        id=ContainerId(name),
+        name=name,
+        pod=Pod(id=PodId(name), name=name, namespace="default", qos=QosClass.GUARANTEED),
+        resources=whole(cpus),
+    )
+
+
+GROWN = {
+    "on the core it has a part of": ("socket:1 core:4 thread:2", "+a1 +b1 +c1 +d1 -a d2", "4-5"),
+    "in its cluster": ("socket:1 cluster:4 core:4", "+a3 +b4 +c1 -a c2", "8-9"),
+    "in its L3 groups": ("socket:1 l3:4 core:4", "+a3 +b5 -a b6", "4,7-11"),
+    "in its NUMA node": ("socket:1 numa:3 core:4", "+a4 +b5 -a b6", "1-3,8-10"),
+    "elsewhere if nothing is near": ("socket:1 cluster:3 core:4", "+a3 +b4 -a b6", "1-2,4-7"),
+}
+
+
+@pytest.mark.parametrize(("spec", "life", "expected"), GROWN.values(), ids=GROWN)
+def test_it_grows_next_to_what_it_has(spec: str, life: str, expected: str) -> None:
+    assert lived(spec, life) == expected
+
+
+GIVEN_UP = {
+    "what it got last, though lower": ("socket:1 core:8", "+a2 +b2 -a b4 b2", "3-4"),
+    "the second growth before the first": ("socket:1 core:8", "+a2 +b2 b3 -a b5 b3", "3-5"),
+    "both growths": ("socket:1 core:8", "+a2 +b2 b3 -a b5 b2", "3-4"),
+}
+
+
+@pytest.mark.parametrize(("spec", "life", "expected"), GIVEN_UP.values(), ids=GIVEN_UP)
+def test_it_gives_up_what_came_last(spec: str, life: str, expected: str) -> None:
+    assert lived(spec, life) == expected

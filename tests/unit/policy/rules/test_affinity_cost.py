@@ -1,0 +1,213 @@
+"""What affinity rules cost, counted in steps; how long anything takes is nobody's concern."""
+
+from collections.abc import ItemsView, Iterable
+
+import pytest
+
+from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
+from pinfold.policy.rules.affinity import AffinityRule
+from pinfold.policy.rules.affinity_index import (
+    NEWCOMER_RULES_STEPS,
+    RULE_STEPS,
+    AffinityIndex,
+)
+from pinfold.policy.rules.container_facts import Subkey, facts
+from pinfold.policy.rules.evaluation import Steps, TooManyStepsError, holds
+from pinfold.policy.rules.expression import ALWAYS, Expression, condition
+from pinfold.policy.rules.residents import Residents
+from pinfold.policy.rules.selection import Selection
+from pinfold.policy.rules.symmetric_rules import OWNER_STEPS
+from pinfold.policy.rules.trigger import TriggerKind
+
+JOINT = ":" + ":".join(["pod/name"] * 16)
+
+
+def container(number: int, name_length: int = 30) -> Container:
+    name = "a" * (name_length - 5) + f"{number:05}"
+    pod = Pod(id=PodId(f"p{number}"), name=name, namespace=f"team-{number % 8}")
+    return Container(id=ContainerId(f"c{number}"), name="main", pod=pod)
+
+
+def rule(
+    match: Expression, weight: int = 1, *, symmetric: bool = False, source: str = "affinity:1"
+) -> AffinityRule:
+    return AffinityRule(
+        scope=ALWAYS, match=match, weight=weight, is_symmetric=symmetric, source=source
+    )
+
+
+def index(count: int, rules: Iterable[AffinityRule] = ()) -> AffinityIndex:
+    made, own = AffinityIndex(), tuple(rules)
+    for number in range(count):
+        made.add(container(number), own)
+    return made
+
+
+NEWCOMER = container(9999)
+PRODUCT = [
+    rule(condition(JOINT, "MatchesAny", *(f"*{n}*a*" for n in range(249))), weight + 1)
+    for weight in range(25)
+]
+
+
+def test_rules_whose_parts_multiply_are_given_up_and_the_others_count() -> None:
+    good = rule(condition("namespace", "Equals", "team-1"), 7)
+    found = index(110).affinities(NEWCOMER, (*PRODUCT, good))
+    assert found.given_up == tuple(PRODUCT)
+    assert set(found.weights.values()) == {7}
+    (problem,) = found.problems(NEWCOMER)
+    assert problem.is_advice
+    assert problem.what.startswith("25 rules would take too long")
+    assert problem.what.endswith(", ...")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        pytest.param(":namespace:pod/name", id="joint keys"),
+        pytest.param("pod/name", id="single keys"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("operator", "text"),
+    [
+        pytest.param("Equals", "team-1:aaaaaaaaaaaaaaaaaaaaaaaaa{:05}", id="whole values"),
+        pytest.param("Matches", "*{:03}", id="ends"),
+        pytest.param("Matches", "team-1:*", id="begins"),
+        pytest.param("MatchesNot", "*{:03}", id="other ends"),
+    ],
+)
+def test_as_many_ordinary_rules_as_there_may_be_all_count(
+    key: str, operator: str, text: str
+) -> None:
+    rules = [rule(condition(key, operator, text.format(n)), n + 1) for n in range(256)]
+    assert not index(1000).affinities(NEWCOMER, rules).given_up
+
+
+def test_what_is_given_up_depends_on_rules_and_containers_alone() -> None:
+    rules = [rule(condition("pod/name", "Matches", f"*{n}?*[0-9]"), n + 1) for n in range(40)]
+    fresh, used = index(500), index(500)
+    used.affinities(NEWCOMER, rules[20:])
+    for number in range(0, 500, 3):
+        used.remove(ContainerId(f"c{number}"))
+        used.add(container(number))
+    first, second = fresh.affinities(NEWCOMER, rules), used.affinities(NEWCOMER, rules)
+    assert first == second
+    assert first == fresh.affinities(NEWCOMER, rules)
+    assert 0 < len(first.given_up) < len(rules)
+
+
+@pytest.mark.parametrize(
+    "match",
+    [
+        pytest.param(condition(JOINT, "Matches", "*a*b*c"), id="patterns over long joint texts"),
+        pytest.param(condition("pod/name", "Matches", "*?" * 200), id="patterns of many stars"),
+        pytest.param(condition("pod/name", "Matches", f"*{'a' * 250}*"), id="long parts"),
+        pytest.param(condition(JOINT, "Exists"), id="long joint keys"),
+    ],
+)
+def test_a_selection_takes_no_more_steps_than_it_is_given(match: Expression) -> None:
+    residents = Residents()
+    for number in range(1000):
+        residents.add(container(number, name_length=253))
+    with pytest.raises(TooManyStepsError):
+        Selection(residents, Steps(RULE_STEPS)).select(match, residents.everyone)
+    steps = Steps(10**9)
+    Selection(residents, steps).select(match, residents.everyone)
+    assert steps.left < 10**9 - RULE_STEPS
+
+
+def test_a_condition_of_many_rules_is_looked_at_once() -> None:
+    residents = Residents()
+    for number in range(500):
+        residents.add(container(number))
+    steps = Steps(NEWCOMER_RULES_STEPS)
+    selection = Selection(residents, steps)
+    match = condition("pod/name", "Matches", "*?7")
+    selection.select(match, residents.everyone)
+    before = steps.left
+    selection.select(condition("pod/name", "Matches", "*?7"), residents.everyone)
+    assert before - steps.left < 10
+
+
+def test_symmetric_rules_cost_a_newcomer_only_where_they_could_match() -> None:
+    made = AffinityIndex()
+    for number in range(1000):
+        rules = [
+            rule(condition("pod/name", "Matches", f"*x{number}-{n}"), 2, symmetric=True)
+            for n in range(4)
+        ]
+        rules += [
+            rule(condition(":namespace:name", "NotEqual", f"n{number}:x{n}"), 3, symmetric=True)
+            for n in range(4)
+        ]
+        made.add(container(number), rules)
+    found = made.affinities(NEWCOMER)
+    assert found.is_whole
+    assert set(found.weights.values()) == {12}
+    assert len(found.weights) == 1000
+
+
+def test_where_symmetric_rules_are_too_many_the_first_of_each_container_count() -> None:
+    made = AffinityIndex()
+    for number in range(300):
+        rules = [
+            rule(condition("pod/name", "Matches", f"*a*{number % 10}*?"), 1, symmetric=True)
+            if number % 2 == 0 and n
+            else rule(condition("name", "MatchesAny", "m*", f"{number}-{n}"), 100, symmetric=True)
+            for n in range(16)
+        ]
+        made.add(container(number), rules)
+    found = made.affinities(NEWCOMER)
+    assert not found.are_all_symmetric
+    assert all(weight >= 100 for weight in found.weights.values())
+    assert len(found.weights) == 300
+    (problem,) = found.problems(NEWCOMER)
+    assert problem.is_advice
+    # In another order of arrival the same.
+    again = AffinityIndex()
+    for number in reversed(range(300)):
+        again.add(container(number))
+    assert again.affinities(NEWCOMER).is_whole
+
+
+def test_a_hog_of_symmetric_rules_does_not_silence_the_others() -> None:
+    made = index(50, [rule(condition("name", "MatchesAny", "m*"), 5, symmetric=True)])
+    hog = [rule(condition(JOINT, "Matches", f"*a*{n}*"), 9, symmetric=True) for n in range(256)]
+    made.add(container(100), hog)
+    found = made.affinities(NEWCOMER)
+    assert {found.weights[ContainerId(f"c{number}")] for number in range(50)} == {5}
+    assert found.weights.get(ContainerId("c100"), 0) < 10 * 9
+
+
+def test_steps_of_one_container_are_counted_too() -> None:
+    known = dict(facts(NEWCOMER))
+    match = condition(JOINT, "Matches", "*a*b*c*d*e")
+    with pytest.raises(TooManyStepsError):
+        holds(match, known, Steps(100))
+    assert holds(match, known, Steps(OWNER_STEPS)) is False
+
+
+def test_rules_for_which_there_is_no_time_are_not_even_counted() -> None:
+    made = AffinityIndex()
+    visits = 0
+    name = NEWCOMER.pod.name
+
+    class Watched(dict[int, object]):
+        def items(self) -> ItemsView[int, object]:  # type: ignore[override]  # dict_items is private
+            nonlocal visits
+            visits += len(self)
+            return {**self}.items()
+
+    for number in range(400):
+        rules = [
+            rule(condition("pod/name", "In", name, f"x{number}-{n}"), n + 1, symmetric=True)
+            for n in range(50)
+        ]
+        made.add(container(number), rules)
+    # What is gone through without an evaluation leaves no other trace.
+    by_value = vars(made)["_symmetric"]._by_value
+    bucket = by_value[Subkey("pod/name")][TriggerKind.VALUE, name]
+    bucket.groups = {level: Watched(groups) for level, groups in bucket.groups.items()}
+    assert not made.affinities(NEWCOMER).are_all_symmetric
+    assert 400 <= visits < 3000

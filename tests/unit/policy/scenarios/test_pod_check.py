@@ -1,0 +1,319 @@
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pinfold.cmd.commands.demo_pods import DEMO_PODS
+from pinfold.cmd.pinfold import main
+from pinfold.policy.configuration.config import Agent, Config, CpuClass
+from pinfold.policy.manifests.annotation_lint import lint_manifests
+from pinfold.policy.scenarios.pod_check import PodCheck
+from pinfold.topology.made.spec import machine_from_spec
+
+MACHINE = "socket:2 core:4 mem:4G"
+
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: shop
+  labels: {app: shop}
+  annotations:
+    a.b/c: d
+    ANNOTATION
+spec:
+  containers:
+  - name: web
+    resources: {limits: WEB}
+  - name: db
+    resources: {limits: {cpu: 500m, memory: 1Mi}}
+"""
+WHOLE = "{cpu: 2, memory: 1Mi}"
+
+
+def lint(
+    annotation: str,
+    web: str = WHOLE,
+    *,
+    config: Config | None = None,
+    machine: str = "",
+) -> list[str]:
+    text = POD.replace("ANNOTATION", annotation).replace("WEB", web)
+    check = PodCheck(config, machine_from_spec(machine) if machine else None)
+    return [one.text("shop.yaml").partition("\n")[0] for one in lint_manifests(text, check)]
+
+
+IRQ = "irq-affinity.resource-policy.nri.io/{}: 'claim: [\"*eth0*\"]'"
+CLASS = "cpu-class.resource-policy.nri.io/{}: fast"
+BURSTABLE = "{cpu: 2}"
+FAST = Config(cpu_classes=(CpuClass(name="fast"),), shared_pool_cpu_class="fast")
+
+
+@pytest.mark.parametrize(
+    ("annotation", "web", "what"),
+    [
+        pytest.param(
+            IRQ.format("container.web"),
+            BURSTABLE,
+            "QoS class Burstable is not Guaranteed — set limits equal to requests",
+            id="interrupts for a pod that is not Guaranteed",
+        ),
+        pytest.param(
+            IRQ.format("container.web"),
+            "{cpu: 500m, memory: 1Mi}",
+            "IRQ affinity is invalid without exclusive CPUs — ask for whole cpus",
+            id="interrupts for who has no cpu of its own",
+        ),
+        pytest.param(
+            CLASS.format("container.web"),
+            BURSTABLE,
+            "CPU class 'fast' invalid for non-Guaranteed QoS class Burstable",
+            id="a class for a pod that is not Guaranteed",
+        ),
+        pytest.param(
+            CLASS.format("container.db"),
+            WHOLE,
+            "CPU class 'fast' invalid without exclusive CPUs",
+            id="a class for who has no cpu of its own",
+        ),
+        pytest.param(
+            "noderesource.dev/resources: '{'", WHOLE, "not JSON", id="resources that are no JSON"
+        ),
+    ],
+)
+def test_what_creation_refuses_or_reports_is_found(annotation: str, web: str, what: str) -> None:
+    found = lint(annotation, web)
+    assert found
+    assert all(one.startswith("shop.yaml:8: ") and what in one for one in found)
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        pytest.param(IRQ.format("container.web"), id="interrupts for who has cpus of its own"),
+        pytest.param(IRQ.format("pod"), id="wide interrupts pass over who cannot have them"),
+        pytest.param(CLASS.format("container.web"), id="a class of whatever node"),
+        pytest.param("rdtclass.resource-policy.nri.io/pod: gold", id="a class of caches"),
+        pytest.param("scheduling-class.resource-policy.nri.io/pod: rt", id="a scheduling class"),
+    ],
+)
+def test_what_creation_accepts_on_some_node_is_accepted(annotation: str) -> None:
+    assert lint(annotation) == []
+
+
+@pytest.mark.parametrize(
+    ("annotation", "what"),
+    [
+        (CLASS.format("container.web"), "this node has no cpu classes"),
+        ("scheduling-class.resource-policy.nri.io/pod: rt", "no scheduling class 'rt'"),
+        ("rdtclass.resource-policy.nri.io/pod: gold", "configuration has them off"),
+    ],
+)
+def test_the_configuration_counts(annotation: str, what: str) -> None:
+    (found,) = lint(annotation, config=Config())
+    assert found.startswith("shop.yaml:8: "), "at the annotation, whatever the problem names"
+    assert what in found
+
+
+def test_a_class_of_the_configuration_is_known() -> None:
+    assert lint(CLASS.format("container.web"), config=FAST) == []
+    (found,) = lint(CLASS.format("container.web").replace("fast", "fasd"), config=FAST)
+    assert "unknown CPU class 'fasd' — did you mean 'fast'?" in found
+
+
+DEVICES = "advice: {} of default/shop/web: the kubelet's devices count only where"
+
+
+@pytest.mark.parametrize(
+    ("annotation", "is_advised"),
+    [
+        ("topologyhints.resource-policy.nri.io/pod: pod-resources", True),
+        ('pick-resources-by-hints.resource-policy.nri.io/pod: "true"', True),
+        ('pick-resources-by-hints.resource-policy.nri.io/pod: "false"', False),
+        ('topologyhints.resource-policy.nri.io/pod: "true"', False),
+        ("topologyhints.resource-policy.nri.io/pod: mounts", False),
+    ],
+)
+def test_hints_of_the_kubelet_need_the_configuration(annotation: str, is_advised: bool) -> None:
+    key = annotation.partition(":")[0]
+    expected = [f"shop.yaml:8: {DEVICES.format(key)}"] if is_advised else []
+    for config in (None, Config()):
+        assert [one[: len(expected[0])] for one in lint(annotation, config=config)] == expected
+    assert lint(annotation, config=Config(agent=Agent(pod_resource_api=True))) == []
+
+
+RULE = "resource-policy.nri.io/affinity: |\n      web:\n      - match: {}\n        {}"
+EVERYWHERE = "scope: {operator: AlwaysTrue}"
+
+
+@pytest.mark.parametrize(
+    ("match", "scope", "is_advised"),
+    [
+        ("{key: name, operator: Equals, values: [db]}", "weight: 1", False),
+        ("{key: name, operator: Equals, values: [dc]}", "weight: 1", True),
+        ("{key: name, operator: Equals, values: [dc]}", EVERYWHERE, False),
+        ("{key: name, operator: Equals, values: [web]}", "weight: 1", True),
+        ("{key: pod/labels/app, operator: Equals, values: [shop]}", "weight: 1", False),
+        ("{key: pod/labels/app, operator: Equals, values: [db]}", "weight: 1", True),
+        (
+            "{key: ':qosclass:name', operator: Equals, values: ['Guaranteed:db']}",
+            "weight: 1",
+            False,
+        ),
+        ("{not: {key: name, operator: Equals, values: [web]}}", "weight: 1", False),
+        ("{not: {key: pod/name, operator: Exists}}", "weight: 1", True),
+        ("{any: [{key: name, operator: Equals, values: [x]}]}", "weight: 1", True),
+        ("{key: labels/io.kubernetes.container.name, operator: Equals, values: [x]}", "", True),
+        ("{key: labels/of.a/runtime, operator: Equals, values: [x]}", "weight: 1", False),
+        ("{key: tags/x, operator: Exists}", "weight: 1", False),
+        ("{not: {key: pod/uid, operator: Exists}}", "weight: 1", False),
+    ],
+)
+def test_a_rule_that_can_match_nobody_is_advised_against(
+    match: str, scope: str, is_advised: bool
+) -> None:
+    found = lint(RULE.format(match, scope))
+    said = (
+        "shop.yaml:10: advice: resource-policy.nri.io/affinity of default/shop/web:"
+        " the rule matches no other container of its pod, and looks at no others"
+    )
+    assert [one.partition(" — ")[0] for one in found] == ([said] if is_advised else [])
+
+
+def test_each_pod_is_placed_alone_on_the_machine() -> None:
+    assert lint("a.b/d: e", "{cpu: 7, memory: 1Mi}", machine=MACHINE) != []
+    text = POD.replace("ANNOTATION", "a.b/d: e").replace("WEB", "{cpu: 3, memory: 1Mi}")
+    several = "---\n".join(text.replace("name: shop", f"name: shop{one}") for one in range(9))
+    assert lint_manifests(several, PodCheck(None, machine_from_spec(MACHINE))) == ()
+
+
+def test_a_container_without_room_is_found_at_its_name() -> None:
+    (found,) = lint("a.b/d: e", "{cpu: 90, memory: 1Mi}", machine=MACHINE)
+    assert found.startswith(
+        "shop.yaml:11: default/shop/web: refused: no pool has room for 90 exclusive CPUs"
+    )
+
+
+def test_init_containers_that_ended_leave_their_room() -> None:
+    pod = """
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  initContainers:
+  - {name: one, resources: {limits: {cpu: 7, memory: 1Mi}}}
+  - {name: two, resources: {limits: {cpu: 7, memory: 1Mi}}}
+  containers:
+  - {name: main, resources: {limits: {cpu: 7, memory: 1Mi}}}
+"""
+    check = PodCheck(None, machine_from_spec("core:8 mem:1G"))
+    assert lint_manifests(pod, check) == ()
+    (found,) = lint_manifests(pod.replace("cpu: 7", "cpu: 9"), check)
+    assert found.problem.where == "default/p/one", "nothing else starts before it"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "what"),
+    [
+        (
+            POD.replace("WEB", "{cpu: many}").replace("ANNOTATION", "e.f/g: h"),
+            12,
+            "spec.containers[0].resources.limits.cpu: ",
+        ),
+        ("kind: Pod\nmetadata: {name: p}\nspec: {}", 3, "spec.containers: is empty"),
+    ],
+)
+def test_a_pod_that_cannot_be_read_is_found(text: str, line: int, what: str) -> None:
+    found = [one.text("p.yaml") for one in lint_manifests(text, PodCheck(None, None))]
+    assert any(one.startswith(f"p.yaml:{line}: {what}") for one in found)
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "CronJob"])
+def test_annotations_beside_the_template_are_found(kind: str) -> None:
+    text = f"""\
+kind: {kind}
+metadata:
+  name: d
+  annotations:
+    kubernetes.io/change-cause: mine
+    smt.pinfold.dev/pod: pack
+"""
+    (found,) = lint_manifests(text)
+    assert found.text("d.yaml").startswith(
+        f"d.yaml:6: smt.pinfold.dev/pod: the annotations of a {kind} itself do not reach its pods"
+        " — move it to spec."
+    )
+
+
+@pytest.mark.parametrize(("name", "text"), DEMO_PODS, ids=[name for name, _ in DEMO_PODS])
+def test_the_example_pods_are_without_fault(name: str, text: str) -> None:
+    assert lint_manifests(text, PodCheck(None, machine_from_spec(MACHINE))) == (), name
+
+
+def run(*arguments: str, text: str = "") -> Result:
+    return CliRunner().invoke(main, ["lint", *arguments], input=text)
+
+
+ADVISED = POD.replace("WEB", WHOLE).replace(
+    "ANNOTATION", RULE.format("{key: name, operator: Equals, values: [dc]}", "weight: 1")
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "status", "said"),
+    [
+        pytest.param(ADVISED, [], 0, "standard input:10: advice: ", id="advice is no fault"),
+        pytest.param(
+            POD.replace("WEB", "{cpu: 90, memory: 1Mi}").replace("ANNOTATION", "e.f/g: h"),
+            [f"--machine={MACHINE}"],
+            1,
+            "standard input:11: default/shop/web: refused: ",
+            id="no room",
+        ),
+        pytest.param("pinCPU: true", [f"--machine={MACHINE}"], 0, "", id="a configuration"),
+        pytest.param(
+            "reservedResources: {cpu: 40}",
+            [f"--machine={MACHINE}"],
+            1,
+            "standard input: reservedResources.cpu: '40' reserves 40 cpus of 8 usable ones",
+            id="a configuration that does not fit the machine",
+        ),
+        pytest.param(
+            "reservedResources: {cpu: 'cpuset:0,99'}",
+            [f"--machine={MACHINE}"],
+            0,
+            "standard input: advice: reservedResources.cpu: cpus 99",
+            id="a configuration with a warning",
+        ),
+        pytest.param(
+            "kind: Service", [], 0, "standard input: nothing to check — ", id="nothing to check"
+        ),
+        pytest.param("a: b", ["--machine=core:0"], 2, "core:0", id="a bad machine"),
+        pytest.param("a: b", ["--config=/nowhere/x.yaml"], 2, "/nowhere/x.yaml", id="no config"),
+    ],
+)
+def test_the_status_of_what_comes_from_standard_input(
+    text: str, arguments: list[str], status: int, said: str
+) -> None:
+    result = run("-", *arguments, text=text)
+    assert (result.exit_code, said in result.output) == (status, True), result.output
+
+
+def test_of_a_text_that_is_no_yaml_nothing_else_is_said() -> None:
+    (complaint,) = run("-", text="a: [b").output.splitlines()
+    assert "not valid YAML" in complaint
+
+
+def test_the_command_asks_the_configuration(tmp_path: Path) -> None:
+    config, pod = tmp_path / "node.yaml", tmp_path / "pod.yaml"
+    config.write_text("onBadAnnotation: ignore\n")
+    pod.write_text(POD.replace("WEB", WHOLE).replace("ANNOTATION", CLASS.format("pod")))
+    assert run(str(pod)).exit_code == 0
+    result = run(str(pod), f"--config={config}")
+    assert result.exit_code == 1
+    assert "this node has no cpu classes" in result.output
+
+
+def test_an_annotation_without_its_quotes_is_one_fault() -> None:
+    (complaint,) = lint("prefer-shared-cpus.resource-policy.nri.io/pod: true")
+    assert "the value 'true' is not a string — put it in quotes" in complaint

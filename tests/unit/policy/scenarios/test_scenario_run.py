@@ -1,0 +1,344 @@
+"""Steps of scenarios, one by one, on a machine of 16 cpus with cpu 0 reserved."""
+
+import textwrap
+
+import pytest
+
+from pinfold.policy.configuration.config import Config
+from pinfold.policy.configuration.config_text import config_from_values
+from pinfold.policy.model.container import QosClass
+from pinfold.policy.model.decision import GrantKind
+from pinfold.policy.scenarios.result import ContainerResult, ScenarioResult
+from pinfold.policy.scenarios.scenario_file import Topology, parse_scenarios
+from pinfold.policy.scenarios.scenario_run import run_scenario
+from pinfold.policy.scenarios.step import CreatePod
+from pinfold.policy.text.yaml_fields import FieldError, read_fields
+from pinfold.topology.made.spec import machine_from_spec
+
+TOPOLOGY = Topology(machine=machine_from_spec("socket:2 numa:2 core:2 thread:2 mem:2G"))
+CONFIG = config_from_values({"reservedResources": {"cpu": "cpuset:0"}})
+EXCLUSIVE = "qos: guaranteed, containers: [{name: a, cpu_req: 2, cpu_lim: 2, mem_lim: 1M}]"
+SHARED = "qos: burstable, containers: [{name: b, cpu_req: 100m, cpu_lim: 200m}]"
+
+
+def run(steps: str, config: Config = CONFIG) -> ScenarioResult:
+    text = "scenarios:\n- id: one\n  steps:\n" + textwrap.indent(textwrap.dedent(steps), "  ")
+    (document,) = read_fields(text, "steps.yaml")
+    (scenario,) = parse_scenarios(document).scenarios
+    return run_scenario(scenario, TOPOLOGY, config)
+
+
+def the_one(result: ScenarioResult) -> ContainerResult:
+    (only,) = result.containers.values()
+    return only
+
+
+def test_without_a_start_the_policy_runs_from_the_beginning() -> None:
+    result = run(f"- {{do: create_pod, pod: p, {EXCLUSIVE}}}")
+    assert the_one(result) == ContainerResult(
+        name="a",
+        pod="p",
+        namespace="default",
+        pool="NUMA node #1",
+        cpus="4-5",
+        exclusive="4-5",
+        shared="",
+        mems="1",
+        decided_by="exclusive_pool",
+        kind=GrantKind.EXCLUSIVE,
+        reason="a tie: the first of equal pools (next best: NUMA node #2)",
+    )
+    assert result.problems == ()
+
+
+def test_what_starts_before_the_policy_is_unrestricted_then_adopted() -> None:
+    result = run(
+        f"""
+        - {{do: start, config: {{reservedResources: {{cpu: "cpuset:0"}}}}}}
+        - do: stop
+        - {{do: create_pod, pod: p, {SHARED}}}
+        - {{do: expect, that: ['cpus["b"] == all_cpus', 'len(mems["b"]) == 4']}}
+        - {{do: start, config: {{reservedResources: {{cpu: "cpuset:0"}}}}}}
+        - {{do: expect, that: ['has_allocation("b")', 'cpus["b"] < all_cpus']}}
+        """
+    )
+    assert [one.holds for one in result.expectations] == [True] * 4
+    assert result.updates == 1
+    assert result.problems == ()
+
+
+def test_containers_of_one_name_are_told_apart_by_their_paths() -> None:
+    result = run(
+        f"""
+        - {{do: create_pod, pod: p, {SHARED}}}
+        - {{do: create_pod, pod: q, namespace: other, {SHARED}}}
+        - {{do: expect, that: ['cpus["default/p/b"] != cpus["other/q/b"]', '"b" not in cpus']}}
+        """
+    )
+    assert list(result.containers) == ["default/p/b", "other/q/b"]
+    assert [one.holds for one in result.expectations] == [True, True]
+
+
+def test_changes_to_others_are_counted() -> None:
+    result = run(
+        f"""
+        - do: create_pod
+          pod: p
+          qos: burstable
+          containers: [{{name: wide, cpu_req: 7, cpu_lim: 15}}]
+        - {{do: create_pod, pod: q, {EXCLUSIVE}}}
+        - {{do: delete_pods, pods: [q]}}
+        - {{do: delete_pods, pods: ALL}}
+        """
+    )
+    assert result.updates == 2
+    assert result.containers == {}
+
+
+def test_a_pod_without_class_has_that_of_kubernetes() -> None:
+    (document,) = read_fields(
+        "scenarios: [{id: a, steps: [{do: create_pod, pod: p, labels: {app: x},"
+        " containers: [{name: c, cpu_lim: 1, mem_lim: 1Gi}]}]}]",
+        "steps.yaml",
+    )
+    (scenario,) = parse_scenarios(document).scenarios
+    (step,) = scenario.steps
+    assert isinstance(step, CreatePod)
+    assert step.pod.qos is QosClass.GUARANTEED
+    assert step.pod.labels == {"app": "x"}
+
+
+def test_a_refused_container_is_listed_until_its_pod_goes() -> None:
+    steps = "- {do: create_pod, pod: p, qos: guaranteed, containers: [{name: a, cpu_lim: 30}]}\n"
+    result = run(steps)
+    assert the_one(result).refused is not None
+    assert (the_one(result).cpus, the_one(result).pool) == ("", "")
+    assert result.problems == ()
+    assert run(steps + "- {do: delete_pods, pods: ALL}").containers == {}
+
+
+def test_a_refused_init_container_stops_its_pod() -> None:
+    result = run(
+        """
+        - do: create_pod
+          pod: p
+          qos: guaranteed
+          init_containers: [{name: first, cpu_lim: 30}]
+          containers: [{name: main, cpu_lim: 1}]
+        """
+    )
+    assert list(result.containers) == ["first"]
+
+
+def test_requests_can_change() -> None:
+    result = run(
+        f"""
+        - {{do: create_pod, pod: p, {EXCLUSIVE}}}
+        - {{do: update_container, container: a, cpu_req: 3, cpu_lim: 3, mem_lim: 1M}}
+        - {{do: expect, that: ['len(cpus["a"]) == 3']}}
+        - do: update_container
+          container: a
+          cpu_req: 90
+          cpu_lim: 90
+          mem_lim: 1M
+          expect_update_error: exclusive
+        - {{do: expect, that: ['len(cpus["a"]) == 3']}}
+        """
+    )
+    assert [one.holds for one in result.expectations] == [True] * 3
+    assert result.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("step", "holds", "error"),
+    [
+        pytest.param("cpu: 750x", True, None, id="the error waited for"),
+        pytest.param("cpu: 3", False, "there was no error", id="no error"),
+        pytest.param("cpu: 'cpuset:x'", False, "'cpuset:x'", id="another error"),
+    ],
+)
+def test_expected_errors_are_expectations(step: str, holds: bool, error: str | None) -> None:
+    result = run(
+        f"""
+        - do: start
+          config: {{reservedResources: {{{step}}}}}
+          expect_start_error: 750x
+        """
+    )
+    (verdict,) = result.expectations
+    assert verdict.expression == "expect_start_error: 750x"
+    assert verdict.holds is holds
+    if error is None:
+        assert verdict.error is None
+    else:
+        assert error in str(verdict.error)
+
+
+@pytest.mark.parametrize(
+    ("steps", "problem"),
+    [
+        pytest.param("- {do: start, config: {nope: 1}}", "step 0: start_error: ", id="bad start"),
+        pytest.param("- {do: start}\n- {do: start}", "step 1: start: the policy runs", id="twice"),
+        pytest.param("- {do: delete_pods, pods: [x]}", "no pod default/x", id="no such pod"),
+        pytest.param("- {do: container_exit, container: x}", "no container 'x'", id="no container"),
+        pytest.param(
+            f"- {{do: create_pod, pod: p, {SHARED}}}\n- {{do: create_pod, pod: p, {SHARED}}}",
+            "default/p is there already",
+            id="a pod twice",
+        ),
+        pytest.param("- {do: update_config, config: {nope: 1}}", "update_error: ", id="bad update"),
+        pytest.param(
+            "- {do: start}\n- {do: stop}\n- {do: synchronize}", "does not run", id="no policy"
+        ),
+    ],
+)
+def test_steps_that_make_no_sense_are_problems(steps: str, problem: str) -> None:
+    result = run(steps)
+    (found,) = result.problems
+    assert problem in found
+    assert result.has_failed
+
+
+def test_a_regular_expression_that_is_none_does_not_hold() -> None:
+    result = run("- {do: start, config: {nope: 1}, expect_start_error: '('}")
+    assert [one.holds for one in result.expectations] == [False]
+    assert "not a regular expression" in str(result.expectations[0].error)
+
+
+def test_what_was_remembered_stays() -> None:
+    result = run(
+        f"""
+        - {{do: create_pod, pod: p, {EXCLUSIVE}}}
+        - {{do: remember, name: had, value: 'cpus["a"]'}}
+        - {{do: remember, name: lost, value: 'cpus["z"]'}}
+        - {{do: delete_pods, pods: ALL}}
+        - {{do: expect, that: ['len(had) == 2', 'lost == None']}}
+        """
+    )
+    assert [one.holds for one in result.expectations] == [False, True, True]
+    assert result.expectations[0].expression == 'lost = cpus["z"]'
+
+
+def test_steps_that_cannot_be_simulated_are_skipped_with_a_reason() -> None:
+    result = run(
+        """
+        - {do: fuzz, unsupported: too wild}
+        - {do: dance}
+        - {do: replace_state_file_by_symlink}
+        - {do: start, expect_start_error: symbolic}
+        """
+    )
+    assert [(one.step, one.reason.split(",")[0]) for one in result.skipped] == [
+        (0, "too wild"),
+        (1, "'dance' is not simulated"),
+        (2, "the state file is the daemon's"),
+        (3, "this start depends on a step that is not simulated"),
+    ]
+    assert result.expectations == ()
+
+
+def test_interrupts_follow_the_containers_that_claim_them() -> None:
+    result = run(
+        """
+        - do: set_interrupts
+          affinity: 0-7
+          interrupts:
+          - {num: 4, description: PCI-MSI eth0-rx}
+          - {num: 5, description: PCI-MSI eth1-rx}
+        - {do: expect, that: ['irq["eth0"] == irq["eth1"]', 'len(irq["rx"]) == 8']}
+        - do: create_pod
+          pod: p
+          qos: guaranteed
+          annotations: {irq-affinity.resource-policy.nri.io/pod: "claim: ['*eth0*']"}
+          containers: [{name: a, cpu_lim: 2, mem_lim: 1M}, {name: b, cpu_lim: 100m, mem_lim: 1M}]
+        - {do: expect, that: ['irq["eth0"] == cpus["a"]', 'len(irq["eth1"]) == 8']}
+        - do: create_pod
+          pod: q
+          qos: guaranteed
+          annotations: {irq-affinity.resource-policy.nri.io/container.c: "claim: ['*eth0*']"}
+          expect_create_error: without exclusive CPUs
+          containers: [{name: c, cpu_lim: 100m, mem_lim: 1M}]
+        - {do: expect, that: ['"eth9" in irq']}
+        """
+    )
+    assert [one.holds for one in result.expectations] == [True] * 5 + [False]
+    assert result.problems == ()
+
+
+def test_scheduling_classes_are_seen() -> None:
+    result = run(
+        """
+        - do: start
+          config:
+            schedulingClasses: [{name: low, policy: other, nice: 5}]
+            podQoSSchedulingClasses: {Burstable: low}
+        - do: create_pod
+          pod: p
+          qos: burstable
+          containers: [{name: a, cpu_req: 100m}]
+        - {do: expect, that: ['sched["a"] == {"policy": "other", "nice": 5}']}
+        """
+    )
+    assert [one.holds for one in result.expectations] == [True]
+
+
+def test_classes_of_cpus_are_seen() -> None:
+    result = run(
+        """
+        - do: start
+          config:
+            cpuClasses: [{name: calm, maxFreq: base}, {name: quick, maxFreq: turbo}]
+            sharedPoolCPUClass: calm
+            defaultExclusiveCPUClass: quick
+        - do: create_pod
+          pod: p
+          qos: guaranteed
+          containers: [{name: a, cpu_lim: 2, mem_lim: 1M}]
+        - do: expect
+          that:
+          - cpu_class(cpus["a"]) == {"quick"}
+          - cpu_class(all_cpus - cpus["a"]) == {"calm"}
+        """
+    )
+    assert [one.holds for one in result.expectations] == [True, True]
+
+
+def test_overrides_of_a_start_change_the_machine() -> None:
+    result = run(
+        """
+        - do: start
+          config: {reservedResources: {cpu: "cpuset:0"}}
+          env:
+            OVERRIDE_SYS_CACHES: '[{"level": 3, "cpusets": ["0-1", "2-3", "4-15"]}]'
+        - {do: expect, that: ['"NUMA node #0/L3 cache #1" in zones']}
+        """
+    )
+    assert [one.holds for one in result.expectations] == [True]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "message"),
+    [
+        pytest.param("{steps: []}", "scenarios[0].id: is missing", id="no id"),
+        pytest.param("{id: a, steps: [{pod: p}]}", "steps[0].do: is missing", id="no do"),
+        pytest.param(
+            "{id: a, steps: [{do: create_pod, pod: p, qos: gold}]}",
+            "steps[0].qos: unknown class 'gold' — one of: guaranteed, burstable, besteffort",
+            id="unknown class",
+        ),
+        pytest.param(
+            "{id: a, steps: [{do: create_pod, pod: p, containers: [{name: c, cpu_req: 1x}]}]}",
+            "steps[0].containers[0].cpu_req: ",
+            id="no quantity",
+        ),
+        pytest.param(
+            "{id: a, steps: [{do: expect, that: [1]}]}", "that[0]: '1' is not", id="no text"
+        ),
+        pytest.param("{id: a}, {id: a}", "two scenarios have the id 'a'", id="one id twice"),
+    ],
+)
+def test_files_that_make_no_sense_are_errors(scenario: str, message: str) -> None:
+    (document,) = read_fields(f"scenarios: [{scenario}]", "steps.yaml")
+    with pytest.raises(FieldError) as caught:
+        parse_scenarios(document)
+    assert message in str(caught.value)

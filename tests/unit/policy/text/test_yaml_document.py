@@ -1,0 +1,48 @@
+"""Text of configurations that would exhaust a recursive reader."""
+
+import subprocess
+import sys
+
+import pytest
+
+from pinfold.policy.text.yaml_document import parse_document, parse_value
+
+PROGRAM = """
+import sys
+from pinfold.policy.text.yaml_document import parse_document
+for fault in parse_document(sys.stdin.read(), "node.yaml").faults:
+    print(fault.line)
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("[" * 200_000, id="brackets"),
+        pytest.param("{a: " * 200_000, id="braces"),
+        pytest.param("a: " + "[" * 200_000 + "]" * 200_000, id="brackets that are closed"),
+        pytest.param("- " * 200_000 + "1", id="dashes"),
+        pytest.param("? " * 200_000 + "1", id="keys of keys"),
+    ],
+)
+def test_a_deeply_nested_text_is_an_error_and_no_crash(text: str) -> None:
+    # In a process of its own: a recursive reader in C takes its process down.
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM], input=text, capture_output=True, text=True, timeout=60
+    )
+    assert run.returncode == 0, run.stderr[-300:]
+    assert run.stdout == "node.yaml:1: nested too deep — at most 50 levels\n"
+
+
+def test_fifty_levels_are_read() -> None:
+    parsed = parse_value("[" * 50 + "]" * 50, "node.yaml")
+    assert max(map(len, parsed.places)) == 49
+    assert parsed.faults == ()
+
+
+def test_aliases_do_not_hide_depth() -> None:
+    text = "a0: &a0 [[[[[[[[[[1]]]]]]]]]]\n" + "".join(
+        f"a{i}: &a{i} [[[[[[[[[[*a{i - 1}]]]]]]]]]]\n" for i in range(1, 6)
+    )
+    (fault,) = parse_document(text, "node.yaml").faults
+    assert "nested too deep" in fault.line

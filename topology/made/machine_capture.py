@@ -1,0 +1,151 @@
+"""Capturing a machine: what discovery reads, and what other tools want beside it, as a snapshot.
+
+/proc/cmdline and addresses of network cards are left out: snapshots are sent to other people.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from ..model.machine import Machine
+from ..sysfs.attributes import Attributes
+from ..sysfs.cpus import CPU
+from ..sysfs.discovery import ask_hardware, discover, is_live
+from ..sysfs.numa_nodes import NODE
+from ..sysfs.speed_select.json_file import speed_select_text
+from ..sysfs.speed_select.paths import SNAPSHOT_FILE
+from ..sysfs.sysfs_tree import SysfsTree
+from .snapshot import Snapshot
+
+_WHOLE_MACHINE: Final = (
+    "proc/cpuinfo",
+    "proc/meminfo",
+    f"{CPU}/offline",
+    f"{CPU}/kernel_max",
+    f"{CPU}/nohz_full",
+    f"{CPU}/smt/active",
+    f"{NODE}/possible",
+    f"{NODE}/has_cpu",
+    f"{NODE}/has_generic_initiator",
+)
+_CPU_FILES: Final = ("online", "cpu_capacity")
+_FREQUENCY_FILES: Final = (
+    "affected_cpus",
+    "related_cpus",
+    "scaling_driver",
+    "scaling_governor",
+    "scaling_max_freq",
+    "scaling_min_freq",
+)
+_NODE_FILES: Final = ("cpulist", "cpumap", "distance", "meminfo")
+_ACCESS_FILES: Final = ("read_bandwidth", "read_latency", "write_bandwidth", "write_latency")
+
+
+class Recorder:
+    """A tree that remembers what it was asked for and what it answered."""
+
+    def __init__(self, tree: SysfsTree) -> None:
+        self._tree = tree
+        self._files: dict[str, str] = {}
+        self._missing: set[str] = set()
+        self._names: dict[str, list[str]] = {}
+        self._links: dict[str, str] = {}
+
+    @property
+    def root(self) -> str:
+        """The root of the recorded tree."""
+        return self._tree.root
+
+    def read(self, path: str) -> str | None:
+        """The text of a file; the same at every call, though files like meminfo change."""
+        if path not in self._files and path not in self._missing:
+            text = self._tree.read(path)
+            if text is None:
+                self._missing.add(path)
+            else:
+                self._files[path] = text
+        return self._files.get(path)
+
+    def keep(self, path: str, text: str) -> None:
+        """Put a file of our own into the snapshot."""
+        self._files[path] = text
+
+    def names(self, path: str) -> list[str]:
+        """The sorted names in a directory."""
+        if path not in self._names:
+            self._names[path] = self._tree.names(path)
+        return self._names[path]
+
+    def resolve(self, path: str) -> str | None:
+        """The path with all links followed."""
+        target = self._tree.resolve(path)
+        if target is not None and target != path:
+            self._links[path] = target
+        return target
+
+    def snapshot(self) -> Snapshot:
+        """Everything recorded. What was read through a link is stored where the link leads."""
+        # Listed folders count though nothing in them was read: an offline cpu's, an empty node's.
+        folders = {
+            f"{folder}/{name}"
+            for folder, names in self._names.items()
+            for name in names
+            if name[-1:].isdigit() and f"{folder}/{name}" not in self._files
+        }
+        return Snapshot(
+            files={self._place(path): text for path, text in self._files.items()},
+            links=self._links,
+            folders=frozenset(
+                {self._place(path) for path in (*folders, *self._names) if self._is_folder(path)}
+                | set(self._links.values())
+            )
+            - self._links.keys(),
+        )
+
+    def _is_folder(self, path: str) -> bool:
+        return path not in self._links and (bool(self._names.get(path)) or path[-1:].isdigit())
+
+    def _place(self, path: str) -> str:
+        """Where a path leads, by the links that were followed."""
+        at = path.rfind("/")
+        while at > 0:
+            if path[:at] in self._links:
+                return self._links[path[:at]] + path[at:]
+            at = path.rfind("/", 0, at)
+        return path
+
+
+def capture(tree: SysfsTree) -> tuple[Machine, Snapshot]:
+    """The machine a tree shows, and the snapshot in which discovery finds that very machine.
+
+    What hardware was asked for is kept as a file; a warning that it could not be read is not.
+    """
+    recorder = Recorder(tree)
+    machine = discover(recorder)
+    if is_live(tree):
+        machine = ask_hardware(machine)
+        if machine.speed_select:
+            recorder.keep(SNAPSHOT_FILE, speed_select_text(machine.speed_select))
+    for path in _more_files(recorder):
+        recorder.read(path)
+    return machine, recorder.snapshot()
+
+
+def _more_files(recorder: Recorder) -> Iterator[str]:
+    attributes = Attributes(recorder)
+    yield from _WHOLE_MACHINE
+    for cpu in attributes.numbered(CPU, "cpu"):
+        folder = f"{CPU}/cpu{cpu}"
+        yield from (f"{folder}/{name}" for name in _CPU_FILES)
+        yield from (f"{folder}/topology/{name}" for name in recorder.names(f"{folder}/topology"))
+        yield from (f"{folder}/cpufreq/{name}" for name in _FREQUENCY_FILES)
+        for index in attributes.numbered(f"{folder}/cache", "index"):
+            cache = f"{folder}/cache/index{index}"
+            yield from (f"{cache}/{name}" for name in recorder.names(cache) if name != "uevent")
+    for node in attributes.numbered(NODE, "node"):
+        folder = f"{NODE}/node{node}"
+        yield from (f"{folder}/{name}" for name in _NODE_FILES)
+        for access in ("access0", "access1"):
+            yield from (f"{folder}/{access}/initiators/{name}" for name in _ACCESS_FILES)
+        for index in attributes.numbered(f"{folder}/memory_side_cache", "index"):
+            cache = f"{folder}/memory_side_cache/index{index}"
+            yield from (f"{cache}/{name}" for name in recorder.names(cache) if name != "uevent")

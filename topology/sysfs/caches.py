@@ -1,0 +1,120 @@
+"""Cache objects and the groups of cpus that share one.
+
+`indexN` is not a level: cpus of one machine can have different caches, and ia64 has L2 Data and L2
+Instruction. Source: Documentation/ABI/stable/sysfs-devices-system-cpu.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from ..model.machine import Cache
+from ..sets.cpuset import CpuSet
+from .attributes import Attributes
+from .cpus import CPU
+
+_TYPES: Final = ("Data", "Instruction", "Unified")
+_UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+def read_caches(attributes: Attributes, cores: tuple[CpuSet, ...]) -> tuple[Cache, ...]:
+    """Every cache once, sorted by level, type and lowest cpu. Cores: those of the online cpus."""
+    reader = _Reader(attributes, cores)
+    for core in cores:
+        shown: list[int] = []
+        for cpu in core:
+            indexes = attributes.numbered(f"{CPU}/cpu{cpu}/cache", "index")
+            # One thread speaks for its core, unless another shows other caches.
+            if indexes != shown and indexes:
+                shown = indexes
+                for index in indexes:
+                    reader.read(cpu, core, f"{CPU}/cpu{cpu}/cache/index{index}")
+    reader.note_gaps()
+    return in_order(reader.found)
+
+
+def in_order(caches: Iterable[Cache]) -> tuple[Cache, ...]:
+    """The caches sorted by level, type and lowest cpu."""
+    return tuple(sorted(caches, key=lambda one: (one.level, one.type, one.cpus.lowest)))
+
+
+def cache_groups(caches: tuple[Cache, ...], level: int) -> tuple[CpuSet, ...]:
+    """The disjoint sets of cpus that share a cache for data at a level, sorted by lowest cpu."""
+    found: list[CpuSet] = []
+    taken = 0
+    for cache in sorted(caches, key=lambda one: (one.cpus.lowest, -len(one.cpus))):
+        # Only damaged files and odd overrides let two caches of a level overlap.
+        own = cache.cpus.mask & ~taken
+        if cache.level == level and cache.type != "Instruction" and own:
+            taken |= own
+            found.append(CpuSet(own))
+    return tuple(sorted(found, key=lambda group: group.lowest))
+
+
+def cache_bytes(text: str) -> int | None:
+    """The bytes a cache's size stands for: "32K", "16384K", "1M"."""
+    digits, unit = (text[:-1], text[-1].upper()) if text[-1:].isalpha() else (text, "")
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 15 or unit not in _UNITS:
+        return None
+    return int(digits) * _UNITS[unit]
+
+
+class _Reader:
+    """Cache objects by (level, type): the first cpu that shows a cache defines who shares it."""
+
+    def __init__(self, attributes: Attributes, cores: tuple[CpuSet, ...]) -> None:
+        self._attributes = attributes
+        self._online = CpuSet()
+        for core in cores:
+            self._online |= core
+        self._taken: dict[tuple[int, str], int] = {}
+        self._unshared = CpuSet()
+        self._without_id = False
+        self.found: list[Cache] = []
+
+    def read(self, cpu: int, core: CpuSet, directory: str) -> None:
+        attributes = self._attributes
+        level = attributes.number(f"{directory}/level")
+        kind = attributes.text(f"{directory}/type") or "Unified"
+        if level is None or level < 1 or kind not in _TYPES:
+            attributes.warn(directory, f"passed over: level {level}, type {kind[:40]!r}")
+            return
+        taken = self._taken.get((level, kind), 0)
+        if taken >> cpu & 1:
+            return
+        shared = attributes.first_cpus(directory, ("shared_cpu_list", "shared_cpu_map"))
+        if not shared:
+            # ia64 kernels show all-zero maps; such a cache belongs to the core.
+            self._unshared |= core
+            shared = core
+        cpus = CpuSet(shared.mask & self._online.mask & ~taken | 1 << cpu)
+        self._taken[level, kind] = taken | cpus.mask
+        number = attributes.number(f"{directory}/id")
+        self._without_id |= number is None
+        size = attributes.text(f"{directory}/size")
+        self.found.append(
+            Cache(
+                level=level,
+                type=kind,
+                cpus=cpus,
+                id=number if number is not None and number >= 0 else None,
+                size_bytes=(cache_bytes(size) if size else None) or 0,
+            )
+        )
+
+    def note_gaps(self) -> None:
+        attributes = self._attributes
+        if not self.found:
+            attributes.warn(f"{CPU}/cpu*/cache", "no caches shown: cache groups are not known")
+            return
+        if self._without_id:
+            attributes.warn(f"{CPU}/cpu*/cache/index*/id", "missing: caches are told by their cpus")
+        if self._unshared:
+            attributes.warn(
+                f"{CPU}/cpu*/cache/index*/shared_cpu_map",
+                f"names no cpu on cpus {self._unshared}: taken as the core's own",
+            )
+        dataless = self._online
+        for cache in self.found:
+            dataless -= cache.cpus
+        if dataless:
+            attributes.warn(f"{CPU}/cpu*/cache", f"no caches of cpus {dataless} are shown")

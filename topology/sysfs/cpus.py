@@ -1,0 +1,241 @@
+"""Which cpus are online, and how sockets, dies, clusters and cores group them.
+
+One cpu of a group speaks for all its members: the others' files hold the same text. Groups come
+from sibling files alone; ids are labels, because core_id repeats between sockets and
+physical_package_id can be -1, repeated or missing (ppc, s390, riscv, virtual machines).
+Source: Documentation/admin-guide/cputopology.rst.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from ..model.machine import Domain
+from ..sets.cpuset import CpuSet
+from .attributes import Attributes
+
+CPU: Final = "sys/devices/system/cpu"
+
+_SOCKET_FILES: Final = (
+    "package_cpus_list",
+    "core_siblings_list",
+    "package_cpus",
+    "core_siblings",
+)
+_CORE_FILES: Final = ("core_cpus_list", "thread_siblings_list", "core_cpus", "thread_siblings")
+_DIE_FILES: Final = ("die_cpus_list", "die_cpus")
+_CLUSTER_FILES: Final = ("cluster_cpus_list", "cluster_cpus")
+_NO_ID: Final = 65535
+"""The kernel's 16-bit "unknown" (BAD_APICID on x86); -1 and -2 elsewhere."""
+
+
+class _Group(NamedTuple):
+    """Cpus that belong together, and the one whose files say so."""
+
+    speaker: int
+    cpus: CpuSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuSets:
+    """The machine-wide sets of cpus."""
+
+    online: CpuSet
+    present: CpuSet
+    possible: CpuSet
+    isolated: CpuSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """The groups of the online cpus, by lowest cpu, and the ids that name them."""
+
+    sockets: tuple[Domain, ...]
+    dies: tuple[Domain, ...]
+    clusters: tuple[Domain, ...]
+    cores: tuple[CpuSet, ...]
+    socket_of: Mapping[int, int]
+    die_of: Mapping[int, int]
+    cluster_of: Mapping[int, int]
+    core_of: Mapping[int, int]
+
+
+def read_cpu_sets(attributes: Attributes) -> CpuSets:
+    """The online, present, possible and isolated cpus.
+
+    Where there is no `online` file: cpus whose own `online` is not 0 and that have a topology.
+    """
+    there = attributes.numbered(CPU, "cpu")
+    online = attributes.cpus(f"{CPU}/online")
+    if not online:
+        attributes.warn(f"{CPU}/online", "missing or empty: online cpus told by their folders")
+        listed = [cpu for cpu in there if attributes.text(f"{CPU}/cpu{cpu}/online") != "0"]
+        # Offline cpus keep a folder without topology/ — but some kernels have none for any cpu.
+        known = [cpu for cpu in listed if attributes.tree.names(f"{CPU}/cpu{cpu}/topology")]
+        online = CpuSet.collect(known or listed)
+    present = (attributes.cpus(f"{CPU}/present") or CpuSet.collect(there)) | online
+    possible = (attributes.cpus(f"{CPU}/possible") or present) | present
+    isolated = attributes.cpus(f"{CPU}/isolated") or CpuSet()
+    return CpuSets(online=online, present=present, possible=possible, isolated=isolated & online)
+
+
+def read_layout(attributes: Attributes, online: CpuSet) -> Layout:
+    """The sockets, dies, clusters and cores of the online cpus."""
+    sockets, socket_of = _read_sockets(attributes, online)
+    dies, die_of = _read_dies(attributes, sockets)
+    clusters, cluster_of = _read_clusters(attributes, online, socket_of, die_of)
+    groups, unknown = _partition(attributes, online, _CORE_FILES)
+    if unknown:
+        attributes.warn(
+            f"{CPU}/cpu*/topology", f"no thread siblings of cpus {unknown}: one thread per core"
+        )
+        groups = _sorted([*groups, *(_Group(cpu, CpuSet.of(cpu)) for cpu in unknown)])
+    core_of: dict[int, int] = {}
+    for position, core in enumerate(groups):
+        label = attributes.number(f"{_topology(core.speaker)}/core_id")
+        # rv64 kernels say -1 for all; the position is as good a label.
+        core_of.update(dict.fromkeys(core.cpus, position if label is None or label < 0 else label))
+    return Layout(
+        sockets=sockets,
+        dies=dies,
+        clusters=clusters,
+        cores=tuple(core.cpus for core in groups),
+        socket_of=socket_of,
+        die_of=die_of,
+        cluster_of=cluster_of,
+        core_of=core_of,
+    )
+
+
+def _topology(cpu: int) -> str:
+    return f"{CPU}/cpu{cpu}/topology"
+
+
+def _partition(
+    attributes: Attributes,
+    cpus: CpuSet,
+    names: tuple[str, ...],
+    is_known: Callable[[int], bool] = lambda _: True,
+) -> tuple[list[_Group], CpuSet]:
+    """Disjoint groups by sibling files, sorted by lowest cpu, and the cpus that are in none."""
+    rest = cpus.mask
+    groups: list[_Group] = []
+    unknown = 0
+    while rest:
+        low = rest & -rest
+        cpu = low.bit_length() - 1
+        found = attributes.first_cpus(_topology(cpu), names) if is_known(cpu) else None
+        if found is None:
+            unknown |= low
+            rest ^= low
+            continue
+        # Siblings may be offline, and damaged files may name another group's cpus; a cpu that
+        # lost its own files is in the group that names it.
+        group = found.mask & (rest | unknown) | low
+        groups.append(_Group(cpu, CpuSet(group)))
+        rest &= ~group
+        unknown &= ~group
+    return _sorted(groups), CpuSet(unknown)
+
+
+def _sorted(groups: list[_Group]) -> list[_Group]:
+    return sorted(groups, key=lambda group: group.cpus.lowest)
+
+
+def _usable(ids: list[int | None]) -> list[int] | None:
+    """The ids when every group has its own; None when they cannot tell groups apart."""
+    usable = [one for one in ids if one is not None and one >= 0]
+    return usable if len(usable) == len(ids) == len(set(usable)) else None
+
+
+def _read_sockets(
+    attributes: Attributes, online: CpuSet
+) -> tuple[tuple[Domain, ...], Mapping[int, int]]:
+    groups, unknown = _partition(attributes, online, _SOCKET_FILES)
+    if unknown:
+        by_id: dict[int, int] = {}
+        for cpu in unknown:
+            socket = attributes.number(f"{_topology(cpu)}/physical_package_id")
+            key = -1 if socket is None else socket
+            by_id[key] = by_id.get(key, 0) | 1 << cpu
+        attributes.warn(
+            f"{CPU}/cpu*/topology", f"no socket siblings of cpus {unknown}: grouped by id"
+        )
+        more = (_Group(cpus.lowest, cpus) for cpus in map(CpuSet, by_id.values()))
+        groups = _sorted([*groups, *more])
+    read = [attributes.number(f"{_topology(one.speaker)}/physical_package_id") for one in groups]
+    ids = _usable(read)
+    if ids is None:
+        attributes.warn(
+            f"{CPU}/cpu*/topology/physical_package_id",
+            "missing, negative or repeated: sockets are numbered by their lowest cpu",
+        )
+        ids = list(range(len(groups)))
+    named = list(zip(ids, groups, strict=True))
+    domains = tuple(Domain(label=str(one), cpus=group.cpus) for one, group in named)
+    return domains, {cpu: one for one, group in named for cpu in group.cpus}
+
+
+def _read_dies(
+    attributes: Attributes, sockets: tuple[Domain, ...]
+) -> tuple[tuple[Domain, ...], Mapping[int, int]]:
+    dies: list[Domain] = []
+    die_of: dict[int, int] = {}
+    without: list[str] = []
+
+    def is_known(cpu: int) -> bool:
+        # arm64 and riscv list each cpu as a die of its own where there is no die_id.
+        die = attributes.number(f"{_topology(cpu)}/die_id")
+        return die is not None and 0 <= die < _NO_ID
+
+    for socket in sockets:
+        groups, unknown = _partition(attributes, socket.cpus, _DIE_FILES, is_known)
+        if unknown:
+            if attributes.text(f"{_topology(unknown.lowest)}/die_id") is None:
+                without.append(socket.label)
+            groups = _sorted([*groups, _Group(unknown.lowest, unknown)])
+        read = [attributes.number(f"{_topology(one.speaker)}/die_id") for one in groups]
+        ids = _usable(read) if not unknown else None
+        for one, (_, cpus) in zip(ids or range(len(groups)), groups, strict=True):
+            dies.append(Domain(label=f"{socket.label}/{one}", cpus=cpus))
+            die_of.update(dict.fromkeys(cpus, one))
+    if without:
+        attributes.warn(
+            f"{CPU}/cpu*/topology/die_id",
+            "missing: one die per socket assumed"
+            if len(without) == len(sockets)
+            else f"missing in socket {', '.join(without)}: one die assumed",
+        )
+    return tuple(sorted(dies, key=lambda die: die.cpus.lowest)), die_of
+
+
+def _read_clusters(
+    attributes: Attributes,
+    online: CpuSet,
+    socket_of: Mapping[int, int],
+    die_of: Mapping[int, int],
+) -> tuple[tuple[Domain, ...], Mapping[int, int]]:
+    ids: dict[int, int] = {}
+
+    def is_known(cpu: int) -> bool:
+        cluster = attributes.number(f"{_topology(cpu)}/cluster_id")
+        if cluster is None or not 0 <= cluster < 2**31 or cluster == _NO_ID:
+            return False
+        ids[cpu] = cluster
+        return True
+
+    groups, unknown = _partition(attributes, online, _CLUSTER_FILES, is_known)
+    # A kernel that writes -1 says "no cluster"; one without the file (before 5.16) says nothing.
+    if unknown and attributes.text(f"{_topology(unknown.lowest)}/cluster_id") is None:
+        attributes.warn(f"{CPU}/cpu*/topology/cluster_id", "missing: clusters are not known")
+    cluster_of: dict[int, int] = {}
+    domains: list[Domain] = []
+    names: set[tuple[int, int, int]] = set()
+    for cpu, cpus in groups:
+        cluster = ids[cpu]
+        while (socket_of[cpu], die_of[cpu], cluster) in names:
+            cluster += 1
+        names.add((socket_of[cpu], die_of[cpu], cluster))
+        cluster_of.update(dict.fromkeys(cpus, cluster))
+        domains.append(Domain(label=f"{socket_of[cpu]}/{die_of[cpu]}/{cluster}", cpus=cpus))
+    return tuple(domains), cluster_of

@@ -1,0 +1,193 @@
+"""Trees of sysfs and proc files: a directory or a snapshot archive. Only this module opens files.
+
+Paths begin with "sys/" or "proc/", whatever the root looks like. A file that is missing, or that
+the kernel refuses to show (EIO, EBUSY), reads as None: only an unreadable root is an error.
+"""
+
+import errno
+import os
+import stat
+from typing import Final, Protocol
+
+from ..sets.base_errors import TopologyError
+
+_MAX_FILE_BYTES: Final = 2**24
+"""Longer files are cut: /proc/cpuinfo of 4096 cpus has 7 MB, everything else is far smaller."""
+
+_CPU_DIRECTORY: Final = "devices/system/cpu"
+_PAGE_BYTES: Final = 4096
+
+
+class SysfsTree(Protocol):
+    """Files, directories and links below a root."""
+
+    @property
+    def root(self) -> str:
+        """The root as messages name it."""
+        ...
+
+    def read(self, path: str) -> str | None:
+        """The text of a file; None where there is none to read."""
+        ...
+
+    def names(self, path: str) -> list[str]:
+        """The sorted names in a directory; empty where there is none."""
+        ...
+
+    def resolve(self, path: str) -> str | None:
+        """The path with all links followed, still inside the tree; None where it leads nowhere."""
+        ...
+
+
+class DirectoryTree:
+    """A directory that holds sys/ and proc/ (such as "/"), or is a /sys directory itself.
+
+    Links that lead out of it lead nowhere: a copy comes from anybody. Each directory is looked at
+    once; a link that is put there later is not noticed.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        is_sys = not os.path.isdir(f"{root}/sys/{_CPU_DIRECTORY}")
+        # "sys" is cut from each path where the root is that directory.
+        self._skip = 3 if is_sys else 0
+        self._prefix = root.rstrip("/") + ("" if is_sys else "/")
+        self._top = os.path.realpath(self._prefix or "/")
+        self._inside = self._top.rstrip("/") + "/"
+        # Nothing is outside of "/": a live machine is spared the looking.
+        self._is_everything = self._inside == "/"
+        self._directories: dict[str, str | None] = {"": self._top}
+
+    @property
+    def root(self) -> str:
+        """The directory."""
+        return self._root
+
+    def _full(self, path: str) -> str:
+        if self._skip and not path.startswith("sys/"):
+            return "/dev/null/"  # no such path: a /sys directory has no proc/
+        return self._prefix + path[self._skip :]
+
+    def _followed(self, full: str) -> str | None:
+        """The path with all links followed; None where it leaves the tree."""
+        real = os.path.realpath(full)
+        return real if f"{real}/".startswith(self._inside) else None
+
+    def _directory(self, path: str) -> str | None:
+        """The real place of a directory, given without the prefix; None outside of the tree."""
+        if path in self._directories:
+            return self._directories[path]
+        parent, _, name = path.rpartition("/")
+        above = self._directory(parent)
+        place = None if above is None else f"{above}/{name}"
+        if place is not None and (name == ".." or os.path.islink(place)):
+            place = self._followed(place)
+        self._directories[path] = place
+        return place
+
+    def _place(self, path: str) -> str | None:
+        """Where to open a file or a directory; its last component may still be a link."""
+        if self._is_everything:
+            return self._full(path)
+        if self._skip and path != "sys" and not path.startswith("sys/"):
+            return None
+        inner = path[self._skip :].strip("/")
+        directory, _, name = inner.rpartition("/")
+        if name == "..":
+            return self._directory(inner)
+        above = self._directory(directory)
+        return None if above is None else f"{above}/{name}"
+
+    def _open(self, path: str, flags: int) -> int:
+        """A descriptor. Raises `OSError`."""
+        place = self._place(path)
+        if place is None:
+            raise FileNotFoundError(path)
+        flags |= os.O_CLOEXEC | os.O_NONBLOCK
+        if self._is_everything:
+            return os.open(place, flags)
+        try:
+            return os.open(place, flags | os.O_NOFOLLOW)
+        except OSError as error:
+            # ELOOP: a link; ENOTDIR: one where a directory was asked for.
+            if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+                raise
+        real = self._followed(place)
+        if real is None:
+            raise FileNotFoundError(path)
+        return os.open(real, flags | os.O_NOFOLLOW)
+
+    def read(self, path: str) -> str | None:
+        """The text of a file; None where there is none to read."""
+        try:
+            file = self._open(path, os.O_RDONLY)
+        except OSError:
+            return None
+        try:
+            content = os.read(file, _PAGE_BYTES)
+            # The kernel shows up to a page of an attribute in one read: a short one is the end.
+            if len(content) == _PAGE_BYTES:
+                while len(content) < _MAX_FILE_BYTES and (more := os.read(file, 2**18)):
+                    content += more
+        except OSError:
+            return None
+        finally:
+            os.close(file)
+        return content.decode("utf-8", "replace")
+
+    def names(self, path: str) -> list[str]:
+        """The sorted names in a directory; empty where there is none."""
+        try:
+            file = self._open(path, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            return []
+        try:
+            return sorted(os.listdir(file))
+        except OSError:
+            return []
+        finally:
+            os.close(file)
+
+    def resolve(self, path: str) -> str | None:
+        """The path with all links followed, still inside the tree; None where it leads nowhere."""
+        real = self._followed(self._full(path))
+        if real is None or not os.path.exists(real):
+            return None
+        inside = os.path.relpath(real, self._top)
+        return f"sys/{inside}" if self._skip else inside
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """A file descriptor; a pipe that nobody writes to would otherwise never open."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def open_tree(root: str) -> SysfsTree:
+    """The tree below a directory, or inside a .tar, .tar.gz or .tar.xz archive.
+
+    Raises `TopologyError` where the root cannot be read or holds no cpus.
+    """
+    tree: SysfsTree
+    if not root:
+        raise TopologyError("sysfs root: no name at all — give a directory or an archive")
+    if os.path.isdir(root):
+        tree = DirectoryTree(root)
+    else:
+        # Imported here: tarfile and its compressors are not needed on a live machine.
+        from .archive import read_archive
+
+        try:
+            with open(root, "rb", opener=_open_at_once) as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    what = "not a regular file — give a directory or an archive"
+                    raise TopologyError(f"{root}: {what}")
+                tree = read_archive(root, file, _MAX_FILE_BYTES)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise TopologyError(f"{root}: {reason} — give a directory or an archive") from error
+    if not tree.names(f"sys/{_CPU_DIRECTORY}"):
+        raise TopologyError(
+            f"{root}: no sys/{_CPU_DIRECTORY} in it — "
+            "give a directory or archive that holds sys/ and proc/, or a copy of /sys"
+        )
+    return tree
