@@ -53,6 +53,42 @@ def test_value_goes_to_late_once_the_waiter_gave_up(desk: Desk) -> None:
     assert late == [3]
 
 
+def test_what_is_answered_is_noted_before_work_that_came_behind_it_is_done(desk: Desk) -> None:
+    noted: list[str] = []
+
+    def answered(value: str) -> str:
+        noted.append(value)
+        return f"{value}, and what waits"
+
+    gate = threading.Event()
+    desk.owner.submit("hold", lambda: gate.wait(5))
+    call = desk.owner.submit("create", lambda: "3-7", in_time=answered)
+    newer = desk.owner.submit("reload", lambda: noted.append("3-6"))
+    gate.set()
+    assert newer.wait(5) == Done(None)
+    assert noted == ["3-7", "3-6"], "though nobody has fetched the answer yet"
+    assert call.wait(5) == Done("3-7, and what waits")
+
+
+def test_a_late_answer_is_never_noted_as_given(desk: Desk) -> None:
+    noted: list[int] = []
+    late: list[int] = []
+    gate = threading.Event()
+
+    def slow() -> int:
+        gate.wait(5)
+        return 3
+
+    def in_time(value: int) -> int:
+        noted.append(value)
+        return value
+
+    assert desk.owner.submit("slow", slow, late.append, in_time).wait(0.01) is None
+    gate.set()
+    desk.owner.ask("wait", lambda: None)
+    assert (noted, late) == ([], [3])
+
+
 def test_work_that_raises_is_told_to_the_waiter_and_reported_and_the_thread_lives(
     desk: Desk,
 ) -> None:
