@@ -14,7 +14,43 @@ ROOMS = ("topology", "policy", "nri", "cmd")
 MODULES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 WRITTEN = [path for path in MODULES if path.parent != ROOT / "nri" / "api"]
 LINES_MAX = 400
+FOLDER_MODULES_MAX = 20
 FUNCTION_LINES_MAX = 80
+
+FOLDERS = {
+    "topology": ("sets", "model", "sysfs", "made", "drawing"),
+    "policy": (
+        "text",
+        "model",
+        "cpus",
+        "configuration",
+        "pools",
+        "annotations",
+        "rules",
+        "manifests",
+        "hints",
+        "memory",
+        "tuning",
+        "books",
+        "placing",
+        "engine",
+        "scenarios",
+    ),
+    "nri": ("api", "wire", "dispatch", "hints", "plugin", "embedded"),
+    "cmd": ("web", "state", "kernel", "report", "daemon", "metrics", "commands"),
+}
+"""Each room's folders; one imports those before it alone."""
+
+UPWARD = {
+    ("policy/books", "policy/placing"),
+    ("policy/cpus", "policy/configuration"),
+    ("policy/model", "policy/configuration"),
+    ("policy/model", "policy/cpus"),
+    ("policy/model", "policy/placing"),
+    ("policy/model", "policy/pools"),
+    ("policy/model", "policy/tuning"),
+}
+"""Folders that import one behind them still: each is to be turned, and none is to be added."""
 
 # What would let the outside world into a pure function or into protocol code.
 IMPURE = {
@@ -69,6 +105,34 @@ def test_imports_point_inward(path: Path) -> None:
         parts = module.split(".")
         if parts[0] == "pinfold" and len(parts) > 1 and parts[1] in ROOMS:
             assert ROOMS.index(parts[1]) <= rank, f"{name(path)} imports {module}"
+
+
+def upward(path: Path) -> Iterator[tuple[str, str]]:
+    """Each import of a folder behind a module's own, in its room, as both folders."""
+    room, *inside = path.relative_to(ROOT).parent.parts
+    for module in imported(path) if inside else ():
+        parts = module.split(".")
+        if parts[:2] == ["pinfold", room] and len(parts) > 2 and parts[2] in FOLDERS[room]:
+            order = FOLDERS[room].index
+            if order(parts[2]) > order(inside[0]):
+                yield f"{room}/{inside[0]}", f"{room}/{parts[2]}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_folders_import_those_before_them(path: Path) -> None:
+    assert set(upward(path)) <= UPWARD
+
+
+def test_the_list_of_imports_that_go_up_only_gets_shorter() -> None:
+    assert {pair for path in MODULES for pair in upward(path)} == UPWARD
+
+
+def test_every_folder_of_a_room_has_its_place_and_is_small() -> None:
+    for room, folders in FOLDERS.items():
+        found = {path.relative_to(ROOT / room).parts[0] for path in (ROOT / room).glob("*/*.py")}
+        assert found == set(folders)
+    for folder in {path.parent for path in WRITTEN}:
+        assert len(list(folder.glob("*.py"))) <= FOLDER_MODULES_MAX, name(folder)
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=name)
