@@ -18,7 +18,7 @@ from .annotation_keys import RESOURCES_KEY
 ANNOTATIONS_MAX: Final = 512
 CHARACTERS_MAX: Final = 64 * 1024
 """Of keys and values together."""
-MARKS_MAX: Final = 4096
+MARKS_MAX: Final = 5632
 """Signs between the values of all texts; see `yaml_nodes.marks`."""
 
 

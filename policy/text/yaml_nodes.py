@@ -77,7 +77,7 @@ class Limits:
 
     characters: int = 64 * 1024
     depth: int = 16
-    nodes: int = 4096
+    nodes: int = 5632
     documents: int = 16
     has_aliases: bool = False
 

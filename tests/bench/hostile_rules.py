@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from pinfold.cmd.daemon.garbage_collection import Garbage
+from pinfold.policy.annotations.annotation_budget import admit
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
@@ -38,6 +39,8 @@ def container(
 ) -> Container:
     """The container of a number; its annotations are for the name `main`."""
     pod_number = number // per_pod
+    # As they come from a runtime: what is beyond a pod's budget is never seen by the rules.
+    admitted = admit(annotations, f"pod {pod_number}")
     pod = Pod(
         id=PodId(f"{pod_number:064x}"),
         name=f"{'a' * (name_length - 6)}{pod_number:06}",
@@ -45,7 +48,8 @@ def container(
         uid=f"{pod_number:036x}",
         labels={"app": f"app-{pod_number % 40}", "team": f"team-{pod_number % 8}"}
         | dict(labels or {}),
-        annotations=annotations,
+        annotations=admitted.annotations,
+        annotation_problems=admitted.problems,
     )
     return Container(
         id=ContainerId(f"{number:064x}"),
