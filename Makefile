@@ -1,6 +1,7 @@
 # make run    the demo: daemon, embedded runtime, example pods
 # make test   linters, type checks and every test that needs no root
 # make e2e    against real container runtimes (root; QEMU for e2e-vm)
+# make lock   requirements/*.lock anew: the versions that pyproject.toml allows; UPGRADE=1: the newest
 # make install, make rollback, make uninstall    on a node (root); see docs/operating.md
 #
 # Everything happens in .venv, which is made and brought up to date as needed. All paths are
@@ -34,7 +35,7 @@ ifneq ($(shell cat .venv/installed 2>/dev/null),$(CURDIR))
 .PHONY: .venv/installed
 endif
 
-.PHONY: help run test e2e e2e-host e2e-vm bench bench-runtime proto install rollback uninstall python clean
+.PHONY: help run test e2e e2e-host e2e-vm bench bench-runtime proto lock install rollback uninstall python clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -54,7 +55,7 @@ e2e-vm: .venv/dev-installed
 	$(PYTEST) -ra tests/e2e/vm
 
 bench: .venv/dev-installed
-	$(VENV_PYTHON) -m tests.bench
+	$(VENV_PYTHON) -m tests.bench $(BENCH_FLAGS)
 
 bench-runtime: .venv/dev-installed
 	$(PYTEST) -s -ra tests/bench/create_container.py
@@ -63,6 +64,9 @@ bench-runtime: .venv/dev-installed
 proto: .venv/dev-installed
 	$(VENV_PYTHON) -m grpc_tools.protoc -I .typing --python_out=.typing --pyi_out=.typing \
 		.typing/pinfold/nri/api/*.proto
+
+lock: .venv/dev-installed
+	$(VENV_PYTHON) -m scripts.lock $(if $(UPGRADE),--upgrade)
 
 install: python
 	@$(INSTALLER) install
@@ -82,15 +86,20 @@ python:
 	@command -v "$(PYTHON)" >/dev/null || { echo "make: PYTHON: '$(PYTHON)' is no program" \
 		"— name one that is there" >&2; exit 2; }
 
-.venv/installed: pyproject.toml | python
+# What is locked and nothing else, from whatever registry pip is configured for: two machines are
+# alike. pip's own version does not matter, so that of the Python is taken.
+LOCKED := -m pip --disable-pip-version-check install --quiet --require-hashes --requirement
+
+.venv/installed: pyproject.toml requirements/build.lock requirements/run.lock | python
 	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { echo "make: $(PYTHON) cannot make a" \
 		"virtual environment — apt-get install python3-venv" >&2; exit 2; }
 	"$(PYTHON)" -m venv .venv
-	$(VENV_PYTHON) -m pip install --quiet --upgrade pip
-	$(VENV_PYTHON) -m pip install --quiet --editable .
+	$(VENV_PYTHON) $(LOCKED) requirements/build.lock
+	$(VENV_PYTHON) $(LOCKED) requirements/run.lock
+	$(VENV_PYTHON) -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@rm -f .venv/dev-installed
 	@printf '%s\n' "$(CURDIR)" > .venv/installed
 
-.venv/dev-installed: .venv/installed
-	$(VENV_PYTHON) -m pip install --quiet --group dev
+.venv/dev-installed: .venv/installed requirements/dev.lock
+	$(VENV_PYTHON) $(LOCKED) requirements/dev.lock
 	@touch .venv/dev-installed

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from .lock import BUILD, RUN
 from .service_python import PythonError, find_python
 from .targets import Targets, TargetsError, is_hidden_from_service, read_targets
 from .versions import Versions, VersionsError, link, write
@@ -121,10 +122,15 @@ def build(version: Path, scratch: Path, targets: Targets, python: Path) -> None:
     run([str(python), "-m", "venv", str(scratch / "venv")], "virtual environment")
     pip = [str(scratch / "venv" / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
     packages = version / "packages"
+    # What is locked and nothing else, so that two nodes have the same.
+    locked = [*pip, "install", "--quiet", "--require-hashes", "--requirement"]
+    run([*locked, str(BUILD)], "packages; can the registry be reached?")
     run(
-        [*pip, "install", "--quiet", "--target", str(packages), str(source)],
+        [*locked, str(RUN), "--target", str(packages)],
         "packages; can the registry be reached?",
     )
+    own = [*pip, "install", "--quiet", "--no-deps", "--no-build-isolation"]
+    run([*own, "--target", str(packages), "--upgrade", str(source)], "package of Pinfold")
     shutil.rmtree(packages / "bin", ignore_errors=True)
     # It holds the path of the copy, and would make every build another version.
     for path in packages.glob("pinfold-*.dist-info/direct_url.json"):
@@ -150,7 +156,7 @@ def copy_of_source(folder: Path, targets: Targets) -> Path:
 
 
 def project() -> dict[str, Any]:
-    """What pyproject.toml says."""
+    """The project's table of pyproject.toml."""
     with open(ROOT / "pyproject.toml", "rb") as file:
         return tomllib.load(file)
 

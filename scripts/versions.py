@@ -25,7 +25,7 @@ _UNFINISHED: Final = ".unfinished-"
 
 
 class VersionsError(Exception):
-    """Nothing was switched, for the reason given."""
+    """The version that runs stays as it is, for the reason given."""
 
 
 class Versions:
