@@ -8,7 +8,7 @@ import click
 from .commands.exit_status import StatusCommand, output_errors
 
 
-class Row(NamedTuple):
+class CommandRow(NamedTuple):
     """One sub-command: `module` (in `commands/`) holds a click command named `command`."""
 
     name: str
@@ -17,13 +17,13 @@ class Row(NamedTuple):
 
 
 COMMANDS: Final = (
-    Row("topology", "topology", "Show this machine, or another, as Pinfold sees it."),
-    Row("pools", "pools", "Show the pool tree and its supply."),
-    Row("simulate", "simulate", "Place pods or run scenarios without a cluster."),
-    Row("lint", "lint", "Check annotations and configuration."),
-    Row("config", "config_command", "Show the configuration in force."),
-    Row("capture", "capture", "Save this machine's topology for --sysfs-root."),
-    Row("demo", "demo", "Run the daemon with example pods and explain the placements."),
+    CommandRow("topology", "topology", "Show this machine, or another, as Pinfold sees it."),
+    CommandRow("pools", "pools", "Show the pool tree and its supply."),
+    CommandRow("simulate", "simulate", "Place pods or run scenarios without a cluster."),
+    CommandRow("lint", "lint", "Check annotations and configuration."),
+    CommandRow("config", "config_command", "Show the configuration in force."),
+    CommandRow("capture", "capture", "Save this machine's topology for --sysfs-root."),
+    CommandRow("demo", "demo", "Run the daemon with example pods and explain the placements."),
 )
 
 
@@ -49,7 +49,7 @@ class Program(StatusCommand, click.Group):
             formatter.write_dl([(row.name, row.summary) for row in COMMANDS])
 
     def invoke(self, ctx: click.Context) -> Any:
-        """What the sub-command returns."""
+        """The result of the sub-command."""
         with output_errors():
             return super().invoke(ctx)
 

@@ -1,22 +1,22 @@
 """`pinfoldd`: the daemon's command line, signals and exit status."""
 
+from __future__ import annotations
+
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from ..nri.dispatch.report import Report
-from ..nri.embedded.embedded_runtime import EmbeddedRuntime
 from ..nri.plugin.cri_socket_paths import AUTO
 from ..policy.configuration.config import Config
-from ..policy.manifests.manifest import PodSpec, parse_manifests
 from ..topology.sets.base_errors import PinfoldError
-from .commands.embedded_pods import start_pods
 from .commands.exit_status import FAULT, StatusCommand
 from .daemon.chores import live_root, plan_chores
 from .daemon.config_file import load_config, read_file
@@ -28,14 +28,20 @@ from .daemon.machine_source import machine_of, machine_options
 from .daemon.runtimes import DEFAULT_SOCKET, find_runtime, is_preinstalled
 from .daemon.sd_notify import Notifier
 from .kernel.tuner import tuner_below
-from .metrics.metrics_server import Metrics
+from .metrics.metrics_server import MetricsServer
 from .report.decision_log import DecisionLog
 from .report.log_setup import LEVELS, end_logging, set_up_logging
 from .state.own_file import make_folder
 from .state.state_file import read_state
 from .state.state_keeper import StateKeeper
 
+if TYPE_CHECKING:
+    from ..nri.embedded.embedded_runtime import EmbeddedRuntime
+    from ..policy.manifests.manifest import PodSpec
+
 _EMBEDDED_SECONDS: Final = 10.0
+_SWITCH_SECONDS: Final = 0.001
+"""How long another thread keeps Python's lock while a runtime's call waits for it; 5 ms usually."""
 
 
 @click.command(cls=StatusCommand, context_settings={"help_option_names": ["-h", "--help"]})
@@ -113,12 +119,13 @@ def command(
     environment = os.environ
     if manifests and runtime != "embedded":
         raise click.UsageError("--manifest needs --runtime embedded")
-    pods = [pod for path in manifests for pod in parse_manifests(read_file(path), str(path))]
+    pods = _read_pods(manifests) if manifests else []
     found = machine_of(sysfs_root, machine)
     watch = ConfigWatch(config_path)
     loaded = load_config(config_path, environment=environment, settings=settings)
+    root = live_root(sysfs_root, machine)
     access = find_runtime(
-        runtime, nri_socket, nri_plugin_name, nri_plugin_index, environment, cri_socket
+        runtime, nri_socket, nri_plugin_name, nri_plugin_index, environment, cri_socket, root or "/"
     )
     log = set_up_logging(log_level, environment, is_preinstalled=is_preinstalled(environment))
     _warn((*loaded.warnings, *found.warnings), log)
@@ -130,7 +137,6 @@ def command(
     kernel_root = Path("/") if kernel_root is None and is_here else kernel_root
     tuner = None if kernel_root is None else tuner_below(kernel_root, state_dir, log)
     reports.extend(one for one in (keeper, tuner) if one is not None)
-    root = live_root(sysfs_root, machine)
     surroundings = find_surroundings(root, environment)
     daemon = Daemon(
         found,
@@ -149,7 +155,7 @@ def command(
         tuner.start(daemon.plugin)
 
     plan_chores(daemon, watch, root, log)
-    metrics = Metrics(daemon, root, log)
+    metrics = MetricsServer(daemon, root, log)
     load = partial(_load_again, watch, config_path, settings, log)
     _listen(daemon)
     daemon.timetable.every("garbage", LOOK_SECONDS, garbage.look)
@@ -201,7 +207,7 @@ def _reload(
     daemon: Daemon,
     load: Callable[[], Config],
     notifier: Notifier,
-    metrics: Metrics,
+    metrics: MetricsServer,
     log: logging.Logger,
 ) -> None:
     reload_configuration(daemon, load, notifier, log)
@@ -221,7 +227,16 @@ def _obey(daemon: Daemon, order: Command, _number: int, _frame: object) -> None:
     daemon.tell(order)
 
 
+def _read_pods(paths: Iterable[Path]) -> list[PodSpec]:
+    # Imported here, as below: a node's daemon has no pods of its own.
+    from ..policy.manifests.manifest import parse_manifests
+
+    return [pod for path in paths for pod in parse_manifests(read_file(path), str(path))]
+
+
 def _run_pods(runtime: EmbeddedRuntime, pods: list[PodSpec], machine_memory: int | None) -> None:
+    from ..nri.embedded.kubelet import start_pods
+
     if not runtime.wait_until_synchronized(_EMBEDDED_SECONDS):
         raise PinfoldError("embedded runtime: no plugin connected to it — look at the log")
     # Refusals are in the log already, as any decision.
@@ -230,6 +245,7 @@ def _run_pods(runtime: EmbeddedRuntime, pods: list[PodSpec], machine_memory: int
 
 def main() -> None:
     """Run the daemon and leave with its status: 0, 1 after a fault, 2 for what cannot work."""
+    sys.setswitchinterval(_SWITCH_SECONDS)
     try:
         command.main(prog_name="pinfoldd")
     finally:

@@ -12,6 +12,7 @@ from ...policy.configuration.schema import config_schema
 from ...policy.text.errors import ConfigError
 from ..daemon.config_file import ConfigFileError, LoadedConfig, load_config, read_file
 from .config_plan import command as plan
+from .output_option import output_option
 
 
 @click.group(name="config")
@@ -51,14 +52,7 @@ def check(files: tuple[Path, ...]) -> None:
 @click.option(
     "--set", "settings", multiple=True, metavar="FIELD=VALUE", help="Set one field, last of all."
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["yaml", "json"]),
-    default="yaml",
-    show_default=True,
-    help="YAML as in a file, or one JSON document for tools.",
-)
+@output_option("yaml", "json", meaning="YAML as in a file, or one JSON document for tools.")
 def effective(path: Path | None, settings: tuple[str, ...], output: str) -> None:
     """Print the configuration the daemon would run with, all defaults filled in."""
     loaded = load_config(path, environment=os.environ, settings=settings)

@@ -11,7 +11,7 @@ import click
 from ...policy.configuration.config_text import config_from_values
 from ...policy.engine.engine import Engine
 from ...policy.engine.reconfiguration import Fate, Move, find_moves
-from ...policy.model.decision import Pinning
+from ...policy.model.pinning import Pinning
 from ...policy.tuning.interrupts import Interrupt
 from ...topology.drawing.fingerprint import machine_fingerprint, machine_summary
 from ...topology.model.machine import Machine
@@ -21,24 +21,25 @@ from ..daemon.config_file import load_config
 from ..daemon.machine_source import machine_of, machine_options
 from ..kernel.knobs import Knobs
 from ..state.state_file import STATE_NAME, State, StateFileError, load_state
+from .output_option import output_option
 
 DEFAULT_STATE: Final = Path("/var/lib/pinfold")
 _SOMETHING_MOVES: Final = 1
 
 
 class PlanError(PinfoldError):
-    """There is no state to plan with, or it is of another machine."""
+    """The state to plan with is missing, or it is of another machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigPlan:
-    """What becomes of every container, and what the author of the file should know."""
+    """The fate of every container, and warnings for the author of the file."""
 
     moves: tuple[Move, ...]
     warnings: tuple[str, ...] = ()
 
     def count(self, fate: Fate) -> int:
-        """How many containers have this fate."""
+        """The number of containers that have this fate."""
         return sum(move.fate is fate for move in self.moves)
 
 
@@ -53,14 +54,7 @@ class ConfigPlan:
     metavar="FILE|DIR",
     help="What runs: the state file of the daemon, or the folder it is in.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="A line for each container or one JSON document for tools.",
-)
+@output_option("text", "json", meaning="A line for each container or one JSON document for tools.")
 @machine_options
 def command(
     file: Path, state_path: Path, output: str, sysfs_root: str | None, machine: str | None
@@ -82,7 +76,7 @@ def command(
 def plan_config(
     state: State, machine: Machine, file: Path, interrupts: tuple[Interrupt, ...] = ()
 ) -> ConfigPlan:
-    """What a configuration file would do to everything in a state.
+    """The plan of a configuration file: the fate of every container in a state.
 
     `interrupts`: those of the machine; without, nobody is told that some may not be moved.
 
@@ -99,7 +93,7 @@ def plan_config(
     present.synchronize(state.running(), state.advice())
     planned, _ = present.reconfigured(loaded.config)
     return ConfigPlan(
-        moves=find_moves(present, planned),
+        moves=find_moves(present.snapshot(), planned.snapshot()),
         warnings=(*loaded.warnings, *planned.warnings, *_cut(state)),
     )
 

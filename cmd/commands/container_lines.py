@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from ...policy.model.decision import GrantKind
+from ...policy.model.grant import GrantKind
 from ...topology.sets.cpuset import CpuSet
 
 _DIGITS: Final = re.compile("([0-9]+)")

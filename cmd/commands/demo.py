@@ -8,12 +8,15 @@ import click
 
 from ...nri.embedded.embedded_cri import embedded_link
 from ...nri.embedded.embedded_runtime import EmbeddedRuntime
+from ...nri.embedded.kubelet import start_pods
 from ...policy.configuration.config import Config
-from ...policy.engine.pool_drawing import draw_pools, spare_supplies
+from ...policy.engine.decision import Decision
+from ...policy.engine.pool_drawing import pool_texts, spare_supplies
 from ...policy.engine.reason import reason_of
 from ...policy.manifests.manifest import PodSpec, parse_manifests
 from ...policy.model.container import Container
-from ...policy.model.decision import Decision, Grant
+from ...policy.model.grant import Grant
+from ...topology.drawing.text_tree import TextTree
 from ...topology.made.spec import machine_from_spec
 from ...topology.model.machine import Machine
 from ...topology.sets.base_errors import PinfoldError
@@ -21,9 +24,10 @@ from ...topology.sets.cpuset import CpuSet
 from ..daemon.config_file import read_file
 from ..daemon.daemon import Daemon, memory_bytes
 from ..daemon.machine_source import machine_of, machine_options
+from ..report.console import tree_lines
+from ..report.escaped_text import escaped
 from .container_lines import cpus_text, natural_key, place_text, short_names
 from .demo_pods import DEMO_PODS
-from .embedded_pods import start_pods
 from .pools import chosen_config
 
 TWO_SOCKETS: Final = "socket:2 numa:2 core:2 thread:2 mem:2G"
@@ -68,33 +72,33 @@ def play(machine: Machine, config: Config, pods: Sequence[PodSpec]) -> str:
     try:
         if not runtime.wait_until_synchronized(_SECONDS):
             raise PinfoldError("demo: the daemon did not connect to the embedded runtime")
-        refused = start_pods(runtime, [*pods], memory_bytes(machine))
+        refused = start_pods(runtime, pods, memory_bytes(machine))
         daemon.plugin.settle(_SECONDS)
-        text = daemon.plugin.owner.ask("draw", lambda: _draw(daemon, runtime), _SECONDS)
+        texts = daemon.plugin.owner.ask("draw", lambda: _texts(daemon, runtime), _SECONDS)
         lines = [f"[{one.pod.name}/{one.container}] refused: {one.reason}" for one in refused]
-        return "\n".join([text, *lines])
+        return "\n".join([*tree_lines(texts), *map(escaped, lines)])
     finally:
         daemon.stop()
 
 
-def _draw(daemon: Daemon, runtime: EmbeddedRuntime) -> str:
-    engine = daemon.engine
+def _texts(daemon: Daemon, runtime: EmbeddedRuntime) -> TextTree:
+    snapshot = daemon.engine.snapshot()
     inside: dict[str, list[str]] = {}
     told: set[str] = set()
-    every = list(engine.containers.values())
+    every = list(snapshot.containers.values())
     paths = {container.path for container in every}
     names = short_names([(one.pod.namespace, one.pod.name, one.name) for one in every])
     named = sorted(zip(names, every, strict=True), key=lambda pair: natural_key(pair[0]))
     for name, container in named:
-        decision, grant = engine.decisions.get(container.id), engine.grants.get(container.id)
+        decision, grant = snapshot.decisions.get(container.id), snapshot.grants.get(container.id)
         if decision is None or grant is None:
             continue
-        lines = inside.setdefault(engine.tree.pools[grant.pool_id].name, [])
+        lines = inside.setdefault(snapshot.tree.pools[grant.pool_id].name, [])
         kernel = runtime.kernel[container.id]
         cpus = _cpus(grant, kernel.cpus)
         lines.append(place_text(name, cpus, kernel.mems, reason_of(decision)))
         lines.extend(_problems(container, decision, told, paths))
-    return draw_pools(engine.tree, engine.machine, inside, spare_supplies(engine))
+    return pool_texts(snapshot.tree, snapshot.machine, inside, spare_supplies(snapshot))
 
 
 def _cpus(grant: Grant, kernel: str) -> str:

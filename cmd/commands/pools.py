@@ -5,26 +5,20 @@ from pathlib import Path
 
 import click
 
-from ...policy.books.books import WITHHELD
 from ...policy.configuration.config import Config
 from ...policy.engine.engine import Engine
-from ...policy.engine.pool_drawing import draw_pools, pools_document, withheld_line
-from ...policy.tuning.speed_select.extended_resources import extended_resources
+from ...policy.engine.pool_drawing import pool_texts, pools_document, withheld_line
+from ...policy.tuning.speed_select_plan import extended_resources
 from ..daemon.config_file import load_config
 from ..daemon.machine_source import machine_of, machine_options
+from ..report.console import tree_lines
+from .output_option import output_option
 
 
 @click.command()
 @machine_options
 @click.option("--config", "config_path", metavar="FILE", help="Configuration; built-in defaults.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["tree", "json"]),
-    default="tree",
-    show_default=True,
-    help="A tree for people or one JSON document for tools.",
-)
+@output_option("tree", "json", meaning="A tree for people or one JSON document for tools.")
 def command(
     sysfs_root: str | None, machine: str | None, config_path: str | None, output: str
 ) -> None:
@@ -32,17 +26,17 @@ def command(
     config, warnings = chosen_config(config_path)
     engine = Engine(machine_of(sysfs_root, machine), config)
     warnings = (*warnings, *engine.warnings)
-    withheld = engine.memory.request_of(WITHHELD)
+    snapshot = engine.snapshot()
     if output == "json":
-        document = pools_document(engine.tree, engine.machine, engine.supply, withheld, warnings)
+        document = pools_document(snapshot, warnings)
         document["extended_resources"] = dict(
-            extended_resources(engine.machine, config, engine.supply.allowed)
+            extended_resources(snapshot.machine, config, snapshot.supply.allowed)
         )
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
         return
-    click.echo(draw_pools(engine.tree, engine.machine))
-    if withheld is not None:
-        click.echo(withheld_line(withheld))
+    click.echo("\n".join(tree_lines(pool_texts(snapshot.tree, snapshot.machine))))
+    if snapshot.withheld is not None:
+        click.echo(withheld_line(snapshot.withheld))
     for warning in warnings:
         click.echo(f"warning: {warning}")
 

@@ -27,6 +27,7 @@ from ...topology.model.machine import Machine
 from ...topology.sysfs.discovery import read_machine
 from ..daemon.config_file import read_file
 from ..daemon.machine_source import machine_of, machine_options
+from .output_option import output_option
 from .pools import chosen_config
 from .simulate_text import table_text, tree_text
 
@@ -57,13 +58,11 @@ class Job:
     is_flag=True,
     help="Exit with 0 although a container is refused: it is only shown.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json", "tree"]),
-    default="table",
-    show_default=True,
-    help="A table or a tree of pools for people, or one JSON document for tools.",
+@output_option(
+    "table",
+    "json",
+    "tree",
+    meaning="A table or a tree of pools for people, or one JSON document for tools.",
 )
 def command(
     files: tuple[str, ...],

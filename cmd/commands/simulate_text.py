@@ -1,18 +1,23 @@
 """The results of scenarios as text for people."""
 
 from collections.abc import Iterator
+from typing import Final
 
-from ...policy.engine.pool_drawing import draw_pools
+from ...policy.engine.pool_drawing import pool_texts
 from ...policy.scenarios.result import ContainerResult, ScenarioResult
+from ..report.console import table_lines, tree_lines
+from ..report.escaped_text import escaped
 from .container_lines import cpus_text, natural_key, place_text, short_names
+
+_COLUMNS: Final = ("container", "pool", "cpus", "memory", "why")
 
 
 def table_text(result: ScenarioResult) -> str:
     """A scenario as a table of its containers, then what was expected and what went wrong."""
     lines = [_headline(result)]
     if result.containers:
-        lines.extend(_table(result))
-    lines.extend(_verdicts(result))
+        lines.extend(table_lines(_COLUMNS, _rows(result)))
+    lines.extend(map(escaped, _verdicts(result)))
     return "\n".join(lines)
 
 
@@ -26,9 +31,11 @@ def tree_text(result: ScenarioResult) -> str:
             if one.refused is None:
                 text = place_text(name, _cpus(one), one.mems, one.reason)
                 inside.setdefault(one.pool, []).append(text)
-        lines.append(draw_pools(result.tree, result.machine, inside, result.spare))
-    lines.extend(f"[{name}] {_reason(one)}" for name, one in named if one.refused is not None)
-    lines.extend(_verdicts(result))
+        texts = pool_texts(result.tree, result.machine, inside, result.spare)
+        lines.extend(tree_lines(texts))
+    refused = [f"[{name}] {_reason(one)}" for name, one in named if one.refused is not None]
+    lines.extend(map(escaped, refused))
+    lines.extend(map(escaped, _verdicts(result)))
     return "\n".join(lines)
 
 
@@ -43,14 +50,11 @@ def _named(result: ScenarioResult) -> list[tuple[str, ContainerResult]]:
     return sorted(zip(names, every, strict=True), key=lambda pair: natural_key(pair[0]))
 
 
-def _table(result: ScenarioResult) -> Iterator[str]:
-    rows = [("container", "pool", "cpus", "memory", "why")]
-    for name, one in _named(result):
-        rows.append((name, one.pool or "-", _cpus(one) or "-", one.mems or "-", _reason(one)))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        yield "  " + "  ".join((*cells, row[4])).rstrip()
+def _rows(result: ScenarioResult) -> list[tuple[str, ...]]:
+    return [
+        (name, one.pool or "-", _cpus(one) or "-", one.mems or "-", _reason(one))
+        for name, one in _named(result)
+    ]
 
 
 def _cpus(one: ContainerResult) -> str:

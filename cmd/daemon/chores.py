@@ -1,4 +1,4 @@
-"""What the daemon does from time to time, aside from the runtime's events."""
+"""Chores of the daemon: its work at fixed intervals, aside from the runtime's events."""
 
 import logging
 import os

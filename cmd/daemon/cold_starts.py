@@ -17,6 +17,8 @@ class ColdStarts:
     know how much of it is over.
     """
 
+    takes = (ColdStarted, Released)
+
     def __init__(self, timetable: Timetable) -> None:
         self._timetable = timetable
         self._plugin: Plugin | None = None
@@ -36,7 +38,7 @@ class ColdStarts:
                 pass
 
     def start(self, plugin: Plugin) -> None:
-        """From here on the policy of `plugin` is told."""
+        """Ends of cold starts are told to the policy of `plugin` from here on."""
         self._plugin = plugin
 
     def _end(self, container_id: ContainerId) -> None:

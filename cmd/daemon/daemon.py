@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Final
 
 from ...nri.dispatch.owner import UnfinishedError
-from ...nri.dispatch.report import Crashed, Happening, Report, Tally
+from ...nri.dispatch.report import Crashed, Fanout, Report, Tally
 from ...nri.hints.hint_finder import HintFinder
 from ...nri.plugin.plugin import Plugin, RuntimeLink, Timing
 from ...nri.plugin.session import Identity
@@ -29,7 +29,7 @@ _SIGNAL_SECONDS: Final = 0.5
 
 
 class Command(Enum):
-    """What the main thread is told to do."""
+    """Commands to the main thread, from signal handlers and other threads."""
 
     STOP = "stop"
     RELOAD = "reload"
@@ -65,7 +65,7 @@ class Daemon:
         self.timetable = Timetable(lambda what, error: self._report(Crashed(what, error)), clock)
         self.tally = Tally()
         cold_starts = ColdStarts(self.timetable)
-        self._reports: tuple[Report, ...] = (self.tally, cold_starts, *reports)
+        self._report = Fanout((self.tally, cold_starts, *reports))
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self.plugin = Plugin(
             Engine(self._as_found(machine), config),
@@ -159,10 +159,6 @@ class Daemon:
             self.plugin.run()
         finally:
             self.tell(Command.ENDED)
-
-    def _report(self, happening: Happening) -> None:
-        for report in self._reports:
-            report(happening)
 
     def _heartbeat(self, notifier: Notifier) -> Heartbeat | None:
         """Only a policy that still answers is alive; without a watchdog nobody asks."""

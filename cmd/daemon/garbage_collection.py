@@ -15,6 +15,13 @@ LOOK_SECONDS: Final = 30.0
 LOOKS_MAX: Final = 20
 """After so many looks without a quiet time between two of them, any moment has to do."""
 
+SOME_OBJECTS: Final = 2_000
+"""So many new ones are worth going through them: fewer are not worth the time it takes."""
+
+MORE_THAN_AN_EVENT: Final = 10_000
+"""So many new ones are put aside unseen: to go through them takes as long as a third of the event
+that made them, which was long already. A quiet time comes."""
+
 _MANY_OBJECTS: Final = 10_000
 """So many new ones are worth going through everything, whoever made them."""
 
@@ -26,6 +33,8 @@ class Garbage:
     not again before there is nothing else to do. Decisions are freed by
     counting references alone; this is for cycles, which errors and libraries make.
     """
+
+    takes = (Decided, Released, Synchronized)
 
     def __init__(self) -> None:
         self._events = 0
@@ -58,7 +67,11 @@ class Garbage:
     def sweep(self) -> None:
         """Go through what is new. O(objects made since the last time that are still there)."""
         self._events += 1
-        gc.collect(1)
+        count = gc.get_count()[0]
+        if count >= MORE_THAN_AN_EVENT:
+            gc.freeze()
+        elif count >= SOME_OBJECTS:
+            gc.collect(1)
 
     def look(self) -> None:
         """Go through everything where there were events, but none since the last look.

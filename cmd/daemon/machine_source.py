@@ -6,7 +6,6 @@ from typing import Any, TypeVar
 
 import click
 
-from ...topology.made.spec import machine_from_spec
 from ...topology.model.machine import Machine
 from ...topology.sysfs.discovery import read_machine
 from ...topology.sysfs.overrides import override_machine, parse_overrides
@@ -41,6 +40,9 @@ def machine_of(
         raise click.UsageError("--sysfs-root and --machine exclude each other; give one")
     overrides = parse_overrides(environment)
     if machine is not None:
+        # Imported here: a node's daemon reads its own machine.
+        from ...topology.made.spec import machine_from_spec
+
         found = machine_from_spec(machine)
     else:
         found = read_machine("/" if sysfs_root is None else sysfs_root)

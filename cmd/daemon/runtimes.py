@@ -1,21 +1,23 @@
 """The container runtimes the daemon can serve, and how it gets to them."""
 
+from __future__ import annotations
+
 import os
 import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ...nri.dispatch.cri_socket import CriSocket
-from ...nri.embedded.embedded_cri import embedded_link
-from ...nri.embedded.embedded_runtime import EmbeddedRuntime
-from ...nri.embedded.runtime_dialects import NEWEST
 from ...nri.plugin.cri_socket_paths import AUTO, find_cri_socket
 from ...nri.plugin.plugin import FindWay, RuntimeLink
 from ...nri.plugin.session import Identity
 from ...topology.sets.base_errors import PinfoldError
 from ..kernel.cgroup_pins import cgroup_reader
+
+if TYPE_CHECKING:
+    from ...nri.embedded.embedded_runtime import EmbeddedRuntime
 
 DEFAULT_SOCKET: Final = "/var/run/nri/nri.sock"
 
@@ -26,12 +28,12 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9_.+-]+")
 
 
 class RuntimeOptionError(PinfoldError):
-    """What was said about the runtime cannot be used."""
+    """Options that say how to reach the runtime are unusable; the text says which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """How to reach a runtime; `where` names it in messages."""
+    """The way to reach one runtime; `where` names it in messages."""
 
     where: str
     link: RuntimeLink
@@ -46,10 +48,12 @@ def find_runtime(
     index: str,
     environment: Mapping[str, str],
     cri_socket: str = AUTO,
+    root: str = "/",
 ) -> Access:
     """The access to the runtime of a kind: "auto", "nri" or "embedded".
 
-    `cri_socket`: the path of its CRI socket, "auto" or "off".
+    `cri_socket`: the path of its CRI socket, "auto" or "off"; `root`: the folder below which the
+    proc/ and sys/ of its containers are.
 
     A runtime that starts its plugins itself hands them a connection in the environment; then only
     that is used. Raises `RuntimeOptionError`.
@@ -62,13 +66,7 @@ def find_runtime(
             f"--nri-plugin-name: {name!r} — write letters, digits and '_.+-' alone, as in 'pinfold'"
         )
     if kind == "embedded":
-        runtime = EmbeddedRuntime(replace(NEWEST, name="embedded"))
-        return Access(
-            where="embedded runtime",
-            link=embedded_link(runtime),
-            identity=identity,
-            embedded=runtime,
-        )
+        return _embedded(identity)
     handed = environment.get("NRI_PLUGIN_SOCKET", "")
     is_usual = bool(handed) or os.path.realpath(path) == os.path.realpath(DEFAULT_SOCKET)
 
@@ -76,9 +74,9 @@ def find_runtime(
         return find_cri_socket(cri_socket, runtime, is_usual=is_usual)
 
     if handed:
-        return _handed_over(handed, environment, find_way)
+        return _handed_over(handed, environment, find_way, root)
     link = RuntimeLink(
-        connect=lambda: _connect(path), find_way=find_way, read_back=cgroup_reader("/")
+        connect=lambda: _connect(path), find_way=find_way, read_back=cgroup_reader(root)
     )
     return Access(where=path, link=link, identity=identity)
 
@@ -86,6 +84,21 @@ def find_runtime(
 def is_preinstalled(environment: Mapping[str, str]) -> bool:
     """Whether the runtime started this process as one of its plugins."""
     return bool(environment.get("NRI_PLUGIN_SOCKET", ""))
+
+
+def _embedded(identity: Identity) -> Access:
+    # Imported here: a node's daemon serves a real one.
+    from ...nri.embedded.embedded_cri import embedded_link
+    from ...nri.embedded.embedded_runtime import EmbeddedRuntime
+    from ...nri.embedded.runtime_dialects import NEWEST
+
+    runtime = EmbeddedRuntime(replace(NEWEST, name="embedded"))
+    return Access(
+        where="embedded runtime",
+        link=embedded_link(runtime),
+        identity=identity,
+        embedded=runtime,
+    )
 
 
 def _connect(path: str) -> socket.socket:
@@ -101,7 +114,7 @@ def _connect(path: str) -> socket.socket:
     return sock
 
 
-def _handed_over(text: str, environment: Mapping[str, str], find_way: FindWay) -> Access:
+def _handed_over(text: str, environment: Mapping[str, str], find_way: FindWay, root: str) -> Access:
     try:
         descriptor = int(text)
         os.fstat(descriptor)
@@ -119,7 +132,7 @@ def _handed_over(text: str, environment: Mapping[str, str], find_way: FindWay) -
         link=RuntimeLink(
             connect=lambda: socket.socket(fileno=descriptor),
             find_way=find_way,
-            read_back=cgroup_reader("/"),
+            read_back=cgroup_reader(root),
         ),
         identity=identity,
     )

@@ -27,6 +27,8 @@ class Notifier:
     a state. What waits meanwhile is bounded; of statuses only the last one of a row is kept.
     """
 
+    takes = (Synchronized, Connected, Disconnected)
+
     def __init__(self, environment: Mapping[str, str]) -> None:
         address = environment.get("NOTIFY_SOCKET", "")
         # "@" stands for the zero byte of an abstract socket's name.
@@ -144,7 +146,7 @@ def _status(text: str) -> str:
 
 
 def _watchdog_seconds(environment: Mapping[str, str]) -> float | None:
-    """What systemd waits, where it watches this process."""
+    """The watchdog's patience in seconds; None where systemd does not watch this process."""
     microseconds = environment.get("WATCHDOG_USEC", "")
     if environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None

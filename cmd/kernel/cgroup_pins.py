@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ...policy.model.container import ContainerId
-from ...policy.model.decision import Pinning
+from ...policy.model.pinning import Pinning
 from ...topology.sets.cpuset import CpuSet, IdListError, NodeSet
 from ...topology.sysfs.sysfs_tree import DirectoryTree
 
@@ -22,16 +22,17 @@ def cgroup_reader(root: str) -> Callable[[ContainerId, int], Pinning | None]:
     no cpuset, or a cgroup that does not bear the container's id: a process id may be another's by
     now.
     """
-    tree = DirectoryTree(root)
     folders: dict[ContainerId, str] = {}
+    # One for all reads: to find a root takes longer than to read a cpuset.
+    tree = DirectoryTree(root)
 
     def read(container_id: ContainerId, pid: int) -> Pinning | None:
         folder = folders.get(container_id)
-        found = None if folder is None else _read_folder(folder)
+        found = None if folder is None else _read_folder(tree, folder)
         if found is not None:
             return found
         for folder in _folders(tree.read(f"proc/{pid}/cgroup") or "", container_id):
-            one = _read_folder(folder)
+            one = _read_folder(tree, folder)
             if one is not None and one.cpus:
                 folders[container_id] = folder
                 if len(folders) > _KNOWN_MAX:
@@ -41,16 +42,17 @@ def cgroup_reader(root: str) -> Callable[[ContainerId, int], Pinning | None]:
         folders.pop(container_id, None)
         return found
 
-    def _read_folder(folder: str) -> Pinning | None:
-        cpus, mems = tree.read(f"{folder}/cpuset.cpus"), tree.read(f"{folder}/cpuset.mems")
-        if cpus is None or mems is None:
-            return None
-        try:
-            return Pinning(cpus=CpuSet.parse(cpus.strip()), mems=NodeSet.parse(mems.strip()))
-        except IdListError:
-            return None
-
     return read
+
+
+def _read_folder(tree: DirectoryTree, folder: str) -> Pinning | None:
+    cpus, mems = tree.read(f"{folder}/cpuset.cpus"), tree.read(f"{folder}/cpuset.mems")
+    if cpus is None or mems is None:
+        return None
+    try:
+        return Pinning(cpus=CpuSet.parse(cpus.strip()), mems=NodeSet.parse(mems.strip()))
+    except IdListError:
+        return None
 
 
 def _folders(text: str, container_id: ContainerId) -> list[str]:

@@ -11,8 +11,8 @@ from ...topology.model.machine import Machine
 from ...topology.sets.cpuset import CpuSet, IdListError
 from .knobs import Knobs
 from .originals import Original, Originals
-from .refused_settings import Cause, Refusals, Setting
-from .speed_select.speed_select_knobs import as_found, undo_order
+from .refused_settings import Cause, KnobSetting, Refusals
+from .speed_select_access import as_found, undo_order
 
 _FREQUENCIES: Final = frozenset(
     {
@@ -54,7 +54,7 @@ class KernelSettings:
         return as_found(machine, {path: one.text for path, one in originals.items()})
 
     def hardware(self) -> Hardware:
-        """What there is to set; interrupts with the cpus that served them before we moved them."""
+        """The hardware to set; interrupts with the cpus that served them before we moved them."""
         found = self._knobs.hardware()
         interrupts = list(found.interrupts)
         for position, one in enumerate(interrupts):
@@ -103,10 +103,10 @@ class KernelSettings:
         }
         return self.apply(Effects(kept, self._in_force.warnings))
 
-    def _settings(self, wanted: Effects, failures: Refusals) -> dict[str, Setting]:
-        found: dict[str, Setting] = {}
+    def _settings(self, wanted: Effects, failures: Refusals) -> dict[str, KnobSetting]:
+        found: dict[str, KnobSetting] = {}
         for knob, text in wanted.values.items():
-            one = Setting(knob, text)
+            one = KnobSetting(knob, text)
             try:
                 path = self._knobs.path(knob)
             except OSError as error:
@@ -119,8 +119,8 @@ class KernelSettings:
             found[path] = one
         return found
 
-    def _set(self, todo: Mapping[str, Setting], failures: Refusals) -> int:
-        differing: dict[str, Setting] = {}
+    def _set(self, todo: Mapping[str, KnobSetting], failures: Refusals) -> int:
+        differing: dict[str, KnobSetting] = {}
         for path, one in todo.items():
             self._applied[path] = one.text
             try:
@@ -141,7 +141,7 @@ class KernelSettings:
                 self._originals.drop(path)
         return len(differing) - len(refused)
 
-    def _refuse(self, path: str, one: Setting, error: OSError, failures: Refusals) -> None:
+    def _refuse(self, path: str, one: KnobSetting, error: OSError, failures: Refusals) -> None:
         failures.refuse(one, error)
         if error.errno not in _LASTING:
             # A driver may take later what it does not take now.

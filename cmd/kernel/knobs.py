@@ -15,7 +15,7 @@ from ...policy.tuning.cpu_class import Clock
 from ...policy.tuning.effects import Hardware, Knob, KnobKind
 from ...policy.tuning.interrupts import Interrupt
 from ...topology.sets.cpuset import CpuSet, IdListError
-from .speed_select.speed_select_knobs import Registers, SpeedSelectKnobs, is_speed_select
+from .speed_select_access import SpeedSelectAccess, is_speed_select
 
 _CPU: Final = "sys/devices/system/cpu"
 _UNCORE: Final = f"{_CPU}/intel_uncore_frequency"
@@ -46,10 +46,10 @@ class Knobs:
     The registers of Speed Select have paths as well, though their device knows no files.
     """
 
-    def __init__(self, root: Path, registers: Registers | None = None) -> None:
-        """`registers`: those of Speed Select, None where the machine has none."""
+    def __init__(self, root: Path, speed_select: SpeedSelectAccess | None = None) -> None:
+        """`speed_select`: its registers, None where the machine has none."""
         self._root = root
-        self._speed_select = SpeedSelectKnobs(registers)
+        self._speed_select = speed_select or SpeedSelectAccess()
         self._clocks: dict[int, str] = {}
         self._states: dict[int, Mapping[str, str]] = {}
 
@@ -91,7 +91,7 @@ class Knobs:
             os.close(descriptor)
 
     def boot_id(self) -> str:
-        """What tells this boot from others; empty where the kernel does not say."""
+        """The id of this boot; empty where the kernel does not say."""
         try:
             return self.read("proc/sys/kernel/random/boot_id")
         except OSError:

@@ -1,4 +1,4 @@
-"""What the kernel's files held before we changed them, remembered over restarts of the daemon.
+"""Original texts of the kernel's files that we changed, remembered over restarts of the daemon.
 
 A file that is lost costs this: what was changed before then counts as having always been so.
 """
@@ -55,7 +55,7 @@ class Originals:
 
     @property
     def by_path(self) -> Mapping[str, Original]:
-        """Everything that is changed."""
+        """The originals of all files that are changed, by path."""
         return self._by_path
 
     def keep(self, path: str, original: Original) -> None:

@@ -1,4 +1,4 @@
-"""What refuses to be set, told once for each reason."""
+"""Settings that the kernel refuses, told once for each reason."""
 
 import errno
 from collections.abc import Iterator, Mapping, Set
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...policy.tuning.effects import Knob, KnobKind
-from ...topology.sysfs.speed_select.paths import DEVICE
-from .speed_select.speed_select_knobs import SPEED_SELECT
+from ...topology.sysfs.speed_select_source import DEVICE
+from .speed_select_access import SPEED_SELECT
 
 _REMEDIES: Final[Mapping[int | None, str]] = {
     errno.ENOENT: "this machine has no such thing; leave it out of the configuration",
@@ -30,7 +30,7 @@ _NAMED_MAX: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class KnobSetting:
     """A knob and the text it is set to."""
 
     knob: Knob
@@ -38,11 +38,11 @@ class Setting:
 
     @property
     def kind(self) -> KnobKind:
-        """What is set."""
+        """The kind of the knob."""
         return self.knob.kind
 
     def cause(self, error: OSError) -> str:
-        """What tells one reason to be refused from another: not which cpus it is about."""
+        """The cause of a refusal that tells it from others: not which cpus it is about."""
         match self.kind:
             case KnobKind.IRQ_AFFINITY:
                 is_any = error.errno in (errno.EROFS, errno.EACCES)
@@ -68,12 +68,12 @@ class Refusals:
         """All reasons there were."""
         return frozenset(self._names)
 
-    def refuse(self, one: Setting, error: OSError) -> None:
+    def refuse(self, one: KnobSetting, error: OSError) -> None:
         """A knob could not be set."""
         self.add(_label(one.kind), str(one.knob), error, one.cause(error))
 
     def add(self, kind: str, name: str, error: OSError, cause: str) -> None:
-        """Something else could not be set."""
+        """A setting other than a knob was refused."""
         text = error.strerror or str(error)
         text = text[:1].lower() + text[1:]
         self._names.setdefault((kind, error.errno, text, cause), {}).setdefault(name)

@@ -5,7 +5,6 @@ import os
 import threading
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -14,13 +13,11 @@ from ...nri.plugin.plugin import Plugin
 from ...policy.tuning.effects import Effects, Hardware, Occupancy, effects
 from ...policy.tuning.interrupts import Interrupt
 from ...topology.model.machine import Machine
-from ...topology.sysfs.overrides import SPEED_SELECT as SPEED_SELECT_VARIABLE
-from ...topology.sysfs.speed_select.paths import DEVICE
+from ...topology.sysfs.speed_select_source import VARIABLE
 from .kernel_settings import KernelSettings
 from .knobs import Knobs
 from .originals import Originals
-from .speed_select.speed_select_knobs import SPEED_SELECT
-from .speed_select.speed_select_registers import DeviceRegisters, open_registers
+from .speed_select_access import SPEED_SELECT, SpeedSelectAccess, access_below
 
 _PAUSE_SECONDS: Final = 0.1
 """Between two looks, so that a burst of events is one change."""
@@ -28,27 +25,29 @@ _BUSY_SECONDS: Final = 10.0
 
 
 class Tuner:
-    """A report: whatever changes who has which cpus makes it look. Nobody waits for it.
+    """A report that sets interrupts and clocks when cpus change hands. Nobody waits for it.
 
     The runtime has no patience for hundreds of interrupts: the policy is only asked who has what,
     and everything else is worked out and written here.
     """
 
+    takes = (Decided, Released, Synchronized, Reconfigured)
+
     def __init__(
         self,
         settings: KernelSettings,
         log: logging.Logger,
-        registers: DeviceRegisters,
+        speed_select: SpeedSelectAccess,
         *,
         simulates_speed_select: bool = False,
     ) -> None:
-        """`registers` are those the settings changes.
+        """`speed_select`: the registers that the settings change.
 
         `simulates_speed_select`: it is made up, so the registers of hardware are left alone.
         """
         self._settings = settings
         self._log = log
-        self._registers = registers
+        self._speed_select = speed_select
         self._machine: Machine | None = None
         self._simulates_speed_select = simulates_speed_select
         self._has_told_of_simulation = False
@@ -92,13 +91,14 @@ class Tuner:
                 return
             self._is_due.clear()
             try:
-                occupancy = plugin.owner.ask(
-                    "tuning", lambda: plugin.events.policy.occupancy, _BUSY_SECONDS
+                snapshot = plugin.owner.ask(
+                    "tuning", lambda: plugin.events.policy.snapshot(), _BUSY_SECONDS
                 )
             except TimeoutError:
                 self._is_due.set()
             else:
-                self._machine = occupancy.machine
+                occupancy = snapshot.occupancy()
+                self._machine = snapshot.machine
                 wanted = self._real(effects(occupancy, self._look(occupancy, plugin)))
                 with self._session():
                     changed = self._settings.apply(wanted)
@@ -107,7 +107,7 @@ class Tuner:
             self._is_stopping.wait(_PAUSE_SECONDS)
 
     def _session(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._machine is None else self._registers.session(self._machine)
+        return nullcontext() if self._machine is None else self._speed_select.session(self._machine)
 
     def _real(self, wanted: Effects) -> Effects:
         """What concerns hardware that is really there."""
@@ -120,7 +120,7 @@ class Tuner:
             self._has_told_of_simulation = True
             self._log.warning(
                 "Speed Select is simulated: nothing is written to hardware — unset %s",
-                SPEED_SELECT_VARIABLE,
+                VARIABLE,
             )
         return Effects(values, wanted.warnings)
 
@@ -149,8 +149,8 @@ def tuner_below(
 
     `folder`: where it remembers over restarts what it changed, if anywhere.
     """
-    registers = DeviceRegisters(partial(open_registers, root / DEVICE.lstrip("/")))
-    knobs = Knobs(root, registers)
+    speed_select = access_below(root)
+    knobs = Knobs(root, speed_select)
     settings = KernelSettings(knobs, Originals(folder, knobs.boot_id(), log), log)
-    is_simulated = bool(environment.get(SPEED_SELECT_VARIABLE, "").strip())
-    return Tuner(settings, log, registers, simulates_speed_select=is_simulated)
+    is_simulated = bool(environment.get(VARIABLE, "").strip())
+    return Tuner(settings, log, speed_select, simulates_speed_select=is_simulated)

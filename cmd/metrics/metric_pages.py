@@ -6,13 +6,14 @@ from itertools import chain
 from typing import Final
 
 from ...nri.dispatch.actuator import SUSPECT
-from ...policy.engine.gauges import Figures, is_selected, read_gauges
+from ...policy.engine.gauges import is_selected, read_gauges
 from ...topology.sysfs.available_memory import read_used_memory
 from ...topology.sysfs.sysfs_tree import SysfsTree
 from ..daemon.daemon import Daemon
 from ..web.web_server import Page, Pages
-from .exposition import CONTENT_TYPE, exposition
+from .exposition import CONTENT_TYPE, Exposition
 from .pinning_gauges import pinning_gauges
+from .process_figures import GROUP as PROCESS
 
 _POLICY_SECONDS: Final = 2.0
 """How long the policy may be busy; whoever asks waits for ten seconds, as a rule."""
@@ -28,6 +29,7 @@ class MetricPages:
         self._daemon = daemon
         self._tree = tree
         self._groups = groups
+        self._exposition = Exposition()
 
     def pages(self, *, with_metrics: bool) -> Pages:
         """The pages by path."""
@@ -38,8 +40,8 @@ class MetricPages:
         plugin = self._daemon.plugin
         try:
             # A look at one moment; everything else is worked out here, while the policy goes on.
-            figures = plugin.owner.ask(
-                "metrics", lambda: Figures.of(plugin.events.policy), _POLICY_SECONDS
+            snapshot = plugin.owner.ask(
+                "metrics", lambda: plugin.events.policy.snapshot(), _POLICY_SECONDS
             )
         except TimeoutError as error:
             return Page(content=f"{error}\n".encode(), status=HTTPStatus.SERVICE_UNAVAILABLE)
@@ -50,10 +52,14 @@ class MetricPages:
         pinning = pinning_gauges(actuator.counts(), is_suspect=actuator.is_suspect)
         gauges = (
             gauge
-            for gauge in chain(read_gauges(figures, used_bytes), pinning)
+            for gauge in chain(read_gauges(snapshot, used_bytes), pinning)
             if is_selected(gauge.group, self._groups)
         )
-        content = exposition(gauges, with_build=is_selected(_BUILD, self._groups))
+        content = self._exposition.page(
+            gauges,
+            with_build=is_selected(_BUILD, self._groups),
+            with_process=is_selected(PROCESS, self._groups),
+        )
         return Page(content=content, content_type=CONTENT_TYPE)
 
     def _health(self) -> Page:

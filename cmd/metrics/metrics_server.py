@@ -35,7 +35,7 @@ class _Wanted:
     groups: tuple[str, ...]
 
 
-class Metrics:
+class MetricsServer:
     """Serves what a daemon's configuration wants. For several threads at once.
 
     It looks at the configuration now and then, in the daemon's timetable: an address that cannot

@@ -1,13 +1,22 @@
-"""What happened as log lines: one a decision, key=value."""
+"""Decisions as log lines: one each, key=value."""
 
 import logging
 from typing import Final
 
-from ...nri.dispatch.report import Adjusted, ColdStarted, Decided, Happening, Reconfigured, Released
+from ...nri.dispatch.report import (
+    Adjusted,
+    Answered,
+    ColdStarted,
+    Decided,
+    Happening,
+    Outcome,
+    Reconfigured,
+    Released,
+)
 from ...policy.engine.reason import request_text, runner_up, words_of
 from ...policy.engine.reconfiguration import Fate, Move
 from ...policy.model.container import PodId
-from ...policy.model.decision import Grant, Refusal
+from ...policy.model.grant import Grant, Refusal
 from .log_fields import fields, line, name_fields, pin_fields
 from .runtime_log import RuntimeLog
 
@@ -16,7 +25,7 @@ _REMEMBERED: Final = 4096
 
 
 class DecisionLog:
-    """Writes what happens to a logger.
+    """Writes decisions and what follows from them to a logger.
 
     INFO is what an operator may want to know of every container; repetitions are DEBUG.
     """
@@ -28,7 +37,13 @@ class DecisionLog:
         self._told: dict[tuple[PodId, str], None] = {}
 
     def __call__(self, happening: Happening) -> None:
-        """Write it."""
+        """Write the log lines of a happening."""
+        if (
+            isinstance(happening, Answered)
+            and happening.outcome is not Outcome.LATE
+            and not self._log.isEnabledFor(logging.DEBUG)
+        ):
+            return  # most of what happens
         match happening:
             case Decided():
                 self._decided(happening)

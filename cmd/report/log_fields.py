@@ -5,11 +5,12 @@ import re
 from typing import Final
 
 from ...policy.model.container import Container
-from ...policy.model.decision import Pinning
+from ...policy.model.pinning import Pinning
+from .escaped_text import escaped
 
-_PLAIN: Final = re.compile(r"[\w./:#,+@%*-]+", re.ASCII)
 _VALUE_MAX: Final = 1000
 """Characters of a value; of what strangers wrote no more than that gets into a line."""
+_PLAIN: Final = re.compile(rf"[\w./:#,+@%*-]{{1,{_VALUE_MAX}}}", re.ASCII)
 
 
 def fields(**values: object) -> str:
@@ -18,29 +19,26 @@ def fields(**values: object) -> str:
     >>> fields(pool="NUMA node #0", cpus="0-3")
     'pool="NUMA node #0" cpus=0-3'
     """
-    return " ".join(f"{key}={_quoted(_cut(str(value)))}" for key, value in values.items())
+    is_plain = _PLAIN.fullmatch
+    return " ".join(
+        [
+            f"{key}={text if is_plain(text := str(value)) else _quoted(text)}"
+            for key, value in values.items()
+        ]
+    )
 
 
 def _quoted(text: str) -> str:
-    if _PLAIN.fullmatch(text):
-        return text
-    return _escaped(json.dumps(text, ensure_ascii=False))
+    return escaped(json.dumps(_cut(text), ensure_ascii=False))
 
 
 def line(text: str) -> str:
     """A text as part of one line, cut where it is long."""
-    return _escaped(_cut(text))
+    return escaped(_cut(text))
 
 
 def _cut(text: str) -> str:
     return text if len(text) <= _VALUE_MAX else text[: _VALUE_MAX - 1] + "…"
-
-
-def _escaped(text: str) -> str:
-    """What could end a line, or steer the terminal of who reads it, as JSON would write it."""
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
 
 
 def name_fields(container: Container) -> dict[str, str]:

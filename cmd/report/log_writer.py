@@ -1,6 +1,5 @@
 """Log lines on their way out: whoever logs never waits for whoever reads."""
 
-import copy
 import logging
 import os
 import select
@@ -17,6 +16,9 @@ _RECORD_CHARACTERS: Final = 500
 _PIECE_BYTES: Final = select.PIPE_BUF
 _POLL_MILLISECONDS: Final = 200
 _SEND_SECONDS: Final = 1.0
+_GATHER_SECONDS: Final = 0.05
+"""Lines that come so soon after the first are written with it: each waking of the writing thread
+takes time from whoever logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +37,9 @@ Sink = Callable[[bytes, Callable[[], bool]], None]
 class LogWriter(logging.Handler):
     """Handler with a bounded backlog, which one thread writes.
 
-    Records that do not fit any more are dropped; a line in their place says how many. Only texts
-    are made in the caller's thread; what takes longer, as tracebacks do, is made in the other one.
+    The only handler of its logger: it changes the records. Those that do not fit any more are
+    dropped; a line in their place says how many. Only texts are made in the caller's thread; what
+    takes longer, as tracebacks do, is made in the other one.
     """
 
     def __init__(self, sink: Sink, characters_max: int = _CHARACTERS_MAX) -> None:
@@ -48,13 +51,13 @@ class LogWriter(logging.Handler):
         self._characters = 0
         self._dropped = 0
         self._is_stopping = self._is_over = False
+        self._stopped = threading.Event()
         self._is_failing = False
         """Nobody took the last line: then only a further one is worth a try."""
         self._thread: threading.Thread | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
         """Have the record written soon."""
-        record = copy.copy(record)
         try:
             record.msg = record.getMessage()
         except Exception as error:
@@ -76,6 +79,7 @@ class LogWriter(logging.Handler):
         """Write what waits, but for no longer than this; nothing is written from then on."""
         with self._changed:
             self._is_stopping = True
+            self._stopped.set()
             self._changed.notify()
             thread = self._thread
         if thread is not None:
@@ -112,7 +116,11 @@ class LogWriter(logging.Handler):
         with self._changed:
             if not self._waiting and not self._is_failing:
                 self._tell_dropped()
+            is_first = not self._waiting
             self._changed.wait_for(lambda: self._waiting or self._is_stopping)
+        if is_first:
+            self._stopped.wait(_GATHER_SECONDS)
+        with self._changed:
             if self._is_over or not self._waiting:
                 return None
             one = self._waiting.popleft()

@@ -23,7 +23,7 @@ from .log_fields import fields, line, pin_fields
 
 
 class RuntimeLog:
-    """Writes what happens between the runtime and the policy to a logger."""
+    """Writes events between the runtime and the policy to a logger."""
 
     def __init__(self, logger: logging.Logger, where: str) -> None:
         """`where` names the runtime's end: the path of its socket."""
@@ -32,7 +32,7 @@ class RuntimeLog:
         self._last_reason = ""
 
     def __call__(self, happening: Happening) -> None:
-        """Write it; decisions are not of its concern."""
+        """Write the log lines of a happening; those of decisions are written elsewhere."""
         match happening:
             case Synchronized(containers=containers, updates=updates):
                 self._last_reason = ""

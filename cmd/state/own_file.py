@@ -30,6 +30,7 @@ class OwnFile:
         self.path = path
         self._log = log
         self._clock = clock
+        self._left: tuple[int, ...] | None = None
 
     def read(self) -> bytes | None:
         """The content; None where there is no file, or one that is not ours and is put aside."""
@@ -65,20 +66,29 @@ class OwnFile:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(fresh, flags, 0o600), "wb") as output:
             output.write(data)
+            output.flush()
             if is_durable:
-                output.flush()
                 os.fsync(output.fileno())
+            left = _marks(os.fstat(output.fileno()))
         try:
             fresh.replace(self.path)
         except IsADirectoryError:
             self._clear(self.path)
             fresh.replace(self.path)
+        self._left = left
         if is_durable:
             directory = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 os.fsync(directory)
             finally:
                 os.close(directory)
+
+    def is_as_left(self) -> bool:
+        """Whether the file that lies there is the one of our last `replace`, as far as is seen."""
+        try:
+            return self._left == _marks(os.lstat(self.path))
+        except OSError:
+            return False
 
     def _clear(self, path: Path) -> None:
         try:
@@ -135,6 +145,11 @@ def read_file(path: Path, *, is_ours: bool = False) -> bytes:
             return file.read()
     finally:
         os.close(descriptor)
+
+
+def _marks(found: os.stat_result) -> tuple[int, ...]:
+    """Device, inode, size and time: others for another file, or one that was written again."""
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 def _check(path: Path, found: os.stat_result) -> None:

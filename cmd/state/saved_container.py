@@ -5,10 +5,11 @@ another version of the file.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import msgspec
 
-from ...policy.annotations.annotation_keys import DOMAINS, RESOURCES_KEY
+from ...policy.annotations.annotation_keys import RESOURCES_KEY, domain_of
 from ...policy.engine.adoption import Advice
 from ...policy.model.container import (
     Container,
@@ -19,8 +20,20 @@ from ...policy.model.container import (
     QosClass,
     Resources,
 )
+from ...policy.model.grant import Grant
 from ...policy.model.hint import Hint, HintOrigin
+from ...policy.pools.pool_tree import Pool
 from ...topology.sets.cpuset import CpuSet, NodeSet
+
+
+class PlacedContainer(NamedTuple):
+    """A placed container, the cpus and memory nodes it has, and its grant, which is in a pool."""
+
+    container: Container
+    cpus: CpuSet | None
+    mems: NodeSet | None
+    grant: Grant
+    pool: Pool
 
 
 class SavedHint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -36,7 +49,7 @@ class SavedHint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SavedResources(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a container asks for."""
+    """Requests and limits of a container; see `Resources`."""
 
     cpu_request_milli: int = 0
     cpu_limit_milli: int | None = None
@@ -67,7 +80,7 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     is_reserved: bool = False
 
     def advice(self) -> Advice:
-        """What is remembered of its grant. Raises `IdListError`."""
+        """Advice for its re-adoption, from the saved grant. Raises `IdListError`."""
         return Advice(
             pool=self.pool,
             exclusive=CpuSet.parse(self.exclusive),
@@ -117,7 +130,7 @@ class SavedPod(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     containers: tuple[SavedContainer, ...] = ()
 
     def running(self) -> Iterator[Container]:
-        """Its containers as a runtime would list them. Raises `IdListError`."""
+        """Containers of the pod as a runtime would list them. Raises `IdListError`."""
         pod = Pod(
             id=PodId(self.id),
             name=self.name,
@@ -156,14 +169,15 @@ def bare_pod(pod: Pod, containers: tuple[SavedContainer, ...]) -> SavedPod:
     )
 
 
-def saved_container(container: Container, advice: Advice) -> SavedContainer:
-    """A container and what is remembered of its grant, to be saved."""
+def saved_container(placed: PlacedContainer, *, with_texts: bool) -> SavedContainer:
+    """A placed container to be saved; its labels, tags and hints only `with_texts`."""
+    container, advice = placed.container, Advice.of(placed.grant, placed.pool)
     resources = container.resources
     return SavedContainer(
         id=container.id,
         name=container.name,
-        labels=container.labels,
-        tags=container.tags,
+        labels=container.labels if with_texts else {},
+        tags=container.tags if with_texts else {},
         resources=SavedResources(
             cpu_request_milli=resources.cpu_request_milli,
             cpu_limit_milli=resources.cpu_limit_milli,
@@ -173,9 +187,9 @@ def saved_container(container: Container, advice: Advice) -> SavedContainer:
         ),
         state=container.state,
         created_at=container.created_at,
-        cpus=None if container.cpus is None else str(container.cpus),
-        mems=None if container.mems is None else str(container.mems),
-        hints=tuple(map(_saved_hint, container.hints)),
+        cpus=None if placed.cpus is None else str(placed.cpus),
+        mems=None if placed.mems is None else str(placed.mems),
+        hints=tuple(map(_saved_hint, container.hints)) if with_texts else (),
         pool=advice.pool,
         exclusive=str(advice.exclusive),
         grown=tuple(map(str, advice.grown)),
@@ -184,10 +198,7 @@ def saved_container(container: Container, advice: Advice) -> SavedContainer:
 
 
 def _is_ours(key: str) -> bool:
-    prefix = key.partition("/")[0]
-    return key == RESOURCES_KEY or any(
-        prefix == domain or prefix.endswith(f".{domain}") for domain in DOMAINS
-    )
+    return key == RESOURCES_KEY or domain_of(key) is not None
 
 
 def _hint(saved: SavedHint) -> Hint:

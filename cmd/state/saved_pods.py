@@ -1,87 +1,146 @@
-"""What is saved of the pods of a node: all of their placement, and of their texts what has room."""
+"""Saved pods of a node: the placement of all, and the texts of those for which there is room."""
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
-from ...policy.engine.adoption import Advice
-from ...policy.model.container import Container, ContainerId, Pod, PodId
-from .saved_container import SavedContainer, SavedPod, bare_pod, saved_container, saved_pod
+from ...policy.model.container import Container, PodId
+from .saved_container import PlacedContainer, SavedPod, bare_pod, saved_container, saved_pod
 
 TEXT_BYTES_MAX: Final = 4 << 20
 """Of annotations, labels, tags and hints of all pods. Strangers write them, up to 250 KB in a pod;
 the grants, for which the file is there, are small and saved always."""
 
+_AT_ONCE: Final = 128
+_MADE_AT_ONCE: Final = 16
+_PAUSE_SECONDS: Final = 0.00005
+Value = TypeVar("Value")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Read:
-    """What was read of a pod; `saved` is None where its texts had no room."""
 
-    pod: Pod
-    saved: SavedPod | None
+@dataclass(slots=True, kw_only=True)
+class _Look:
+    """A pod with its containers as last looked at, and its saved form where it is made."""
+
+    placed: list[PlacedContainer]
+    texts: SavedPod | None
+    """The pod without its containers; None where its texts had no room."""
+    pod_characters: int
     characters: int
-    """Of labels and annotations: the fewest bytes they take."""
+    """Of labels, annotations, tags and hints: the fewest bytes they take."""
+    text_bytes: int | None = None
+    """What they take; None where nobody had to know."""
+    saved: SavedPod | None = None
+    """With all of the containers' present placement, or yet to be made."""
+
+
+def unhurried(values: Iterable[Value]) -> Iterator[Value]:
+    """Values in their order, with pauses: Python's lock is free for the thread that answers."""
+    for number, one in enumerate(values):
+        if number % _AT_ONCE == 0:
+            time.sleep(_PAUSE_SECONDS)
+        yield one
 
 
 class SavedPods:
-    """Makes the pods to be saved; what it read of a pod is kept for the next time.
+    """Makes the pods to be saved; one of which nothing changed is the same object the next time.
 
     The pods with the shortest texts have theirs saved: hardly any pod on an ordinary node is cut.
     """
 
     def __init__(self, text_bytes_max: int = TEXT_BYTES_MAX) -> None:
         self._text_bytes_max = text_bytes_max
-        self._read: dict[PodId, _Read] = {}
+        self._known: dict[PodId, _Look] = {}
 
-    def collect(
-        self, running: Iterable[Container], advice: Mapping[ContainerId, Advice]
-    ) -> tuple[SavedPod, ...]:
+    def collect(self, placed: Iterable[PlacedContainer]) -> tuple[SavedPod, ...]:
         """The pods of these containers by id, each once. O(containers + length of new texts)."""
-        groups: dict[PodId, list[Container]] = {}
-        for one in sorted(running, key=lambda one: one.id):
-            groups.setdefault(one.pod.id, []).append(one)
-        read = {pod_id: self._look(group[0].pod) for pod_id, group in groups.items()}
-        sizes = {
-            pod_id: read[pod_id].characters + sum(map(_characters, group))
-            for pod_id, group in groups.items()
-        }
+        groups: dict[PodId, list[PlacedContainer]] = {}
+        for one in sorted(placed, key=lambda one: one.container.id):
+            groups.setdefault(one.container.pod.id, []).append(one)
+        looks = ((pod_id, self._look(pod_id, group)) for pod_id, group in groups.items())
+        self._known = dict(unhurried(looks))
         room = self._text_bytes_max
         found: list[SavedPod] = []
-        for pod_id in sorted(groups, key=lambda pod_id: (sizes[pod_id], pod_id)):
-            known, group = read[pod_id], groups[pod_id]
-            bare = bare_pod(known.pod, tuple(_bare(each, advice[each.id]) for each in group))
-            taken = bare
+        made = 0
+        for pod_id in sorted(groups, key=lambda pod_id: (self._known[pod_id].characters, pod_id)):
+            look = self._known[pod_id]
+            before = look.saved
             # A character takes one to six bytes: they are counted only where they may fit at all.
-            if sizes[pod_id] <= room:
-                saved = known.saved or saved_pod(known.pod)
-                containers = tuple(saved_container(each, advice[each.id]) for each in group)
-                whole = msgspec.structs.replace(saved, containers=containers)
-                room -= len(msgspec.json.encode(whole)) - len(msgspec.json.encode(bare))
-                taken = whole if room >= 0 else bare
-            read[pod_id] = _Read(
-                pod=known.pod,
-                saved=None if taken is bare else msgspec.structs.replace(taken, containers=()),
-                characters=known.characters,
-            )
-            found.append(taken)
-        self._read = read
+            has_room = look.characters <= room
+            if has_room:
+                room -= _text_bytes(look)
+                has_room = room >= 0
+            saved = _saved(look, is_cut=not has_room)
+            found.append(saved)
+            if saved is not before:
+                made += 1
+                if made % _MADE_AT_ONCE == 0:
+                    time.sleep(_PAUSE_SECONDS)
         return tuple(sorted(found, key=lambda one: one.id))
 
-    def _look(self, pod: Pod) -> _Read:
+    def _look(self, pod_id: PodId, placed: list[PlacedContainer]) -> _Look:
         """Thousands of annotations are looked at once, not whenever something is saved."""
-        known = self._read.get(pod.id)
-        if known is not None and known.pod is pod:
+        pod = placed[0].container.pod
+        known = self._known.get(pod_id)
+        if known is None or known.placed[0].container.pod is not pod:
+            fresh = saved_pod(pod)
+            pod_characters = _length(fresh.labels) + _length(fresh.annotations)
+            texts: SavedPod | None = fresh
+        elif _are_same_containers(known.placed, placed):
+            if not all(map(_is_same_placement, known.placed, placed)):
+                known.placed, known.saved = placed, None
             return known
-        saved = saved_pod(pod)
-        characters = _length(saved.labels) + _length(saved.annotations)
-        return _Read(pod=pod, saved=saved, characters=characters)
+        else:
+            texts, pod_characters = known.texts, known.pod_characters
+        characters = pod_characters + sum(_characters(one.container) for one in placed)
+        return _Look(
+            placed=placed, texts=texts, pod_characters=pod_characters, characters=characters
+        )
 
 
-def _bare(container: Container, advice: Advice) -> SavedContainer:
-    saved = saved_container(container, advice)
-    return msgspec.structs.replace(saved, labels={}, tags={}, hints=())
+def _text_bytes(look: _Look) -> int:
+    """The bytes that the texts take; the pod as it is saved with them is at hand then."""
+    if look.text_bytes is None:
+        whole = len(msgspec.json.encode(_saved(look, is_cut=False)))
+        look.text_bytes = whole - len(msgspec.json.encode(_bare(look)))
+    return look.text_bytes
+
+
+def _saved(look: _Look, *, is_cut: bool) -> SavedPod:
+    """The pod as it is saved, with its texts or without; the one from before where that is it."""
+    saved = look.saved
+    if saved is None or saved.is_cut is not is_cut:
+        saved = look.saved = _bare(look) if is_cut else _whole(look)
+    if is_cut:
+        look.texts = None
+    return saved
+
+
+def _whole(look: _Look) -> SavedPod:
+    look.texts = look.texts or saved_pod(look.placed[0].container.pod)
+    containers = tuple(saved_container(one, with_texts=True) for one in look.placed)
+    return msgspec.structs.replace(look.texts, containers=containers)
+
+
+def _bare(look: _Look) -> SavedPod:
+    containers = tuple(saved_container(one, with_texts=False) for one in look.placed)
+    return bare_pod(look.placed[0].container.pod, containers)
+
+
+def _are_same_containers(before: list[PlacedContainer], after: list[PlacedContainer]) -> bool:
+    return len(before) == len(after) and all(
+        one.container is other.container for one, other in zip(before, after, strict=True)
+    )
+
+
+def _is_same_placement(one: PlacedContainer, other: PlacedContainer) -> bool:
+    return (
+        one.grant is other.grant
+        and one.pool is other.pool
+        and (one.cpus, one.mems) == (other.cpus, other.mems)
+    )
 
 
 def _characters(container: Container) -> int:

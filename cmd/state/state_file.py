@@ -1,4 +1,4 @@
-"""What is remembered over a restart: advice for re-adoption, never the truth.
+"""The state file, kept over a restart: advice for re-adoption, never the truth.
 
 The runtime's list of containers is the truth. The file tells apart what looks the same there (which
 of a container's cpus are its own, and which pool it was placed in), so a lost, old or broken file
@@ -32,14 +32,17 @@ class StateFileError(PinfoldError):
 
 
 class SavedMachine(msgspec.Struct, frozen=True, kw_only=True):
-    """Which machine the state is of: for people, and for comparing."""
+    """The machine that a state is of: a summary for people, a fingerprint to compare."""
 
     summary: str = ""
     fingerprint: str = ""
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything placed, by id, and what it was placed under."""
+    """Placed pods with their containers, and the machine and configuration they were placed under.
+
+    No two pods have one id.
+    """
 
     machine: SavedMachine = SavedMachine()
     config: Mapping[str, object] = msgspec.field(default_factory=dict[str, object])
@@ -47,7 +50,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     pods: tuple[SavedPod, ...] = ()
 
     def advice(self) -> Mapping[ContainerId, Advice]:
-        """What the policy is told at a start. Raises `IdListError`."""
+        """Advice for the policy's start, by container id. Raises `IdListError`."""
         return {ContainerId(one.id): one.advice() for pod in self.pods for one in pod.containers}
 
     def running(self) -> tuple[Container, ...]:
@@ -96,9 +99,10 @@ def load_state(path: Path) -> State:
 
 
 def read_state(folder: Path, log: logging.Logger, clock: Callable[[], float] = time.time) -> State:
-    """What was remembered; nothing where there is no file. A broken one is put aside and kept.
+    """The state in a folder's file; empty where there is none.
 
-    So is one that others could have written. `clock`: seconds since 1970.
+    A broken file, or one that others could have written, is put aside and kept.
+    `clock`: seconds since 1970.
     """
     own = OwnFile(folder / STATE_NAME, log, clock)
     data = own.read()
@@ -111,12 +115,49 @@ def read_state(folder: Path, log: logging.Logger, clock: Callable[[], float] = t
         return State()
 
 
-def write_state(folder: Path, state: State, log: logging.Logger) -> None:
-    """Replace the file in one step: a crash leaves the old or the new one. Raises `OSError`."""
+class StateFile:
+    """The file of a state. What it wrote of pods is kept for the next time. For one thread."""
+
+    def __init__(self, folder: Path, log: logging.Logger) -> None:
+        self._own = OwnFile(folder / STATE_NAME, log)
+        self._config: tuple[object, msgspec.Raw] | None = None
+        self._pods: dict[str, tuple[SavedPod, msgspec.Raw]] = {}
+        self._checksum = ""
+
+    def write(self, state: State) -> None:
+        """Replace the file in one step: a crash leaves the old or the new one. Raises `OSError`.
+
+        Nothing is done where the same lies there. O(length of what is another object than before).
+        """
+        content = self._content(state)
+        checksum = _checksum(content)
+        if checksum != self._checksum or not self._own.is_as_left():
+            file = _File(version=VERSION, checksum=checksum, state=msgspec.Raw(content))
+            self._own.replace(msgspec.json.encode(file))
+            self._checksum = checksum
+
+    def _content(self, state: State) -> bytes:
+        if self._config is None or self._config[0] is not state.config:
+            self._config = (state.config, _raw(state.config))
+        known, self._pods = self._pods, {}
+        for pod in state.pods:
+            before = known.get(pod.id)
+            if before is None or before[0] is not pod:
+                before = (pod, _raw(pod))
+            self._pods[pod.id] = before
+        parts = {
+            "config": self._config[1],
+            "machine": state.machine,
+            "pods": [raw for _, raw in self._pods.values()],
+        }
+        return msgspec.json.encode(parts, order="sorted")
+
+
+def _raw(value: object) -> msgspec.Raw:
     # Page sizes and an operator's free mappings may have numbers for keys, which cannot be sorted.
-    content = msgspec.json.encode(msgspec.to_builtins(state, str_keys=True), order="sorted")
-    file = _File(version=VERSION, checksum=_checksum(content), state=msgspec.Raw(content))
-    OwnFile(folder / STATE_NAME, log).replace(msgspec.json.encode(file))
+    return msgspec.Raw(
+        msgspec.json.encode(msgspec.to_builtins(value, str_keys=True), order="sorted")
+    )
 
 
 def _parse(path: Path, data: bytes) -> State:

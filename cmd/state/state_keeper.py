@@ -2,12 +2,10 @@
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
-
-import msgspec
 
 from ...nri.dispatch.report import (
     Adjusted,
@@ -18,57 +16,19 @@ from ...nri.dispatch.report import (
     Synchronized,
 )
 from ...nri.plugin.plugin import Plugin
-from ...policy.configuration.config import Config
-from ...policy.engine.adoption import Advice
-from ...policy.engine.engine import Engine
-from ...policy.model.container import Container, ContainerId
-from ...topology.drawing.fingerprint import machine_fingerprint, machine_summary
-from ...topology.model.machine import Machine
-from .saved_pods import SavedPods
-from .state_file import SavedMachine, State, write_state
+from .saved_states import SavedStates
+from .state_file import StateFile
 
 _PAUSE_SECONDS: Final = 0.5
+_PAUSES: Final = 50
+"""A pause is so many times as long as the saving before it took: two hundredths of a processor."""
 _BUSY_SECONDS: Final = 10.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
-    """What the policy holds at one moment; values that stay as they are while it goes on."""
-
-    machine: Machine
-    config: Config
-    running: tuple[Container, ...]
-    advice: Mapping[ContainerId, Advice]
-
-    @classmethod
-    def of(cls, policy: Engine) -> "Moment":
-        """The present one; only for the policy's thread. O(containers)."""
-        return cls(
-            machine=policy.machine,
-            config=policy.config,
-            running=policy.running(),
-            advice=policy.advice(),
-        )
-
-    def state(self, machine: SavedMachine, pods: SavedPods | None = None) -> State:
-        """The moment as it is saved; `machine` is its machine, whose hash takes a while.
-
-        `pods`: remembers what it read of them for the next moment.
-        """
-        return State(
-            machine=machine,
-            config=msgspec.to_builtins(self.config),
-            pods=(pods or SavedPods()).collect(self.running, self.advice),
-        )
-
-
-def saved_machine(machine: Machine) -> SavedMachine:
-    """What is saved of a machine."""
-    return SavedMachine(summary=machine_summary(machine), fingerprint=machine_fingerprint(machine))
 
 
 class StateKeeper:
     """A report: call it with every happening, from any thread."""
+
+    takes = (Decided, Released, Synchronized, Reconfigured, Adjusted)
 
     def __init__(
         self, folder: Path, log: logging.Logger, pause_seconds: float = _PAUSE_SECONDS
@@ -82,9 +42,10 @@ class StateKeeper:
         self._has_seen = False
         """Whether the runtime told us what runs: before that the file knows more than we do."""
         self._is_stopping = threading.Event()
-        self._machine: tuple[Machine, SavedMachine] | None = None
-        self._pods = SavedPods()
+        self._states = SavedStates()
+        self._file = StateFile(folder, log)
         self._complaint = ""
+        self._cost_seconds = 0.0
         self._thread: threading.Thread | None = None
 
     def __call__(self, happening: Happening) -> None:
@@ -94,7 +55,8 @@ class StateKeeper:
         elif not (self._has_seen and isinstance(happening, Reconfigured | Adjusted)):
             return
         self._is_dirty = True
-        self._is_changed.set()
+        if not self._is_changed.is_set():
+            self._is_changed.set()
 
     def start(self, plugin: Plugin) -> None:
         """Begin to save what `plugin` has."""
@@ -115,11 +77,12 @@ class StateKeeper:
         while not is_last:
             self._is_changed.wait()
             # Many containers start at once: one file for all of them.
-            self._is_stopping.wait(self._pause_seconds)
+            self._is_stopping.wait(max(self._pause_seconds, _PAUSES * self._cost_seconds))
             is_last = self._is_stopping.is_set()
             self._is_changed.clear()
             if self._is_dirty:
                 self._is_dirty = False
+                begun = time.thread_time()
                 try:
                     save()
                 except Exception:
@@ -127,16 +90,14 @@ class StateKeeper:
                     self._log.exception(
                         "%s: a fault of ours — the state is not saved", self._folder
                     )
+                self._cost_seconds = time.thread_time() - begun
 
     def _save(self, plugin: Plugin) -> None:
         try:
-            moment = plugin.owner.ask(
-                "remember", lambda: Moment.of(plugin.events.policy), _BUSY_SECONDS
+            snapshot = plugin.owner.ask(
+                "remember", lambda: plugin.events.policy.snapshot(), _BUSY_SECONDS
             )
-            if self._machine is None or self._machine[0] is not moment.machine:
-                self._machine = (moment.machine, saved_machine(moment.machine))
-            state = moment.state(self._machine[1], self._pods)
-            write_state(self._folder, state, self._log)
+            self._file.write(self._states.of(snapshot))
         except OSError as error:  # a busy policy's timeout is one, too
             complaint = error.strerror or str(error)
             if complaint != self._complaint:

@@ -1,34 +1,41 @@
-"""A small HTTP server for a few pages, in threads of its own."""
+"""An HTTP server for a few pages, in a thread of its own.
 
+uvicorn speaks the protocol, with h11 as its parser; here is what it leaves to others: how many
+clients are served at once, how long each may take, and what a path shows.
+"""
+
+import asyncio
 import errno
 import logging
 import socket
 import threading
-import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from email.utils import formatdate
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
-from socketserver import BaseRequestHandler, ThreadingTCPServer
-from typing import Any, Final
+from typing import Any, Final, cast
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ...policy.configuration.endpoint import Endpoint
 
 PLAIN: Final = "text/plain; charset=utf-8"
 _REQUESTS_AT_ONCE: Final = 8
 _CLIENT_SECONDS: Final = 5.0
-"""In which a client must have asked, and then once more have its answer."""
-_WAY_OUT_SECONDS: Final = 0.5
-"""In which the thread of a client that was left ends, as a rule at once."""
+"""In which a client must have asked, in which it is answered, and in which it takes the answer."""
+_WAITING_CLIENTS: Final = 2 * _REQUESTS_AT_ONCE
+"""Connections that wait for their turn in the kernel."""
+_WAY_IN_SECONDS: Final = 0.01
 _EXHAUSTED: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-_EXHAUSTED_SECONDS: Final = 1.0
-"""Who waits to be accepted wakes us up again and again, so somebody must look away."""
+_METHODS: Final = ("GET", "HEAD")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """What a client gets."""
+    """A page as a client gets it: content, status and type."""
 
     content: bytes
     status: HTTPStatus = HTTPStatus.OK
@@ -37,6 +44,7 @@ class Page:
 
 Pages = Mapping[str, Callable[[], Page]]
 """By path. Called in any thread, several at once."""
+_Headers = list[tuple[bytes, bytes]]
 
 
 class WebServer:
@@ -44,193 +52,223 @@ class WebServer:
 
     def __init__(self, endpoint: Endpoint, pages: Pages, log: logging.Logger) -> None:
         """Raises `OSError` where nobody can listen there."""
-        self._server = _Server(endpoint, pages, log)
-        self.port: Final = int(self._server.server_address[1])
-        self._thread = threading.Thread(target=self._server.serve, name="web", daemon=True)
+        listener = _listener(endpoint)
+        self.port: Final = int(listener.getsockname()[1])
+        self._log = log
+        self._is_exhaustion_told = False
+        self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(self._tell)
+        self._desk = _Desk(pages, self._loop, log)
+        self._server = _Server(self._desk, listener)
+        self._thread = threading.Thread(
+            target=self._serve, args=(listener,), name="web", daemon=True
+        )
         self._thread.start()
 
     def show(self, pages: Pages) -> None:
         """Serve these from now on."""
-        self._server.pages = pages
+        self._desk.pages = pages
 
     def stop(self) -> None:
         """Listen no more. A request that is being answered may still be."""
-        self._server.end()
-        self._thread.join()
-        self._server.server_close()
+        with suppress(RuntimeError):  # its thread has ended
+            self._loop.call_soon_threadsafe(self._server.ending.set)
+        self._server.closed.wait()
 
-
-class _Server(ThreadingTCPServer):
-    daemon_threads = True
-    # A port of a daemon that ended a moment ago is free.
-    allow_reuse_address = True
-    # Connections that wait for their turn; the default of five is less than what is served at once.
-    request_queue_size = 2 * _REQUESTS_AT_ONCE
-
-    def __init__(self, endpoint: Endpoint, pages: Pages, log: logging.Logger) -> None:
-        self.pages = pages
-        self._is_everywhere = not endpoint.host
-        self._is_ending = threading.Event()
-        self._log = log
-        self._free = threading.BoundedSemaphore(_REQUESTS_AT_ONCE)
-        self._lock = threading.Lock()
-        self._until: dict[socket.socket, float] = {}
-        """When each client is left, the oldest first."""
-        self._answered: set[socket.socket] = set()
-        """Those that wait for us and not we for them."""
-        self._is_exhaustion_told = False
-        self.address_family, address = _address(endpoint)
-        super().__init__(address, self._handle)
-
-    def serve(self) -> None:
-        """Take clients until the end, and look at a clock while there are any."""
-        while not self._is_ending.is_set():
-            self.timeout = self._leave_overdue()
-            self.handle_request()
-        with self._lock:
-            for request in [one for one in self._until if one not in self._answered]:
-                self._leave(request)
-
-    def end(self) -> None:
-        """Wake up who waits for clients, for the last time."""
-        self._is_ending.set()
-        self.socket.shutdown(socket.SHUT_RDWR)
-
-    @contextmanager
-    def answering(self, request: socket.socket) -> Generator[None]:
-        """A client waits for its page, and has its time anew to take it."""
-        with self._lock:
-            if request in self._until:
-                self._until[request] = time.monotonic() + _CLIENT_SECONDS
-                self._answered.add(request)
+    def _serve(self, listener: socket.socket) -> None:
         try:
-            yield
+            self._loop.run_until_complete(self._server.serve([listener]))
         finally:
-            with self._lock:
-                self._answered.discard(request)
+            self._server.closed.set()
+            self._desk.threads.shutdown(wait=False)
+            self._loop.close()
 
-    def get_request(self) -> tuple[socket.socket, Any]:
-        try:
-            return super().get_request()
-        except OSError as error:
-            if error.errno in _EXHAUSTED:
-                if not self._is_exhaustion_told:
-                    self._is_exhaustion_told = True
-                    self._log.error(
-                        "instrumentation.httpEndpoint: cannot take a client: %s — if this lasts,"
-                        " raise LimitNOFILE= of the service",
-                        (error.strerror or str(error)).lower(),
-                    )
-                self._is_ending.wait(_EXHAUSTED_SECONDS)
-            raise
-
-    def server_bind(self) -> None:
-        if self._is_everywhere and self.address_family == socket.AF_INET6:
-            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        super().server_bind()
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        # Whoever opens connections without end gets no thread for each.
-        if not self._has_place():
-            self.shutdown_request(request)
-            return
-        with self._lock:
-            self._until[request] = time.monotonic() + _CLIENT_SECONDS
-        try:
-            super().process_request(request, client_address)
-        except BaseException:
-            self._free.release()
-            raise
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
-
-    def close_request(self, request: Any) -> None:
-        # First, as nobody may be left by the number of a socket that is another's by then.
-        with self._lock:
-            self._until.pop(request, None)
-        super().close_request(request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        self._log.debug("event=client-lost client=%s", client_address, exc_info=True)
-
-    def _handle(self, request: Any, client_address: Any, _server: object) -> BaseRequestHandler:
-        return _Handler(self, self._log, request, client_address, self)
-
-    def _has_place(self) -> bool:
-        """Whether there is one, if need be that of the client that keeps us waiting longest."""
-        if self._free.acquire(blocking=False):
-            return True
-        with self._lock:
-            slow = next((one for one in self._until if one not in self._answered), None)
-            if slow is None:
-                return False
-            self._leave(slow)
-        return self._free.acquire(timeout=_WAY_OUT_SECONDS)
-
-    def _leave_overdue(self) -> float | None:
-        """Leave clients whose time is over; returns the seconds until there are more."""
-        with self._lock:
-            now = time.monotonic()
-            for request in [one for one, until in self._until.items() if until <= now]:
-                self._leave(request)
-            return min(self._until.values()) - now if self._until else None
-
-    def _leave(self, request: socket.socket) -> None:
-        """Have the thread of a client find that it is gone. Needs the lock."""
-        del self._until[request]
-        with suppress(OSError):  # the client was quicker
-            request.shutdown(socket.SHUT_RDWR)
+    def _tell(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Say what the event loop came upon; it waits a second before it takes clients again."""
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in _EXHAUSTED:
+            self._log.debug("event=client-lost reason=%r", context["message"], exc_info=error)
+        elif not self._is_exhaustion_told:
+            self._is_exhaustion_told = True
+            self._log.error(
+                "instrumentation.httpEndpoint: cannot take a client: %s — if this lasts,"
+                " raise LimitNOFILE= of the service",
+                (error.strerror or str(error)).lower(),
+            )
 
 
-class _Handler(BaseHTTPRequestHandler):
-    # For clients of a server that ended: nobody else looks at a clock for them.
-    timeout = _CLIENT_SECONDS
-    # The head and the page go out together: apart, the second waits for the first to be confirmed.
-    wbufsize = -1
-    server_version = "pinfold"
-    sys_version = ""
+class _Server(uvicorn.Server):
+    """uvicorn without its clock, which wakes a process up ten times a second."""
 
-    def __init__(self, desk: _Server, log: logging.Logger, *arguments: Any) -> None:
+    def __init__(self, desk: "_Desk", listener: socket.socket) -> None:
+        config = uvicorn.Config(
+            desk,
+            loop="asyncio",
+            http=_Connection,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            # The level of its own loggers: what strangers send is no business of the operator's.
+            log_config=None,
+            log_level=logging.CRITICAL,
+            access_log=False,
+            workers=1,
+            # A client's address is that of its socket, whatever it says.
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            # One is taken at a time: those before it had been heard by then, if they spoke.
+            backlog=1,
+        )
+        # Here, as what it imports may be out of reach later, when no file can be opened.
+        config.load()
+        super().__init__(config)
         self._desk = desk
+        self._listener = listener
+        self.ending = asyncio.Event()
+        self.closed = threading.Event()
+
+    async def main_loop(self) -> None:
+        """Serve until the end; then nobody listens, and uvicorn takes leave of its clients."""
+        self._listener.listen(_WAITING_CLIENTS)
+        await self.ending.wait()
+        # Whoever it is taking just now is taken first: asyncio forgets clients half way in.
+        asyncio.get_running_loop().remove_reader(self._listener)
+        await asyncio.sleep(_WAY_IN_SECONDS)
+        self._desk.is_closed = True
+        for server in self.servers:
+            server.close()
+        self.closed.set()
+
+
+class _Desk:
+    """Answers requests, of a limited number of clients at once; in the event loop's thread."""
+
+    def __init__(self, pages: Pages, loop: asyncio.AbstractEventLoop, log: logging.Logger) -> None:
+        self.pages = pages
+        self.is_closed = False
+        self.threads = ThreadPoolExecutor(_REQUESTS_AT_ONCE, thread_name_prefix="web page")
+        self._loop = loop
         self._log = log
-        super().__init__(*arguments)
+        self._clients: dict[_Connection, asyncio.TimerHandle | None] = {}
+        """Each with its end, the oldest first; without one while it waits for us."""
 
-    def do_GET(self) -> None:
-        """Answer with the page."""
-        with self._desk.answering(self.connection):
-            page = self._page()
-        self.send_response(page.status)
-        self.send_header("Content-Type", page.content_type)
-        self.send_header("Content-Length", str(len(page.content)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(page.content)
+    def take(self, client: "_Connection", transport: asyncio.Transport) -> bool:
+        """Whether a client has a place, if need be that of the one that is silent longest."""
+        if len(self._clients) >= _REQUESTS_AT_ONCE:
+            slow = next((one for one, end in self._clients.items() if end is not None), None)
+            if slow is not None:
+                slow.transport.abort()
+                self.leave(slow)
+        if self.is_closed or len(self._clients) >= _REQUESTS_AT_ONCE:
+            transport.abort()
+            return False
+        self._clients[client] = self._end(transport)
+        return True
 
-    do_HEAD = do_GET  # noqa: N815
+    def leave(self, client: "_Connection") -> None:
+        """Give the place of a client to others."""
+        end = self._clients.pop(client, None)
+        if end is not None:
+            end.cancel()
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Say nothing: a line for every scrape would bury the decisions."""
+    async def __call__(self, scope: Mapping[str, Any], _receive: object, send: "_Send") -> None:
+        """Answer a client's request, and give it its time to take the answer.
 
-    def _page(self) -> Page:
-        path = self.path.partition("?")[0]
-        pages = self._desk.pages
+        Source: the ASGI specification, HTTP connection scope.
+        """
+        client: _Connection = scope["state"]["client"]
+        self._set_end(client, None)
+        page, more = await self._page(scope["method"], scope["path"])
+        self._set_end(client, self._end(client.transport))
+        headers = [
+            (b"server", b"pinfold"),
+            (b"date", formatdate(usegmt=True).encode()),
+            (b"content-type", page.content_type.encode()),
+            (b"content-length", str(len(page.content)).encode()),
+            (b"connection", b"close"),
+            *more,
+        ]
+        await send({"type": "http.response.start", "status": page.status, "headers": headers})
+        await send({"type": "http.response.body", "body": page.content})
+
+    def _end(self, transport: asyncio.Transport) -> asyncio.TimerHandle:
+        return self._loop.call_later(_CLIENT_SECONDS, transport.abort)
+
+    def _set_end(self, client: "_Connection", end: asyncio.TimerHandle | None) -> None:
+        before = self._clients.get(client)
+        if before is not None:
+            before.cancel()
+        if client in self._clients:
+            self._clients[client] = end
+        elif end is not None:
+            end.cancel()
+
+    async def _page(self, method: str, path: str) -> tuple[Page, _Headers]:
+        pages = self.pages
         page = pages.get(path)
+        if page is None:
+            known = " and ".join(sorted(pages))
+            return Page(content=f"here are {known}\n".encode(), status=HTTPStatus.NOT_FOUND), []
+        if method not in _METHODS:
+            text = f"{path} is to be read: {' or '.join(_METHODS)}\n"
+            allow = (b"allow", ", ".join(_METHODS).encode())
+            return Page(content=text.encode(), status=HTTPStatus.METHOD_NOT_ALLOWED), [allow]
         try:
-            if page is not None:
-                return page()
+            async with asyncio.timeout(_CLIENT_SECONDS):
+                return await self._loop.run_in_executor(self.threads, page), []
+        except TimeoutError:
+            text = f"{path} takes more than {_CLIENT_SECONDS:g} s\n"
+            return Page(content=text.encode(), status=HTTPStatus.SERVICE_UNAVAILABLE), []
         except Exception:
             self._log.exception("event=fault during=%s", path)
-            return Page(content=b"a fault of ours\n", status=HTTPStatus.INTERNAL_SERVER_ERROR)
-        known = " and ".join(sorted(pages))
-        return Page(content=f"here are {known}\n".encode(), status=HTTPStatus.NOT_FOUND)
+            fault = b"a fault of ours\n"
+            return Page(content=fault, status=HTTPStatus.INTERNAL_SERVER_ERROR), []
+
+
+_Send = Callable[[dict[str, object]], Awaitable[None]]
+
+
+class _Connection(H11Protocol):
+    """A client's connection, as long as the desk has a place for it."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        # What is in the state reaches the application with each request.
+        self.app_state = {"client": self}
+        self._desk = cast(_Desk, self.config.app)
+        self._has_place = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        wire = cast(asyncio.Transport, transport)
+        self._has_place = self._desk.take(self, wire)
+        if self._has_place:
+            super().connection_made(wire)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._desk.leave(self)
+        if self._has_place:
+            super().connection_lost(exc)
+
+
+def _listener(endpoint: Endpoint) -> socket.socket:
+    """A socket that listens; at both families' addresses at once where all are meant."""
+    family, address = _address(endpoint)
+    listener = socket.socket(family)
+    try:
+        # A port of a daemon that ended a moment ago is free.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if not endpoint.host and family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listener.bind(address)
+        listener.listen(_WAITING_CLIENTS)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
 
 
 def _address(endpoint: Endpoint) -> tuple[int, Any]:
-    """The family and the address of a socket; of both families at once where all are meant."""
     if not endpoint.host:
         is_dual = socket.has_dualstack_ipv6()
         return (socket.AF_INET6 if is_dual else socket.AF_INET), ("", endpoint.port)

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from ...policy.model.container import ContainerId
-from ...policy.model.decision import Pinning
+from ...policy.model.pinning import Pinning
+from .open_pins import OpenPins
 from .pin_state import Mismatch, PinningCounts, PinState, Stage, Telling
 
 FIRST_RETRY_SECONDS: Final = 0.5
@@ -34,8 +35,7 @@ class Acknowledgements:
         self._check_seconds = check_seconds
         self._can_read_back = can_read_back
         self._entries: dict[ContainerId, PinState] = {}
-        self._open: dict[ContainerId, None] = {}
-        """Containers not at rest."""
+        self._open = OpenPins()
 
     def wanted(self, container_id: ContainerId) -> Pinning | None:
         """The pinning a container should have; None for unknown ones."""
@@ -54,8 +54,8 @@ class Acknowledgements:
 
     def create(self, container_id: ContainerId, pinning: Pinning) -> None:
         """A container is created with this pinning: it starts with it, as far as is known."""
+        self.forget(container_id)
         self._entries[container_id] = PinState(wanted=pinning, is_running=False)
-        self._open.pop(container_id, None)
 
     def want(self, pinnings: Mapping[ContainerId, Pinning], now: float) -> None:
         """Containers should have these from now on, and were not told yet."""
@@ -70,31 +70,48 @@ class Acknowledgements:
             entry = self._want(container_id, pinning)
             _tell(entry)
             if entry.stage is not Stage.FLIGHT:
-                self._enter(container_id, entry, Stage.CHECK, now + self._check_seconds)
+                self._enter(container_id, entry, Stage.CHECK, self.check_time(now))
 
-    def start(self, container_id: ContainerId, pid: int, now: float) -> None:
-        """A container runs: whatever it was told before may have been lost."""
+    def check_time(self, now: float) -> float:
+        """The time at which the kernel is read back for a container that is told something now.
+
+        Rounded up, so that several are read together: each alone would wake a thread.
+        """
+        due, step = now + self._check_seconds, self._check_seconds / 2
+        return -(-due // step) * step if step else due
+
+    def start(self, container_id: ContainerId, pid: int, now: float) -> float | None:
+        """A container runs: whatever it was told before may have been lost.
+
+        Returns when something is to be done about it, if anything.
+        """
         entry = self._entries.get(container_id)
         if entry is None:
-            return
+            return None
         entry.pid = pid or entry.pid
         if entry.is_running:
-            return
+            return None
         entry.is_running = True
         # What was told before may have been lost, so it does not count.
         entry.tells_of_wanted = 0
         if self._can_read_back:
-            self._enter(container_id, entry, Stage.CHECK, now)
+            # One that was told nothing runs with what it was created with, as far as is known.
+            is_urgent = entry.tells > 0 or entry.stage is Stage.TELL
+            due = now if is_urgent else self.check_time(now)
+            self._enter(container_id, entry, Stage.CHECK, due)
         elif entry.tells or entry.stage is Stage.TELL:
             self._enter(container_id, entry, Stage.TELL, now)
         else:
             # Its creation would have failed without the pinning it was created with.
             entry.acknowledged = entry.wanted
+            return None
+        return entry.due
 
     def forget(self, container_id: ContainerId) -> None:
         """A container is gone, or holds nothing any more."""
-        self._entries.pop(container_id, None)
-        self._open.pop(container_id, None)
+        entry = self._entries.pop(container_id, None)
+        if entry is not None:
+            self._open.move(container_id, entry, Stage.REST)
 
     def synchronize(
         self,
@@ -110,7 +127,7 @@ class Acknowledgements:
         is more than the kernel may have got.
         """
         before, self._entries = self._entries, {}
-        self._open = {}
+        self._open = OpenPins()
         for container_id, pinning in placed.items():
             old = before.get(container_id)
             pid = running.get(container_id, 0)
@@ -136,13 +153,13 @@ class Acknowledgements:
 
         `but`: containers the answer speaks of already, or must not.
         """
-        if not self._open:
+        ahead = self._open.at(Stage.TELL)
+        if not ahead:
             return {}
         excluded = set(but)
         found: dict[ContainerId, Pinning] = {}
-        for container_id in self._open:
-            entry = self._entries[container_id]
-            if entry.stage is not Stage.TELL or container_id in excluded:
+        for container_id, entry in ahead:
+            if container_id in excluded:
                 continue
             if entry.due <= now or entry.is_unsent:
                 found[container_id] = entry.wanted
@@ -152,36 +169,36 @@ class Acknowledgements:
         return found
 
     def next_due(self, *, can_tell: bool) -> float | None:
-        """When there is something to check, or to tell where that can be done. O(open ones)."""
-        times = [
-            entry.due
-            for one in self._open
-            if _is_pending(entry := self._entries[one]) and (can_tell or _is_check(entry))
-        ]
+        """The time of the next check, or of the next telling if `can_tell`; None: neither is open.
+
+        O(open ones).
+        """
+        open_pins = self._open
+        times = [one.due for one in open_pins.entries(Stage.CHECK) if one.is_running]
+        if can_tell:
+            times.extend(one.due for one in open_pins.entries(Stage.TELL))
         return min(times, default=None)
 
     def due(self, stage: Stage, now: float) -> list[ContainerId]:
         """Containers for which this is to be done. O(open ones)."""
         return [
-            one
-            for one in self._open
-            if _is_pending(entry := self._entries[one])
-            and entry.stage is stage
-            and entry.due <= now
+            container_id
+            for container_id, one in self._open.at(stage)
+            if one.due <= now and _is_pending(one)
         ]
 
     def hurry(self) -> None:
         """Check now what would be checked later. O(open ones)."""
-        for one in self._open:
-            if self._entries[one].stage is Stage.CHECK:
-                self._entries[one].due = 0.0
+        for one in self._open.entries(Stage.CHECK):
+            one.due = 0.0
 
     def is_settled(self, now: float, *, can_tell: bool) -> bool:
         """Whether nothing is under way; what failed and is tried again later does not count."""
-        return not any(
-            (entry := self._entries[one]).stage is Stage.FLIGHT
-            or (_is_pending(entry) and (_is_check(entry) or (can_tell and entry.due <= now)))
-            for one in self._open
+        open_pins = self._open
+        return not (
+            open_pins.entries(Stage.FLIGHT)
+            or any(one.is_running for one in open_pins.entries(Stage.CHECK))
+            or (can_tell and any(one.due <= now for one in open_pins.entries(Stage.TELL)))
         )
 
     def observe(
@@ -192,7 +209,7 @@ class Acknowledgements:
         *,
         can_confirm: bool = False,
     ) -> Mismatch | None:
-        """What the kernel has of a container that was to be checked; None: it cannot be read.
+        """The kernel's pinning of a container that was to be checked; None: it cannot be read.
 
         `can_confirm`: whether the runtime can be sent an update that it answers. Then what cannot
         be read is told that way; else only so often, with answers that say nothing.
@@ -219,7 +236,7 @@ class Acknowledgements:
         return self._fail(container_id, entry, found, "the kernel does not have it", now)
 
     def batch(self, container_ids: Sequence[ContainerId], at_most: int) -> list[ContainerId]:
-        """Which of these to tell next, together; those that failed go alone and last.
+        """Containers to tell next, in the order given; one that failed goes alone, and last.
 
         One container with which the runtime hangs must not keep the others waiting every time.
         """
@@ -233,7 +250,7 @@ class Acknowledgements:
             entry = self._entries.get(container_id)
             if entry is not None and entry.stage is Stage.TELL:
                 _tell(entry)
-                entry.stage = Stage.FLIGHT
+                self._open.move(container_id, entry, Stage.FLIGHT)
                 entry.flying = entry.wanted
                 found[container_id] = Telling(entry.wanted, entry.tells)
         return found
@@ -274,15 +291,13 @@ class Acknowledgements:
         return True
 
     def recall(self, now: float) -> None:
-        """Nobody will answer what is under way: the connection is over. O(open ones)."""
-        for container_id in tuple(self._open):
-            entry = self._entries[container_id]
-            if entry.stage is Stage.FLIGHT:
-                self._enter(container_id, entry, Stage.TELL, now)
+        """Updates under way will not be answered: the connection is over. O(open ones)."""
+        for container_id, entry in tuple(self._open.at(Stage.FLIGHT)):
+            self._enter(container_id, entry, Stage.TELL, now)
 
     def problems(self) -> Mapping[ContainerId, str]:
         """Problems of containers that do not have what they should. O(open ones)."""
-        return {one: entry.problem for one in self._open if (entry := self._entries[one]).problem}
+        return {one: entry.problem for one, entry in self._open.all() if entry.problem}
 
     def counts(self) -> PinningCounts:
         """Running containers, counted by their state. O(containers)."""
@@ -309,14 +324,13 @@ class Acknowledgements:
         return entry
 
     def _enter(self, container_id: ContainerId, entry: PinState, stage: Stage, due: float) -> None:
-        entry.stage, entry.due, entry.is_unsent = stage, due, False
-        self._open[container_id] = None
+        entry.due, entry.is_unsent = due, False
+        self._open.move(container_id, entry, stage)
 
     def _rest(self, container_id: ContainerId, entry: PinState) -> None:
-        entry.stage = Stage.REST
+        self._open.move(container_id, entry, Stage.REST)
         entry.failures = 0
         entry.problem = ""
-        self._open.pop(container_id, None)
 
     def _agree(self, container_id: ContainerId, entry: PinState) -> None:
         entry.acknowledged = entry.wanted
@@ -352,15 +366,11 @@ class Acknowledgements:
 
 
 def _tell(entry: PinState) -> None:
-    """What is wanted is told: from here on the kernel may have that, or still what it had."""
+    """Count a telling: from here on the kernel may have the wanted pinning or the old one."""
     entry.tells += 1
     entry.tells_of_wanted += 1
     if entry.acknowledged != entry.wanted:
         entry.acknowledged = None
-
-
-def _is_check(entry: PinState) -> bool:
-    return entry.stage is Stage.CHECK
 
 
 def _is_pending(entry: PinState) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 from ...policy.model.container import ContainerId
-from ...policy.model.decision import Pinning
+from ...policy.model.pinning import Pinning
 from .acknowledgements import Acknowledgements
 from .pin_state import Mismatch, PinningCounts, Stage
 from .report import Crashed, Recovered, Report, Suspect, Unapplied, Updated, Waiting
@@ -30,6 +30,11 @@ _TOLD_OF_FAILURES: Final = 3
 
 class Way(Protocol):
     """A way of sending updates that a runtime did not ask for."""
+
+    @property
+    def raises_events(self) -> bool:
+        """Whether the runtime asks its plugins about every such update, and takes their answers."""
+        ...
 
     def send(self, updates: Mapping[ContainerId, Pinning]) -> Mapping[ContainerId, str]:
         """Returns once the runtime has answered: the updates that failed, each with the reason.
@@ -79,7 +84,8 @@ class Actuator:
         self._is_open = False
         self._is_closed = False
         self._has_said_waiting = False
-        self._check_seconds = check_seconds
+        self._is_echoed = False
+        """Whether the updates under way raise events that ask about them."""
         self._sleeps_until = -math.inf
         """When the thread wakes by itself: an answer wakes it only for something earlier, since
         whoever writes the answer would wait for it."""
@@ -109,7 +115,7 @@ class Actuator:
             self._changed.notify_all()
 
     def disconnect(self) -> None:
-        """There is nobody to send to."""
+        """The runtime is gone: keep its updates for the next one."""
         with self._changed:
             ways, self._ways, self._is_open = self._ways, (), False
             self._books.recall(self._clock())
@@ -151,15 +157,16 @@ class Actuator:
             excluded = pinnings.keys() if but is None else {*pinnings, but}
             waiting = self._books.for_answer(excluded, ANSWER_MAX, now)
             self._books.told(pinnings, now)
-            if (pinnings or waiting) and now + self._check_seconds < self._sleeps_until:
-                self._changed.notify_all()
+            if pinnings or waiting:
+                self._wake_for(self._books.check_time(now))
         return {**pinnings, **waiting}
 
     def run(self, container_id: ContainerId, pid: int) -> None:
         """A container runs by now."""
         with self._changed:
-            self._books.start(container_id, pid, self._clock())
-            self._changed.notify_all()
+            due = self._books.start(container_id, pid, self._clock())
+            if due is not None:
+                self._wake_for(due)
 
     def forget(self, container_id: ContainerId) -> None:
         """A container is gone, or holds nothing any more."""
@@ -185,7 +192,8 @@ class Actuator:
         None where there is no update of this container under way.
         """
         with self._changed:
-            if not self._books.echo(container_id):
+            # Else it is somebody else's, and nobody knows which of the two comes last.
+            if not self._is_echoed or not self._books.echo(container_id):
                 return None
         return self.answer(others, but=container_id)
 
@@ -228,6 +236,11 @@ class Actuator:
             return False
         can_tell = bool(self._ways) and self._is_open and not self._is_suspect
         return self._books.is_settled(self._clock(), can_tell=can_tell)
+
+    def _wake_for(self, due: float) -> None:
+        # Whoever wakes the thread without need pays for it: a runtime waits for this one.
+        if due < self._sleeps_until:
+            self._changed.notify_all()
 
     def _run(self) -> None:
         while True:
@@ -290,6 +303,7 @@ class Actuator:
             if not self._ways:
                 return
             way = self._ways[0]
+            self._is_echoed = way.raises_events
             telling = self._books.depart(container_ids)
         errors = self._send(way, {one: told.pinning for one, told in telling.items()})
         with self._changed:

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 
 from ...policy.configuration.config import SchedulingClass
 from ...policy.model.container import ContainerId
-from ...policy.model.decision import Pinning
+from ...policy.model.pinning import Pinning
 from ...policy.tuning.resource_class import NO_CLASSES, ResourceClasses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What the runtime is told: `own` about the container of the call, `others` about the rest."""
+    """An answer to the runtime: `own` pins the container of the call, `others` the rest."""
 
     container_id: ContainerId | None = None
     own: Pinning | None = None
@@ -26,7 +26,7 @@ class Answer:
 
     @property
     def all(self) -> Mapping[ContainerId, Pinning]:
-        """Everybody's pinning, as it is sent when the call itself is over."""
+        """Pinnings of all containers concerned, as sent when the call itself is over."""
         if self.own is None or self.container_id is None:
             return self.others
         return {**self.others, self.container_id: self.own}

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 from google.protobuf.message import Message
 
 from ...policy.model.container import ContainerId
-from ...policy.model.decision import Pinning
-from ..api import cri_pb2 as api
+from ...policy.model.pinning import Pinning
 from .actuator import NoAnswerError
 
 if TYPE_CHECKING:
@@ -39,6 +38,11 @@ class CriSocket:
         self._lock = threading.Lock()
         self._channel: grpc.Channel | None = None
         self._is_closed = False
+
+    @property
+    def raises_events(self) -> bool:
+        """Whether events ask about each update: they do, as about any caller's."""
+        return True
 
     def send(self, updates: Mapping[ContainerId, Pinning]) -> Mapping[ContainerId, str]:
         """Set cpus and memory nodes; nothing else of a container is touched. See `Way`."""
@@ -67,6 +71,8 @@ class CriSocket:
         # way.
         import grpc
 
+        from ..api import cri_pb2 as api
+
         with self._lock:
             if self._is_closed:
                 return "the connection is over"
@@ -92,6 +98,8 @@ class CriSocket:
 
     def _update(self, container_id: ContainerId, pinning: Pinning) -> str:
         import grpc
+
+        from ..api import cri_pb2 as api
 
         cpus = str(pinning.cpus) if pinning.cpus else ""
         mems = str(pinning.mems) if pinning.mems else ""

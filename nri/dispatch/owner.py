@@ -1,118 +1,81 @@
-"""The one thread that touches the policy, and how others hand it work."""
+"""The owner of the policy: one piece of work at a time touches it, whoever does the work."""
 
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, TypeVar
+
+from .turn import Done, Failed, Turn
 
 T = TypeVar("T")
 
-
-@dataclass(frozen=True, slots=True)
-class Done(Generic[T]):
-    """Work ended with a value."""
-
-    value: T
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """Work raised."""
-
-    error: Exception
+_LEFT_MAX: Final = 256
+"""Pieces left for later: past so many they are done although the runtime calls again."""
 
 
 class UnfinishedError(TimeoutError):
     """Work was begun and is not over in time: it is done, though later."""
 
 
-def attempt(work: Callable[[], T]) -> Done[T] | Failed:
-    """What comes of work that is done here and now."""
-    try:
-        return Done(work())
-    except Exception as error:
-        return Failed(error)
-
-
-class Turn(Generic[T]):
-    """One piece of work that somebody may wait for, but not for ever.
-
-    Either the waiter gets the value or, once it gave up, `late` does: never both, never neither.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        work: Callable[[], T],
-        late: Callable[[T], None] | None = None,
-        in_time: Callable[[T], T] | None = None,
-    ) -> None:
-        """`in_time`: what becomes of a value that is waited for, still in the owner's turn."""
-        self.name = name
-        self._work = work
-        self._late = late
-        self._in_time = in_time
-        self._lock = threading.Lock()
-        self._is_over = threading.Event()
-        self._has_begun = False
-        self._is_withdrawn = False
-        self._is_abandoned = False
-        self._result: Done[T] | Failed | None = None
-
-    def run(self) -> Failed | None:
-        """Do the work unless it was withdrawn; called by the owner, once. Returns its failure."""
-        with self._lock:
-            if self._is_withdrawn:
-                return None
-            self._has_begun = True
-        result = attempt(self._work)
-        with self._lock:
-            is_late = self._is_abandoned
-            if isinstance(result, Done) and self._in_time is not None and not is_late:
-                # Before the waiter wakes: work done after this turn may say something newer.
-                in_time, value = self._in_time, result.value
-                result = attempt(lambda: in_time(value))
-            self._result = result
-            self._is_over.set()
-        if isinstance(result, Failed):
-            return result
-        if is_late and self._late is not None:
-            self._late(result.value)
-        return None
-
-    def wait(self, seconds: float) -> Done[T] | Failed | None:
-        """What came of the work, or None if it is not over in time; `late` gets it then."""
-        if not self._is_over.wait(seconds):
-            with self._lock:
-                if not self._is_over.is_set():
-                    self._is_abandoned = True
-                    return None
-        return self._result
-
-    def withdraw(self) -> bool:
-        """Whether the work is never done: that is so where it was not begun."""
-        with self._lock:
-            self._is_withdrawn = not self._has_begun
-            return self._is_withdrawn
-
-
 class Owner:
-    """A thread that does pieces of work one by one in the order they came.
+    """Turns at the policy, one by one.
 
+    A runtime's call is served by the thread that read it (`serve`): nobody has to be woken. Other
+    work is handed in (`submit`, `ask`) and done by a thread of the owner's, in the order it came.
     Work that raises is reported to `crashed` with its name, and the next one is done. Once closed,
     work is done by whoever hands it in: the last state is to be saved though the runtime is gone.
     """
 
     def __init__(self, crashed: Callable[[str, Exception], None]) -> None:
         self._crashed = crashed
-        self._queue: queue.SimpleQueue[Turn[Any] | None] = queue.SimpleQueue()
-        self._afterwards: list[Callable[[], None]] = []
+        self._queue: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
+        self._held = threading.Lock()
+        """Whoever has it may touch the policy."""
+        self._counting = threading.Lock()
+        self._calls_queued = 0
+        self._left: deque[Turn[None]] = deque()
         self._closing = threading.Lock()
         self._is_closed = False
         self._after_end = threading.RLock()
         self._thread = threading.Thread(target=self._run, name="policy", daemon=True)
         self._thread.start()
+
+    def serve(self, turn: Turn[T], seconds: float) -> Done[T] | Failed | None:
+        """The outcome of a runtime's call, done by the caller where nobody else is at work.
+
+        None where it is not over in time, or was given up meanwhile: it is done later all the same,
+        before calls that come behind it. For one thread at a time. What is left to do afterwards is
+        left to `tidy`.
+        """
+        # Calls that were not over in time wait in the queue, and this one comes behind them.
+        is_behind = self._calls_queued > 0
+        if not is_behind and self._held.acquire(timeout=seconds):
+            try:
+                self._do(turn)
+            finally:
+                self._held.release()
+            return turn.outcome
+        self._queue_call(turn)
+        return turn.wait(seconds if is_behind else 0.0)
+
+    def hold(self, turn: Turn[None]) -> bool:
+        """Have nothing come before this turn; whether the caller is to `do_held` it, and soon.
+
+        Else somebody is at work, and it is done behind that. Never waits.
+        """
+        if not self._calls_queued and self._held.acquire(blocking=False):
+            return True
+        self._queue_call(turn)
+        return False
+
+    def do_held(self, turn: Turn[None]) -> None:
+        """Do a turn after `hold` returned True."""
+        try:
+            self._do(turn)
+        finally:
+            self._held.release()
 
     def submit(
         self,
@@ -123,14 +86,7 @@ class Owner:
     ) -> Turn[T]:
         """Do this when its turn comes; wait for it or not."""
         turn = Turn(name, work, late, in_time)
-        with self._closing:
-            is_own = not self._is_closed or threading.current_thread() is self._thread
-            if is_own:
-                self._queue.put(turn)
-        if not is_own:
-            self._thread.join()
-            with self._after_end:
-                self._work_off(turn)
+        self._put(_Entry(turn, is_call=False))
         return turn
 
     def ask(
@@ -158,7 +114,28 @@ class Owner:
 
     def afterwards(self, work: Callable[[], None]) -> None:
         """Do this once the present piece of work is over; only for use by work itself."""
-        self._afterwards.append(work)
+        self._left.append(Turn("afterwards", work))
+
+    @property
+    def has_left(self) -> bool:
+        """Whether something is left to do that no runtime waits for."""
+        return bool(self._left)
+
+    @property
+    def is_overloaded(self) -> bool:
+        """Whether more is left to do than should wait any longer."""
+        return len(self._left) > _LEFT_MAX
+
+    def tidy(self) -> bool:
+        """Do one piece of what is left; False where somebody else is at work, and sees to it."""
+        if not self._held.acquire(blocking=False):
+            return False
+        try:
+            if self._left:
+                self._do(self._left.popleft())
+        finally:
+            self._held.release()
+        return True
 
     def close(self) -> None:
         """Finish the work handed in so far and end the thread."""
@@ -167,18 +144,50 @@ class Owner:
             self._queue.put(None)
         self._thread.join()
 
+    def _queue_call(self, turn: Turn[Any]) -> None:
+        with self._counting:
+            self._calls_queued += 1
+        self._put(_Entry(turn, is_call=True))
+
+    def _put(self, entry: "_Entry") -> None:
+        with self._closing:
+            is_own = not self._is_closed or threading.current_thread() is self._thread
+            if is_own:
+                self._queue.put(entry)
+        if not is_own:
+            self._thread.join()
+            with self._after_end:
+                self._work_off(entry)
+
     def _run(self) -> None:
-        while (turn := self._queue.get()) is not None:
-            self._work_off(turn)
+        while (entry := self._queue.get()) is not None:
+            self._work_off(entry)
+        self._finish()
 
-    def _work_off(self, turn: Turn[Any]) -> None:
-        self._finish(turn)
-        while self._afterwards:
-            later, self._afterwards = self._afterwards, []
-            for work in later:
-                self._finish(Turn(f"after {turn.name}", work))
+    def _work_off(self, entry: "_Entry") -> None:
+        # What is left of calls was there before.
+        self._finish()
+        with self._held:
+            self._do(entry.turn)
+            if entry.is_call:
+                with self._counting:
+                    self._calls_queued -= 1
+        self._finish()
 
-    def _finish(self, turn: Turn[Any]) -> None:
+    def _finish(self) -> None:
+        """Do all that is left; a runtime's call may come in between."""
+        while self._left:
+            with self._held:
+                if self._left:
+                    self._do(self._left.popleft())
+
+    def _do(self, turn: Turn[Any]) -> None:
         failure = turn.run()
         if failure is not None:
             self._crashed(turn.name, failure.error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    turn: Turn[Any]
+    is_call: bool

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...policy.model.container import ContainerId
-from ...policy.model.decision import Pinning
+from ...policy.model.pinning import Pinning
 
 
 class Stage(enum.Enum):

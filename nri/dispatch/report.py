@@ -1,18 +1,19 @@
-"""What happens between the runtime and the policy, as values for logs and counters."""
+"""Reports of events between the runtime and the policy, as values for logs and counters."""
 
 import enum
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from ...policy.engine.decision import Decision
 from ...policy.engine.reconfiguration import Move
 from ...policy.model.container import Container, ContainerId
-from ...policy.model.decision import Change, Decision, Pinning
+from ...policy.model.pinning import Change, Pinning
 from ...policy.text.errors import Problem
 
 
 class Outcome(enum.Enum):
-    """How a call of the runtime ended."""
+    """The end that a call of the runtime came to."""
 
     DONE = "done"
     REFUSED = "refused"
@@ -88,7 +89,7 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """There is no connection; the next attempt follows after so long, or never."""
+    """A connection ended, or was not made; None: there is no further attempt."""
 
     reason: str
     retry_seconds: float | None
@@ -138,7 +139,7 @@ class Unapplied:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """So many containers wait for the runtime's next call to be updated: no other way is open."""
+    """Containers, so many, wait for the runtime's next call to be updated: no other way is open."""
 
     containers: int
     reason: str
@@ -165,7 +166,7 @@ class Unsupported:
 
 @dataclass(frozen=True, slots=True)
 class HintsMissing:
-    """So many containers are placed without hints they may have, for a reason with its remedy."""
+    """Containers, so many, are placed without hints they may have: the reason, with its remedy."""
 
     what: str
     containers: int
@@ -203,6 +204,28 @@ Happening = (
 Report = Callable[[Happening], None]
 """Takes what happened. Called by the policy's thread (after the runtime has its answer) and by the
 connection's; it must be safe for both and must not raise."""
+
+
+class Fanout:
+    """A report to several others, each of which is told only what it takes.
+
+    A report may name the kinds of happenings it takes in `takes`; others take all.
+    """
+
+    def __init__(self, reports: Iterable[Report]) -> None:
+        self._reports = tuple(reports)
+        self._by_kind: dict[type[object], tuple[Report, ...]] = {}
+
+    def __call__(self, happening: Happening) -> None:
+        """Tell those who take it."""
+        kind = type(happening)
+        reports = self._by_kind.get(kind)
+        if reports is None:
+            reports = self._by_kind[kind] = tuple(
+                one for one in self._reports if kind in getattr(one, "takes", (kind,))
+            )
+        for report in reports:
+            report(happening)
 
 
 class Tally:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from ...policy.model.container import ContainerId
-from ...policy.model.decision import Pinning
+from ...policy.model.pinning import Pinning
 from ...topology.sets.cpuset import CpuSet, NodeSet
 from ..plugin.plugin import RuntimeLink
 from .embedded_runtime import EmbeddedRuntime, RequestError
@@ -14,6 +14,11 @@ class EmbeddedCri:
 
     def __init__(self, runtime: EmbeddedRuntime) -> None:
         self._runtime = runtime
+
+    @property
+    def raises_events(self) -> bool:
+        """Whether events ask about each update: they do, as about any caller's."""
+        return True
 
     def send(self, updates: Mapping[ContainerId, Pinning]) -> Mapping[ContainerId, str]:
         """Update one container after the other; see `Way`."""
@@ -30,7 +35,7 @@ class EmbeddedCri:
         return failed
 
     def close(self) -> None:
-        """Nothing to do: an update on paper takes no time."""
+        """End; an update on paper takes no time, so none is under way."""
 
 
 def kernel_reader(runtime: EmbeddedRuntime) -> Callable[[ContainerId, int], Pinning | None]:
@@ -46,7 +51,7 @@ def kernel_reader(runtime: EmbeddedRuntime) -> Callable[[ContainerId, int], Pinn
 
 
 def embedded_link(runtime: EmbeddedRuntime) -> RuntimeLink:
-    """All that a plugin beside the embedded runtime needs of it."""
+    """The link of a plugin to the embedded runtime beside it."""
     return RuntimeLink(
         connect=runtime.connect,
         find_way=lambda _: EmbeddedCri(runtime),

@@ -16,10 +16,11 @@ from google.protobuf.message import Message
 
 from ...topology.sets.base_errors import PinfoldError
 from ..api import nri_pb2
+from ..plugin.runtime_events import STATE_CHANGES
 from ..wire.connection import Call
 from ..wire.ttrpc import Code
 from .plugin_link import CallError, Trunk
-from .runtime_dialects import NEWEST, OWN_CALLS, Dialect, split_synchronize
+from .runtime_dialects import NEWEST, Dialect, split_synchronize
 
 M = TypeVar("M", bound=Message)
 
@@ -188,7 +189,7 @@ class EmbeddedRuntime:
             self._notify(nri_pb2.POST_UPDATE_CONTAINER, pod, container)
 
     def update_cpuset(self, container_id: str, cpus: str, mems: str) -> None:
-        """What a caller of the CRI socket asks for; the plugin's answer is merged into it.
+        """Change a cpuset as callers of the CRI socket do; the plugin's answer is merged into it.
 
         Raises `RequestError` where the container is unknown, or cannot be updated.
         """
@@ -330,7 +331,7 @@ class EmbeddedRuntime:
             # Every such request has the pod as field 1 and the container as field 2.
             request = nri_pb2.StartContainerRequest(pod=pod, container=container)
             try:
-                self._call(event, OWN_CALLS[event], request, nri_pb2.Empty)
+                self._call(event, STATE_CHANGES[event].method, request, nri_pb2.Empty)
             except RequestError as error:
                 cause = error.__cause__
                 if not isinstance(cause, CallError) or cause.code != Code.UNIMPLEMENTED:

@@ -1,14 +1,16 @@
-"""What the kubelet makes of a manifest's pods: the runtime's messages, and the order of events."""
+"""The kubelet of the embedded runtime: messages made of manifests, and the order of events."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from ...policy.manifests.manifest import ContainerSpec, PodSpec
 from ...policy.model.container import QosClass
 from ...policy.model.kubelet_resources import LinuxResources, linux_resources
 from ..api import nri_pb2
-from .embedded_runtime import EmbeddedRuntime
+from ..plugin.string_entries import write_entries
+from .embedded_runtime import EmbeddedRuntime, RequestError
 
 _CGROUP_PARENTS: Final[Mapping[QosClass, str]] = {
     QosClass.GUARANTEED: "/kubepods/pod",
@@ -19,6 +21,15 @@ _CGROUP_PARENTS: Final[Mapping[QosClass, str]] = {
 _PAGE_UNITS: Final = (("GB", 30), ("MB", 20), ("KB", 10))
 
 
+@dataclass(frozen=True, slots=True)
+class RefusedCreation:
+    """A container that was not created, and why."""
+
+    pod: PodSpec
+    container: str
+    reason: str
+
+
 def sandbox_message(pod: PodSpec) -> nri_pb2.PodSandbox:
     """The sandbox of a pod; ids are made from its name, so that they never change."""
     uid = stable_id(f"pod/{pod.namespace}/{pod.name}")[:32]
@@ -27,8 +38,8 @@ def sandbox_message(pod: PodSpec) -> nri_pb2.PodSandbox:
         name=pod.name,
         uid=uid,
         namespace=pod.namespace,
-        labels=pod.labels,
-        annotations=pod.annotations,
+        labels=write_entries(pod.labels),
+        annotations=write_entries(pod.annotations),
         linux=nri_pb2.LinuxPodSandbox(cgroup_parent=_CGROUP_PARENTS[pod.qos] + uid),
     )
 
@@ -70,29 +81,46 @@ def resources_message(linux: LinuxResources) -> nri_pb2.LinuxResources:
     return message
 
 
-def start_pod(
-    runtime: EmbeddedRuntime, pod: PodSpec, machine_memory_bytes: int | None
-) -> list[str]:
-    """Run a pod as the kubelet does; the ids of the containers that keep running, in order.
+def start_pods(
+    runtime: EmbeddedRuntime, pods: Iterable[PodSpec], machine_memory_bytes: int | None
+) -> list[RefusedCreation]:
+    """Containers that the runtime refused while pods were run one after another.
 
-    Init containers that are not sidecars have ended before the next container starts. Raises
-    `RequestError` where the runtime refuses a container; those before it keep running.
+    Init containers that are not sidecars have ended before the next container starts. Behind a
+    refused container its pod goes on; behind a refused init container it ends, as Kubernetes starts
+    nothing else before that one.
     """
-    runtime.run_pod(sandbox_message(pod))
-    started: list[str] = []
-    for container in (*pod.init_containers, *pod.containers):
-        created = runtime.create(container_message(container, pod, machine_memory_bytes))
-        runtime.start(created.id)
-        if container.keeps_running:
-            started.append(created.id)
-        else:
-            runtime.stop(created.id)
-    return started
+    refused: list[RefusedCreation] = []
+    for pod in pods:
+        runtime.run_pod(sandbox_message(pod))
+        for container in (*pod.init_containers, *pod.containers):
+            reason = _start(runtime, pod, container, machine_memory_bytes)
+            if reason is None:
+                continue
+            refused.append(RefusedCreation(pod, container.name, reason))
+            if container in pod.init_containers:
+                break
+    return refused
 
 
 def stable_id(text: str) -> str:
     """An id that looks like a runtime's, 64 hexadecimal digits, the same for the same text."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _start(
+    runtime: EmbeddedRuntime, pod: PodSpec, container: ContainerSpec, memory_bytes: int | None
+) -> str | None:
+    """Why the container does not run; None where it does, or did and has ended well."""
+    try:
+        created = runtime.create(container_message(container, pod, memory_bytes))
+    except RequestError as error:
+        # The plugin's own words; around them is what a runtime makes of an answer on its wire.
+        return str(error.__cause__ or error)
+    runtime.start(created.id)
+    if not container.keeps_running:
+        runtime.stop(created.id)
+    return None
 
 
 def _page_size(size: int) -> str:

@@ -1,6 +1,6 @@
-"""In what the versions of runtimes differ, for the embedded one to speak as they do."""
+"""Dialects of runtimes: how their versions differ, for the embedded one to speak as they do."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +14,7 @@ SPLIT_BYTES: Final = 4 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """How one version of a runtime speaks."""
+    """The dialect of NRI that one version of a runtime speaks."""
 
     name: str = "containerd"
     version: str
@@ -52,18 +52,6 @@ DIALECTS: Final = (CONTAINERD_1_7, CONTAINERD_2_1, CONTAINERD_2_3, NEWEST)
 
 _FIELD_BYTES: Final = 16
 """More than the key and the length of a field take."""
-
-OWN_CALLS: Final[Mapping[int, str]] = {
-    nri_pb2.RUN_POD_SANDBOX: "RunPodSandbox",
-    nri_pb2.STOP_POD_SANDBOX: "StopPodSandbox",
-    nri_pb2.REMOVE_POD_SANDBOX: "RemovePodSandbox",
-    nri_pb2.POST_CREATE_CONTAINER: "PostCreateContainer",
-    nri_pb2.START_CONTAINER: "StartContainer",
-    nri_pb2.POST_START_CONTAINER: "PostStartContainer",
-    nri_pb2.POST_UPDATE_CONTAINER: "PostUpdateContainer",
-    nri_pb2.REMOVE_CONTAINER: "RemoveContainer",
-}
-"""The calls that older runtimes send as StateChange."""
 
 
 def split_synchronize(

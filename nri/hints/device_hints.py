@@ -18,7 +18,7 @@ _LOOKS_MAX: Final = 128
 
 
 class DeviceNumber(NamedTuple):
-    """What the kernel calls a device."""
+    """The number by which the kernel knows a device."""
 
     major: int
     minor: int
@@ -29,8 +29,8 @@ DeviceOf = Callable[[str], DeviceNumber | None]
 """The device a path on the host is, or else is stored on; None where nobody can tell."""
 
 
-class Locality:
-    """Finds what a container's mounts and devices are near, in a tree of sysfs files.
+class DeviceHints:
+    """Topology hints of a container's mounts and devices, found in a tree of sysfs files.
 
     Safe for several threads; `device_of` is called by all of them at once.
     """
@@ -55,7 +55,7 @@ class Locality:
         return tuple(found)
 
     def take_warnings(self) -> list[str]:
-        """What sysfs says that nobody can read, since the last call; see `Locator`."""
+        """Warnings of sysfs files that could not be read since the last call; see `Locator`."""
         with self._lock:
             return self._locator.take_warnings()
 

@@ -1,4 +1,4 @@
-"""Finding hints: what is near the containers, to be known before they are placed."""
+"""Topology hints of containers, to be found before they are placed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

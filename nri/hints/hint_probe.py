@@ -1,4 +1,4 @@
-"""Looking for what containers are near, in a given time: a file server may never answer."""
+"""Topology hints of mounts and devices, in a given time: a file server may never answer."""
 
 import threading
 import time
@@ -13,9 +13,9 @@ from ...policy.hints.hint_filter import is_used, is_worth_a_look
 from ...policy.model.container import Container, ContainerId
 from ...policy.model.hint import Hint
 from ...topology.sysfs.sysfs_tree import SysfsTree
-from ..dispatch.owner import Failed, Turn
 from ..dispatch.report import HintsMissing
-from .device_hints import DeviceNumber, DeviceOf, Locality
+from ..dispatch.turn import Failed, Turn
+from .device_hints import DeviceHints, DeviceNumber, DeviceOf
 
 _PATIENCE_SECONDS: Final = 0.05
 """For one container."""
@@ -45,7 +45,7 @@ class Lookout:
         device_of: DeviceOf,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._locality = Locality(tree, self._ask)
+        self._locality = DeviceHints(tree, self._ask)
         self._device_of = device_of
         self._clock = clock
         self._asked: set[str] = set()
@@ -53,7 +53,7 @@ class Lookout:
         self._threads: list[threading.Thread] = []
 
     def look(self, containers: Sequence[Container], seconds: float) -> View:
-        """What is known of the containers after at most so long."""
+        """The hints of containers that are known after at most so long."""
         view = View()
         ahead: deque[Container] = deque()
         for container in containers:

@@ -58,7 +58,7 @@ class KubeletHints:
         return every
 
     def take_warnings(self) -> list[str]:
-        """What in the answers is no hint; see `PodResources`."""
+        """Warnings of answers that hold no hint; see `PodResources`."""
         return self._kubelet.take_warnings()
 
     def close(self) -> None:

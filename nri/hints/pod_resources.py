@@ -14,12 +14,13 @@ from google.protobuf.message import Message
 from ...policy.model.hint import Hint, HintOrigin
 from ...topology.sets.base_errors import PinfoldError
 from ...topology.sets.cpuset import MAX_IDS, NodeSet
-from ..api import podresources_pb2 as api
 
 if TYPE_CHECKING:
     import grpc
 
-Answer = TypeVar("Answer", bound=Message)
+    from ..api import podresources_pb2 as api
+
+_Answer = TypeVar("_Answer", bound=Message)
 
 KUBELET_SOCKET: Final = "/var/lib/kubelet/pod-resources/kubelet.sock"
 
@@ -37,7 +38,7 @@ _ODD_MAX: Final = 100
 
 
 class ContainerName(NamedTuple):
-    """How the kubelet names a container."""
+    """A container as the kubelet names it."""
 
     namespace: str
     pod: str
@@ -69,7 +70,7 @@ class PodResources:
         self._quiet_until = 0.0
 
     def take_warnings(self) -> list[str]:
-        """What in the answers is no hint since the last call, once for each resource.
+        """Warnings of answers that hold no hint since the last call, once for each resource.
 
         For any thread.
         """
@@ -111,6 +112,8 @@ class PodResources:
     def _listed(self) -> Mapping[ContainerName, tuple[Hint, ...]]:
         import grpc
 
+        from ..api import podresources_pb2 as api
+
         try:
             answer = self._call(
                 "List", api.ListPodResourcesRequest(), api.ListPodResourcesResponse, _LIST_SECONDS
@@ -126,6 +129,8 @@ class PodResources:
         """A pod, empty where there is none of the name; None where pods must be listed."""
         import grpc
 
+        from ..api import podresources_pb2 as api
+
         request = api.GetPodResourcesRequest(pod_name=pod, pod_namespace=namespace)
         try:
             answer = self._call("Get", request, api.GetPodResourcesResponse, _GET_SECONDS)
@@ -140,9 +145,11 @@ class PodResources:
             raise self._failure("Get", error) from error
         return answer.pod_resources
 
-    def _call(self, method: str, request: Message, answer: type[Answer], seconds: float) -> Answer:
+    def _call(
+        self, method: str, request: Message, answer: type[_Answer], seconds: float
+    ) -> _Answer:
         call = cast(
-            "grpc.UnaryUnaryMultiCallable[Message, Answer]",
+            "grpc.UnaryUnaryMultiCallable[Message, _Answer]",
             # The stubs leave the serializers' types open.
             self._connected().unary_unary(  # pyright: ignore[reportUnknownMemberType]
                 f"{_SERVICE}/{method}",

@@ -16,7 +16,7 @@ def bare_linux_value(message: nri_pb2.Container) -> LinuxResources:
 
 
 def bare_container_value(message: nri_pb2.Container, pod: nri_pb2.PodSandbox) -> Container:
-    """Who a container is, where it runs and how many cpus it asks for.
+    """A container by its ids and names alone, with its cpusets and its cpu and memory values.
 
     Whatever made reading the rest of it fail, such as its annotations, is not looked at.
     """

@@ -16,19 +16,20 @@ from ...policy.model.container import (
     Pod,
     PodId,
 )
-from ...policy.model.decision import Pinning
 from ...policy.model.kubelet_resources import (
     LinuxResources,
     estimate,
     parse_page_size,
     qos_of_cgroup,
 )
+from ...policy.model.pinning import Pinning
 from ...policy.rules.label_budget import admit_labels
 from ...policy.text.errors import Problem
 from ...policy.tuning.resource_class import NO_CLASSES, ResourceClasses
 from ...topology.sets.cpuset import CpuSet, IdListError, NodeSet
 from ..api import nri_pb2
 from .scheduling_messages import add_scheduling
+from .string_entries import read_annotations, read_labels
 
 Ids = TypeVar("Ids", CpuSet, NodeSet)
 
@@ -60,7 +61,7 @@ _STATES: Final[Mapping[int, ContainerState]] = {
 
 
 class _DeviceKey(NamedTuple):
-    """What a rule is about; type "a" and number -1 stand for all, as nothing does.
+    """The devices that a rule is about; type "a" and number -1, or none at all, stand for all.
 
     Source: the OCI runtime specification, "Allowed Device list".
     """
@@ -74,8 +75,10 @@ def pod_value(pod: nri_pb2.PodSandbox) -> Pod:
     """The pod of a message, which may hold an id alone where the sandbox is gone."""
     namespace = pod.namespace or "default"
     path = f"{namespace}/{pod.name}"
-    admitted = admit(pod.annotations, path)
-    admitted_labels = admit_labels(pod.labels, path)
+    annotations, annotations_left_out = read_annotations(pod.annotations)
+    labels, labels_left_out = read_labels(pod.labels)
+    admitted = admit(annotations, path, annotations_left_out)
+    admitted_labels = admit_labels(labels, path, labels_left_out)
     return Pod(
         id=PodId(pod.id),
         name=pod.name,
@@ -150,7 +153,7 @@ def container_value(
 
 
 def state_value(container: nri_pb2.Container) -> ContainerState:
-    """Where a container is in its life."""
+    """The state of a container; created, where a message tells none that is known."""
     return _STATES.get(container.state, ContainerState.CREATED)
 
 
@@ -208,7 +211,7 @@ def adjustment_message(
     scheduling: SchedulingClass | None = None,
     classes: ResourceClasses = NO_CLASSES,
 ) -> nri_pb2.ContainerAdjustment | None:
-    """What a container being created gets; None where nothing is asked for."""
+    """The adjustment of a container being created; None where nothing is asked for."""
     linux = nri_pb2.LinuxContainerAdjustment()
     cpu = _cpu_message(pinning)
     if cpu is not None:
@@ -223,7 +226,7 @@ def adjustment_message(
 
 
 def update_message(container_id: ContainerId, pinning: Pinning) -> nri_pb2.ContainerUpdate | None:
-    """What an existing container gets; None where nothing is asked for."""
+    """The update of an existing container; None where nothing is asked for."""
     cpu = _cpu_message(pinning)
     if cpu is None:
         return None

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ...policy.model.container import ContainerId
-from ...policy.model.decision import Pinning
+from ...policy.model.pinning import Pinning
 from ..api import nri_pb2
 from ..dispatch.actuator import NoAnswerError
 from .messages import update_messages
@@ -19,6 +19,11 @@ class NriUpdates:
     def __init__(self, session: Session) -> None:
         self._session = session
 
+    @property
+    def raises_events(self) -> bool:
+        """Whether events ask about each update: they do not."""
+        return False
+
     def send(self, updates: Mapping[ContainerId, Pinning]) -> Mapping[ContainerId, str]:
         """Send all at once, and one by one where some fail: the runtime may not say which."""
         error = self._request(updates)
@@ -30,7 +35,7 @@ class NriUpdates:
         return {one: reason for one, reason in alone.items() if reason}
 
     def close(self) -> None:
-        """Nothing to do: what is under way ends with the connection."""
+        """Updates under way end with the connection, so there is nothing to do."""
 
     def _request(self, updates: Mapping[ContainerId, Pinning]) -> str:
         message = nri_pb2.UpdateContainersRequest(update=update_messages(updates))

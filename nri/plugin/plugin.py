@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from ...policy.engine.engine import Engine
 from ..dispatch.actuator import Actuator, ReadBack, Way
+from ..dispatch.events import Events
 from ..dispatch.owner import Owner
 from ..dispatch.report import Crashed, Disconnected, Report
 from ..hints.hint_finder import HintFinder
-from .events import Events
+from .arrivals import Arrivals
 from .nri_updates import NriUpdates
 from .service import Service
 from .session import Identity, Session
@@ -23,7 +24,7 @@ FindWay = Callable[[str], Way | str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeLink:
-    """How a plugin gets to its runtime, and sees what came of what it told it."""
+    """The link of a plugin to its runtime: the socket, a way for updates, and the reading back."""
 
     connect: Callable[[], socket.socket]
     """A connection to its NRI socket; raises `OSError`."""
@@ -33,7 +34,7 @@ class RuntimeLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """How long things may take."""
+    """Time limits and pauses of a plugin, in seconds."""
 
     deadline_seconds: float = 0.150
     """After which the runtime gets an answer that changes nothing."""
@@ -78,13 +79,13 @@ class Plugin:
         self._is_ready = threading.Event()
         self._session: Session | None = None
         self._lock = threading.Lock()
+        """For which connection the actuator has its ways from."""
         self.actuator = Actuator(
             report, clock, read_back=link.read_back, check_seconds=self._timing.check_seconds
         )
         self.owner = Owner(lambda what, error: report(Crashed(what, error)))
-        self.events = Events(
-            policy, self.actuator, self.owner, report, machine_memory_bytes, finder
-        )
+        self.events = Events(policy, self.actuator, self.owner, report, machine_memory_bytes)
+        self._arrivals = Arrivals(finder, report, machine_memory_bytes)
 
     def run(self) -> None:
         """Serve until `stop`, reconnecting with growing, jittered pauses."""
@@ -130,6 +131,7 @@ class Plugin:
             return f"cannot connect: {error.strerror or error}"
         service = Service(
             self.events,
+            self._arrivals,
             self.owner,
             self._report,
             self._clock,
@@ -148,8 +150,9 @@ class Plugin:
         try:
             return session.run()
         finally:
-            self._session = None
-            self.actuator.disconnect()
+            with self._lock:
+                self._session = None
+                self.actuator.disconnect()
 
     def _become_ready(self, session: Session, service: Service) -> None:
         ways: list[Way] = []
@@ -162,8 +165,11 @@ class Plugin:
                 ways.append(found)
         if service.abilities is not None and service.abilities.has_safe_updates:
             ways.append(NriUpdates(session))
-        self.actuator.connect(ways, reason)
-        self._is_ready.set()
+        with self._lock:
+            # Ways are found in the thread that read, and the other one may have seen the end.
+            if self._session is session:
+                self.actuator.connect(ways, reason)
+                self._is_ready.set()
 
 
 def retry_seconds(timing: Timing, attempt: int, draw: float) -> float:

@@ -68,7 +68,7 @@ class RuntimeAbilities:
 
 
 def abilities(runtime: str, version: str, nri_version: str) -> RuntimeAbilities:
-    """What a runtime can, by the names and versions it told of itself; `nri_version` may be empty.
+    """Abilities of a runtime by the name and versions it told; `nri_version` may be empty.
 
     A beta counts as the release it leads to.
 

@@ -4,23 +4,25 @@ Whatever happens, the runtime gets an answer before it loses patience: where the
 or at fault the answer changes nothing, and the real one follows as an update.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from google.protobuf.message import DecodeError, Message
 
 from ...policy.configuration.config import SchedulingClass
-from ...policy.model.container import ContainerId, PodId
+from ...policy.model.container import ContainerId
 from ..api import nri_pb2
 from ..dispatch.answer import Answer
-from ..dispatch.owner import Done, Failed, Owner, attempt
+from ..dispatch.events import Events
+from ..dispatch.owner import Owner
 from ..dispatch.report import Answered, Connected, Crashed, Outcome, Report, Unsupported
+from ..dispatch.turn import Done, Failed, Turn, attempt
 from ..wire.connection import Call
 from ..wire.ttrpc import Code
-from .events import Events
-from .messages import adjustment_message, update_messages
-from .newcomers import FIND_SECONDS
+from .arrivals import FIND_SECONDS, Arrivals
+from .messages import adjustment_message, linux_value, update_messages
+from .runtime_events import EVENT_MASK, NOTICES, STATE_CHANGES, RuntimeEvent
 from .runtime_versions import RuntimeAbilities, abilities
 
 PLUGIN_SERVICE: Final = "nri.pkg.api.v1alpha1.Plugin"
@@ -38,25 +40,8 @@ _SYNCHRONIZE_BYTES_MAX: Final = 128 << 20
 _REQUEST_TIMEOUT_SECONDS: Final = 2.0
 """The runtime's patience where it does not say."""
 
-
-def _event_bit(event: nri_pb2.Event) -> int:
-    return 1 << (int(event) - 1)
-
-
-# Only what is needed: every event costs each container's start some time. Bits above 0x7ff end the
-# connection with older runtimes; none at all would mean every event there is. The mask cannot be
-# changed while a connection lasts, so pods that begin are always told of: the configuration may
-# want the kubelet asked about them from the next moment on.
-EVENT_MASK: Final = (
-    _event_bit(nri_pb2.RUN_POD_SANDBOX)
-    | _event_bit(nri_pb2.STOP_POD_SANDBOX)
-    | _event_bit(nri_pb2.REMOVE_POD_SANDBOX)
-    | _event_bit(nri_pb2.CREATE_CONTAINER)
-    | _event_bit(nri_pb2.POST_START_CONTAINER)
-    | _event_bit(nri_pb2.UPDATE_CONTAINER)
-    | _event_bit(nri_pb2.STOP_CONTAINER)
-    | _event_bit(nri_pb2.REMOVE_CONTAINER)
-)
+SAFE_ANSWER: Final = b""
+"""What changes nothing, whatever was called: a message without fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,74 +52,40 @@ class Rejection:
     message: str
 
 
-Notice = Callable[[Events, nri_pb2.PodSandbox, nri_pb2.Container], None]
+@dataclass(slots=True, kw_only=True)
+class ServedCall:
+    """A call that is being served, or was."""
 
-
-def _ignore(_events: Events, _pod: nri_pb2.PodSandbox, _container: nri_pb2.Container) -> None:
-    pass
-
-
-def _expect(events: Events, pod: nri_pb2.PodSandbox, _container: nri_pb2.Container) -> None:
-    events.expect(pod)
-
-
-def _start(events: Events, pod: nri_pb2.PodSandbox, container: nri_pb2.Container) -> None:
-    events.start(pod, container)
-
-
-def _remove(events: Events, _pod: nri_pb2.PodSandbox, container: nri_pb2.Container) -> None:
-    events.post(events.remove(ContainerId(container.id)))
-
-
-def _stop_pod(events: Events, pod: nri_pb2.PodSandbox, _container: nri_pb2.Container) -> None:
-    events.stop_pod(PodId(pod.id))
-
-
-def _remove_pod(events: Events, pod: nri_pb2.PodSandbox, _container: nri_pb2.Container) -> None:
-    events.remove_pod(PodId(pod.id))
-
-
-# Events whose answer says nothing, so that nobody has to wait for the policy.
-_NOTICES: Final[Mapping[str, Notice]] = {
-    "RunPodSandbox": _expect,
-    "StopPodSandbox": _stop_pod,
-    "RemovePodSandbox": _remove_pod,
-    "PostCreateContainer": _ignore,
-    "StartContainer": _start,
-    "PostStartContainer": _start,
-    "PostUpdateContainer": _ignore,
-    "RemoveContainer": _remove,
-}
-
-# Older runtimes send these as StateChange, newer ones as calls of their own.
-_STATE_CHANGES: Final[Mapping[int, str]] = {
-    nri_pb2.RUN_POD_SANDBOX: "RunPodSandbox",
-    nri_pb2.STOP_POD_SANDBOX: "StopPodSandbox",
-    nri_pb2.REMOVE_POD_SANDBOX: "RemovePodSandbox",
-    nri_pb2.POST_CREATE_CONTAINER: "PostCreateContainer",
-    nri_pb2.START_CONTAINER: "StartContainer",
-    nri_pb2.POST_START_CONTAINER: "PostStartContainer",
-    nri_pb2.POST_UPDATE_CONTAINER: "PostUpdateContainer",
-    nri_pb2.REMOVE_CONTAINER: "RemoveContainer",
-}
+    call: Call
+    started: float
+    turn: Turn[Answer] | None = None
+    """The policy's part of it, once it is asked."""
+    deadline: float = 0.0
+    """When the policy should have said something."""
+    answer: bytes | Rejection = SAFE_ANSWER
+    outcome: Outcome = Outcome.DONE
+    notice: Turn[None] | None = None
+    """What an event means whose answer says nothing: to be done once that is sent."""
 
 
 class Service:
-    """Serves the calls of one connection, one at a time. It keeps a half-received Synchronize."""
+    """The calls of one connection, one at a time. It keeps a half-received Synchronize."""
 
     def __init__(
         self,
         events: Events,
+        arrivals: Arrivals,
         owner: Owner,
         report: Report,
         clock: Callable[[], float],
         deadline_seconds: float,
     ) -> None:
+        self.owner = owner
+        self.deadline_seconds = deadline_seconds
         self._events = events
-        self._owner = owner
+        self._arrivals = arrivals
         self._report = report
         self._clock = clock
-        self._deadline_seconds = deadline_seconds
         self._request_timeout_seconds = _REQUEST_TIMEOUT_SECONDS
         self._pods: list[nri_pb2.PodSandbox] = []
         self._containers: list[nri_pb2.Container] = []
@@ -151,44 +102,66 @@ class Service:
         """Why the runtime did not take our answer to Synchronize, if so: an older one keeps the
         connection then, and never calls again."""
 
-    def serve(self, call: Call) -> bytes | Rejection:
-        """What the runtime is answered."""
-        started = self._clock()
+    def serve(self, served: ServedCall) -> None:
+        """Find the answer to a call. Its notice, if there is one, is to be done after it."""
         self._events.heard()
         try:
-            answer, outcome = self._serve(call, started)
+            answer, served.outcome = self._serve(served)
+            served.answer = answer.SerializeToString() if isinstance(answer, Message) else answer
         except DecodeError as error:
-            text = f"{call.method}: request cannot be parsed: {error}"
-            answer, outcome = Rejection(Code.INVALID_ARGUMENT, text), Outcome.UNKNOWN
-        self._report(Answered(call.method, self._clock() - started, outcome))
-        return answer.SerializeToString() if isinstance(answer, Message) else answer
+            text = f"{served.call.method}: request cannot be parsed: {error}"
+            served.answer, served.outcome = Rejection(Code.INVALID_ARGUMENT, text), Outcome.UNKNOWN
+        except Exception as error:
+            # Whatever is wrong with one call, those behind it are to be answered.
+            self._report(Crashed(served.call.method, error))
+            served.answer, served.outcome = SAFE_ANSWER, Outcome.CRASHED
 
-    def _serve(self, call: Call, started: float) -> tuple[Message | Rejection, Outcome]:
+    def give_up(self, served: ServedCall) -> bool:
+        """Whether a call has to be answered safely: the policy has said nothing so far.
+
+        It goes on, and what it says then follows as an update. For another thread than that which
+        serves the call.
+        """
+        turn = served.turn
+        if turn is None or not turn.abandon():
+            return False
+        served.outcome = Outcome.LATE
+        if served.call.method == "Synchronize":
+            self.is_synchronized = True
+        return True
+
+    def answers(self, served: ServedCall) -> None:
+        """The answer is about to be sent: have it counted."""
+        seconds = self._clock() - served.started
+        self._report(Answered(served.call.method, seconds, served.outcome))
+
+    def _serve(self, served: ServedCall) -> tuple[Message | Rejection | bytes, Outcome]:
+        call = served.call
         if call.service == PLUGIN_SERVICE:
             match call.method:
+                case "CreateContainer":
+                    return self._create(served)
+                case "StopContainer":
+                    return self._stop(served)
+                case "UpdateContainer":
+                    return self._update(served)
+                case "StateChange":
+                    change = nri_pb2.StateChangeEvent.FromString(call.payload)
+                    event = STATE_CHANGES.get(change.event)
+                    if event is not None:
+                        self._notice(served, event, change.pod, change.container)
+                    return SAFE_ANSWER, Outcome.DONE
                 case "Configure":
                     return self._configure(nri_pb2.ConfigureRequest.FromString(call.payload))
                 case "Synchronize":
-                    return self._synchronize(call, started)
-                case "CreateContainer":
-                    return self._create(call, started)
-                case "UpdateContainer":
-                    return self._update(call)
-                case "StopContainer":
-                    return self._stop(call)
-                case "StateChange":
-                    change = nri_pb2.StateChangeEvent.FromString(call.payload)
-                    name = _STATE_CHANGES.get(change.event)
-                    if name is not None:
-                        self._notice(name, change.pod, change.container)
-                    return nri_pb2.Empty(), Outcome.DONE
+                    return self._synchronize(served)
                 case "Shutdown":
-                    return nri_pb2.Empty(), Outcome.DONE
-                case method if method in _NOTICES:
+                    return SAFE_ANSWER, Outcome.DONE
+                case method if (event := NOTICES.get(method)) is not None:
                     # In all these requests field 1 is the pod, and field 2 the container if any.
                     request = nri_pb2.StartContainerRequest.FromString(call.payload)
-                    self._notice(method, request.pod, request.container)
-                    return nri_pb2.Empty(), Outcome.DONE
+                    self._notice(served, event, request.pod, request.container)
+                    return SAFE_ANSWER, Outcome.DONE
                 case _:
                     pass
         text = f"{call.service}/{call.method} is not implemented"
@@ -205,7 +178,8 @@ class Service:
         self._report(Connected(self._runtime))
         return nri_pb2.ConfigureResponse(events=EVENT_MASK), Outcome.DONE
 
-    def _synchronize(self, call: Call, started: float) -> tuple[Message | Rejection, Outcome]:
+    def _synchronize(self, served: ServedCall) -> tuple[Message | Rejection, Outcome]:
+        call, started = served.call, served.started
         self._synchronize_bytes += len(call.payload)
         if self._synchronize_bytes > _SYNCHRONIZE_BYTES_MAX:
             self._pods, self._containers = [], []
@@ -228,29 +202,42 @@ class Service:
         self._synchronize_bytes = 0
         left = call.timeout_nano / 1e9 or self._request_timeout_seconds - (started - first)
         answer, outcome = self._ask(
-            "Synchronize",
-            lambda: self._events.synchronize(pods, containers),
-            max(0.0, _PATIENCE * left),
+            served, lambda: self._adopt(pods, containers), max(0.0, _PATIENCE * left)
         )
-        if self._clock() - started > left:
+        answered = served.deadline if outcome is Outcome.LATE else self._clock()
+        if answered - started > left:
             self.forgotten = "Synchronize was answered too late"
         self.is_synchronized = True
         return nri_pb2.SynchronizeResponse(update=update_messages(answer.all)), outcome
 
-    def _create(self, call: Call, started: float) -> tuple[Message | Rejection, Outcome]:
-        request = nri_pb2.CreateContainerRequest.FromString(call.payload)
-        seconds = self._deadline(call)
-        # Here and not in the policy's thread: looking for what a container is near takes time.
+    def _adopt(self, pods: list[nri_pb2.PodSandbox], containers: list[nri_pb2.Container]) -> Answer:
+        events = self._events
+        listed = self._arrivals.read_all(
+            pods, containers, events.policy.containers, with_kubelet=events.asks_kubelet
+        )
+        return events.synchronize(listed)
+
+    def _create(self, served: ServedCall) -> tuple[Message | Rejection, Outcome]:
+        request = nri_pb2.CreateContainerRequest.FromString(served.call.payload)
+        seconds = self._deadline(served.call)
+        # Not in the policy's turn: looking for what a container is near takes time.
         limit = min(FIND_SECONDS, _FINDING * seconds)
-        read = attempt(lambda: self._events.read(request.pod, request.container, limit))
+        read = attempt(
+            lambda: self._arrivals.read(
+                request.pod,
+                request.container,
+                with_kubelet=self._events.asks_kubelet,
+                seconds=limit,
+            )
+        )
         if isinstance(read, Failed):
-            self._report(Crashed(call.method, read.error))
+            self._report(Crashed(served.call.method, read.error))
             return nri_pb2.CreateContainerResponse(), Outcome.CRASHED
         newcomer = read.value
         answer, outcome = self._ask(
-            call.method,
+            served,
             lambda: self._events.create(newcomer),
-            max(0.0, seconds - (self._clock() - started)),
+            max(0.0, seconds - (self._clock() - served.started)),
             self._events.created,
         )
         if answer.refusal:
@@ -263,7 +250,7 @@ class Service:
         return response, outcome
 
     def _scheduling(self, answer: Answer) -> SchedulingClass | None:
-        """How a new container is to be scheduled, where the runtime can do that."""
+        """The scheduling class of a new container; None also where the runtime cannot set one."""
         chosen = answer.scheduling
         if chosen is None or (self.abilities is not None and self.abilities.can_schedule):
             return chosen
@@ -278,44 +265,56 @@ class Service:
             )
         return None
 
-    def _update(self, call: Call) -> tuple[Message | Rejection, Outcome]:
-        request = nri_pb2.UpdateContainerRequest.FromString(call.payload)
+    def _update(self, served: ServedCall) -> tuple[Message | Rejection, Outcome]:
+        request = nri_pb2.UpdateContainerRequest.FromString(served.call.payload)
+        mention = self._arrivals.mention(
+            request.pod, request.container, with_kubelet=self._events.asks_kubelet
+        )
+        wanted = linux_value(request.linux_resources)
         answer, outcome = self._ask(
-            call.method,
-            lambda: self._events.update(request.pod, request.container, request.linux_resources),
-            self._deadline(call),
+            served, lambda: self._events.update(mention, wanted), self._deadline(served.call)
         )
         if answer.refusal:
             return Rejection(Code.FAILED_PRECONDITION, answer.refusal), outcome
         return nri_pb2.UpdateContainerResponse(update=update_messages(answer.all)), outcome
 
-    def _stop(self, call: Call) -> tuple[Message, Outcome]:
-        request = nri_pb2.StopContainerRequest.FromString(call.payload)
+    def _stop(self, served: ServedCall) -> tuple[Message, Outcome]:
+        request = nri_pb2.StopContainerRequest.FromString(served.call.payload)
         container_id = ContainerId(request.container.id)
         # Only the undoing of a failed creation tells no state. Source: seen on containerd 1.7, 2.1.
         is_undone = request.container.state == nri_pb2.CONTAINER_UNKNOWN
         answer, outcome = self._ask(
-            call.method,
+            served,
             lambda: self._events.stop(container_id, is_undone=is_undone),
-            self._deadline(call),
+            self._deadline(served.call),
         )
         return nri_pb2.StopContainerResponse(update=update_messages(answer.all)), outcome
 
-    def _notice(self, method: str, pod: nri_pb2.PodSandbox, container: nri_pb2.Container) -> None:
-        notice = _NOTICES[method]
-        if notice is not _ignore:
-            self._owner.submit(method, lambda: notice(self._events, pod, container))
+    def _notice(
+        self,
+        served: ServedCall,
+        event: RuntimeEvent,
+        pod: nri_pb2.PodSandbox,
+        container: nri_pb2.Container,
+    ) -> None:
+        effect = event.effect
+        if effect is not None:
+            served.notice = Turn(
+                event.method, lambda: effect(self._events, self._arrivals, pod, container)
+            )
 
     def _ask(
         self,
-        name: str,
+        served: ServedCall,
         work: Callable[[], Answer],
         seconds: float,
         in_time: Callable[[Answer], Answer] | None = None,
     ) -> tuple[Answer, Outcome]:
-        """What the policy says, or an answer that changes nothing."""
-        in_time = in_time or self._events.answered
-        match self._owner.submit(name, work, self._events.post, in_time).wait(seconds):
+        """The policy's answer; where it fails or is late, one that changes nothing."""
+        turn = Turn(served.call.method, work, self._events.post, in_time or self._events.answered)
+        served.deadline = self._clock() + seconds
+        served.turn = turn
+        match self.owner.serve(turn, seconds):
             case Done(value=answer):
                 return answer, Outcome.REFUSED if answer.refusal else Outcome.DONE
             case Failed():
@@ -325,4 +324,4 @@ class Service:
 
     def _deadline(self, call: Call) -> float:
         patience = call.timeout_nano / 1e9 or self._request_timeout_seconds
-        return min(self._deadline_seconds, _PATIENCE * patience)
+        return min(self.deadline_seconds, _PATIENCE * patience)

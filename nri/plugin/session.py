@@ -1,9 +1,11 @@
 """One connection to a runtime, from registration to its end."""
 
+import contextlib
 import select
 import socket
 import struct
 import threading
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -14,16 +16,21 @@ from google.protobuf.message import Message
 from ..api import nri_pb2
 from ..wire.connection import BadCall, Call, Connection, Event, Reply, Role
 from ..wire.wire_error import WireError
+from .reading_turns import ReadingTurns
 from .runtime_versions import OUR_NRI_VERSION
-from .service import RUNTIME_SERVICE, Rejection, Service
+from .service import RUNTIME_SERVICE, SAFE_ANSWER, Rejection, ServedCall, Service
 
 _CHUNK_BYTES: Final = 256 * 1024
 _SEND_SECONDS: Final = 2
+_GRACE_MILLISECONDS: Final = 1
+"""What nobody waits for is begun once the runtime has sent nothing for so long."""
+_LEFT_SECONDS: Final = 0.2
+"""Or once it was left lying for so long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """How we present ourselves; runtimes call plugins in the order of their index."""
+    """Name and index of a plugin; runtimes call plugins in the order of their index."""
 
     name: str = "pinfold"
     index: str = "90"
@@ -33,7 +40,11 @@ class Identity:
 
 
 class Session:
-    """A plugin's end of one connected socket; `run` serves it in the calling thread."""
+    """A plugin's end of one connected socket.
+
+    The thread that reads a call finds the answer and writes it, without waking anybody. Where it is
+    at one call, or at something else, for too long, a second one answers safely and reads on.
+    """
 
     def __init__(
         self,
@@ -49,50 +60,29 @@ class Session:
         self._identity = identity
         self._clock = clock
         self._ready = ready
-        self._handshake_seconds = handshake_seconds
+        self._handshake_until = clock() + handshake_seconds
         self._connection = Connection(Role.PLUGIN)
         self._lock = threading.Lock()
+        """For the connection, what is written, and who writes it."""
         self._replies: dict[int, Future[Reply]] = {}
+        self._registered: Future[Reply] | None = None
+        self._unread: deque[Event] = deque()
+        self._serving: ServedCall | None = None
+        self._tidied = clock()
+        """When nothing was left to do, seen last."""
         self._is_ready = False
+        self._turns = ReadingTurns(
+            self._read, self._due, self._stand_in, clock, service.deadline_seconds
+        )
         # A runtime that does not read must not hold us for ever.
         timeout = struct.pack("ll", _SEND_SECONDS, 0)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
 
     def run(self) -> str:
         """Register and serve until the connection is over; returns why it is."""
-        started = self._clock()
-        poller = select.poll()
-        poller.register(self._socket, select.POLLIN)
         try:
-            registered = self._register()
-            while True:
-                left = None
-                if not self._is_ready:
-                    left = max(0.0, started + self._handshake_seconds - self._clock()) * 1000
-                if not poller.poll(left):
-                    return "the runtime did not finish the handshake"
-                chunk = self._socket.recv(_CHUNK_BYTES)
-                if not chunk:
-                    return "the runtime closed the connection"
-                with self._lock:
-                    events = self._connection.receive(chunk)
-                for event in events:
-                    self._handle(event)
-                self._connection.check()
-                if registered.done() and (reply := registered.result()).code:
-                    return f"registration refused: {reply.message}"
-                if self._service.forgotten:
-                    return self._service.forgotten
-                if self._is_left_in_the_dark():
-                    return (
-                        f"{self._service.runtime_name} {self._service.runtime_version} does not"
-                        " tell pre-installed plugins what runs already, so CPUs of running"
-                        " containers would be given away — take pinfoldd out of the runtime's"
-                        " plugin folder and run it as a service"
-                    )
-                self._watch_readiness()
-        except WireError as error:
-            return str(error)
+            self._registered = self._register()
+            return self._turns.run()
         except OSError as error:
             return error.strerror or str(error)
         finally:
@@ -124,16 +114,103 @@ class Session:
         )
         return self._send_request("RegisterPlugin", request)
 
-    def _handle(self, event: Event) -> None:
-        match event:
-            case Call(stream_id=stream_id):
-                answer = self._service.serve(event)
-                with self._lock:
-                    if isinstance(answer, Rejection):
-                        data = self._connection.fail(stream_id, answer.code, answer.message)
-                    else:
-                        data = self._connection.respond(stream_id, answer)
-                    self._socket.sendall(data)
+    def _read(self) -> str:
+        """One step; once it is over, the other thread does not wait at the socket any more."""
+        reason = "a fault of ours"
+        try:
+            reason = self._step()
+        finally:
+            if reason:
+                # Closing would not wake it, and the runtime would see no end.
+                self.close()
+        return reason
+
+    def _step(self) -> str:
+        """One event, or the next bytes and what is left to do before; why it is over, if so."""
+        try:
+            if self._unread:
+                taken = self._turns.take(self._take)
+                if taken is None:
+                    return ""
+                self._handle(taken)
+                return "" if self._unread else self._look_around()
+            self._watch_readiness()
+            self._tidy()
+            if not self._turns.begin_wait():
+                return ""
+            if not self._is_ready:
+                left = max(0.0, self._handshake_until - self._clock())
+                if not self._is_readable(left * 1000):
+                    return "the runtime did not finish the handshake"
+            chunk = self._socket.recv(_CHUNK_BYTES)
+            now = self._clock()
+            if not self._service.owner.has_left:
+                self._tidied = now
+            if not chunk:
+                return "the runtime closed the connection"
+            with self._lock:
+                self._unread.extend(self._connection.receive(chunk))
+            # Not before: whoever reads on must find these bytes in their place.
+            self._turns.end_wait(now)
+            return "" if self._unread else self._look_around()
+        except WireError as error:
+            return str(error)
+        except OSError as error:
+            return error.strerror or str(error)
+
+    def _tidy(self) -> None:
+        """Do what is left, piece by piece, while the runtime does not call."""
+        owner = self._service.owner
+        grace = _GRACE_MILLISECONDS
+        while owner.has_left:
+            is_late = owner.is_overloaded or self._clock() - self._tidied > _LEFT_SECONDS
+            is_called = self._is_readable(0 if is_late else grace)
+            if is_called and not is_late:
+                return
+            # Else somebody else is at work with the policy, and does this afterwards.
+            if not owner.tidy() or (is_called and not owner.is_overloaded):
+                return
+            grace = 0
+
+    def _is_readable(self, milliseconds: float) -> bool:
+        # Made anew each time: one of them is not for two threads.
+        poller = select.poll()
+        try:
+            poller.register(self._socket, select.POLLIN)
+        except ValueError:
+            # Closed meanwhile: the other thread has seen the end.
+            return True
+        return bool(poller.poll(milliseconds))
+
+    def _look_around(self) -> str:
+        """The reason why the connection is over, from the events so far; empty while it is not."""
+        self._connection.check()
+        registered = self._registered
+        if registered is not None and registered.done() and (reply := registered.result()).code:
+            return f"registration refused: {reply.message}"
+        if self._service.forgotten:
+            return self._service.forgotten
+        if self._is_left_in_the_dark():
+            return (
+                f"{self._service.runtime_name} {self._service.runtime_version} does not"
+                " tell pre-installed plugins what runs already, so CPUs of running"
+                " containers would be given away — take pinfoldd out of the runtime's"
+                " plugin folder and run it as a service"
+            )
+        return ""
+
+    def _take(self) -> Event | ServedCall:
+        """The next event; a call is being served from here on."""
+        event = self._unread.popleft()
+        if not isinstance(event, Call):
+            return event
+        self._serving = served = ServedCall(call=event, started=self._clock())
+        return served
+
+    def _handle(self, taken: Event | ServedCall) -> None:
+        match taken:
+            case ServedCall():
+                self._serve(taken)
             case BadCall(stream_id=stream_id, code=code, message=message):
                 with self._lock:
                     self._socket.sendall(self._connection.fail(stream_id, code, message))
@@ -141,7 +218,59 @@ class Session:
                 with self._lock:
                     waiting = self._replies.pop(stream_id, None)
                 if waiting is not None:
-                    waiting.set_result(event)
+                    waiting.set_result(taken)
+            case Call():
+                raise AssertionError("a call is taken to be served")
+
+    def _serve(self, served: ServedCall) -> None:
+        self._service.serve(served)
+        notice, owner = served.notice, self._service.owner
+        # Before the answer: whoever has seen that may rely on the event.
+        is_held = notice is not None and owner.hold(notice)
+        try:
+            with self._lock:
+                # Else it was answered for us, and another call is being served by now.
+                if self._serving is served:
+                    self._serving = None
+                    self._service.answers(served)
+                    self._answer(served)
+        finally:
+            if notice is not None and is_held:
+                owner.do_held(notice)
+        if not self._turns.is_reader:
+            # The one that reads could not do what is left, as we were at work.
+            self._tidy()
+
+    def _due(self, away_since: float) -> float:
+        """The time at which another thread has to answer, or to read, for the one that does."""
+        served = self._serving
+        if served is not None and served.turn is not None:
+            return served.deadline
+        return away_since + self._service.deadline_seconds
+
+    def _stand_in(self) -> bool:
+        """The thread that reads is late: whether another one is to read on from here."""
+        with self._lock:
+            served = self._serving
+            if served is not None:
+                if self._clock() < served.deadline or not self._service.give_up(served):
+                    # It is still being read, or its answer is as good as written.
+                    return False
+                self._serving = None
+                served.answer = SAFE_ANSWER
+                self._service.answers(served)
+                # A runtime that is gone is noticed by whoever reads next.
+                with contextlib.suppress(OSError):
+                    self._answer(served)
+        return True
+
+    def _answer(self, served: ServedCall) -> None:
+        stream_id, answer = served.call.stream_id, served.answer
+        if isinstance(answer, Rejection):
+            data = self._connection.fail(stream_id, answer.code, answer.message)
+        else:
+            data = self._connection.respond(stream_id, answer)
+        self._socket.sendall(data)
 
     def _send_request(self, method: str, message: Message) -> Future[Reply]:
         future: Future[Reply] = Future()
@@ -160,8 +289,11 @@ class Session:
 
     def _watch_readiness(self) -> None:
         """Notice once that everything that runs is known."""
-        if not self._is_ready and self._service.is_synchronized:
-            self._is_ready = True
+        if self._is_ready or not self._service.is_synchronized:
+            return
+        with self._lock:
+            is_news, self._is_ready = not self._is_ready, True
+        if is_news:
             self._ready()
 
     def _is_left_in_the_dark(self) -> bool:
@@ -171,6 +303,8 @@ class Session:
 
     def _end(self) -> None:
         self._socket.close()
+        if self._service.owner.has_left:
+            self._service.owner.submit("what is left", lambda: None)
         with self._lock:
             waiting, self._replies = self._replies, {}
         for future in waiting.values():

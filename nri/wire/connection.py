@@ -18,7 +18,7 @@ _RUNTIME_SERVICE = 2
 
 
 class Role(enum.Enum):
-    """Which end this is; the value is the connection it serves."""
+    """The end of a connection; its value is the multiplexed connection whose calls it serves."""
 
     PLUGIN = _PLUGIN_SERVICE
     RUNTIME = _RUNTIME_SERVICE
@@ -75,7 +75,7 @@ class Connection:
         self._waiting: set[int] = set()
 
     def receive(self, chunk: bytes) -> list[Event]:
-        """What the peer's bytes mean, in order of arrival.
+        """Events in a chunk of the peer's bytes, in order of arrival.
 
         Raises `WireError` on garbage, after which the connection is over; where sense came before
         it in one chunk, that is returned, and `check` raises. Frames of other connections, messages

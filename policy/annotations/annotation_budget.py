@@ -18,7 +18,7 @@ from .annotation_keys import RESOURCES_KEY
 ANNOTATIONS_MAX: Final = 512
 CHARACTERS_MAX: Final = 64 * 1024
 """Of keys and values together."""
-MARKS_MAX: Final = 5632
+MARKS_MAX: Final = 2816
 """Signs between the values of all texts; see `yaml_nodes.marks`."""
 
 
@@ -30,8 +30,10 @@ class Admitted:
     problems: tuple[Problem, ...] = ()
 
 
-def admit(annotations: Mapping[str, str], pod_path: str) -> Admitted:
+def admit(annotations: Mapping[str, str], pod_path: str, left_out: int = 0) -> Admitted:
     """The annotations to be read, in the order of their keys; `pod_path` is for messages.
+
+    `left_out`: so many more there were, of which whoever has these has left out too many to read.
 
     O(annotations). Applied again it changes nothing.
     """
@@ -44,10 +46,10 @@ def admit(annotations: Mapping[str, str], pod_path: str) -> Admitted:
     if not keys:
         return Admitted({})
     problems: list[Problem] = []
-    if len(keys) > ANNOTATIONS_MAX:
-        what = f"{len(keys)} annotations, of which {ANNOTATIONS_MAX} are read, in order"
+    if len(keys) + left_out > ANNOTATIONS_MAX:
+        what = f"{len(keys) + left_out} annotations, of which {ANNOTATIONS_MAX} are read, in order"
         problems.append(Problem(where=f"annotations of {pod_path}", what=what, fix="write fewer"))
-    ours = {key: annotations[key] for key in heapq.nsmallest(ANNOTATIONS_MAX, keys)}
+    ours = {key: annotations[key] for key in _first(keys)}
     for sizes_of, limit, noun in (
         (_characters, CHARACTERS_MAX, "characters"),
         (_marks, MARKS_MAX, "signs between values"),
@@ -58,6 +60,13 @@ def admit(annotations: Mapping[str, str], pod_path: str) -> Admitted:
             fix = "write fewer or shorter ones"
             problems.append(Problem(where=f"{key} of {pod_path}", what=what, fix=fix))
     return Admitted(ours, tuple(problems))
+
+
+def _first(keys: list[str]) -> list[str]:
+    # Of a set, whose order nobody can choose: falling keys would each be taken for a while.
+    return (
+        sorted(keys) if len(keys) <= ANNOTATIONS_MAX else heapq.nsmallest(ANNOTATIONS_MAX, {*keys})
+    )
 
 
 def is_ours(key: str) -> bool:

@@ -146,3 +146,16 @@ KEYS: tuple[KnownKey, ...] = (
     _reserved("on-unsatisfiable", "fail or degrade", "what to do if a required rule fails"),
     _scoped("smt", "pack, spread, hide or any", "how to use the threads of cores", _OWN),
 )
+
+
+def domain_of(key: str) -> str | None:
+    """The domain of ours that an annotation is under; None for those of others.
+
+    >>> domain_of("smt.pinfold.dev/pod"), domain_of("pinfold.dev/affinity"), domain_of("app")
+    ('pinfold.dev', 'pinfold.dev', None)
+    """
+    prefix = key.partition("/")[0]
+    for domain in DOMAINS:
+        if prefix == domain or prefix.endswith(f".{domain}"):
+            return domain
+    return None

@@ -10,8 +10,7 @@ from typing import Final, TypeVar
 
 from ...topology.model.machine import MemoryKind
 from ...topology.sets.base_errors import quoted
-from ..configuration.config import BurstLevel, CpuPriority
-from ..cpus.smt import SmtPreference
+from ..model.cpu_preference import BurstLevel, CpuPriority, SmtPreference
 from ..text.errors import ConfigError
 from ..text.glob import GlobError, compile_glob
 from ..text.quantity import parse_nanoseconds
@@ -28,7 +27,7 @@ _MIXED: Final = "mixed"
 
 
 class HintSource(enum.Enum):
-    """Where topology hints of a container come from."""
+    """Sources of a container's topology hints."""
 
     MOUNTS = "mounts"
     DEVICES = "devices"
@@ -39,7 +38,7 @@ ALL_HINTS: Final = frozenset(HintSource)
 
 
 class IrqMode(enum.Enum):
-    """Which of two containers wins that mask and claim one interrupt."""
+    """The winner where one container masks an interrupt that another one claims."""
 
     MASK_FIRST = "mask-first"
     CLAIM_FIRST = "claim-first"
@@ -59,7 +58,7 @@ class IrqAffinity:
 
 @dataclass(frozen=True, slots=True)
 class PathFilter:
-    """Some paths: beginnings of paths, or globs over whole paths."""
+    """A filter of paths: beginnings of paths, or globs over whole paths."""
 
     paths: tuple[str, ...]
     is_glob: bool = False
@@ -72,7 +71,7 @@ class PathFilter:
 
 
 def steps_per_character(pattern: str) -> int:
-    """How much it costs to hold a character against a glob, whose every class may be tried."""
+    """Steps to hold one character against a glob, whose every class may be tried."""
     return 1 + pattern.count("[")
 
 
@@ -113,7 +112,7 @@ def parse_burst_level(text: str) -> BurstLevel:
 
 
 def parse_smt(text: str) -> SmtPreference:
-    """How to use the threads of cores."""
+    """The use of the threads of cores. Raises `TextError` for an unknown word."""
     return _member(SmtPreference, text, "use of threads")
 
 

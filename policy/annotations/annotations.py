@@ -1,4 +1,4 @@
-"""Which of a pod's annotations holds for a container, and which are written wrongly.
+"""Annotations of a pod: the ones that hold for a container, and the ones written wrongly.
 
 A setting is written `KEY.DOMAIN/container.NAME`, `KEY.DOMAIN/pod` or `KEY.DOMAIN`; the first of
 these present counts. The older style `DOMAIN/KEY` with lines `container: value` comes after
@@ -6,6 +6,7 @@ these present counts. The older style `DOMAIN/KEY` with lines `container: value`
 """
 
 import enum
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -15,7 +16,7 @@ from ..model.container import Pod
 from ..text.errors import Problem
 from ..text.suggestion import nearest, suggestion
 from ..text.text_cache import TextCache
-from ..text.yaml_nodes import TextError, TextList, TextMap, TextNode, parse_text, text_of
+from ..text.yaml_nodes import TextError, TextList, TextMap, TextNode, TextScalar, parse_text
 from .annotation_budget import is_ours
 from .annotation_keys import (
     CRI_DOMAIN,
@@ -25,11 +26,12 @@ from .annotation_keys import (
     OWN_DOMAIN,
     RESOURCES_KEY,
     KnownKey,
+    domain_of,
 )
 
 
 class Scope(enum.IntEnum):
-    """How specific a setting is; the more specific one counts."""
+    """The scope of a setting; the more specific one counts."""
 
     UNSCOPED = 0
     POD = 1
@@ -47,7 +49,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Annotations:
-    """What a pod's annotations say, by (key, container name), and what is wrong with them.
+    """Settings in a pod's annotations by (key, container name), and the problems in them.
 
     The container name is empty for settings of the whole pod.
     """
@@ -71,7 +73,7 @@ def effective(annotations: Mapping[str, str], key: str, container_name: str) -> 
 
 
 def annotation_problems(pod: Pod) -> tuple[Problem, ...]:
-    """What is wrong with the keys and sizes of a pod's annotations, not with the values."""
+    """Problems of the keys and sizes of a pod's annotations, not of the values."""
     return pod.annotation_problems + tuple(
         replace(problem, where=f"{problem.where} of {pod.namespace}/{pod.name}")
         for problem in read_annotations(pod.annotations).problems
@@ -129,7 +131,7 @@ class _Reader:
         return {place: setting for place, (_, setting) in self._found.items()}
 
     def found_problems(self) -> tuple[Problem, ...]:
-        """What is wrong with the first of the faulty annotations, and how many others there are."""
+        """Problems of the first faulty annotations, at last the number of the others."""
         if not self._untold:
             return tuple(self._problems)
         what = f"and {self._untold} more faults in the keys of annotations"
@@ -139,7 +141,7 @@ class _Reader:
         if key == RESOURCES_KEY:
             return
         head, slash, tail = key.partition("/")
-        domain = next((domain for domain in DOMAINS if _is_in(head, domain)), None)
+        domain = domain_of(key)
         if domain is None:
             self._check_foreign(key, head, tail)
         elif head == domain:
@@ -229,10 +231,6 @@ class _Reader:
             self._untold += 1
 
 
-def _is_in(head: str, domain: str) -> bool:
-    return head == domain or head.endswith("." + domain)
-
-
 def _is_one_value(known: KnownKey, node: TextNode) -> bool:
     """Whether a mapping is a value for the whole pod, not one value per container."""
     return (
@@ -244,12 +242,27 @@ def _is_one_value(known: KnownKey, node: TextNode) -> bool:
 
 def _item_text(known: KnownKey, item: TextNode) -> str:
     if isinstance(item, TextList) and not known.fields:
-        return ",".join(map(text_of, item.items))
-    return text_of(item)
+        return ",".join(map(_text_of, item.items))
+    return _text_of(item)
+
+
+def _text_of(node: TextNode) -> str:
+    """A node as the text of a document of its own: a scalar's value, otherwise JSON."""
+    return node.value if isinstance(node, TextScalar) else json.dumps(_plain(node))
+
+
+def _plain(node: TextNode) -> object:
+    match node:
+        case TextScalar():
+            return node.value
+        case TextList():
+            return [_plain(item) for item in node.items]
+        case TextMap():
+            return {key.value: _plain(value) for key, value in node.entries}
 
 
 def _fix_name(domain: str, name: str, tail: str) -> str:
-    """What the author may have meant: the key in the domain it belongs to, or a similar one."""
+    """The key that may be meant, as a fix: in the domain it belongs to, or a similar one."""
     if not name:
         return f"write 'KEY.{domain}/pod'"
     for known in KEYS:

@@ -1,4 +1,4 @@
-"""What a container's annotations ask for, typed; the classifier decides what becomes of it."""
+"""Preferences in a container's annotations, typed; the classifier decides what becomes of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -6,9 +6,8 @@ from typing import Generic, TypeVar
 
 from ...topology.model.machine import MemoryKind
 from ...topology.sets.base_errors import quoted
-from ..configuration.config import BurstLevel, CpuPriority
-from ..cpus.smt import SmtPreference
 from ..model.container import Container
+from ..model.cpu_preference import BurstLevel, CpuPriority, SmtPreference
 from ..text.errors import Problem
 from ..text.suggestion import suggestion
 from ..text.text_cache import TextCache
@@ -102,26 +101,30 @@ NO_PREFERENCES = Preferences()
 
 
 def parse_preferences(container: Container) -> Preferences:
-    """What the annotations of a container's pod ask for it. Never raises.
+    """Preferences of a container in its pod's annotations. Never raises.
 
     Its problems include those of the pod's annotation keys.
     """
     ours = own_annotations(container.pod.annotations)
     if not ours and not container.pod.annotation_problems:
         return NO_PREFERENCES
-    preferences = _parse(ours, container.name)
-    problems = annotation_problems(container.pod)
-    if not problems and not preferences.problems:
+    preferences, faults = _parse(ours, container.name)
+    if not faults and not preferences.problems and not container.pod.annotation_problems:
         return preferences
+    problems = annotation_problems(container.pod)
     own = [replace(one, where=f"{one.where} of {container.path}") for one in preferences.problems]
     return replace(preferences, problems=(*problems, *own))
 
 
 @TextCache
-def _parse(ours: tuple[tuple[str, str], ...], name: str) -> Preferences:
-    """The same for the containers of this name of all pods; its problems do not name the pod."""
+def _parse(ours: tuple[tuple[str, str], ...], name: str) -> tuple[Preferences, tuple[Problem, ...]]:
+    """The same for the containers of this name of all pods, and what is wrong with the keys.
+
+    No problem names the pod.
+    """
     annotations = read_annotations(dict(ours))
-    return _Reader(annotations, name).read() if annotations.settings else NO_PREFERENCES
+    found = _Reader(annotations, name).read() if annotations.settings else NO_PREFERENCES
+    return found, annotations.problems
 
 
 class _Reader:

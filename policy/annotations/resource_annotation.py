@@ -32,7 +32,7 @@ class ClaimError(ConfigError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceClaim:
-    """What the annotation says of one container; None where it says nothing.
+    """Requests and limits of one container in the annotation; None where it says nothing.
 
     The limits of huge pages are left out: those of the cgroup are exact.
     """
@@ -52,7 +52,7 @@ def refined_resources(
     *,
     is_running: bool = False,
 ) -> tuple[Resources, tuple[Problem, ...]]:
-    """What a container asks for, as exactly as its pod's annotation says; and why it is not heeded.
+    """Resources as exact as the pod's annotation has them, and the problem if it is not heeded.
 
     `known` is what is made of the cgroup values `linux`. The annotation says what the pod was
     created with: where it is not what a running container has, that one was resized, and nothing is
@@ -74,7 +74,7 @@ def refined_resources(
 
 
 def parse_claim(text: str, container: str) -> ResourceClaim | None:
-    """What the annotation `RESOURCES_KEY` says of a container; None where nothing.
+    """The claim for a container in the text of `RESOURCES_KEY`; None where there is none.
 
     Raises `ConfigError`.
     """
@@ -97,7 +97,7 @@ def refine(
     qos: QosClass,
     machine_memory_bytes: int | None,
 ) -> Resources:
-    """What a container with these cgroup values asks for, as exactly as its annotation says.
+    """Resources of a container with these cgroup values, as exact as its annotation has them.
 
     Raises `ClaimError` where the kubelet would have written other values.
     """

@@ -1,4 +1,4 @@
-"""Everything held on one machine: the ledger of cpus, the pinnings, and both with memory.
+"""Books of one machine: the ledger of cpus, the pinnings, and both with memory.
 
 May import `tuning` and the folders before it.
 """

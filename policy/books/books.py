@@ -1,6 +1,6 @@
-"""All that is held on one machine: cpus, memory, affinities, and what the kernel was told."""
+"""Books of one machine: cpus and memory held, affinities, and pinnings told to the kernel."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeGuard
 
@@ -8,18 +8,20 @@ from ...topology.model.machine import Machine, MemoryKind
 from ...topology.sets.cpuset import NO_CPUS, NO_NODES, NodeSet
 from ..configuration.config import Config
 from ..cpus.picker import CpuPicker
+from ..memory.memory_choice import PoolMemory
 from ..memory.memory_ledger import MemoryLedger
 from ..memory.memory_nodes import MemoryNodes
+from ..memory.observed_memory import MemoryLook
 from ..memory.offers import MemoryPriority, MemoryRequest, Offer
 from ..model.container import Container, ContainerId
-from ..model.decision import Change, Grant, Pinning, Refusal
+from ..model.grant import Grant, Refusal
+from ..model.pinning import Change, Pinning
 from ..model.request import Request
-from ..placing.memory_choice import PoolMemory
-from ..placing.placer import Plan
 from ..pools.memory_supply import withheld_bytes
 from ..pools.pool_tree import build_tree
 from ..pools.supply import read_supply
 from ..rules.affinity_index import AffinityIndex
+from .booking import Booking
 from .cpu_ledger import Ledger
 from .pinning import Pinner
 
@@ -64,20 +66,20 @@ class Books:
             )
             self.memory.adopt(request, everything)
 
-    def take(self, plan: Plan) -> Grant:
+    def take(self, booking: Booking) -> Grant:
         """Book what was planned, in place of what the container held; returns what it has now.
 
         A resize can make room for containers that had to widen their memory, itself included.
         """
-        grant = plan.grant
-        for lifted in plan.lifted:
+        grant = booking.grant
+        for lifted in booking.lifted:
             self.ledger.repool(lifted)
             self.pinner.mark(lifted.container_id)
         self.ledger.drop(grant.container_id)
         self.ledger.add(grant)
-        if plan.offer is not None:
-            self._commit(plan.offer)
-            if plan.offer.replaces is not None:
+        if booking.offer is not None:
+            self._commit(booking.offer)
+            if booking.offer.replaces is not None:
                 self.relax()
         return self.ledger.grants[grant.container_id]
 
@@ -143,13 +145,18 @@ class Books:
             self.pinner.mark(container_id)
         return True
 
-    def inherit(self, older: "Books") -> None:
-        """Know what other books know of memory beside what is held: the last look, DRAM due.
+    @property
+    def due_dram(self) -> tuple[ContainerId, ...]:
+        """The containers whose cold start is over and for which there was no DRAM yet."""
+        return tuple(self._due_dram)
+
+    def inherit(self, look: MemoryLook | None, due_dram: Iterable[ContainerId]) -> None:
+        """Know what older books knew of memory beside what is held: the last look, DRAM due.
 
         To be called before containers are adopted.
         """
-        self.memory.observe_like(older.memory)
-        self._due_dram = dict(older._due_dram)
+        self.memory.observe_like(look)
+        self._due_dram = dict.fromkeys(due_dram)
 
     def _commit(self, offer: Offer) -> None:
         self.memory.commit(offer)
@@ -166,7 +173,7 @@ class Books:
         self._due_dram.pop(container_id, None)
 
     def settle(self, container_id: ContainerId) -> tuple[Pinning, tuple[Change, ...]]:
-        """What a container is told after what was booked, and who else must be told what."""
+        """The pinning of a container after a booking, and the changes of others that follow."""
         changes = self.pinner.changes(container_id)
         grant = self.ledger.grants.get(container_id)
         if grant is None:

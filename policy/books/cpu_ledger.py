@@ -5,31 +5,19 @@ Cpu sets are plain int masks here and milli-cpus plain ints: this is the hot pat
 
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ...topology.sets.cpuset import NodeSet
 from ..cpus.picker import CpuPicker
 from ..model.container import ContainerId
-from ..model.decision import Grant
+from ..model.grant import Grant, PoolId
 from ..model.request import CpuType
-from ..pools.pool_tree import PoolId, PoolTree
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
-    """What every pool could still give, by pool id, at one moment."""
-
-    shared_milli: tuple[int, ...]
-    """Sharable milli-cpus, one less where the pool's subtree has a container that asked for none
-    (it must not be the last one's cpu); negative where more was promised than there is."""
-    grantable_milli: tuple[int, ...]
-    """The same without that one: what shared requests may still be promised."""
-    sliceable: tuple[int, ...]
-    """Whole sharable cpus that can be taken without touching what any pool owes."""
+from ..pools.pool_tree import PoolTree
+from .pool_room import Owed, PoolRoom, Room
 
 
 class Ledger:
-    """Who holds what. A decision reads it; only `add` and `drop` change it."""
+    """Grants of cpus by container, with their sums by pool; only `add` and `drop` change it."""
 
     def __init__(self, tree: PoolTree, picker: CpuPicker) -> None:
         """An empty ledger of these pools."""
@@ -37,6 +25,8 @@ class Ledger:
         self.tree = tree
         self._picker = picker
         self.free_sharable = [pool.sharable.mask for pool in pools]
+        self.sharable_version = 0
+        """Another number wherever `free_sharable` is another."""
         self.free_isolated = [pool.isolated.mask for pool in pools]
         self._free_count = [len(pool.sharable) for pool in pools]
         self._shared_milli = [0] * len(pools)
@@ -48,13 +38,10 @@ class Ledger:
         self._reserved_milli = 0
         self._grants: dict[ContainerId, Grant] = {}
         self._sharing: list[dict[ContainerId, Grant]] = [{} for _ in pools]
-        self._parent = [-1 if pool.parent is None else int(pool.parent) for pool in pools]
-        # cpus of a pool that are in none of its children: nobody below owes them.
-        self._own = [
-            pool.cpus.mask & ~_union(pools[child].cpus.mask for child in pool.children)
-            for pool in pools
-        ]
+        self._pool_room = PoolRoom(tree)
         self._room: Room | None = None
+        self._stale = set(range(len(pools)))
+        """The pools whose numbers changed since the room was measured, and all above them."""
 
     @property
     def grants(self) -> Mapping[ContainerId, Grant]:
@@ -69,19 +56,6 @@ class Ledger:
         """The grants with a shared part in exactly this pool."""
         return self._sharing[pool_id]
 
-    def promised_milli(self) -> tuple[int, ...]:
-        """Milli-cpus promised to the shared grants of exactly each pool. O(pools).
-
-        Those of reserved cpus count for the root, wherever the grant was found.
-        """
-        whole = self._shared_milli
-        own = [
-            whole[pool.id] - sum(whole[child] for child in pool.children)
-            for pool in self.tree.pools
-        ]
-        own[-1] += self._reserved_milli
-        return tuple(own)
-
     @property
     def free_reserved_milli(self) -> int:
         """Milli-cpus of the reserved cpus that are not promised."""
@@ -89,50 +63,14 @@ class Ledger:
 
     @property
     def room(self) -> Room:
-        """What every pool could still give. O(pools) after a change, else O(1)."""
-        if self._room is None:
-            self._room = self._measure()
+        """The room of every pool. O(pools concerned) after a change, else O(1)."""
+        if self._room is None or self._stale:
+            owed = Owed(
+                self.free_sharable, self._free_count, self._shared_milli, self._zero_requests
+            )
+            self._room = self._pool_room.measure(owed, self._stale)
+            self._stale = set[int]()
         return self._room
-
-    def _measure(self) -> Room:
-        """One pass up (what can be sliced below) and one down (what the pools above allow)."""
-        size = len(self._free_count)
-        slack = [
-            1000 * count - shared
-            for count, shared in zip(self._free_count, self._shared_milli, strict=True)
-        ]
-        sliceable = [0] * size
-        children = [pool.children for pool in self.tree.pools]
-        for pool_id in range(size):
-            below = children[pool_id]
-            spare = (slack[pool_id] - (self._zero_requests[pool_id] > 0)) // 1000
-            if not below:
-                sliceable[pool_id] = spare if spare > 0 else 0
-                continue
-            inside = (self.free_sharable[pool_id] & self._own[pool_id]).bit_count()
-            for child in below:
-                inside += sliceable[child]
-            sliceable[pool_id] = max(0, min(spare, inside))
-        # Who asked for nothing binds its own pool and those around it, and the pools beside only
-        # where they would take the last cpu of all around both. Promised shares keep one anyway.
-        owed = zip(slack, self._shared_milli, self._zero_requests, strict=True)
-        whole = [(milli - (zero > 0 and not shared)) // 1000 for milli, shared, zero in owed]
-        grantable = slack
-        for pool_id in range(size - 2, -1, -1):
-            parent = self._parent[pool_id]
-            if grantable[parent] < grantable[pool_id]:
-                grantable[pool_id] = grantable[parent]
-            if whole[parent] < whole[pool_id]:
-                whole[pool_id] = whole[parent]
-            spare = (grantable[pool_id] - (self._zero_requests[pool_id] > 0)) // 1000
-            if spare < sliceable[pool_id] or whole[pool_id] < sliceable[pool_id]:
-                sliceable[pool_id] = max(0, min(spare, whole[pool_id]))
-        pairs = zip(grantable, self._zero_requests, strict=True)
-        return Room(
-            shared_milli=tuple([milli - (zero > 0) for milli, zero in pairs]),
-            grantable_milli=tuple(grantable),
-            sliceable=tuple(sliceable),
-        )
 
     def slice(self, pool_id: PoolId) -> int:
         """A mask of sharable cpus of a pool of which any `Room.sliceable` may be taken at once.
@@ -144,7 +82,7 @@ class Ledger:
         owes = self._shared_milli[pool_id] or self._zero_requests[pool_id]
         if not pool.children or not owes:
             return free
-        return _union((free & self._own[pool_id], *map(self._spared, pool.children)))
+        return _union((free & self._pool_room.own[pool_id], *map(self._spared, pool.children)))
 
     def _spared(self, pool_id: PoolId) -> int:
         """The cpus a pool can give up all at once to somebody above it."""
@@ -161,7 +99,7 @@ class Ledger:
     def without_share(self, grant: Grant) -> "Ledger":
         """A ledger to ask, never to change, where a grant has given back its shared part."""
         ledger = copy(self)
-        ledger._room = None
+        ledger._copy_room()
         if grant.has_shared_part:
             ledger._shared_milli = list(self._shared_milli)
             ledger._zero_requests = list(self._zero_requests)
@@ -171,6 +109,7 @@ class Ledger:
     def copy(self) -> "Ledger":
         """Another ledger with the same grants. O(pools + grants)."""
         ledger = copy(self)
+        ledger._copy_room()
         ledger.free_sharable = list(self.free_sharable)
         ledger.free_isolated = list(self.free_isolated)
         ledger._free_count = list(self._free_count)
@@ -184,7 +123,7 @@ class Ledger:
     def spare_nobody(self) -> None:
         """Keep no cpu for those who asked for none; only for a copy that is asked and dropped."""
         self._zero_requests = [0] * len(self._zero_requests)
-        self._room = None
+        self._stale = set(range(len(self._zero_requests)))
 
     def repool(self, grant: Grant) -> None:
         """Another pool for the shared part of a grant; its own cpus and memory stay."""
@@ -197,7 +136,9 @@ class Ledger:
         self._grants[grant.container_id] = grant
         self._book(grant, 1)
         taken = grant.exclusive.mask & ~grant.isolated.mask
+        self.sharable_version += taken != 0
         for pool_id in self._touched(grant):
+            self._stale.add(pool_id)
             if taken & self.free_sharable[pool_id]:
                 self.free_sharable[pool_id] &= ~taken
                 self._free_count[pool_id] = self.free_sharable[pool_id].bit_count()
@@ -210,7 +151,9 @@ class Ledger:
             return None
         self._book(grant, -1)
         pools = self.tree.pools
+        self.sharable_version += bool(grant.exclusive)
         for pool_id in self._touched(grant):
+            self._stale.add(pool_id)
             back = grant.exclusive.mask & pools[pool_id].sharable.mask
             if back:
                 self.free_sharable[pool_id] |= back
@@ -226,7 +169,6 @@ class Ledger:
             self._sharing[grant.pool_id][container_id] = grant
 
     def _book(self, grant: Grant, sign: int) -> None:
-        self._room = None
         self._neighbours[grant.cpu_type][grant.pool_id] += sign
         if grant.cpu_type is CpuType.RESERVED:
             self._reserved_milli += sign * grant.shared_milli
@@ -245,6 +187,7 @@ class Ledger:
         for pool_id in (grant.pool_id, *self.tree.ancestors[grant.pool_id]):
             self._shared_milli[pool_id] += milli
             self._zero_requests[pool_id] += zero
+            self._stale.add(pool_id)
 
     def _touched(self, grant: Grant) -> Iterator[PoolId]:
         if grant.exclusive:
@@ -254,6 +197,10 @@ class Ledger:
                 yield from self.tree.ancestors[grant.pool_id]
             else:
                 yield from map(PoolId, range(len(self.tree.pools)))
+
+    def _copy_room(self) -> None:
+        """Own numbers of a copy that are measured again."""
+        self._pool_room, self._stale = self._pool_room.copy(), set(self._stale)
 
     def check(self) -> None:
         """Assert every invariant by recomputing all sums from the grants."""
@@ -267,6 +214,7 @@ class Ledger:
         assert fresh._zero_requests == self._zero_requests
         assert fresh._neighbours == self._neighbours
         assert fresh._reserved_milli == self._reserved_milli
+        assert fresh.room == self.room
         seen = 0
         for grant in self._grants.values():
             assert not seen & grant.exclusive.mask, f"{grant.container_id}: cpu granted twice"

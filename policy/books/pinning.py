@@ -1,17 +1,45 @@
-"""What the kernel is told: from grants to cpusets and memory sets."""
+"""Pinnings of grants: the cpusets and memory sets that the kernel is told."""
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ...topology.sets.cpuset import CpuSet, NodeSet
 from ..configuration.config import Config
 from ..cpus.cpu_blocks import CpuBlocks
-from ..cpus.smt import hide_siblings
 from ..model.container import ContainerId
-from ..model.decision import Change, Grant, Pinning
+from ..model.grant import Grant, PoolId
+from ..model.pinning import Change, Pinning
 from ..model.request import CpuType
-from ..pools.pool_tree import PoolId
 from .cpu_ledger import Ledger
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolCpus:
+    """The cpus that grants run on, pinned or not, at one moment."""
+
+    shared: Sequence[CpuSet]
+    """By pool id those on which its shared grants run."""
+    reserved: CpuSet
+    """Those on which reserved grants run."""
+    cores: CpuBlocks
+    """The online threads of every core."""
+
+    def of(self, grant: Grant) -> CpuSet | None:
+        """The cpus a grant stands for; None where they are not ours to choose."""
+        if grant.cpu_type is CpuType.PRESERVE:
+            return None
+        if grant.cpu_type is CpuType.RESERVED:
+            cpus = self.reserved
+        elif not grant.exclusive:
+            # One set for all of a pool: they are many, and so are the cpus.
+            cpus = self.shared[grant.pool_id]
+        elif grant.has_shared_part:
+            cpus = grant.exclusive | self.shared[grant.pool_id]
+        else:
+            cpus = grant.exclusive
+        if grant.hide_hyperthreads:
+            return CpuSet(self.cores.lowest_members(cpus.mask))
+        return cpus
 
 
 class Pinner:
@@ -23,13 +51,24 @@ class Pinner:
         self._config = config
         self._cores = cores
         self._parents = [pool.parent for pool in ledger.tree.pools]
-        self._reserved = ledger.tree.root.reserved.mask
-        self._shared = self._effective()
+        self._reserved = ledger.tree.root.reserved
+        self._shared = tuple(pool.sharable for pool in ledger.tree.pools)
+        self._cpus = self._effective()
+        self._version = ledger.sharable_version
         self._told: dict[ContainerId, Pinning] = {}
         self._marked: dict[ContainerId, None] = {}
 
+    @property
+    def pool_cpus(self) -> PoolCpus:
+        """The cpus that grants run on since the last changes."""
+        return self._cpus
+
+    def all_told(self) -> Mapping[ContainerId, Pinning]:
+        """Pinnings that the kernel was told last, by container; a copy. O(containers)."""
+        return dict(self._told)
+
     def told(self, container_id: ContainerId) -> Pinning | None:
-        """What the kernel was told last; None for a container it was told nothing of."""
+        """The pinning that the kernel was told last; None where it was told nothing."""
         return self._told.get(container_id)
 
     def note(self, container_id: ContainerId, pinning: Pinning) -> None:
@@ -42,11 +81,11 @@ class Pinner:
         self._marked.pop(container_id, None)
 
     def mark(self, container_id: ContainerId) -> None:
-        """Something else than its pool's shared cpus changed for a container."""
+        """A container's pinning may differ by more than the shared cpus of its pool."""
         self._marked[container_id] = None
 
     def changes(self, subject: ContainerId | None = None) -> tuple[Change, ...]:
-        """Who must be told something else than last time, and what; noted as told.
+        """Changes since the kernel was told last; noted as told.
 
         `subject` is left out: its own pinning goes another way. O(pools + containers concerned).
         """
@@ -71,8 +110,7 @@ class Pinner:
         But for those who were told cpus that belong to another container: they have to leave them.
         """
         self._marked = {}
-        for _ in self._refresh():
-            pass
+        self._refresh()
         grants = self._ledger.grants
         taken = 0
         for grant in grants.values():
@@ -80,40 +118,52 @@ class Pinner:
         for container_id, grant in grants.items():
             told = self._told[container_id]
             if told.cpus is not None and told.cpus.mask & taken & ~grant.exclusive.mask:
-                self._told[container_id] = replace(told, cpus=self.cpus(grant))
+                self._told[container_id] = replace(told, cpus=self._cpus.of(grant))
 
     def catch_up(self) -> tuple[Change, ...]:
         """Tell everybody on shared cpus which they are by now, whatever was told. O(grants)."""
         self._marked |= dict.fromkeys(self._ledger.grants)
         return self.changes()
 
-    def _refresh(self) -> Iterator[PoolId]:
-        """The pools whose shared cpus are others than at the last call. O(pools)."""
-        before, self._shared = self._shared, self._effective()
-        for pool_id, (old, new) in enumerate(zip(before, self._shared, strict=True)):
-            if old != new:
-                yield PoolId(pool_id)
+    def _refresh(self) -> list[PoolId]:
+        """The pools whose shared cpus are others than at the last call.
 
-    def _effective(self) -> list[int]:
+        O(pools) where anybody took sharable cpus or gave some back, else O(1).
+        """
+        if self._version == self._ledger.sharable_version:
+            return []
+        self._version = self._ledger.sharable_version
+        before, self._cpus = self._cpus, self._effective()
+        pairs = zip(before.shared, self._cpus.shared, strict=True)
+        return [PoolId(pool_id) for pool_id, (old, new) in enumerate(pairs) if old is not new]
+
+    def _effective(self) -> PoolCpus:
         """Each pool's free sharable cpus; where there are none, those of the nearest ancestor.
 
         Writing an empty cpuset would change nothing in the kernel and leave a container on every
         cpu, those of exclusive containers too.
         """
-        free = self._ledger.free_sharable
-        found = list(free)
-        found[-1] = free[-1] or self._reserved or self._ledger.tree.root.cpus.mask
-        for pool_id in range(len(found) - 2, -1, -1):
-            if not found[pool_id]:
-                parent = self._parents[pool_id]
-                assert parent is not None
-                found[pool_id] = found[parent]
-        return found
+        found = list(self._ledger.free_sharable)
+        root = self._ledger.tree.root
+        found[-1] = found[-1] or self._reserved.mask or root.cpus.mask
+        if not all(found):
+            for pool_id in range(len(found) - 2, -1, -1):
+                if not found[pool_id]:
+                    parent = self._parents[pool_id]
+                    assert parent is not None
+                    found[pool_id] = found[parent]
+        pairs = zip(found, self._shared, strict=True)
+        self._shared = tuple([one if one.mask == mask else CpuSet(mask) for mask, one in pairs])
+        return PoolCpus(
+            shared=self._shared,
+            reserved=self._reserved or self._shared[-1],
+            cores=self._cores,
+        )
 
     def pinning(self, grant: Grant) -> Pinning:
-        """What the kernel should be told about a container of this grant."""
+        """The pinning of a container of this grant."""
         return Pinning(
-            cpus=self.cpus(grant) if self._config.pin_cpu else None,
+            cpus=self._cpus.of(grant) if self._config.pin_cpu else None,
             mems=self._mems(grant),
         )
 
@@ -121,17 +171,3 @@ class Pinner:
         if not self._config.pin_memory or grant.preserve_memory or not grant.memory:
             return None
         return grant.memory
-
-    def cpus(self, grant: Grant) -> CpuSet | None:
-        """The cpus a grant stands for, pinned or not; None where they are not ours to choose."""
-        if grant.cpu_type is CpuType.PRESERVE:
-            return None
-        if grant.cpu_type is CpuType.RESERVED:
-            mask = self._reserved or self._shared[-1]
-        else:
-            mask = grant.exclusive.mask
-            if grant.has_shared_part:
-                mask |= self._shared[grant.pool_id]
-        if grant.hide_hyperthreads:
-            mask = hide_siblings(mask, self._cores)
-        return CpuSet(mask)

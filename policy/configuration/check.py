@@ -1,4 +1,4 @@
-"""What the types of a configuration cannot say: names that must exist, ranges, exclusions."""
+"""Checks of a configuration beyond its types: names that must exist, ranges, exclusions."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
@@ -20,7 +20,7 @@ from .shape import Fault, name_advice, range_faults
 
 
 def find_faults(config: Config) -> list[Fault]:
-    """Everything that makes the configuration unusable on any machine, in the order of fields."""
+    """Faults that make the configuration unusable on any machine, in the order of fields."""
     return [fault for check in _CHECKS for fault in check(config)]
 
 

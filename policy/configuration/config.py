@@ -10,40 +10,19 @@ from typing import Final
 
 import msgspec
 
+from ..model.cpu_preference import BurstLevel, CpuPriority
 from ..text.quantity import CpuAmount, MemoryAmount, parse_cpu_amount, parse_memory_amount
 
 
-class CpuPriority(enum.Enum):
-    """Which cpus a container would rather have; NONE does not care."""
-
-    HIGH = "high"
-    NORMAL = "normal"
-    LOW = "low"
-    NONE = "none"
-
-
-class BurstLevel(enum.Enum):
-    """How wide a container without a cpu limit may spread."""
-
-    SYSTEM = "system"
-    PACKAGE = "package"
-    DIE = "die"
-    NUMA = "numa"
-    L3_CACHE = "l3cache"
-    L2_CACHE = "l2cache"
-    CORE = "core"
-    THREAD = "thread"
-
-
 class OnBadAnnotation(enum.Enum):
-    """What becomes of a container with an annotation that cannot be read."""
+    """The fate of a container with an annotation that cannot be read."""
 
     IGNORE = "ignore"
     FAIL = "fail"
 
 
 class OnUnsatisfiable(enum.Enum):
-    """What becomes of a container whose required rules no pool can meet."""
+    """The fate of a container whose required rules no pool can meet."""
 
     FAIL = "fail"
     DEGRADE = "degrade"
@@ -91,7 +70,7 @@ class PctPriority(enum.Enum):
 
 
 class MetricsExporter(enum.Enum):
-    """Where metrics go."""
+    """The destination of metrics."""
 
     PROMETHEUS = "prometheus"
     OTLP_HTTP = "otlp-http"
@@ -143,7 +122,7 @@ class PoolLabels(Section, frozen=True, kw_only=True):
 
 
 class SchedulingClass(Section, frozen=True, kw_only=True):
-    """How the kernel schedules a container's processes; None leaves that alone.
+    """Scheduling of a container's processes by the kernel; None leaves a setting alone.
 
     `runtime`, `deadline` and `period` are in nanoseconds.
     """
@@ -183,7 +162,7 @@ class CpuClass(Section, frozen=True, kw_only=True):
 
 
 class Agent(Section, frozen=True, kw_only=True):
-    """What is told to and asked from the cluster."""
+    """Facts that are told to the cluster and asked from it."""
 
     node_resource_topology: bool = True
     pod_resource_api: bool = False
@@ -196,7 +175,7 @@ class IsOptional(Section, frozen=True, kw_only=True):
 
 
 class RdtOptions(Section, frozen=True, kw_only=True):
-    """Which kinds of cache and bandwidth control the machine may lack."""
+    """Kinds of cache and bandwidth control that the machine may lack."""
 
     l2: IsOptional = IsOptional()
     l3: IsOptional = IsOptional()
@@ -244,7 +223,7 @@ class Control(Section, frozen=True, kw_only=True):
 
 
 class Log(Section, frozen=True, kw_only=True):
-    """What is logged. `debug` names sources, "name:off" takes one out of "all"."""
+    """Logging. `debug` names sources, "name:off" takes one out of "all"."""
 
     debug: tuple[str, ...] = ()
     source: bool = False
@@ -254,12 +233,12 @@ class Log(Section, frozen=True, kw_only=True):
 class Metrics(Section, frozen=True, kw_only=True):
     """Groups of metrics, as globs."""
 
-    enabled: tuple[str, ...] = ("policy", "buildinfo")
+    enabled: tuple[str, ...] = ("policy", "process", "buildinfo")
     polled: tuple[str, ...] = ()
 
 
 class Instrumentation(Section, frozen=True, kw_only=True):
-    """What is measured and where that can be read. Periods are Go durations ("30s")."""
+    """Measurements and where they can be read. Periods are Go durations ("30s")."""
 
     http_endpoint: str = ""
     prometheus_export: bool = False

@@ -1,4 +1,4 @@
-"""What cannot work of a class of cpus, whatever the machine."""
+"""Faults of a class of cpus, whatever the machine."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""Where something is served over HTTP: a host and a port."""
+"""Endpoints of HTTP servers: a host and a port."""
 
 import re
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""What is wrong with sets of memory nodes on any machine."""
+"""Faults of sets of memory nodes, whatever the machine."""
 
 from collections.abc import Generator, Iterator
 

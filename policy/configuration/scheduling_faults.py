@@ -1,4 +1,4 @@
-"""What the kernel refuses of a scheduling class, whatever the machine. Source: sched(7)."""
+"""Faults of a scheduling class that every kernel refuses. Source: sched(7)."""
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise

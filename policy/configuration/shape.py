@@ -16,7 +16,7 @@ _UNFIT: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something wrong with the value at a path, and how to put it right."""
+    """A fault of the value at a path, and how to put it right."""
 
     path: Path
     what: str

@@ -9,7 +9,7 @@ from .cache_groups import CacheGroup, cache_groups
 
 
 class Share(NamedTuple):
-    """What one cache group can give: `free` cpus, `whole` of them in cores with no other user."""
+    """Cpus that a cache group can give: `free`, `whole` of them in cores with no other user."""
 
     free: int
     whole: int
@@ -20,7 +20,7 @@ class Share(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """How many cpus to take from the group at a position."""
+    """The number of cpus to take from the group at a position."""
 
     position: int
     cpus: int

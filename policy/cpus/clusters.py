@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...topology.model.machine import CoreKind, Machine
-from ..configuration.config import CpuPriority
+from ..model.cpu_preference import CpuPriority
 from .cpu_blocks import CpuBlocks, lowest_bits
 from .cpu_priority import PriorityClasses
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from ...topology.sets.cpuset import iter_bits
-from ..configuration.config import CpuPriority
+from ..model.cpu_preference import CpuPriority
 from .cpu_blocks import CpuBlocks, lowest_bits
 from .cpu_priority import PriorityClasses
 

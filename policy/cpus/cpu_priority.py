@@ -1,4 +1,4 @@
-"""Which cpus of a machine are of high, normal and low priority, and how cpu sets compare by it."""
+"""Cpus of high, normal and low priority of a machine, and the comparison of cpu sets by it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Final
 
 from ...topology.model.machine import CoreKind, Cpu, Machine, SocketId, SpeedSelect
 from ...topology.sets.cpuset import CpuSet
-from ..configuration.config import CpuPriority
+from ..model.cpu_preference import CpuPriority
 
 EPP_ORDER: Final = ("performance", "balance_performance", "balance_power", "power")
 """Best first. Source: Documentation/admin-guide/pm/intel_pstate.rst."""
@@ -37,7 +37,7 @@ class PriorityClasses:
                 return 0
 
     def rank(self, cpus: int, priority: CpuPriority, count: int = -1) -> tuple[int, ...]:
-        """How well `cpus` suit a preference; the smaller wins, () for NONE.
+        """The rank of `cpus` for a preference; the smaller wins, () for NONE.
 
         Where sets can serve `count` cpus of the class, the one with fewer to spare wins; below that
         (and always for a `count` of -1) more is better. Then more cpus of lower classes, then fewer

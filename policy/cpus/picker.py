@@ -1,18 +1,17 @@
-"""Which cpus of a pool are taken: whole free domains first, then the least harm to others."""
+"""The choice of cpus of a pool: whole free domains first, then the least harm to others."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from ...topology.model.machine import CoreKind, Machine
 from ...topology.sets.cpuset import iter_bits
-from ..configuration.config import CpuPriority
+from ..model.cpu_preference import CpuPriority, SmtPreference
 from .cache_stage import CacheStage
 from .cluster_parts import ClusterParts
 from .clusters import ClusterStage, CpuCluster, logical_clusters
 from .core_stage import CoreStage
 from .cpu_blocks import CpuBlocks
 from .cpu_priority import PriorityClasses, priority_classes
-from .smt import SmtPreference
 
 _STAND_INS: Final[Mapping[CpuPriority, tuple[CpuPriority, ...]]] = {
     CpuPriority.HIGH: (CpuPriority.HIGH, CpuPriority.NORMAL, CpuPriority.LOW),
@@ -76,7 +75,7 @@ class CpuPicker:
 
     @property
     def cores(self) -> CpuBlocks:
-        """The cores of the machine, as `hide_siblings` wants them."""
+        """The cores of the machine."""
         return self._cores.blocks
 
     def pick(

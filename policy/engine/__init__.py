@@ -1,4 +1,4 @@
-"""The engine: events in, decisions out; adoption, reconfiguration, and the words for both.
+"""The engine: events in, decisions and snapshots out; adoption, reconfiguration, their reasons.
 
 May import `placing` and the folders before it.
 """

@@ -12,7 +12,8 @@ from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..books.cpu_ledger import Ledger
 from ..cpus.picker import CpuPicker
 from ..model.container import Container, ContainerId, ContainerState, QosClass
-from ..model.decision import Change, Grant, Pinning
+from ..model.grant import Grant
+from ..model.pinning import Change, Pinning
 from ..model.request import CpuType, Request
 from ..pools.pool_tree import Pool
 from ..pools.supply import Supply
@@ -24,7 +25,7 @@ _QOS_ORDER = {QosClass.GUARANTEED: 0, QosClass.BURSTABLE: 1, QosClass.BEST_EFFOR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What somebody remembers of a container's grant. Only believed where the cpus agree."""
+    """Remembered parts of a container's grant. Only believed where the cpus agree."""
 
     pool: str
     exclusive: CpuSet = NO_CPUS
@@ -34,7 +35,7 @@ class Advice:
 
     @classmethod
     def of(cls, grant: Grant, pool: Pool) -> "Advice":
-        """What to remember of a grant, which is in this pool."""
+        """Advice to remember of a grant, which is in this pool."""
         return cls(
             pool=pool.name,
             exclusive=grant.exclusive,
@@ -85,7 +86,7 @@ def newest_of_each_name(containers: Iterable[Container]) -> tuple[Container, ...
 
 
 def instance_key(container: Container) -> tuple[str, str]:
-    """What the instances of one restarted container have in common.
+    """The key that the instances of one restarted container have in common.
 
     A runtime may list containers whose sandbox it does not: then the sandbox's id alone tells their
     pods apart. A container without a name is an instance of nothing but itself.
@@ -235,7 +236,7 @@ def _exclusive_part(
     free: CpuSet,
     isolated: CpuSet,
 ) -> CpuSet | None:
-    """Which of a container's cpus are its own; None where that explains nothing."""
+    """The exclusive cpus among those a container has; None where they are not explained so."""
     own = cpus.mask & ~others
     if request.shared_milli:
         # The kernel shows the exclusive and the shared cpus as one set: any cpus that nobody else

@@ -1,24 +1,27 @@
 """Single containers and what they hold: placed, adopted, resized, released."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...topology.model.machine import Machine
-from ..books.books import Books
+from ..books.books import WITHHELD, Books
 from ..configuration.config import Config
 from ..model.container import Container, ContainerId, Resources
-from ..model.decision import Change, Decision, Grant, Pinning, Refusal
+from ..model.grant import Grant, Refusal
+from ..model.pinning import Change, Pinning
 from ..model.request import CpuType, Request
 from ..placing.classifier import Classified, Classifier, grave_problems
-from ..placing.placer import Failure, Placer, Plan
+from ..placing.placer import Failure, Placement, Placer
 from ..placing.pool_choice import Chooser
 from ..placing.resizer import Resizer
 from ..text.errors import Problem
-from ..tuning.effects import Holding, Occupancy
+from ..tuning.effects import Occupancy
 from ..tuning.interrupts import Interrupt
 from ..tuning.turbo import prefer_turbo
 from .adoption import KEPT, Advice, adopted_grant, kept_grant
+from .decision import Decision
 from .roster import Roster
+from .snapshot import Snapshot, exclusive_cpus
 
 
 class Allocator:
@@ -36,21 +39,39 @@ class Allocator:
 
     @property
     def occupancy(self) -> Occupancy:
-        """Who has cpus for itself, and what it asks of them beside. O(grants)."""
-        classified = self.roster.classified
+        """The cpus that containers have for themselves. O(grants)."""
         return Occupancy(
             machine=self.machine,
             config=self.config,
             supply=self.books.supply,
-            holdings=tuple(
-                Holding(
-                    cpus=grant.exclusive,
-                    irq=classified[container_id].irq,
-                    cpu_class=classified[container_id].cpu_class,
-                )
-                for container_id, grant in self.books.ledger.grants.items()
-                if grant.exclusive
-            ),
+            holdings=exclusive_cpus(self.books.ledger.grants, self.roster.classified),
+        )
+
+    def snapshot(self, unread: Mapping[ContainerId, Exception]) -> Snapshot:
+        """The snapshot of this moment; `unread`: containers that could not be read. O(grants).
+
+        O(pools) where the room of the pools was not asked for since the last change.
+        """
+        books, ledger, roster = self.books, self.books.ledger, self.roster
+        return Snapshot(
+            machine=self.machine,
+            config=self.config,
+            tree=books.tree,
+            supply=books.supply,
+            containers=dict(roster.containers),
+            grants=dict(ledger.grants),
+            decisions=dict(roster.decisions),
+            pinnings=books.pinner.all_told(),
+            classified=dict(roster.classified),
+            room=ledger.room,
+            free_sharable=tuple(ledger.free_sharable),
+            free_isolated=tuple(ledger.free_isolated),
+            pool_cpus=books.pinner.pool_cpus,
+            memory=books.memory.snapshot(),
+            withheld=books.memory.request_of(WITHHELD),
+            memory_look=books.memory.last_look(),
+            due_dram=books.due_dram,
+            unread=unread,
         )
 
     def know(self, container: Container) -> Classified:
@@ -80,16 +101,16 @@ class Allocator:
         request = prefer_turbo(
             classified.request, classified.cpu_class, self.config, lambda: self.occupancy
         )
-        plan = self._placer.plan(request, affinities.weights)
-        if isinstance(plan, Failure):
+        placement = self._placer.plan(request, affinities.weights)
+        if isinstance(placement, Failure):
             self.books.affinity.remove(container.id)
             return Decision(
                 container_id=container.id,
-                result=plan.refusal,
-                lineup=plan.lineup,
+                result=placement.refusal,
+                lineup=placement.lineup,
                 problems=problems,
             )
-        return self._apply(plan, classified)
+        return self._apply(placement, classified)
 
     def place_running(self, container: Container) -> Decision:
         """Place a container that runs already: it cannot be refused any more."""
@@ -97,10 +118,11 @@ class Allocator:
         decision = self.place(container, classified)
         if isinstance(decision.result, Grant):
             return decision
-        plan = self._placer.plan_anyway(classified.request)
-        self.books.adopt_memory(classified.request, plan.grant, plan.grant.memory)
+        placement = self._placer.plan_anyway(classified.request)
+        grant = placement.booking.grant
+        self.books.adopt_memory(classified.request, grant, grant.memory)
         self.books.affinity.add(container, classified.rules)
-        forced = self._apply(plan, classified)
+        forced = self._apply(placement, classified)
         reason = f"it runs already: {decision.result.reason}"
         return replace(
             forced,
@@ -175,27 +197,27 @@ class Allocator:
             self.roster.add(container, self.roster.classified[container_id])
             return replace(last, changes=())
         classified = self.classifier.classify(container)
-        plan = self._resizer.plan(grant, classified.request)
-        if isinstance(plan, Failure):
+        placement = self._resizer.plan(grant, classified.request)
+        if isinstance(placement, Failure):
             return Decision(
                 container_id=container_id,
-                result=plan.refusal,
+                result=placement.refusal,
                 pool=self._pool_name(grant),
                 pinning=self.books.pinner.told(container_id) or Pinning(),
-                lineup=plan.lineup,
+                lineup=placement.lineup,
                 problems=classified.problems,
             )
         self.roster.add(container, classified)
-        return self.conclude(self._apply(plan, classified))
+        return self.conclude(self._apply(placement, classified))
 
     def mend(self, container_id: ContainerId) -> None:
         """Give a container cpus for exclusive ones it misses, if it does."""
         if not self.roster.decisions[container_id].degraded:
             return
         classified = self.roster.classified[container_id]
-        plan = self._resizer.plan(self.books.ledger.grants[container_id], classified.request)
-        if isinstance(plan, Plan):
-            self.conclude(self._apply(plan, classified))
+        placement = self._resizer.plan(self.books.ledger.grants[container_id], classified.request)
+        if isinstance(placement, Placement):
+            self.conclude(self._apply(placement, classified))
 
     def conclude(self, decision: Decision) -> Decision:
         """Note what the container and the others are told, and the decision itself."""
@@ -211,14 +233,14 @@ class Allocator:
             self.books.relax()
         return self.books.pinner.changes()
 
-    def _apply(self, plan: Plan, classified: Classified) -> Decision:
-        grant = self.books.take(plan)
+    def _apply(self, placement: Placement, classified: Classified) -> Decision:
+        grant = self.books.take(placement.booking)
         return Decision(
             container_id=grant.container_id,
             result=grant,
             pool=self._pool_name(grant),
-            lineup=plan.lineup,
-            decided_by=plan.decided_by,
+            lineup=placement.lineup,
+            decided_by=placement.decided_by,
             problems=classified.problems,
             scheduling=classified.scheduling,
             classes=classified.classes,

@@ -5,19 +5,18 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from ...topology.model.machine import Machine
-from ..books.cpu_ledger import Ledger
 from ..configuration.config import Config
-from ..memory.memory_ledger import MemoryLedger
-from ..model.container import Container, ContainerId, ContainerState, Resources
-from ..model.decision import Change, Decision, Grant, Pinning, Refusal
+from ..model.container import Container, ContainerId, ContainerState, PodId, Resources
+from ..model.grant import Grant, Refusal
+from ..model.pinning import Change, Pinning
 from ..placing.classifier import Classifier
 from ..pools.pool_tree import PoolTree
 from ..pools.supply import Supply
-from ..tuning.effects import Occupancy
 from ..tuning.interrupts import Interrupt
-from ..tuning.speed_select.speed_select_plan import speed_select_warnings
+from ..tuning.speed_select_plan import speed_select_warnings
 from .adoption import Advice, changed, difference
 from .allocator import Allocator
+from .decision import Decision
 from .readoption import (
     FaultyContainerError,
     Listed,
@@ -26,10 +25,11 @@ from .readoption import (
     readopt,
     with_repetition,
 )
+from .snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Synchronized:
+class Adopted:
     """The answer to a list of running containers: one decision each, and who must be updated."""
 
     decisions: tuple[Decision, ...]
@@ -67,24 +67,14 @@ class Engine:
         return self._allocator.books.supply
 
     @property
-    def ledger(self) -> Ledger:
-        """All grants of cpus."""
-        return self._allocator.books.ledger
-
-    @property
-    def memory(self) -> MemoryLedger:
-        """All that is held of memory."""
-        return self._allocator.books.memory
-
-    @property
     def containers(self) -> Mapping[ContainerId, Container]:
         """Every container known, stopped ones included until they are removed."""
         return self._allocator.roster.containers
 
     @property
     def grants(self) -> Mapping[ContainerId, Grant]:
-        """What every placed container holds."""
-        return self.ledger.grants
+        """The grants of all placed containers, oldest first."""
+        return self._allocator.books.ledger.grants
 
     @property
     def decisions(self) -> Mapping[ContainerId, Decision]:
@@ -104,18 +94,21 @@ class Engine:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What of the configuration this machine cannot have."""
+        """Parts of the configuration that this machine cannot have, one sentence each."""
         machine, config, allowed = self.machine, self.config, self.supply.allowed
         return (*self.supply.warnings, *speed_select_warnings(machine, config, allowed))
 
-    @property
-    def occupancy(self) -> Occupancy:
-        """Who has cpus for itself, and what it asks of them beside. O(grants)."""
-        return self._allocator.occupancy
+    def snapshot(self) -> Snapshot:
+        """The snapshot of this moment: values for any thread. O(containers)."""
+        return self._allocator.snapshot(self._unread)
 
     def pinning(self, container_id: ContainerId) -> Pinning | None:
-        """What the kernel was told about a container last; None for an unknown id."""
+        """The pinning that the kernel was told last for a container; None for an unknown id."""
         return self._allocator.books.pinner.told(container_id)
+
+    def of_pod(self, pod_id: PodId) -> tuple[ContainerId, ...]:
+        """The containers known of a pod, stopped ones included, oldest first."""
+        return self._allocator.roster.of_pod(pod_id)
 
     def create(self, container: Container) -> Decision:
         """Place a new container; its own pinning is in the decision, others' in `changes`.
@@ -148,6 +141,13 @@ class Engine:
         allocator.roster.decisions[container.id] = decision
         return decision
 
+    def compact(self, container_id: ContainerId) -> None:
+        """Keep a decision's lineup packed. For when nobody waits for the policy; O(pools)."""
+        decision = self.decisions.get(container_id)
+        if decision is not None and decision.lineup is not None:
+            packed = replace(decision, lineup=decision.lineup.packed())
+            self._allocator.roster.decisions[container_id] = packed
+
     def start(self, container_id: ContainerId) -> None:
         """The container runs. Unknown ids are ignored."""
         self._allocator.roster.reach(container_id, ContainerState.RUNNING)
@@ -162,28 +162,29 @@ class Engine:
 
         Unknown ids change nothing.
         """
-        if container_id in self.ledger.grants:
+        if container_id in self.grants:
             self._allocator.books.end_cold_start(container_id)
         return self._allocator.books.pinner.changes()
 
     def observe_memory(self, free_bytes: Mapping[int, int]) -> tuple[Change, ...]:
-        """What memory can be had from each node without killing anybody, by node id.
+        """Available memory in bytes by NUMA node id, which can be had without killing anybody.
 
-        Who runs short gets a wider set, and goes back when all is calm; see `Books.observe`.
+        Containers under pressure get a wider set, and go back when all is calm; see
+        `Books.observe`.
         """
         self._allocator.books.observe(free_bytes)
         return self._allocator.books.pinner.changes()
 
     def remove(self, container_id: ContainerId) -> tuple[Change, ...]:
         """Forget a container, releasing it first where it was never stopped."""
-        changes = self.stop(container_id)
+        changes = self._allocator.release(container_id)
         self._allocator.forget(container_id)
         return changes
 
     def update(self, container_id: ContainerId, resources: Resources) -> Decision:
         """Change what a container asks for; a refusal leaves it what it had."""
         known = self._allocator.roster.containers.get(container_id)
-        grant = self.ledger.grants.get(container_id)
+        grant = self.grants.get(container_id)
         if known is None or grant is None:
             refusal = Refusal(reason=f"container {container_id!r} holds no cpus to resize")
             return Decision(container_id=container_id, result=refusal)
@@ -197,7 +198,7 @@ class Engine:
         containers: Sequence[Container],
         advice: Mapping[ContainerId, Advice] = MappingProxyType({}),
         unread: Mapping[ContainerId, Exception] = MappingProxyType({}),
-    ) -> Synchronized:
+    ) -> Adopted:
         """Adopt what runs: keep every container's cpus and memory where they are still legal.
 
         Containers that are not in the list are forgotten. Only containers with illegal or missing
@@ -219,7 +220,7 @@ class Engine:
         earlier: Mapping[ContainerId, Decision],
         earlier_tree: PoolTree,
         usability: Usability,
-    ) -> Synchronized:
+    ) -> Adopted:
         listed = Listed.of(containers)
         unread = self._unread
         faults = {one.id: [unread[one.id]] for one in listed.running if one.id in unread}
@@ -232,7 +233,8 @@ class Engine:
                 # What was booked may be half a change: begin again without this container.
                 broken = self._allocator
                 self._allocator = Allocator(self.machine, self.config, self._interrupts)
-                self._allocator.books.inherit(broken.books)
+                books = broken.books
+                self._allocator.books.inherit(books.memory.last_look(), books.due_dram)
         is_same_tree = self.tree.has_pools_of(earlier_tree)
         decisions = self._allocator.roster.decisions
         for one in listed.running:
@@ -242,23 +244,15 @@ class Engine:
                 decision = with_repetition(decision, one, listed.repeated[one.id])
             decisions[one.id] = decision
         changes = (difference(one, self.pinning(one.id)) for one in listed.running)
-        return Synchronized(
+        return Adopted(
             decisions=tuple(decisions[one.id] for one in listed.running),
             changes=tuple(filter(None, changes)),
             faults={one: errors[-1] for one, errors in faults.items()},
         )
 
-    def advice(self) -> Mapping[ContainerId, Advice]:
-        """What to remember of every grant for the next `synchronize`."""
-        pools = self.tree.pools
-        return {
-            container_id: Advice.of(grant, pools[grant.pool_id])
-            for container_id, grant in self.ledger.grants.items()
-        }
-
     def reconfigured(
         self, config: Config, machine: Machine | None = None
-    ) -> "tuple[Engine, Synchronized]":
+    ) -> "tuple[Engine, Adopted]":
         """Another engine with the same containers, and what they must be told; this one stays.
 
         Every container keeps exactly what it has where that is legal under the new configuration
@@ -267,34 +261,30 @@ class Engine:
         are the same call: take the new engine. Raises `ConfigError`.
         """
         engine = Engine(machine or self.machine, config, interrupts=self._interrupts)
-        engine._allocator.books.inherit(self._allocator.books)
-        engine._unread = self._unread
-        running, has_more = self.running(), bool(engine.supply.usable - self.supply.usable)
+        return engine, engine.take_over(self.snapshot())
+
+    def take_over(self, before: Snapshot) -> Adopted:
+        """Adopt all that an older engine of this node held; see `reconfigured`."""
+        self._allocator.books.inherit(before.memory_look, before.due_dram)
+        self._unread = before.unread
+        running, has_more = before.running(), bool(self.supply.usable - before.supply.usable)
         usability = Usability(keeps_rest=True, has_more=has_more)
-        found = engine._readopt(running, self.advice(), self.decisions, self.tree, usability)
-        if has_more or engine.supply.reserved - self.supply.reserved:
-            engine._allocator.books.pinner.catch_up()
-        changes = (changed(one.id, self.pinning(one.id), engine.pinning(one.id)) for one in running)
-        return engine, Synchronized(
-            decisions=tuple(engine.decisions.values()),
+        found = self._readopt(running, before.advice(), before.decisions, before.tree, usability)
+        if has_more or self.supply.reserved - before.supply.reserved:
+            self._allocator.books.pinner.catch_up()
+        changes = (
+            changed(one.id, before.pinnings.get(one.id), self.pinning(one.id)) for one in running
+        )
+        return Adopted(
+            decisions=tuple(self.decisions.values()),
             changes=tuple(filter(None, changes)),
             faults=found.faults,
         )
 
-    def running(self) -> tuple[Container, ...]:
-        """Every placed container with the cpus and memory it has, as a runtime would list it."""
-        pinner, found = self._allocator.books.pinner, list[Container]()
-        for container_id, grant in self.ledger.grants.items():
-            container = self._allocator.roster.containers[container_id]
-            told = pinner.told(container_id) or Pinning()
-            cpus = told.cpus or pinner.cpus(grant) or container.cpus
-            found.append(replace(container, cpus=cpus, mems=told.mems or grant.memory))
-        return tuple(found)
-
     def check(self) -> None:
         """Assert every invariant. O(everything); for tests."""
         self._allocator.books.check()
-        assert self.ledger.grants.keys() <= self._allocator.roster.containers.keys()
+        assert self.grants.keys() <= self._allocator.roster.containers.keys()
 
     def _replace(self, container: Container) -> None:
         """Release what an older instance of a container holds."""

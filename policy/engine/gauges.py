@@ -1,21 +1,24 @@
-"""What can be measured of the books, as values: instruments with their samples.
+"""Measurements of the books, as values: instruments with their samples.
 
 Instruments, units and labels are those of the Go policy, without those of cache control.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final, NamedTuple
 
-from ...topology.model.machine import Machine
-from ...topology.sets.cpuset import CpuSet, NodeSet, iter_bits
-from ..model.request import CpuType
-from ..pools.pool_tree import Pool, PoolTree
+from ...topology.sets.cpuset import CpuSet, NodeSet, iter_runs
+from ..pools.pool_tree import Pool
 from ..text.glob import compile_glob
-from .engine import Engine
+from .snapshot import Snapshot
 
 ZONES: Final = "policy/topologyaware"
 SYSTEM: Final = "policy/system"
+
+_FRACTION_BITS: Final = 60
+"""Of shares of cpus, which are summed as integers: so differences leave no remainder."""
 
 
 class Sample(NamedTuple):
@@ -38,74 +41,17 @@ class Gauge:
     samples: tuple[Sample, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
-    """The books at one moment, as values that stay while the policy goes on.
-
-    Sequences are by pool id. Memory whose size is not known is None.
-    """
-
-    machine: Machine
-    tree: PoolTree
-    shared_cpus: tuple[int, ...]
-    """Number of cpus, free sharable and reserved ones."""
-    promised_milli: tuple[int, ...]
-    available_milli: tuple[int, ...]
-    containers: tuple[int, ...]
-    sharing: tuple[int, ...]
-    memory_capacity_bytes: tuple[int | None, ...]
-    memory_assigned_bytes: tuple[int, ...]
-    memory_available_bytes: tuple[int | None, ...]
-    cpu_users: Mapping[int, tuple[int, int]]
-    """By mask of cpus: how many containers run on exactly these, and their milli-cpus together."""
-    memory_users: Mapping[int, int]
-    """By mask of memory nodes: how many containers may use exactly these."""
-
-    @classmethod
-    def of(cls, engine: Engine) -> "Figures":
-        """The present ones; only for the policy's thread. O(pools + containers)."""
-        ledger, memory, pools = engine.ledger, engine.memory, engine.tree.pools
-        by_type = [ledger.neighbours(cpu_type) for cpu_type in CpuType]
-        reserved = ledger.neighbours(CpuType.RESERVED)
-        cpu_users: dict[int, tuple[int, int]] = {}
-        memory_users: dict[int, int] = {}
-        for container in engine.running():
-            grant = engine.grants[container.id]
-            if container.cpus:
-                count, milli = cpu_users.get(container.cpus.mask, (0, 0))
-                milli += 1000 * len(grant.exclusive) + grant.shared_milli
-                cpu_users[container.cpus.mask] = (count + 1, milli)
-            # Where preserved memory is, nobody knows.
-            if container.mems and not grant.preserve_memory:
-                mask = container.mems.mask
-                memory_users[mask] = memory_users.get(mask, 0) + 1
-        free = ledger.free_sharable
-        nodes = [pool.memory_nodes for pool in pools]
-        return cls(
-            machine=engine.machine,
-            tree=engine.tree,
-            shared_cpus=tuple(free[pool.id].bit_count() + len(pool.reserved) for pool in pools),
-            promised_milli=ledger.promised_milli(),
-            available_milli=ledger.room.shared_milli,
-            containers=tuple(map(sum, zip(*by_type, strict=True))),
-            sharing=tuple(len(ledger.sharing(pool.id)) + reserved[pool.id] for pool in pools),
-            memory_capacity_bytes=tuple(map(memory.capacity, nodes)),
-            memory_assigned_bytes=tuple(map(memory.usage, nodes)),
-            memory_available_bytes=tuple(map(memory.available, nodes)),
-            cpu_users=cpu_users,
-            memory_users=memory_users,
-        )
-
-
-def read_gauges(figures: Figures, used_bytes: Mapping[int, int]) -> Iterator[Gauge]:
-    """Every instrument, each as it is asked for. O(pools + nodes + cpus x distinct cpusets).
+def read_gauges(snapshot: Snapshot, used_bytes: Mapping[int, int]) -> Iterator[Gauge]:
+    """Every instrument, each as it is asked for. O(pools + nodes + cpus + runs of cpusets).
 
     `used_bytes`: memory in use by whatever, by node id, as far as that is known.
     """
+    # Texts of cpus and memory nodes take longer than what is measured of them.
+    labels = [_pool_labels(pool) for pool in snapshot.tree.pools]
     for instrument in _ZONE_INSTRUMENTS:
-        yield _zone_gauge(instrument, figures)
-    yield from _node_gauges(figures, used_bytes)
-    yield from _cpu_gauges(figures)
+        yield _zone_gauge(instrument, snapshot, labels)
+    yield from _node_gauges(snapshot, used_bytes)
+    yield from _cpu_gauges(snapshot)
 
 
 def is_selected(group: str, patterns: Sequence[str]) -> bool:
@@ -124,12 +70,26 @@ class _ZoneInstrument:
     unit: str
     help: str
     labels: tuple[str, ...]
-    values: Callable[[Figures], Sequence[float | None]]
+    values: Callable[[Snapshot], Sequence[float | None]]
     """By pool id; None where nothing is known."""
 
 
 def _usable(pool: Pool) -> CpuSet:
     return pool.isolated | pool.reserved | pool.sharable
+
+
+def _shared_cpus(snapshot: Snapshot) -> list[int]:
+    pairs = zip(snapshot.tree.pools, snapshot.free_sharable, strict=True)
+    return [free.bit_count() + len(pool.reserved) for pool, free in pairs]
+
+
+def _of_memory(
+    snapshot: Snapshot, measure: Callable[[NodeSet], int | None]
+) -> Sequence[int | None]:
+    """A measure of the memory of each pool, by pool id; many pools have the same nodes."""
+    nodes = [pool.memory_nodes for pool in snapshot.tree.pools]
+    measured = {one: measure(one) for one in dict.fromkeys(nodes)}
+    return [measured[one] for one in nodes]
 
 
 def _cores(milli: Sequence[int]) -> list[float]:
@@ -142,78 +102,80 @@ _ZONE_INSTRUMENTS: Final = (
         "cores",
         "CPUs of the pool that containers may use.",
         ("zone", "cpus", "mems"),
-        lambda figures: [len(_usable(pool)) for pool in figures.tree.pools],
+        lambda snapshot: [len(_usable(pool)) for pool in snapshot.tree.pools],
     ),
     _ZoneInstrument(
         "cpu.shared.capacity",
         "cores",
         "CPUs of the pool that nobody has for itself, reserved ones included.",
         ("zone",),
-        lambda figures: figures.shared_cpus,
+        _shared_cpus,
     ),
     _ZoneInstrument(
         "cpu.shared.assigned",
         "cores",
         "CPU shares promised to containers of exactly this pool.",
         ("zone",),
-        lambda figures: _cores(figures.promised_milli),
+        lambda snapshot: _cores(snapshot.promised_milli()),
     ),
     _ZoneInstrument(
         "cpu.shared.available",
         "cores",
         "CPU shares that can still be promised in the pool.",
         ("zone",),
-        lambda figures: _cores(figures.available_milli),
+        lambda snapshot: _cores(snapshot.room.shared_milli),
     ),
     _ZoneInstrument(
         "mem.capacity",
         "bytes",
         "Memory of the pool's nodes, without huge pages.",
         ("zone", "mems"),
-        lambda figures: figures.memory_capacity_bytes,
+        lambda snapshot: _of_memory(snapshot, snapshot.memory.capacity),
     ),
     _ZoneInstrument(
         "mem.assigned",
         "bytes",
         "Memory promised on nodes of the pool alone; with all nodes, what is reserved too.",
         ("zone", "mems"),
-        lambda figures: figures.memory_assigned_bytes,
+        lambda snapshot: _of_memory(snapshot, snapshot.memory.usage),
     ),
     _ZoneInstrument(
         "mem.available",
         "bytes",
         "Memory of the pool's nodes that can be promised without moving anybody.",
         ("zone", "mems"),
-        lambda figures: figures.memory_available_bytes,
+        lambda snapshot: _of_memory(snapshot, snapshot.memory.available),
     ),
     _ZoneInstrument(
         "container.count",
         "",
         "Containers placed in exactly this pool.",
         ("zone",),
-        lambda figures: figures.containers,
+        Snapshot.containers_of_pools,
     ),
     _ZoneInstrument(
         "shared.container.count",
         "",
         "Containers of exactly this pool that run on shared or reserved CPUs.",
         ("zone",),
-        lambda figures: figures.sharing,
+        Snapshot.sharing_of_pools,
     ),
 )
 
 
-def _zone_gauge(instrument: _ZoneInstrument, figures: Figures) -> Gauge:
+def _pool_labels(pool: Pool) -> Mapping[str, str]:
+    return {"zone": pool.name, "cpus": str(_usable(pool)), "mems": str(pool.memory_nodes)}
+
+
+def _zone_gauge(
+    instrument: _ZoneInstrument, snapshot: Snapshot, labels: Sequence[Mapping[str, str]]
+) -> Gauge:
+    """`labels`: by pool id all that any instrument has."""
     samples: list[Sample] = []
-    for pool, value in zip(figures.tree.pools, instrument.values(figures), strict=True):
+    for known, value in zip(labels, instrument.values(snapshot), strict=True):
         if value is not None:
-            known = {
-                "zone": pool.name,
-                "cpus": str(_usable(pool)),
-                "mems": str(pool.memory_nodes),
-            }
-            labels = {label: known[label] for label in instrument.labels}
-            samples.append(Sample(labels=labels, value=value))
+            own = {label: known[label] for label in instrument.labels}
+            samples.append(Sample(labels=own, value=value))
     return Gauge(
         name=f"policy.topologyaware.zone.{instrument.name}",
         unit=instrument.unit,
@@ -223,10 +185,16 @@ def _zone_gauge(instrument: _ZoneInstrument, figures: Figures) -> Gauge:
     )
 
 
-def _node_gauges(figures: Figures, used_bytes: Mapping[int, int]) -> Iterator[Gauge]:
-    nodes = figures.machine.numa_nodes
+def _node_gauges(snapshot: Snapshot, used_bytes: Mapping[int, int]) -> Iterator[Gauge]:
+    nodes = snapshot.machine.numa_nodes
     counts = dict.fromkeys((int(node.id) for node in nodes), 0)
-    for mask, count in figures.memory_users.items():
+    masks = Counter(
+        snapshot.memory_of(container_id).mask
+        for container_id, grant in snapshot.grants.items()
+        # Where preserved memory is, nobody knows.
+        if not grant.preserve_memory
+    )
+    for mask, count in masks.items():
         for node_id in NodeSet(mask):
             counts[node_id] += count
     yield _system_gauge(
@@ -260,26 +228,46 @@ def _node_gauges(figures: Figures, used_bytes: Mapping[int, int]) -> Iterator[Ga
     )
 
 
-def _cpu_gauges(figures: Figures) -> Iterator[Gauge]:
-    milli = dict.fromkeys(figures.machine.online, 0.0)
-    counts = dict.fromkeys(figures.machine.online, 0)
-    for mask, (count, whole) in figures.cpu_users.items():
-        part = whole / mask.bit_count()
-        for cpu in iter_bits(mask & figures.machine.online.mask):
-            counts[cpu] += count
-            milli[cpu] += part
+def _cpu_gauges(snapshot: Snapshot) -> Iterator[Gauge]:
+    online = snapshot.machine.online
+    # Differences at the ends of each run of cpus, whose sums are the values: sets have few runs,
+    # and a thousand containers on thousands of cpus would be millions of additions.
+    parts, users = [0] * (online.mask.bit_length() + 1), [0] * (online.mask.bit_length() + 1)
+    for mask, (count, whole) in _cpu_users(snapshot).items():
+        part = (whole << _FRACTION_BITS) // mask.bit_count()
+        for first, end in iter_runs(mask & online.mask):
+            parts[first] += part
+            parts[end] -= part
+            users[first] += count
+            users[end] -= count
+    part_sums, counts = list(accumulate(parts)), list(accumulate(users))
     yield _system_gauge(
         "cpu.allocation",
         "milli-cores",
         "What containers ask for, divided evenly among the CPUs they run on.",
-        [Sample(labels={"cpu.id": str(cpu)}, value=value) for cpu, value in milli.items()],
+        [
+            Sample(labels={"cpu.id": str(cpu)}, value=part_sums[cpu] / (1 << _FRACTION_BITS))
+            for cpu in online
+        ],
     )
     yield _system_gauge(
         "cpu.container.count",
         "",
         "Containers that may run on the CPU.",
-        [Sample(labels={"cpu.id": str(cpu)}, value=count) for cpu, count in counts.items()],
+        [Sample(labels={"cpu.id": str(cpu)}, value=counts[cpu]) for cpu in online],
     )
+
+
+def _cpu_users(snapshot: Snapshot) -> Mapping[int, tuple[int, int]]:
+    """By mask of cpus: how many containers run on exactly these, and their milli-cpus together."""
+    users: dict[int, tuple[int, int]] = {}
+    for container_id, grant in snapshot.grants.items():
+        cpus = snapshot.cpus_of(container_id)
+        if cpus:
+            count, milli = users.get(cpus.mask, (0, 0))
+            milli += 1000 * len(grant.exclusive) + grant.shared_milli
+            users[cpus.mask] = (count + 1, milli)
+    return users
 
 
 def _system_gauge(name: str, unit: str, text: str, samples: Sequence[Sample]) -> Gauge:

@@ -1,20 +1,20 @@
-"""A pool tree for people and for tools: lines of text, and one JSON document."""
+"""A pool tree for people and for tools: a tree of texts, and one JSON document."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...topology.drawing.machine_tree import bytes_text
+from ...topology.drawing.text_tree import TextTree
 from ...topology.model.machine import Machine, MemoryKind
 from ...topology.sets.cpuset import CpuSet, NodeSet
 from ..memory.offers import MemoryRequest
-from ..pools.pool_tree import Pool, PoolId, PoolTree
-from ..pools.supply import Supply
-from .engine import Engine
+from ..pools.pool_tree import Pool, PoolTree
+from .snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpareSupply:
-    """What nobody has taken of a pool. Memory whose size is not known is None."""
+    """The part of a pool's supply that nobody has taken. Memory of unknown size is None."""
 
     sharable: CpuSet
     isolated: CpuSet
@@ -23,49 +23,49 @@ class SpareSupply:
     memory_bytes: Mapping[MemoryKind, int | None]
 
 
-def spare_supplies(engine: Engine) -> tuple[SpareSupply, ...]:
-    """By pool id, what is left of each pool. O(pools)."""
-    ledger, memory = engine.ledger, engine.memory
-    room = ledger.room.grantable_milli
+def spare_supplies(snapshot: Snapshot) -> tuple[SpareSupply, ...]:
+    """Spare supplies of all pools, by pool id. O(pools)."""
+    memory, room = snapshot.memory, snapshot.room.grantable_milli
     return tuple(
         SpareSupply(
-            sharable=CpuSet(ledger.free_sharable[pool.id]),
-            isolated=CpuSet(ledger.free_isolated[pool.id]),
+            sharable=CpuSet(snapshot.free_sharable[pool.id]),
+            isolated=CpuSet(snapshot.free_isolated[pool.id]),
             shared_milli=max(0, room[pool.id]),
             memory_bytes={kind: memory.available(nodes) for kind, nodes in pool.memory.items()},
         )
-        for pool in engine.tree.pools
+        for pool in snapshot.tree.pools
     )
 
 
-def draw_pools(
+def pool_texts(
     tree: PoolTree,
     machine: Machine,
     inside: Mapping[str, Sequence[str]] | None = None,
     spare: Sequence[SpareSupply] = (),
-) -> str:
-    """The tree as lines, the root first.
+) -> TextTree:
+    """The pools as a tree of texts, from the root.
 
-    `inside`: further lines below a pool, by its name. `spare`: by pool id what is left of it; the
+    `inside`: further texts below a pool, by its name. `spare`: by pool id what is left of it; the
     whole of it without.
     """
     supplies = spare or [_whole(pool, machine) for pool in tree.pools]
-    lines = {pool.id: _line(pool, machine, supplies[pool.id]) for pool in tree.pools}
-    rows = [lines[tree.root.id], *_below(tree, tree.root, lines, inside or {}, "")]
-    return "\n".join(rows)
+
+    def drawn(pool: Pool) -> TextTree:
+        within = [TextTree(text) for text in (inside or {}).get(pool.name, ())]
+        children = [drawn(tree.pools[child]) for child in pool.children]
+        return TextTree(_line(pool, machine, supplies[pool.id]), (*within, *children))
+
+    return drawn(tree.root)
 
 
-def pools_document(
-    tree: PoolTree,
-    machine: Machine,
-    supply: Supply,
-    withheld: MemoryRequest | None,
-    warnings: Sequence[str],
-) -> dict[str, object]:
-    """The tree as plain values, pools in the order of their ids.
-
-    `withheld`: memory of the ordinary nodes that is not for containers, wherever on them it is.
-    """
+def pools_document(snapshot: Snapshot, warnings: Sequence[str]) -> dict[str, object]:
+    """The pools of a snapshot as plain values, in the order of their ids."""
+    tree, machine, supply, withheld = (
+        snapshot.tree,
+        snapshot.machine,
+        snapshot.supply,
+        snapshot.withheld,
+    )
     return {
         "allowed": str(supply.allowed),
         "isolated": str(supply.isolated),
@@ -99,23 +99,6 @@ def withheld_line(withheld: MemoryRequest) -> str:
     """The memory that is not for containers as a line below the tree."""
     size = bytes_text(withheld.size_bytes)
     return f"not for containers: {size} of memory, on any of node {withheld.affinity}"
-
-
-def _below(
-    tree: PoolTree,
-    pool: Pool,
-    lines: Mapping[PoolId, str],
-    inside: Mapping[str, Sequence[str]],
-    indent: str,
-) -> Iterator[str]:
-    rows: list[tuple[str, Pool | None]] = [(text, None) for text in inside.get(pool.name, ())]
-    rows.extend((lines[child], tree.pools[child]) for child in pool.children)
-    for number, (text, child) in enumerate(rows, start=1):
-        is_last = number == len(rows)
-        yield f"{indent}{'└─ ' if is_last else '├─ '}{text}"
-        if child is not None:
-            deeper = indent + ("   " if is_last else "│  ")
-            yield from _below(tree, child, lines, inside, deeper)
 
 
 def _whole(pool: Pool, machine: Machine) -> SpareSupply:

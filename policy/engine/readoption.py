@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ..books.books import Books
 from ..model.container import Container, ContainerId
-from ..model.decision import Decision, Grant, Refusal
+from ..model.grant import Grant, Refusal
 from ..model.request import Request
 from ..text.errors import Problem
 from .adoption import (
@@ -21,6 +21,7 @@ from .adoption import (
     overlaps,
 )
 from .allocator import Allocator, fault_problem
+from .decision import Decision
 
 
 class FaultyContainerError(Exception):
@@ -42,7 +43,7 @@ class Listed:
 
     @classmethod
     def of(cls, containers: Iterable[Container]) -> "Listed":
-        """What counts of a list: the newest live container of each id, and of each name."""
+        """The part of a list that counts: the newest live container of each id and of each name."""
         containers = tuple(containers)
         counts: dict[ContainerId, int] = {}
         for one in containers:
@@ -56,7 +57,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usability:
-    """What another configuration or machine means for cpus that containers have already."""
+    """Effects of another configuration or machine on cpus that containers have already."""
 
     keeps_rest: bool = False
     """Whether a container that may not use some of its cpus any more keeps the others."""

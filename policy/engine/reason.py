@@ -8,8 +8,9 @@ from typing import Final
 
 from ...topology.drawing.machine_tree import bytes_text
 from ..model.container import Container
-from ..model.decision import Decision, Refusal
+from ..model.grant import Refusal
 from ..placing.rank import choose
+from .decision import Decision
 
 _TIE: Final = "a tie: the first of equal pools"
 
@@ -56,7 +57,7 @@ _OTHERS: Final[Mapping[str, str]] = {
 
 
 def words_of(decided_by: str) -> str:
-    """What `Decision.decided_by` means; words that are none of ours are passed on."""
+    """The meaning of `Decision.decided_by`; words that are none of ours are passed on."""
     return CRITERIA.get(decided_by) or _OTHERS.get(decided_by) or decided_by.replace("_", " ")
 
 
@@ -78,7 +79,7 @@ def reason_of(decision: Decision) -> str:
 
 
 def request_text(container: Container, decision: Decision) -> str:
-    """What a container asks for in a few words, as it was held against the pools where it was."""
+    """A request in a few words: as it was held against the pools, else as the container has it."""
     if decision.lineup is not None:
         return decision.lineup.contest.request.describe()
     resources = container.resources

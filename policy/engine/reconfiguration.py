@@ -1,4 +1,4 @@
-"""What another configuration, or other cpus, mean for the containers that run."""
+"""Moves of running containers under another configuration, or with other cpus."""
 
 import enum
 from collections.abc import Iterator
@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 
 from ...topology.sets.cpuset import NO_CPUS, CpuSet, NodeSet
 from ..model.container import Container, ContainerId
-from ..model.decision import Pinning
+from ..model.pinning import Pinning
 from ..model.request import CpuType
 from ..text.errors import Problem
-from .engine import Engine
 from .reason import words_of
+from .snapshot import Snapshot
 
 
 class Fate(enum.Enum):
-    """What becomes of a container."""
+    """The fate of a container in a reconfiguration."""
 
     STAYS = "stays"
     MOVES = "moves"
@@ -42,8 +42,8 @@ class Move:
         return self.after.differs_from(self.before)
 
 
-def find_moves(old: Engine, new: Engine) -> tuple[Move, ...]:
-    """What became of every container of `old` in `old.reconfigured(...)`, by name."""
+def find_moves(old: Snapshot, new: Snapshot) -> tuple[Move, ...]:
+    """Moves of all containers placed by an engine and by its `reconfigured(...)` one, by name."""
     moves = [
         _move(container, old, new)
         for container in old.containers.values()
@@ -52,12 +52,12 @@ def find_moves(old: Engine, new: Engine) -> tuple[Move, ...]:
     return tuple(sorted(moves, key=lambda one: (one.container.path, one.container.id)))
 
 
-def _move(container: Container, old: Engine, new: Engine) -> Move:
+def _move(container: Container, old: Snapshot, new: Snapshot) -> Move:
     move = Move(
         container=container,
         fate=Fate.STAYS,
         before=_known(container, old),
-        after=new.pinning(container.id) or Pinning(),
+        after=new.pinnings.get(container.id) or Pinning(),
         pool_before=_pool(old, container.id),
         pool_after=_pool(new, container.id),
     )
@@ -74,9 +74,9 @@ def _move(container: Container, old: Engine, new: Engine) -> Move:
     return replace(move, fate=fate, reason="; ".join(reasons))
 
 
-def _known(container: Container, old: Engine) -> Pinning:
-    """What the kernel was told, by us or before we knew the container."""
-    told = old.pinning(container.id) or Pinning()
+def _known(container: Container, old: Snapshot) -> Pinning:
+    """The pinning that the kernel was told, by us or before we knew the container."""
+    told = old.pinnings.get(container.id) or Pinning()
     return replace(
         told,
         cpus=container.cpus if told.cpus is None else told.cpus,
@@ -84,8 +84,8 @@ def _known(container: Container, old: Engine) -> Pinning:
     )
 
 
-def _losses(container: Container, old: Engine, new: Engine) -> Iterator[str]:
-    """What its annotations ask for in vain from now on."""
+def _losses(container: Container, old: Snapshot, new: Snapshot) -> Iterator[str]:
+    """Problems of annotations that are in vain from here on, and were not before."""
     vain = {_place(one) for one in old.decisions[container.id].problems}
     decision = new.decisions[container.id]
     for one in decision.problems:
@@ -95,16 +95,16 @@ def _losses(container: Container, old: Engine, new: Engine) -> Iterator[str]:
 
 
 def _place(problem: Problem) -> tuple[str, int, int]:
-    """Where a problem is; the text may name another interrupt of those that match by now."""
+    """The place of a problem; its text may name another interrupt of those that match."""
     return problem.where, problem.line, problem.column
 
 
-def _pool(engine: Engine, container_id: ContainerId) -> str:
-    return engine.tree.pools[engine.grants[container_id].pool_id].name
+def _pool(snapshot: Snapshot, container_id: ContainerId) -> str:
+    return snapshot.tree.pools[snapshot.grants[container_id].pool_id].name
 
 
-def _why(container_id: ContainerId, before: Pinning, after: Pinning, new: Engine) -> str:
-    """Why a container cannot stay where it is."""
+def _why(container_id: ContainerId, before: Pinning, after: Pinning, new: Snapshot) -> str:
+    """The reason why a container cannot stay where it is."""
     cpus = after.cpus
     if cpus is not None and cpus != before.cpus:
         if before.cpus is None:
@@ -117,7 +117,7 @@ def _why(container_id: ContainerId, before: Pinning, after: Pinning, new: Engine
     return _why_memory(before.mems, new)
 
 
-def _why_memory(nodes: NodeSet, new: Engine) -> str:
+def _why_memory(nodes: NodeSet, new: Snapshot) -> str:
     supply = new.supply.memory
     if reserved := nodes & supply.reserved:
         return f"memory nodes {reserved} are reserved"
@@ -126,7 +126,7 @@ def _why_memory(nodes: NodeSet, new: Engine) -> str:
     return f"memory nodes {nodes} are not for it any more"
 
 
-def _why_cpus(container_id: ContainerId, cpus: CpuSet, new: Engine) -> str:
+def _why_cpus(container_id: ContainerId, cpus: CpuSet, new: Snapshot) -> str:
     if offline := cpus - new.machine.online:
         return f"cpus {offline} are offline"
     if unavailable := cpus - new.supply.allowed:

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from ..model.container import Container, ContainerId, ContainerState
-from ..model.decision import Decision
+from ..model.container import Container, ContainerId, ContainerState, PodId
 from ..placing.classifier import Classified
 from .adoption import instance_key
+from .decision import Decision
 
 
 class Roster:
@@ -19,26 +19,31 @@ class Roster:
         self.classified: dict[ContainerId, Classified] = {}
         self.decisions: dict[ContainerId, Decision] = {}
         self._instances: dict[tuple[str, str], ContainerId] = {}
+        self._of_pod: dict[PodId, dict[ContainerId, None]] = {}
 
     def add(self, container: Container, classified: Classified) -> None:
         """A container is there, and is the present instance of its name."""
-        self.containers[container.id] = container
+        self._note(container)
         self.classified[container.id] = classified
         self._instances[instance_key(container)] = container.id
 
     def leave_out(self, container: Container, decision: Decision) -> None:
         """A container is there, and nothing is known of what it asks for."""
-        self.containers[container.id] = container
+        self._note(container)
         self.decisions[container.id] = decision
 
     def instance(self, container: Container) -> ContainerId | None:
         """The present instance of a container's pod and name."""
         return self._instances.get(instance_key(container))
 
+    def of_pod(self, pod_id: PodId) -> tuple[ContainerId, ...]:
+        """The containers known of a pod, oldest first."""
+        return tuple(self._of_pod.get(pod_id, ()))
+
     def reach(self, container_id: ContainerId, state: ContainerState) -> None:
         """A container is in another state of its life. Unknown ids are ignored."""
         container = self.containers.get(container_id)
-        if container is not None:
+        if container is not None and container.state is not state:
             self.containers[container_id] = replace(container, state=state)
 
     def remove(self, container_id: ContainerId) -> None:
@@ -46,8 +51,19 @@ class Roster:
         container = self.containers.pop(container_id, None)
         if container is None:
             return
+        siblings = self._of_pod[container.pod.id]
+        del siblings[container_id]
+        if not siblings:
+            del self._of_pod[container.pod.id]
         key = instance_key(container)
         if self._instances.get(key) == container_id:
             del self._instances[key]
         self.classified.pop(container_id, None)
         self.decisions.pop(container_id, None)
+
+    def _note(self, container: Container) -> None:
+        before = self.containers.get(container.id)
+        if before is not None and before.pod.id != container.pod.id:
+            self.remove(container.id)
+        self.containers[container.id] = container
+        self._of_pod.setdefault(container.pod.id, {})[container.id] = None

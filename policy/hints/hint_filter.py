@@ -1,4 +1,4 @@
-"""Which mounts and devices are worth a hint, and which of a container's hints count."""
+"""Mounts and devices that are worth a hint, and the hints of a container that count."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,9 @@
-"""What a hint means on this machine: the online cpus and the NUMA nodes near its provider."""
+"""The place a hint means on this machine: the online cpus and NUMA nodes near its provider."""
 
 from dataclasses import replace
 
-from ...topology.model.machine import Machine, NumaNode
-from ...topology.sets.cpuset import NO_CPUS, NO_NODES, CpuSet, NodeSet
+from ...topology.model.machine import Machine
+from ...topology.sets.cpuset import NO_CPUS, CpuSet, NodeSet
 from ..model.hint import Hint
 from ..text.errors import Problem
 
@@ -48,22 +48,11 @@ def hint_cpus(hint: Hint, machine: Machine) -> CpuSet:
 
 def _with_nearest_cpus(nodes: NodeSet, machine: Machine) -> NodeSet:
     """The nodes, and for each without cpus the nearest nodes that have some."""
-    found = nodes
+    found, with_cpus = nodes, machine.nodes_with_cpus
     for node_id in nodes:
-        node = machine.node_by_id[node_id]
-        if not node.cpus:
-            found |= _nearest_with_cpus(node, machine)
+        if node_id not in with_cpus:
+            found |= machine.numa_distances.nearest(NodeSet.of(node_id), with_cpus)
     return found
-
-
-def _nearest_with_cpus(node: NumaNode, machine: Machine) -> NodeSet:
-    distances = {
-        other.id: machine.distance(node.id, other.id) for other in machine.numa_nodes if other.cpus
-    }
-    if not distances:
-        return NO_NODES
-    least = min(distances.values())
-    return NodeSet.collect(one for one, distance in distances.items() if distance == least)
 
 
 def _cpus_of_nodes(nodes: NodeSet, machine: Machine) -> CpuSet:

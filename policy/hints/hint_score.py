@@ -1,4 +1,4 @@
-"""How near each pool is to what a container's hints point at."""
+"""Scores of pools: how near each is to what a container's hints point at."""
 
 import math
 from collections import Counter
@@ -11,7 +11,7 @@ from ..pools.pool_tree import PoolTree
 
 
 def scores(tree: PoolTree, hints: Iterable[Hint]) -> Sequence[tuple[int, int]]:
-    """By pool id, the product of all hints' scores and the product of those that are not zero.
+    """Scores by pool id: the product of all hints' scores, and that of those that are not zero.
 
     A resolved hint's score is the share of its cpus that are in the pool. Whole numbers, exact
     after one common scale: they compare with those of the same call only. Empty where no hint

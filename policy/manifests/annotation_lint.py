@@ -1,12 +1,10 @@
-"""What is wrong with the annotations in Kubernetes manifests, and at which line of the file."""
+"""Faults of the annotations in Kubernetes manifests, with their lines in the file."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-
-import yaml
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from ..annotations.annotation_budget import admit
-from ..annotations.annotation_keys import DOMAINS
+from ..annotations.annotation_keys import domain_of
 from ..annotations.annotations import (
     annotation_problems,
     effective,
@@ -17,6 +15,7 @@ from ..model.container import Container, ContainerId, Pod, PodId
 from ..rules.affinity import parse_affinity
 from ..text.errors import Problem
 from ..text.suggestion import nearest
+from ..text.yaml_fields import Field, FieldError
 from ..text.yaml_nodes import (
     Limits,
     TextError,
@@ -26,25 +25,13 @@ from ..text.yaml_nodes import (
     TextScalar,
     parse_documents,
 )
+from ..text.yaml_scalars import STRING, kind_of
 from .container_mentions import mentions
+from .workloads import Workload, find_workloads
 
-# Where the pod of a kind is described.
-TEMPLATES: Mapping[str, tuple[str, ...]] = {
-    "Pod": (),
-    "Deployment": ("spec", "template"),
-    "StatefulSet": ("spec", "template"),
-    "ReplicaSet": ("spec", "template"),
-    "ReplicationController": ("spec", "template"),
-    "DaemonSet": ("spec", "template"),
-    "Job": ("spec", "template"),
-    "CronJob": ("spec", "jobTemplate", "spec", "template"),
-    "PodTemplate": ("template",),
-}
 MANIFEST_LIMITS = Limits(
     characters=4 << 20, depth=64, nodes=200_000, documents=50_000, has_aliases=True
 )
-_RESOLVER = yaml.resolver.Resolver()
-_STRING_TAG = "tag:yaml.org,2002:str"
 _INDENT = "    "
 
 
@@ -78,9 +65,9 @@ A problem's `where` is "ANNOTATION of NAMESPACE/POD…" or the path of a contain
 
 
 def lint_manifests(text: str, check: Check | None = None) -> tuple[Finding, ...]:
-    """Everything wrong with the annotations of the pods in a text, in order of lines.
+    """Faults of the annotations of all pods in a text, in order of lines.
 
-    What annotations mean together with the rest of their pod is what `check` finds. Kinds without
+    `check` finds the faults of annotations together with the rest of their pod. Kinds without
     pods are passed over. A text that is no YAML is one finding.
     """
     try:
@@ -89,19 +76,23 @@ def lint_manifests(text: str, check: Check | None = None) -> tuple[Finding, ...]
         return (_finding(error.problem("manifest"), error.line, error.column, text.splitlines()),)
     lines = text.splitlines()
     found: dict[Finding, None] = {}
-    for document in documents:
-        for kind, manifest in _manifests(document):
-            found.update(dict.fromkeys(_lint_manifest(kind, manifest, lines, check)))
+    try:
+        for document in documents:
+            for workload in _workloads(document):
+                found.update(dict.fromkeys(_lint_workload(workload, lines, check)))
+    except FieldError as error:
+        problem = error.problem or Problem(where="", what=str(error))
+        found[_finding(replace(problem, where="manifest"), error.line, 0, lines)] = None
     return tuple(sorted(found, key=lambda finding: finding.line))
 
 
 def has_pods(text: str) -> bool:
-    """Whether a text describes pods at all. False for a text that is no YAML."""
+    """Whether a text describes pods at all. False for a text that cannot be read."""
     try:
         documents = parse_documents(text, MANIFEST_LIMITS)
-    except TextError:
+        return any(True for document in documents for _ in _workloads(document))
+    except (TextError, FieldError):
         return False
-    return any(True for document in documents for _ in _manifests(document))
 
 
 def is_configuration(text: str) -> bool:
@@ -118,23 +109,18 @@ def is_configuration(text: str) -> bool:
     return isinstance(kind, TextScalar) and kind.value == "TopologyAwarePolicy"
 
 
-def _manifests(document: TextNode) -> Iterator[tuple[str, TextMap]]:
-    if not isinstance(document, TextMap):
-        return
-    kind, items = document.find("kind"), document.find("items")
-    if isinstance(items, TextList):
-        for item in items.items:
-            yield from _manifests(item)
-    elif isinstance(kind, TextScalar) and kind.value in TEMPLATES:
-        yield kind.value, document
+def _workloads(document: TextNode) -> Iterator[Workload]:
+    field = Field(source="", path="", line=document.line, node=document)
+    for one in find_workloads(field):
+        if isinstance(one, Workload):
+            yield one
 
 
-def _lint_manifest(
-    kind: str, manifest: TextMap, lines: list[str], check: Check | None
-) -> Iterator[Finding]:
-    template = _follow(manifest, TEMPLATES[kind])
-    if TEMPLATES[kind]:
-        yield from _lint_owner(kind, manifest, lines)
+def _lint_workload(workload: Workload, lines: list[str], check: Check | None) -> Iterator[Finding]:
+    kind, manifest, path = workload.kind, workload.node, workload.template.path
+    template = _follow(manifest, path)
+    if path:
+        yield from _lint_owner(workload, lines)
     texts: dict[str, str] = {}
     places: dict[str, tuple[TextScalar, TextScalar]] = {}
     without_quotes: set[int] = set()
@@ -179,20 +165,15 @@ def _lint_manifest(
             yield _finding(problem, line or manifest.line, column, lines)
 
 
-def _lint_owner(kind: str, manifest: TextMap, lines: list[str]) -> Iterator[Finding]:
+def _lint_owner(workload: Workload, lines: list[str]) -> Iterator[Finding]:
     """Annotations of ours that stand where no pod gets them."""
-    annotations = _follow(manifest, ("metadata", "annotations"))
-    path = ".".join((*TEMPLATES[kind], "metadata", "annotations"))
+    annotations = _follow(workload.node, ("metadata", "annotations"))
+    path = ".".join((*workload.template.path, "metadata", "annotations"))
     for key, _ in annotations.entries if isinstance(annotations, TextMap) else ():
-        if _is_ours(key.value):
-            what = f"the annotations of a {kind} itself do not reach its pods"
+        if domain_of(key.value) is not None:
+            what = f"the annotations of a {workload.kind} itself do not reach its pods"
             problem = Problem(where=key.value, what=what, fix=f"move it to {path}")
             yield _finding(problem, key.line, key.column, lines)
-
-
-def _is_ours(key: str) -> bool:
-    domain = key.partition("/")[0]
-    return any(domain == one or domain.endswith(f".{one}") for one in DOMAINS)
 
 
 def _annotation_of(problem: Problem, pod: Pod) -> str:
@@ -232,17 +213,11 @@ def _fault_of_value(key: TextScalar, value: TextNode) -> Problem | None:
     if not isinstance(value, TextScalar):
         fix = "write '|' after the colon and indent the lines below"
         return Problem(where=key.value, what="the value is not a string", fix=fix)
-    if not value.is_plain or _tag_of(value.value) == _STRING_TAG:
+    if not value.is_plain or kind_of(value) == STRING:
         return None
     # The API server refuses a pod with such an annotation as a whole.
     what = f"the value {value.value!r} is not a string"
     return Problem(where=key.value, what=what, fix=f'put it in quotes: "{value.value}"')
-
-
-def _tag_of(plain: str) -> str:
-    # PyYAML's resolver is without types in its stubs.
-    tag = _RESOLVER.resolve(yaml.ScalarNode, plain, (True, False))  # type: ignore[no-untyped-call]  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return str(tag)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _place(

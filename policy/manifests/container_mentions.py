@@ -1,4 +1,4 @@
-"""Where the annotations of a pod name containers."""
+"""Mentions of containers in the annotations of a pod, with their places."""
 
 from collections.abc import Iterator, Mapping
 
@@ -6,7 +6,7 @@ from ..annotations.annotations import Scope, read_annotations
 from ..model.container import Pod
 from ..rules.affinity import AFFINITY_KEYS
 from ..rules.operators import ANYTHING
-from ..text.yaml_nodes import TextError, TextList, TextMap, TextScalar, parse_text
+from ..text.yaml_nodes import Position, TextError, TextList, TextMap, TextScalar, parse_text
 
 
 def mentions(pod: Pod) -> Iterator[tuple[str, TextScalar]]:
@@ -22,7 +22,7 @@ def mentions(pod: Pod) -> Iterator[tuple[str, TextScalar]]:
         if setting.scope is not Scope.CONTAINER:
             continue
         if setting.key.endswith(f"/container.{name}"):
-            yield setting.key, TextScalar(name, 0, 0)
+            yield setting.key, TextScalar(name, Position(-1, -1))
         else:
             maps[setting.key] = None
     for key in maps:

@@ -7,21 +7,11 @@ from typing import Final
 from ..model.container import QosClass, Resources
 from ..text.errors import ConfigError
 from ..text.quantity import parse_bytes, parse_milli, parse_page_bytes
-from ..text.yaml_fields import Field, read_fields
+from ..text.yaml_fields import Field, FieldError, read_fields
+from .workloads import Workload, find_workloads
 
 MAX_PODS: Final = 10_000
 """What one text may create; aliases could otherwise multiply a small file without end."""
-
-# Where the pod template of a kind is, and which field of its spec counts its pods.
-_TEMPLATES: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
-    "Deployment": (("spec", "template"), "replicas"),
-    "StatefulSet": (("spec", "template"), "replicas"),
-    "ReplicaSet": (("spec", "template"), "replicas"),
-    "ReplicationController": (("spec", "template"), "replicas"),
-    "DaemonSet": (("spec", "template"), ""),
-    "Job": (("spec", "template"), "parallelism"),
-    "CronJob": (("spec", "jobTemplate", "spec", "template"), ""),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,15 +55,18 @@ def pods_of(documents: Iterable[Field]) -> tuple[PodSpec, ...]:
     pods: dict[tuple[str, str], PodSpec] = {}
     generated: dict[str, int] = {}
     for document in documents:
-        for manifest in _flatten(document):
-            for pod in _pods_of(manifest, generated):
+        for workload in find_workloads(document):
+            if isinstance(workload, FieldError):
+                raise workload
+            for pod in _pods_of(workload, generated):
                 if (pod.namespace, pod.name) in pods:
-                    raise manifest.error(
+                    raise workload.manifest.error(
                         f"pod '{pod.namespace}/{pod.name}' is defined twice", "rename one"
                     )
                 pods[pod.namespace, pod.name] = pod
                 if len(pods) > MAX_PODS:
-                    raise manifest.error(f"more than {MAX_PODS} pods", "write several files")
+                    what = f"more than {MAX_PODS} pods"
+                    raise workload.manifest.error(what, "write several files")
     return tuple(pods.values())
 
 
@@ -138,29 +131,13 @@ def qos_class(containers: tuple[ContainerSpec, ...]) -> QosClass:
     return QosClass.BURSTABLE
 
 
-def _flatten(document: Field) -> Iterator[Field]:
-    """The manifests of a document: itself, or the items of a List, nested ones too."""
-    waiting = [document]
-    visited = 0
-    while waiting:
-        one = waiting.pop()
-        visited += 1
-        if visited > MAX_PODS:
-            raise document.error(f"more than {MAX_PODS} objects", "write several files")
-        kind = one["kind"]
-        if kind.is_missing:
-            raise one.error("no 'kind'", "a Kubernetes manifest begins with apiVersion and kind")
-        if kind.text().endswith("List"):
-            waiting.extend(reversed(one["items"].elements()))
-        else:
-            yield one
-
-
-def _pods_of(manifest: Field, generated: dict[str, int]) -> Iterator[PodSpec]:
-    kind = manifest["kind"].text()
+def _pods_of(workload: Workload, generated: dict[str, int]) -> Iterator[PodSpec]:
+    if not workload.template.makes_pods:
+        return
+    manifest, path = workload.manifest, workload.template.path
     metadata = manifest["metadata"]
     namespace = metadata["namespace"].text("default")
-    if kind == "Pod":
+    if not path:
         name = metadata["name"].text("")
         if not name:
             prefix = metadata["generateName"]
@@ -170,15 +147,14 @@ def _pods_of(manifest: Field, generated: dict[str, int]) -> Iterator[PodSpec]:
             generated[prefix.text()] = number + 1
             name = f"{prefix.text()}{number}"
         yield pod_of(manifest, name, namespace)
-    elif kind in _TEMPLATES:
-        path, counter = _TEMPLATES[kind]
+    else:
         template = manifest
         for key in path:
             template = template[key]
         if template.is_missing:
-            raise template.error("is missing", f"a {kind} needs a pod template")
+            raise template.error("is missing", f"a {workload.kind} needs a pod template")
         name = metadata["name"].text()
-        for number in range(_count(manifest["spec"], counter)):
+        for number in range(_count(manifest["spec"], workload.template.counter)):
             yield pod_of(template, f"{name}-{number}", namespace)
 
 

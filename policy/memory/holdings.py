@@ -1,23 +1,13 @@
-"""Who holds memory of which zone: the state of a memory ledger, and every change of it."""
-
-from dataclasses import dataclass
+"""Holders of memory and their zones: the state of a memory ledger, and every change of it."""
 
 from ...topology.sets.cpuset import NodeSet
 from ..model.container import ContainerId
-from ..model.decision import Refusal
+from ..model.grant import Refusal
+from .held_memory import HeldMemory
 from .memory_nodes import MemoryNodes
 from .memory_zones import Holding, Zone, Zones
 from .observed_memory import ObservedMemory
 from .offers import MemoryRequest
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldMemory:
-    """All that is held at one moment."""
-
-    holdings: tuple[tuple[Holding, int], ...]
-    """Each with the mask of its zone."""
-    sequence: int
 
 
 class Holdings:
@@ -35,7 +25,7 @@ class Holdings:
         self._initial: dict[tuple[int, int, bool], Zone | None] = {}
 
     def find(self, container_id: ContainerId) -> Holding | None:
-        """What a container holds; None for an unknown one."""
+        """The holding of a container; None for an unknown one."""
         return self._by_id.get(container_id)
 
     def zone_of(self, container_id: ContainerId) -> Zone:
@@ -119,9 +109,12 @@ class Holdings:
             self.observed.release(container_id)
 
     def state(self) -> HeldMemory:
-        """All that is held. Cost O(containers)."""
-        holdings = tuple((h, self._zone_of[one].mask) for one, h in self._by_id.items())
-        return HeldMemory(holdings=holdings, sequence=self._sequence)
+        """The memory held by all containers. Cost O(containers)."""
+        pairs = zip(self._by_id.values(), self._zone_of.values(), strict=True)
+        holdings = tuple([(holding, zone.mask) for holding, zone in pairs])
+        return HeldMemory(
+            nodes=self.nodes, holdings=holdings, sequence=self._sequence, sums=self.zones.sums()
+        )
 
     def restore(self, state: HeldMemory) -> None:
         """Hold again what was held then, and nothing else."""
@@ -134,7 +127,7 @@ class Holdings:
     def check(self) -> None:
         """Assert that all sums and indices are what a fresh count says."""
         self.zones.check()
-        assert self._by_id.keys() == self._zone_of.keys()
+        assert list(self._by_id) == list(self._zone_of)
         for one, zone in self._zone_of.items():
             holding = self._by_id[one]
             assert zone.users.get(one) is holding, f"{one}: not a user of its zone"

@@ -1,22 +1,23 @@
 """All memory of one machine that is held, and by whom; offers for those who want some."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from ...topology.model.machine import MemoryKind
 from ...topology.sets.cpuset import NO_NODES, NodeSet
 from ..model.container import ContainerId
-from ..model.decision import Refusal
-from .holdings import HeldMemory, Holdings
-from .memory_nodes import ALL_KINDS, UNLIMITED_BYTES, MemoryNodes
+from ..model.grant import Refusal
+from .held_memory import HeldMemory
+from .holdings import Holdings
+from .memory_nodes import ALL_KINDS, MemoryNodes
 from .memory_plan import Plan
 from .memory_zones import Holding, Zone
-from .observed_memory import ObservedMemory
+from .observed_memory import MemoryLook, ObservedMemory
 from .offers import MemoryPriority, MemoryRequest, Offer, StaleOfferError, holds_none, no_pages
 
 
 class MemoryLedger:
-    """Who holds memory of which zone.
+    """The ledger of memory: containers and the zones whose memory they hold.
 
     Offers are computed beside the ledger and change nothing. `commit`, `release`, `adopt` and
     `restore` change it in one step; each makes all outstanding offers stale.
@@ -46,6 +47,12 @@ class MemoryLedger:
         observed = self._held.observed
         return observed is None or not observed.is_short(initial, size_bytes)
 
+    def have_room(self, initials: Iterable[Zone], size_bytes: int) -> bool:
+        """Whether `has_room` surely holds for all of some zones; False says nothing."""
+        zones, observed = self._held.zones, self._held.observed
+        is_free = observed is None or observed.have_room(initials, size_bytes)
+        return is_free and zones.have_room(size_bytes)
+
     def offer(
         self, request: MemoryRequest, *, replaces: ContainerId | None = None
     ) -> Offer | Refusal:
@@ -63,6 +70,9 @@ class MemoryLedger:
         if isinstance(holding, Refusal):
             return holding
         leaving = self._held.find(replaces) if replaces is not None else None
+        initial = self._held.zones.zone(holding.initial)
+        if leaving is None and not request.hugepage_bytes and self.has_room(initial, holding.size):
+            return Offer(request=request, zone=NodeSet(initial.mask), version=self.version)
         starts = self._starts(holding, leaving)
         if not starts:
             return no_pages(request)
@@ -78,9 +88,8 @@ class MemoryLedger:
 
     def kept(self, request: MemoryRequest) -> Offer:
         """The zone a container has, for a request that changes nothing but its limit."""
-        zone = self.zone_of(request.container_id)
-        container_id = request.container_id
-        return Offer(request=request, zone=zone, replaces=container_id, version=self.version)
+        one = request.container_id
+        return Offer(request=request, zone=self.zone_of(one), replaces=one, version=self.version)
 
     def realloc(
         self,
@@ -207,13 +216,16 @@ class MemoryLedger:
         """
         self._held.observed = ObservedMemory(free_bytes)
 
-    def observe_like(self, other: "MemoryLedger") -> None:
+    def last_look(self) -> MemoryLook | None:
+        """The free memory that was last observed, and what was granted since; None before that."""
+        return self._held.observed.look() if self._held.observed is not None else None
+
+    def observe_like(self, look: MemoryLook | None) -> None:
         """Consider what another ledger of this machine last observed, until there is a new look."""
-        observed = other._held.observed
-        self._held.observed = observed.copy() if observed is not None else None
+        self._held.observed = ObservedMemory.of(look) if look is not None else None
 
     def snapshot(self) -> HeldMemory:
-        """All that is held. Cost O(containers)."""
+        """The memory held by all containers. Cost O(containers)."""
         return self._held.state()
 
     def restore(self, state: HeldMemory) -> None:
@@ -228,7 +240,7 @@ class MemoryLedger:
         return NodeSet(self._held.zone_of(container_id).mask)
 
     def request_of(self, container_id: ContainerId) -> MemoryRequest | None:
-        """What a container asked for; None for an unknown one."""
+        """The request of a container; None for an unknown one."""
         holding = self._held.find(container_id)
         return holding.request if holding is not None else None
 
@@ -239,8 +251,7 @@ class MemoryLedger:
 
     def capacity(self, zone: NodeSet) -> int | None:
         """Bytes of memory of a zone, without huge pages; None where a node's size is not known."""
-        capacity = self.nodes.capacity(zone.mask)
-        return capacity if capacity < UNLIMITED_BYTES else None
+        return self.nodes.size_bytes(zone)
 
     def usage(self, zone: NodeSet) -> int:
         """Bytes held of the zone and of all zones within it."""
@@ -250,12 +261,6 @@ class MemoryLedger:
         """Capacity less usage, negative where overcommitted; None where the size is not known."""
         capacity = self.capacity(zone)
         return capacity - self.usage(zone) if capacity is not None else None
-
-    def available(self, zone: NodeSet) -> int | None:
-        """Bytes that can be had without moving anybody: zones around may allow less than `free`."""
-        if self.capacity(zone) is None:
-            return None
-        return max(0, self._held.zones.room(zone.mask))
 
     def free_page_bytes(self, page_bytes: int, among: NodeSet | None = None) -> int:
         """Bytes left in huge pages of one size on some nodes or all; 0 where more are promised."""

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Self
 
 from ...topology.model.machine import Machine, MemoryKind, NumaNode, NumaNodeId
-from ...topology.sets.cpuset import iter_bits
+from ...topology.model.numa_distances import NumaDistances
+from ...topology.sets.cpuset import NodeSet, iter_bits
 from ..pools.memory_supply import ALL_MEMORY, MemorySupply
 
 KINDS: Final = (MemoryKind.DRAM, MemoryKind.CXL, MemoryKind.PMEM, MemoryKind.HBM)
@@ -18,8 +19,6 @@ ALL_KINDS: Final = (1 << KIND_BITS) - 1
 
 UNLIMITED_BYTES: Final = 1 << 62
 """Stands for the size of a node of unknown size."""
-
-_Rings = tuple[tuple[tuple[int, int], ...], ...]
 
 
 def _capacity(node: NumaNode) -> int:
@@ -63,7 +62,7 @@ class MemoryNodes:
         """Nodes where the kernel can put its own pages; the others are movable-only."""
         self._of_kind = tuple(_mask(n.id for n in having if n.kind is kind) for kind in KINDS)
         self.kinds_present: Final = self.kinds(self.with_memory)
-        self._rings = _rings(nodes, distances, self._of_kind)
+        self._distances = NumaDistances([node.id for node in nodes], distances)
         self._expansions: dict[int, int] = {}
         self.ordinary: Final[MemoryNodes] = (
             MemoryNodes(nodes, distances, only=self.with_memory & ~reserved) if reserved else self
@@ -76,6 +75,11 @@ class MemoryNodes:
         reserved, ordinary = supply.reserved.mask, supply.ordinary
         only = -1 if ordinary is None else ordinary.mask | reserved
         return cls(machine.numa_nodes, machine.distances, only=only, reserved=reserved)
+
+    def size_bytes(self, zone: NodeSet) -> int | None:
+        """Bytes of memory of some nodes, without huge pages; None where a size is not known."""
+        capacity = self.capacity(zone.mask)
+        return capacity if capacity < UNLIMITED_BYTES else None
 
     def open_to(self, may_use_reserved: bool) -> "MemoryNodes":
         """The nodes as they are for one container."""
@@ -132,7 +136,8 @@ class MemoryNodes:
             found = 0
             for position in range(KIND_BITS):
                 if kinds >> position & 1:
-                    found |= self._nearest(zone, position)
+                    outside = NodeSet(self._of_kind[position] & ~zone)
+                    found |= self._distances.nearest(NodeSet(zone), outside).mask
             self._expansions[key] = found
         return found
 
@@ -178,40 +183,9 @@ class MemoryNodes:
             zone |= self.expansion(zone, useful)
         return zone
 
-    def _nearest(self, zone: int, position: int) -> int:
-        nearest, found = UNLIMITED_BYTES, 0
-        for node in iter_bits(zone):
-            for distance, ring in self._rings[node][position]:
-                if distance > nearest:
-                    break
-                if outside := ring & ~zone:
-                    found = outside if distance < nearest else found | outside
-                    nearest = distance
-                    break
-        return found
-
 
 def _mask(ids: Iterable[int]) -> int:
     mask = 0
     for one in ids:
         mask |= 1 << one
     return mask
-
-
-def _rings(
-    nodes: Sequence[NumaNode], distances: Sequence[Sequence[int]], of_kind: tuple[int, ...]
-) -> dict[int, _Rings]:
-    """For each node and kind: (distance, nodes at that distance), nearest first."""
-    rings: dict[int, _Rings] = {}
-    for row, node in enumerate(nodes):
-        by_distance: dict[int, int] = {}
-        for column, other in enumerate(nodes):
-            if other.id != node.id:
-                distance = distances[row][column] if distances else 20
-                by_distance[distance] = by_distance.get(distance, 0) | 1 << other.id
-        ordered = sorted(by_distance.items())
-        rings[node.id] = tuple(
-            tuple((distance, ring & kind) for distance, ring in ordered if ring & kind)
-            for kind in of_kind
-        )
-    return rings

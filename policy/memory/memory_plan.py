@@ -1,4 +1,4 @@
-"""Who has to move when memory is short: the accounting as it would be, beside the real one."""
+"""Plans of moves where memory is short: the accounting as it would be, beside the real one."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -55,7 +55,7 @@ class Plan:
         self._place[holding.id] = target
 
     def place(self, container_id: ContainerId) -> Zone | None:
-        """Where a container that was shifted would be."""
+        """The zone a container that was shifted would have."""
         return self._place[container_id]
 
     def moves(self) -> dict[ContainerId, Zone]:

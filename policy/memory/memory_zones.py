@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ..model.container import ContainerId
 from .huge_pages import pages_short
@@ -11,7 +12,7 @@ from .offers import MemoryRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """A container that holds memory, without where: zones change, this does not."""
+    """A container that holds memory, without its zone: zones change, this does not."""
 
     request: MemoryRequest
     kinds: int
@@ -78,6 +79,15 @@ class Zone:
         )
 
 
+class ZoneSum(NamedTuple):
+    """Bytes held of exactly one zone, and bytes left in it beside all that is held within."""
+
+    mask: int
+    held_bytes: int
+    left_bytes: int
+    """Negative where overcommitted."""
+
+
 class Zones:
     """All zones that are known, each with its sums. Cost of a new one: O(known zones)."""
 
@@ -90,6 +100,10 @@ class Zones:
         known = self._known.get(mask)
         return known if known is not None else self._add_zone(mask)
 
+    def have_room(self, size: int) -> bool:
+        """Whether `size` more bytes fit into every known zone. O(known zones)."""
+        return not [zone for zone in self._known.values() if zone.usage + size > zone.capacity]
+
     def used(self) -> list[Zone]:
         """Zones with at least one user, by mask."""
         return sorted((z for z in self._known.values() if z.users), key=lambda zone: zone.mask)
@@ -101,11 +115,15 @@ class Zones:
             return known.usage
         return sum(zone.direct for zone in self._known.values() if not zone.mask & ~mask)
 
-    def room(self, mask: int) -> int:
-        """Bytes that still fit into `mask`, negative where overcommitted. Adds no zone."""
-        around = [z for z in self._known.values() if z.direct and not mask & ~z.mask]
-        rooms = [zone.capacity - zone.usage for zone in around]
-        return min([self._nodes.capacity(mask) - self.usage(mask), *rooms])
+    def sums(self) -> tuple[ZoneSum, ...]:
+        """Bytes held of each zone of which any are. O(known zones)."""
+        return tuple(
+            [
+                ZoneSum(zone.mask, zone.direct, zone.capacity - zone.usage)
+                for zone in self._known.values()
+                if zone.direct
+            ]
+        )
 
     def has_pages(
         self,

@@ -1,7 +1,8 @@
 """Memory that is really free, as the kernel tells it, beside what is accounted."""
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Self
 
 from ...topology.sets.cpuset import iter_bits
 from ..model.container import ContainerId
@@ -19,6 +20,15 @@ shows only after it has returned, and to return moves its memory.
 """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryLook:
+    """One look at the free memory of each node, by node id, and what was granted since."""
+
+    free_bytes: Mapping[int, int]
+    granted: Mapping[ContainerId, tuple[int, int]]
+    """The mask of the zone and the bytes of each container."""
+
+
 class ObservedMemory:
     """One look at the free memory of each node, and what was granted since.
 
@@ -31,27 +41,39 @@ class ObservedMemory:
         self._free = dict(free_bytes)
         self._since: dict[ContainerId, tuple[int, int]] = {}
         self._room: dict[int, int] = {}
+        """What is free in each set of nodes that was asked for, by its mask."""
+
+    @classmethod
+    def of(cls, look: MemoryLook) -> Self:
+        """The look from which it goes on."""
+        observed = cls(look.free_bytes)
+        observed._since.update(look.granted)
+        return observed
+
+    def look(self) -> MemoryLook:
+        """The look, and what was granted until now. O(containers granted since)."""
+        return MemoryLook(free_bytes=self._free, granted=dict(self._since))
 
     def copy(self) -> "ObservedMemory":
-        """Another one with the same look and the same grants."""
-        other = ObservedMemory(self._free)
-        other._since = dict(self._since)
-        return other
+        """A copy with the same look and the same grants."""
+        return ObservedMemory.of(self.look())
 
     def grant(self, container_id: ContainerId, zone: Zone, size: int) -> None:
         """Count what a container was granted after the look (0: it only moved)."""
-        size += self._since.pop(container_id, (0, 0))[1]
+        size += self._forget(container_id)
         if size > 0:
             self._since[container_id] = (zone.mask, size)
-        self._room.clear()
+            self._take(zone.mask, size)
 
     def release(self, container_id: ContainerId) -> None:
         """Forget a container. What it had used shows in the next look only."""
-        self._since.pop(container_id, None)
-        self._room.clear()
+        self._forget(container_id)
 
     def room(self, mask: int) -> int:
-        """Bytes free in a set of nodes, less what was granted of it since the look."""
+        """Bytes free in a set of nodes, less what was granted of it since the look.
+
+        O(nodes + grants since) for a set asked for the first time, else O(1).
+        """
         room = self._room.get(mask)
         if room is None:
             room = sum(self._free.get(node, UNLIMITED_BYTES) for node in iter_bits(mask))
@@ -64,10 +86,33 @@ class ObservedMemory:
         room = self.room(zone.mask)
         return room < UNLIMITED_BYTES and room - size <= _part(zone, _LOW_SHARE)
 
+    def have_room(self, zones: Iterable[Zone], size: int) -> bool:
+        """Whether surely none of some zones is short after `size` more bytes; False says nothing.
+
+        Only of zones that were asked for before it can be sure.
+        """
+        room = self._room
+        return not [
+            zone for zone in zones if (room.get(zone.mask, 0) - size) * _LOW_SHARE <= zone.capacity
+        ]
+
     def is_calm(self, zone: Zone, size: int) -> bool:
         """Whether `size` more bytes would leave the zone with plenty of free memory."""
         room = self.room(zone.mask)
         return room >= UNLIMITED_BYTES or room - size >= _part(zone, _CALM_SHARE)
+
+    def _forget(self, container_id: ContainerId) -> int:
+        """Give back what a container was granted since the look; how much that was."""
+        mask, size = self._since.pop(container_id, (0, 0))
+        if size:
+            self._take(mask, -size)
+        return size
+
+    def _take(self, zone: int, size: int) -> None:
+        """Keep the sums of all sets that hold a zone. O(sets asked for)."""
+        for mask in self._room:
+            if not zone & ~mask:
+                self._room[mask] -= size
 
 
 def _part(zone: Zone, share: int) -> int:

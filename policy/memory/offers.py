@@ -1,4 +1,4 @@
-"""What a container asks of memory, and the answer it may take: requests and offers as values."""
+"""Requests for memory, and the offers that answer them, as values."""
 
 import enum
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from ...topology.model.machine import MemoryKind
 from ...topology.sets.base_errors import PinfoldError
 from ...topology.sets.cpuset import NodeSet
 from ..model.container import ContainerId
-from ..model.decision import Refusal
+from ..model.grant import Refusal
 
 
 class StaleOfferError(PinfoldError):
@@ -16,7 +16,7 @@ class StaleOfferError(PinfoldError):
 
 
 class MemoryPriority(enum.IntEnum):
-    """Who keeps its memory zone when memory is short: the lowest is moved first."""
+    """Priorities for keeping a memory zone when memory is short: the lowest is moved first."""
 
     BEST_EFFORT = 0
     BURSTABLE = 1024
@@ -75,7 +75,7 @@ class Offer:
 
 
 def no_pages(request: MemoryRequest) -> Refusal:
-    """There are not enough huge pages for it."""
+    """The refusal for want of huge pages."""
     return Refusal(
         reason=f"memory: huge pages {dict(request.hugepage_bytes)!r} (bytes by page size) are not"
         f" free near nodes {request.affinity} — set aside more huge pages"
@@ -83,5 +83,5 @@ def no_pages(request: MemoryRequest) -> Refusal:
 
 
 def holds_none(container_id: ContainerId) -> Refusal:
-    """It must hold memory for what is asked, and is not known."""
+    """The refusal of a container that must hold memory for what is asked, and is not known."""
     return Refusal(reason=f"memory: container {container_id!r} holds no memory — create it first")

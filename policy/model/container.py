@@ -22,7 +22,7 @@ class QosClass(enum.Enum):
 
 
 class ContainerState(enum.Enum):
-    """Where a container is in its life."""
+    """States of a container, in the order it goes through them."""
 
     CREATED = "created"
     RUNNING = "running"
@@ -31,7 +31,7 @@ class ContainerState(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """What a container asks for. Limits are None where there are none."""
+    """Requests and limits of a container. Limits are None where there are none."""
 
     cpu_request_milli: int = 0
     cpu_limit_milli: int | None = None

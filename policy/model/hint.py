@@ -7,7 +7,7 @@ from ...topology.sets.cpuset import NO_CPUS, NO_NODES, CpuSet, IdSet, NodeSet
 
 
 class HintOrigin(enum.Enum):
-    """How a hint was found."""
+    """The origin of a hint."""
 
     MOUNT = "mount"
     DEVICE = "device"

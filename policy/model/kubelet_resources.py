@@ -1,4 +1,4 @@
-"""What a container asks for, read from what the kubelet wrote for the kernel.
+"""Requests and limits of a container, read from the cgroup values that the kubelet wrote.
 
 The runtime does not hand on requests and limits, only cgroup values made from them. The conversions
 are the kubelet's (pkg/kubelet/cm/helpers_linux.go, pkg/kubelet/qos/policy.go), turned round.
@@ -134,7 +134,7 @@ def quota_of_milli(milli: int, period: int = 0) -> int:
 
 
 def as_told(resources: Resources) -> Resources:
-    """What a runtime can tell of the same: cpu requests of 1m and 2m look like none."""
+    """Resources as a runtime can tell of them: cpu requests of 1m and 2m look like none."""
     is_seen = shares_of_milli(resources.cpu_request_milli) > _SHARES_MIN
     return resources if is_seen else replace(resources, cpu_request_milli=0)
 

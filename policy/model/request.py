@@ -1,4 +1,4 @@
-"""What a container asks for, after classification."""
+"""Requests: the demands of containers after classification."""
 
 import enum
 from collections.abc import Mapping
@@ -7,14 +7,13 @@ from dataclasses import dataclass, field, replace
 from ...topology.drawing.machine_tree import bytes_text
 from ...topology.model.machine import MemoryKind
 from ...topology.sets.cpuset import CpuSet
-from ..configuration.config import BurstLevel, CpuPriority
-from ..cpus.smt import SmtPreference
 from .container import ContainerId, QosClass
+from .cpu_preference import BurstLevel, CpuPriority, SmtPreference
 from .hint import Hint
 
 
 class CpuType(enum.Enum):
-    """From which cpus a container is served."""
+    """The cpus that a container is served from."""
 
     NORMAL = "normal"
     RESERVED = "reserved"
@@ -94,7 +93,7 @@ class Request:
         return self.exclusive > 0 and self.isolation is not Isolation.NO
 
     def as_shared(self) -> "Request":
-        """The same amount, all of it from sharable cpus."""
+        """The request for as much cpu, all of it from sharable cpus."""
         return replace(self, exclusive=0, shared_milli=self.total_milli)
 
     def describe(self) -> str:

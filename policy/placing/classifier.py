@@ -1,4 +1,4 @@
-"""From what a container is and says to what it asks for: its `Request` and its affinity rules."""
+"""Classification of containers: the `Request` and the affinity rules of each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ from ...topology.model.machine import Machine, MemoryKind, NumaNode
 from ...topology.sets.cpuset import CpuSet
 from ..annotations.annotation_values import IrqAffinity
 from ..annotations.preferences import Preferences, parse_preferences
-from ..configuration.config import Config, CpuPriority, OnBadAnnotation, SchedulingClass
-from ..cpus.smt import SmtPreference
+from ..configuration.config import Config, OnBadAnnotation, SchedulingClass
 from ..hints.hint_filter import hints_of
 from ..model.container import Container, QosClass
+from ..model.cpu_preference import CpuPriority, SmtPreference
 from ..model.hint import Hint
 from ..model.request import CpuType, Isolation, Request
 from ..pools.memory_supply import read_memory_supply
@@ -44,7 +44,7 @@ class Classified:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cpu:
-    """How a container's cpu request is served."""
+    """The cpus that serve a container's request: their type, their number and the share."""
 
     type: CpuType = CpuType.NORMAL
     exclusive: int = 0
@@ -63,7 +63,7 @@ class Classifier:
         interrupts: Sequence[Interrupt] = (),
         machine: Machine | None = None,
     ) -> None:
-        """Without a machine no container has topology hints or starts without DRAM."""
+        """Topology hints and starts without DRAM need a machine."""
         self._config = config
         nodes = _memory_nodes(machine, config) if machine else ()
         self._cold_kinds = _cold_kinds(nodes)
@@ -73,7 +73,7 @@ class Classifier:
         self._interrupts = InterruptTable(interrupts, config.controllable_interrupts)
 
     def classify(self, container: Container) -> Classified:
-        """What a container asks for. Bad annotations become problems, never errors."""
+        """The request of a container, typed. Bad annotations become problems, never errors."""
         config = self._config
         preferences = parse_preferences(container)
         rules, problems = affinity_rules(
@@ -115,7 +115,7 @@ class Classifier:
             strict_hints=preferences.strict_hints,
             pick_by_hints=preferences.pick_by_hints,
         )
-        scheduling = scheduling_class(container, config)
+        scheduling = scheduling_class(container, preferences, config)
         irq, irq_problems = irq_wish(container, preferences, cpu.exclusive, self._interrupts)
         classes, idle = resource_classes(container, preferences, config)
         problems = (*preferences.problems, *problems, *irq_problems, *class_problems, *idle)

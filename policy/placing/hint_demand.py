@@ -1,15 +1,16 @@
-"""What hints demand of the cpus and memory a container gets: strictness, and picking by them."""
+"""Demands of hints on a container's cpus and memory: strictness, and picking by them."""
 
 from ...topology.sets.cpuset import CpuSet, NodeSet
 from ..books.cpu_ledger import Ledger
 from ..cpus.picker import CpuPicker
+from ..memory.memory_choice import ZoneSummary
+from ..model.grant import Dropped
 from ..model.hint import HintOrigin
 from ..model.request import Request
-from .rank import Dropped, Zone
 
 
 def strict_cpus(request: Request, cpus: int) -> int:
-    """Those of a mask of cpus that are near to every hint, where the container is strict."""
+    """A mask of cpus without those that are far from a hint, where the container is strict."""
     if request.strict_hints:
         for hint in request.hints:
             cpus &= hint.cpus.mask
@@ -17,7 +18,7 @@ def strict_cpus(request: Request, cpus: int) -> int:
 
 
 def suitable_cpus(request: Request, free: int, count: int) -> int:
-    """Those of a mask of free cpus that a container should get `count` of.
+    """Candidates among a mask of free cpus, of which a container should get `count`.
 
     Strictness leaves what it leaves; its class of cpus counts where enough of them are free.
     """
@@ -36,8 +37,8 @@ def shares_near_hints(request: Request, shared: int) -> bool:
     return bool(near) and near == shared
 
 
-def objection(request: Request, ledger: Ledger, pool_id: int, zone: Zone) -> Dropped | None:
-    """Why a pool does not keep a strict container near to all its hints; None where it does."""
+def objection(request: Request, ledger: Ledger, pool_id: int, zone: ZoneSummary) -> Dropped | None:
+    """The reason why a pool would not keep a strict container near its hints; None if it does."""
     if not request.is_strict:
         return None
     if request.exclusive:
@@ -62,7 +63,7 @@ def objection(request: Request, ledger: Ledger, pool_id: int, zone: Zone) -> Dro
 
 
 def reserved_objection(request: Request, reserved: CpuSet) -> Dropped | None:
-    """Why the reserved cpus do not suit a strict container; None where they do."""
+    """The reason why the reserved cpus do not suit a strict container; None where they do."""
     near = strict_cpus(request, reserved.mask)
     if near == reserved.mask:
         return None
@@ -91,17 +92,6 @@ def pick_by_hints(request: Request, free: int, picker: CpuPicker) -> int | None:
     missing = request.exclusive - picked.bit_count()
     more = picker.pick(free & ~picked, missing, request.priority, request.smt)
     return None if more is None else picked | more
-
-
-def hinted_memory(request: Request) -> int:
-    """The nodes of the devices the kubelet gave, where memory goes by them; else none."""
-    if not request.pick_by_hints:
-        return 0
-    mask = 0
-    for hint in request.hints:
-        if hint.origin is HintOrigin.POD_RESOURCES:
-            mask |= hint.numa_nodes.mask
-    return mask
 
 
 def _too_far(criterion: str, wanted: str, near: int) -> Dropped:

@@ -9,9 +9,9 @@ than before and keeps its memory.
 from dataclasses import dataclass, replace
 
 from ..books.cpu_ledger import Ledger
-from ..model.decision import Grant
+from ..model.grant import Grant, PoolId
 from ..model.request import Isolation, Request
-from ..pools.pool_tree import PoolId, PoolTree
+from ..pools.pool_tree import PoolTree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,65 +1,51 @@
-"""From a request to a grant that fits: pool, cpus and memory; plans change nothing."""
+"""Plans of grants that fit requests: pool, cpus and memory; a plan changes nothing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
 from ...topology.sets.cpuset import NO_NODES, CpuSet
+from ..books.booking import Booking
+from ..books.books import Books
 from ..books.cpu_ledger import Ledger
-from ..cpus.picker import CpuPicker
 from ..hints.hint_score import scores
+from ..memory.memory_choice import MemoryChoice, ZoneSummary
 from ..memory.offers import Offer
 from ..model.container import ContainerId
-from ..model.decision import Grant, Refusal
+from ..model.grant import Dropped, Grant, PoolId, Refusal
 from ..model.request import CpuType, Request
 from ..pools.closeness import Closeness
-from ..pools.pool_tree import PoolId, PoolTree
 from ..tuning.cpu_class import misfits
 from .hint_demand import pick_by_hints, reserved_objection, suitable_cpus
 from .lifting import Lift, make_room
 from .lineup import Lineup
-from .memory_choice import MemoryChoice, PoolMemory
 from .pool_choice import Chooser, Facts
-from .rank import Dropped, Zone
 
 ROOM_MADE: Final = "room_made"
 """What decides where shared containers had to be lifted into a wider pool first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """A grant that fits, not yet applied, and how it was chosen."""
+class Placement:
+    """A booking to be made, and how it was chosen."""
 
-    grant: Grant
-    offer: Offer | None = None
-    """The memory it needs; None where its memory is not accounted."""
-    lifted: tuple[Grant, ...] = ()
-    """Shared containers that move to a wider pool to make room."""
+    booking: Booking
     lineup: Lineup | None = None
     decided_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """No plan, and what was looked at."""
+    """No placement, and what was looked at."""
 
     refusal: Refusal
     lineup: Lineup | None = None
 
 
-class PlacerBooks(Protocol):
-    """What a placer reads."""
-
-    tree: PoolTree
-    ledger: Ledger
-    pool_memory: PoolMemory
-    picker: CpuPicker
-
-
 class Placer:
     """Plans grants from what a ledger has left."""
 
-    def __init__(self, books: PlacerBooks, chooser: Chooser) -> None:
+    def __init__(self, books: Books, chooser: Chooser) -> None:
         """Reads the books, never changes them."""
         self._tree = books.tree
         self._ledger = books.ledger
@@ -68,7 +54,7 @@ class Placer:
         self._chooser = chooser
         self._closeness = Closeness(books.tree)
 
-    def plan(self, request: Request, weights: Mapping[ContainerId, int]) -> Plan | Failure:
+    def plan(self, request: Request, weights: Mapping[ContainerId, int]) -> Placement | Failure:
         """The best grant for a request.
 
         `weights` is the affinity of the container to those present.
@@ -97,10 +83,9 @@ class Placer:
             ledger, lifted = lift.ledger, lift.lifted
         exclusive, isolated = self._take(request, winner, ledger)
         offer = memory.offer(winner)
-        return Plan(
-            grant=self._grant(request, winner, exclusive, isolated, offer),
-            offer=offer,
-            lifted=lifted,
+        grant = self._grant(request, winner, exclusive, isolated, offer)
+        return Placement(
+            booking=Booking(grant=grant, offer=offer, lifted=lifted),
             lineup=ranking.lineup,
             decided_by=decided_by,
         )
@@ -109,10 +94,10 @@ class Placer:
         if request.is_strict:
             return None
         zones = memory.zones()
-        pools = [pool.id for pool in self._tree.pools if isinstance(zones[pool.id], Zone)]
+        pools = [pool.id for pool in self._tree.pools if isinstance(zones[pool.id], ZoneSummary)]
         return make_room(request, self._ledger, tuple(pools))
 
-    def plan_anyway(self, request: Request) -> Plan:
+    def plan_anyway(self, request: Request) -> Placement:
         """A grant for a container that runs and fits nowhere: a share of all sharable cpus.
 
         Of the reserved ones where those serve it. It may use the memory of all nodes.
@@ -128,9 +113,9 @@ class Placer:
             preserve_memory=request.preserve_memory,
             hide_hyperthreads=request.hide_hyperthreads,
         )
-        return Plan(grant=grant, decided_by="runs already")
+        return Placement(booking=Booking(grant=grant), decided_by="runs already")
 
-    def _at_root(self, request: Request, memory: MemoryChoice) -> Plan | Failure:
+    def _at_root(self, request: Request, memory: MemoryChoice) -> Placement | Failure:
         """Reserved and preserved containers: the root pool, and nothing can refuse them cpus.
 
         A reserved request larger than what is left of the reserved cpus runs on the sharable ones,
@@ -151,7 +136,8 @@ class Placer:
             return Failure(refusal=Refusal(reason=f"{self._tree.root.name}: {objection}"))
         offer = memory.offer(root)
         grant = self._grant(request, root, CpuSet(), CpuSet(), offer)
-        return Plan(grant=grant, offer=offer, decided_by=f"{request.cpu_type.value} cpus")
+        booking = Booking(grant=grant, offer=offer)
+        return Placement(booking=booking, decided_by=f"{request.cpu_type.value} cpus")
 
     def _misfits(self, request: Request) -> Sequence[int]:
         if request.class_cpus is None or not request.exclusive:

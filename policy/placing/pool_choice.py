@@ -2,28 +2,29 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeGuard
 
 from ..books.cpu_ledger import Ledger
-from ..configuration.config import BurstLevel, CpuPriority
 from ..cpus.cpu_priority import PriorityClasses
+from ..memory.memory_choice import MemoryChoice, ZoneSummary
+from ..model.cpu_preference import BurstLevel, CpuPriority
+from ..model.grant import Dropped, PoolId
 from ..model.request import CpuType, Isolation, Request
-from ..pools.pool_tree import PoolId, PoolTree
+from ..pools.pool_tree import PoolTree
 from .hint_demand import objection
 from .lineup import Demand, Lineup
-from .memory_choice import MemoryChoice
-from .rank import Column, Contest, Dropped, Zone, choose
+from .rank import Column, Contest, choose
 
 ONLY_CANDIDATE: Final = "only_candidate"
 """What decides where there is no second pool to compare with."""
 
 _BURST_LEVELS: Final = {level: number for number, level in enumerate(BurstLevel, start=1)}
-_NO_ZONE: Final = Zone(0, 0, False, False, False)
+_NO_ZONE: Final = ZoneSummary(0, 0, False, False, False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is known of the pools for one request beside their cpus. Sequences are by pool id."""
+    """Facts of the pools for one request, beside their cpus. Sequences are by pool id."""
 
     memory: MemoryChoice
     affinities: Sequence[int]
@@ -82,7 +83,7 @@ class Chooser:
         return Ranking(winner=PoolId(winner), decided_by=decided_by, lineup=lineup)
 
     def _contest(
-        self, request: Request, ledger: Ledger, facts: Facts, zones: Sequence[Zone | Dropped]
+        self, request: Request, ledger: Ledger, facts: Facts, zones: Sequence[ZoneSummary | Dropped]
     ) -> Contest:
         room = ledger.room.shared_milli
         part = request.shared_milli
@@ -92,11 +93,11 @@ class Chooser:
         isolated: Sequence[int] = self._none_isolated
         if request.wants_isolated:
             isolated = [mask.bit_count() - request.exclusive for mask in ledger.free_isolated]
-        # Isolated cpus are no sharable ones: where they serve, only the rest is taken from those.
-        shared = [
-            milli - (part if count >= 0 else whole)
-            for milli, count in zip(room, isolated, strict=True)
-        ]
+            # Isolated cpus are no sharable ones: where they serve, only the rest is taken of those.
+            pairs = zip(room, isolated, strict=True)
+            shared = [milli - (part if count >= 0 else whole) for milli, count in pairs]
+        else:
+            shared = [milli - whole for milli in room]
         return Contest(
             request=request,
             zeros=self._zeros,
@@ -106,7 +107,7 @@ class Chooser:
             room=room,
             shared=shared,
             isolated=isolated,
-            zones=[_NO_ZONE if isinstance(zone, Dropped) else zone for zone in zones],
+            zones=zones if _are_known(zones) else [_zone_of(one) for one in zones],
             affinities=facts.affinities,
             hints=facts.hints,
             misfits_class=facts.misfits_class,
@@ -121,8 +122,17 @@ class Chooser:
         return [(free & cpus).bit_count() for free in ledger.free_sharable]
 
 
+def _are_known(zones: Sequence[ZoneSummary | Dropped]) -> TypeGuard[Sequence[ZoneSummary]]:
+    """Whether every pool has a zone, as most of the time."""
+    return Dropped not in set(map(type, zones))
+
+
+def _zone_of(zone: ZoneSummary | Dropped) -> ZoneSummary:
+    return _NO_ZONE if isinstance(zone, Dropped) else zone
+
+
 def _inward(tree: PoolTree, level: BurstLevel) -> Column:
-    """How many levels each pool is inside the deepest that exists and is not inside this one.
+    """Levels of each pool inside the deepest level that exists and is not inside this one.
 
     The widest that exists stands in where there is no such level.
     """
@@ -133,7 +143,7 @@ def _inward(tree: PoolTree, level: BurstLevel) -> Column:
 
 
 def _demands(request: Request, ledger: Ledger, isolated: Column) -> tuple[Demand, ...]:
-    """What cpus a pool must have; `isolated` ones after the request, -1 where they do not serve.
+    """Demands on a pool's cpus; `isolated` ones after the request, -1 where they do not serve.
 
     A container that asks for no cpu fits everywhere: it never starves for want of a promise.
     """
@@ -156,7 +166,7 @@ def _demands(request: Request, ledger: Ledger, isolated: Column) -> tuple[Demand
 
 
 def _objections(
-    request: Request, ledger: Ledger, zones: Sequence[Zone | Dropped]
+    request: Request, ledger: Ledger, zones: Sequence[ZoneSummary | Dropped]
 ) -> Mapping[int, Dropped]:
     """By pool id, why a strict container would not be near all its hints."""
     if not request.is_strict:
@@ -164,6 +174,6 @@ def _objections(
     found = {
         pool_id: objection(request, ledger, pool_id, zone)
         for pool_id, zone in enumerate(zones)
-        if isinstance(zone, Zone)
+        if isinstance(zone, ZoneSummary)
     }
     return {pool_id: one for pool_id, one in found.items() if one is not None}

@@ -1,16 +1,19 @@
 """The order in which feasible pools are preferred, written once, as a type.
 
 `Rank` has one field per criterion, in order of importance. Beside it stands one function per field
-that gives the criterion's value for every pool at once (a column): a new criterion is one field and
-one function.
+that gives the criterion's values for some pools at once (a column): a new criterion is one field
+and one function.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
-from ..configuration.config import CpuPriority
+from ..memory.memory_choice import ZoneSummary
+from ..model.cpu_preference import CpuPriority
 from ..model.request import Request
+
+T = TypeVar("T")
 
 
 class Rank(NamedTuple):
@@ -68,37 +71,12 @@ class Rank(NamedTuple):
     pool_id: int
 
 
-class Dropped(NamedTuple):
-    """Why a pool was not a candidate: it has too little of something, or a rule is against it."""
-
-    criterion: str
-    """What was short: exclusive cpus, shared cpu, memory …"""
-    wanted: str
-    available: str
-
-    def __str__(self) -> str:
-        return f"{self.criterion}: wanted {self.wanted}, available {self.available}"
-
-
-class Zone(NamedTuple):
-    """What matters of the memory zone a pool would give."""
-
-    mask: int
-    node_count: int
-    is_exact: bool
-    """It has exactly the kinds of memory asked for."""
-    is_below_limit: bool
-    """The pool's memory of these kinds is smaller than the container's limit."""
-    lacks_kind: bool
-    """A kind asked for is not among the pool's nodes."""
-
-
 Column = Sequence[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contest:
-    """What the criteria look at. Sequences are by pool id."""
+    """A request and the figures of all pools, for the criteria. Sequences are by pool id."""
 
     request: Request
     zeros: Column
@@ -113,7 +91,7 @@ class Contest:
     """The same after the request, negative where it does not fit."""
     isolated: Column
     """Isolated cpus after the request; -1 everywhere where none are wanted."""
-    zones: Sequence[Zone]
+    zones: Sequence[ZoneSummary]
     affinities: Column
     hints: Sequence[tuple[int, int]]
     """Product of the hint scores and of the non-zero ones; empty where there are no hints."""
@@ -126,146 +104,160 @@ class Contest:
 _INSIDE: Final = 100
 """More than there are levels: pools inside the wanted level are nearer to it than wider ones."""
 
+Pools = Sequence[int]
+"""The ids of the pools a criterion is asked about; its column has their values, in their order."""
 
-def _crowded(contest: Contest) -> Column:
-    return [int(milli < 0) for milli in contest.shared]
+
+def _crowded(contest: Contest, pools: Pools) -> Column:
+    shared = contest.shared
+    if min(shared) >= 0:
+        return contest.zeros
+    return [int(shared[one] < 0) for one in pools]
 
 
-def _isolated_missing(contest: Contest) -> Column:
+def _isolated_missing(contest: Contest, pools: Pools) -> Column:
     if not contest.request.wants_isolated:
         return contest.zeros
-    return [int(count < 0) for count in contest.isolated]
+    return [int(contest.isolated[one] < 0) for one in pools]
 
 
-def _affinity(contest: Contest) -> Column:
-    return [-weight for weight in contest.affinities]
+def _affinity(contest: Contest, pools: Pools) -> Column:
+    affinities = contest.affinities
+    return [-affinities[one] for one in pools]
 
 
-def _hints(contest: Contest) -> Column:
-    return [-score for score, _ in contest.hints] or contest.zeros
+def _hints(contest: Contest, pools: Pools) -> Column:
+    hints = contest.hints
+    return [-hints[one][0] for one in pools] if hints else contest.zeros
 
 
-def _hints_partial(contest: Contest) -> Column:
-    return [0 if full else -partial for full, partial in contest.hints] or contest.zeros
+def _hints_partial(contest: Contest, pools: Pools) -> Column:
+    if not contest.hints:
+        return contest.zeros
+    return [0 if full else -partial for full, partial in _at(contest.hints, pools)]
 
 
-def _hints_depth(contest: Contest) -> Column:
-    return _where_hinted(contest, contest.depth)
+def _hints_depth(contest: Contest, pools: Pools) -> Column:
+    return _where_hinted(contest, contest.depth, pools)
 
 
-def _hints_pool(contest: Contest) -> Column:
-    return _where_hinted(contest, contest.ids)
+def _hints_pool(contest: Contest, pools: Pools) -> Column:
+    return _where_hinted(contest, contest.ids, pools)
 
 
-def _memory_type(contest: Contest) -> Column:
-    return [int(not zone.is_exact) for zone in contest.zones]
+def _memory_type(contest: Contest, pools: Pools) -> Column:
+    return [int(not zone.is_exact) for zone in _at(contest.zones, pools)]
 
 
-def _memory_limit(contest: Contest) -> Column:
+def _memory_limit(contest: Contest, pools: Pools) -> Column:
     if contest.request.memory_limit_bytes is None:
         return contest.zeros
-    return [int(zone.is_below_limit) for zone in contest.zones]
+    return [int(zone.is_below_limit) for zone in _at(contest.zones, pools)]
 
 
-def _cpu_limit(contest: Contest) -> Column:
+def _cpu_limit(contest: Contest, pools: Pools) -> Column:
     limit = contest.request.cpu_limit_milli
-    return contest.zeros if limit is None else [int(milli < limit) for milli in contest.room]
+    if limit is None:
+        return contest.zeros
+    return [int(milli < limit) for milli in _at(contest.room, pools)]
 
 
-def _burst_level(contest: Contest) -> Column:
+def _burst_level(contest: Contest, pools: Pools) -> Column:
     if not contest.request.is_unlimited:
         return contest.zeros
-    return [levels if levels >= 0 else _INSIDE - levels for levels in contest.inward]
+    inward = _at(contest.inward, pools)
+    return [levels if levels >= 0 else _INSIDE - levels for levels in inward]
 
 
-def _burst_room(contest: Contest) -> Column:
+def _burst_room(contest: Contest, pools: Pools) -> Column:
     if not contest.request.is_unlimited:
         return contest.zeros
-    pairs = zip(contest.inward, contest.room, strict=True)
-    return [0 if levels else -milli for levels, milli in pairs]
+    return [0 if contest.inward[one] else -contest.room[one] for one in pools]
 
 
-def _burst_pool(contest: Contest) -> Column:
-    return contest.ids if contest.request.is_unlimited else contest.zeros
+def _burst_pool(contest: Contest, pools: Pools) -> Column:
+    return pools if contest.request.is_unlimited else contest.zeros
 
 
-def _memory_nodes(contest: Contest) -> Column:
-    return [zone.node_count for zone in contest.zones]
+def _memory_nodes(contest: Contest, pools: Pools) -> Column:
+    return [zone.node_count for zone in _at(contest.zones, pools)]
 
 
-def _memory_missing(contest: Contest) -> Column:
-    return [int(zone.lacks_kind) for zone in contest.zones]
+def _memory_missing(contest: Contest, pools: Pools) -> Column:
+    return [int(zone.lacks_kind) for zone in _at(contest.zones, pools)]
 
 
-def _cpu_class(contest: Contest) -> Column:
-    return contest.misfits_class or contest.zeros
+def _cpu_class(contest: Contest, pools: Pools) -> Column:
+    return _at(contest.misfits_class, pools) if contest.misfits_class else contest.zeros
 
 
-def _cpu_priority(contest: Contest) -> Column:
+def _cpu_priority(contest: Contest, pools: Pools) -> Column:
     if contest.request.priority is CpuPriority.NORMAL:
         return contest.zeros
-    return _short_of_priority(contest)
+    return _short_of_priority(contest, pools)
 
 
-def _depth(contest: Contest) -> Column:
-    return contest.depth
+def _depth(contest: Contest, pools: Pools) -> Column:
+    return _at(contest.depth, pools)
 
 
-def _isolated_room(contest: Contest) -> Column:
+def _isolated_room(contest: Contest, pools: Pools) -> Column:
     if not contest.request.wants_isolated:
         return contest.zeros
-    return [-max(count, 0) for count in contest.isolated]
+    return [-max(count, 0) for count in _at(contest.isolated, pools)]
 
 
-def _isolated_pool(contest: Contest) -> Column:
+def _isolated_pool(contest: Contest, pools: Pools) -> Column:
     if not contest.request.wants_isolated:
         return contest.zeros
-    pairs = zip(contest.ids, contest.isolated, strict=True)
-    return [pool_id if count > 0 else 0 for pool_id, count in pairs]
+    return [one if contest.isolated[one] > 0 else 0 for one in pools]
 
 
-def _cpu_priority_normal(contest: Contest) -> Column:
+def _cpu_priority_normal(contest: Contest, pools: Pools) -> Column:
     if contest.request.priority is not CpuPriority.NORMAL:
         return contest.zeros
-    return _short_of_priority(contest)
+    return _short_of_priority(contest, pools)
 
 
-def _exclusive_room(contest: Contest) -> Column:
+def _exclusive_room(contest: Contest, pools: Pools) -> Column:
     if not contest.request.exclusive:
         return contest.zeros
-    return [-max(milli, 0) for milli in contest.shared]
+    return [-max(milli, 0) for milli in _at(contest.shared, pools)]
 
 
-def _exclusive_pool(contest: Contest) -> Column:
+def _exclusive_pool(contest: Contest, pools: Pools) -> Column:
     if not contest.request.exclusive:
         return contest.zeros
-    pairs = zip(contest.ids, contest.shared, strict=True)
-    return [pool_id if milli > 0 else 0 for pool_id, milli in pairs]
+    return [one if contest.shared[one] > 0 else 0 for one in pools]
 
 
-def _neighbours(contest: Contest) -> Column:
-    return contest.neighbours
+def _neighbours(contest: Contest, pools: Pools) -> Column:
+    return _at(contest.neighbours, pools)
 
 
-def _shared_room(contest: Contest) -> Column:
-    return [-milli for milli in contest.shared]
+def _shared_room(contest: Contest, pools: Pools) -> Column:
+    return [-milli for milli in _at(contest.shared, pools)]
 
 
-def _pool_id(contest: Contest) -> Column:
-    return contest.ids
+def _pool_id(contest: Contest, pools: Pools) -> Column:
+    return pools
 
 
-def _where_hinted(contest: Contest, column: Column) -> Column:
-    pairs = zip(contest.hints, column, strict=bool(contest.hints))
-    return [value if full or partial else 0 for (full, partial), value in pairs] or contest.zeros
+def _at(values: Sequence[T], pools: Pools) -> Sequence[T]:
+    return [values[one] for one in pools]
 
 
-def _short_of_priority(contest: Contest) -> Column:
-    wanted = contest.request.total_milli or 1
-    return [int(1000 * count < wanted) for count in contest.free_of_priority] or contest.zeros
+def _where_hinted(contest: Contest, column: Column, pools: Pools) -> Column:
+    hints = contest.hints
+    return [column[one] if any(hints[one]) else 0 for one in pools] if hints else contest.zeros
 
 
-CRITERIA: Final[tuple[Callable[[Contest], Column], ...]] = (
+def _short_of_priority(contest: Contest, pools: Pools) -> Column:
+    wanted, free = contest.request.total_milli or 1, contest.free_of_priority
+    return [int(1000 * free[one] < wanted) for one in pools] if free else contest.zeros
+
+
+CRITERIA: Final[tuple[Callable[[Contest, Pools], Column], ...]] = (
     _crowded,
     _isolated_missing,
     _affinity,
@@ -298,22 +290,25 @@ CRITERIA: Final[tuple[Callable[[Contest], Column], ...]] = (
 
 def ranks(contest: Contest) -> list[Rank]:
     """The rank of every pool. O(pools x criteria)."""
-    columns = [criterion(contest) for criterion in CRITERIA]
+    columns = [criterion(contest, contest.ids) for criterion in CRITERIA]
     return list(map(Rank._make, zip(*columns, strict=True)))
 
 
 def choose(contest: Contest, pools: list[int]) -> tuple[int, str]:
     """The pool of the smallest rank among several, and the first criterion in which no other is it.
 
-    Without making ranks: every criterion leaves those pools that are best in it, and the later ones
-    are not looked at once a single pool is left. O(pools x criteria).
+    Without making ranks: every criterion leaves those pools that are best in it, and is asked about
+    those alone that the ones before it have left. O(pools x criteria).
     """
     for name, criterion in zip(Rank._fields, CRITERIA, strict=True):
-        column = criterion(contest)
+        column = criterion(contest, pools)
         if column is contest.zeros:
             continue
-        least = min([column[pool_id] for pool_id in pools])
-        pools = [pool_id for pool_id in pools if column[pool_id] == least]
-        if len(pools) == 1:
-            return pools[0], name
+        least = min(column)
+        count = column.count(least)
+        if count == 1:
+            return pools[column.index(least)], name
+        if count < len(column):
+            pairs = zip(pools, column, strict=True)
+            pools = [pool_id for pool_id, value in pairs if value == least]
     raise AssertionError("two pools of one rank: pool ids are unique")

@@ -3,25 +3,26 @@
 from dataclasses import replace
 
 from ...topology.sets.cpuset import CpuSet
+from ..books.booking import Booking
+from ..books.books import Books
 from ..books.cpu_ledger import Ledger
-from ..model.decision import Grant, Refusal
+from ..model.grant import Grant, PoolId, Refusal
 from ..model.request import CpuType, Isolation, Request
-from ..pools.pool_tree import PoolId
 from .hint_demand import shares_near_hints, strict_cpus, suitable_cpus
-from .placer import Failure, PlacerBooks, Plan
+from .placer import Failure, Placement
 
 
 class Resizer:
     """Plans resizes from what a ledger has left."""
 
-    def __init__(self, books: PlacerBooks) -> None:
+    def __init__(self, books: Books) -> None:
         """Reads the books, never changes them."""
         self._tree = books.tree
         self._ledger = books.ledger
         self._memory = books.pool_memory
         self._picker = books.picker
 
-    def plan(self, held: Grant, request: Request) -> Plan | Failure:
+    def plan(self, held: Grant, request: Request) -> Placement | Failure:
         """The grant of a container that asks for something else than it has.
 
         It grows next to what it has and gives up first what it got last. Where its pool has no
@@ -52,7 +53,7 @@ class Resizer:
             memory=memory,
             memory_bytes=request.memory_bytes,
         )
-        return Plan(grant=grant, offer=offer, decided_by="resize")
+        return Placement(booking=Booking(grant=grant, offer=offer), decided_by="resize")
 
     def _resized_place(
         self, held: Grant, request: Request, ledger: Ledger
@@ -146,7 +147,7 @@ class Resizer:
 def _objection(
     request: Request, pool_id: PoolId, ledger: Ledger, more: int, *, is_isolated: bool
 ) -> str:
-    """Why a strict container would not be near its hints with more cpus; empty where it would."""
+    """The reason why more cpus would be far from a strict container's hints; empty where not."""
     if not request.is_strict:
         return ""
     if more > 0:

@@ -1,8 +1,9 @@
-"""How near two pools are, and the affinity of every pool to a newcomer's friends."""
+"""Closeness of pools, and the affinity of every pool to a newcomer's friends."""
 
 from collections.abc import Mapping
 
-from .pool_tree import PoolId, PoolTree
+from ..model.grant import PoolId
+from .pool_tree import PoolTree
 
 # Closeness falls by 9/16 (three quarters, squared: up and down) with each level of the lowest pool
 # that holds both; kept in integers by scaling with 16^height.
@@ -27,51 +28,49 @@ class Closeness:
             _NUMERATOR**pool.height * _DENOMINATOR ** (top - pool.height) for pool in tree.pools
         ]
         self._parent = [-1 if pool.parent is None else int(pool.parent) for pool in tree.pools]
-        self._size = len(tree.pools)
+        self._first = [int(pool.first) for pool in tree.pools]
 
     def affinities(self, weights: Mapping[PoolId, int]) -> list[int]:
-        """For each pool the sum over all pools q of weights[q] x closeness, scaled. O(pools)."""
-        found = [0] * self._size
-        pull = {pool_id: weight for pool_id, weight in weights.items() if weight > 0}
-        push = {pool_id: weight for pool_id, weight in weights.items() if weight < 0}
-        if pull:
-            found = self._attraction(pull)
-        if push:
-            found = [one + other for one, other in zip(found, self._repulsion(push), strict=True)]
-        return found
+        """For each pool the sum over all pools q of weights[q] x closeness, scaled.
 
-    def _attraction(self, weights: Mapping[PoolId, int]) -> list[int]:
-        """By the lowest common pool.
-
-        A friend in the subtree of an ancestor a, but not in that of a's child on the way to the
-        pool, is as near as a: so a child's sum is its parent's, with the weight of its own subtree
-        moved from the parent's closeness to its own.
+        Pools with no friend or enemy inside are as near to all of them as the pool above is, so
+        only those that have some are looked at. O(pools), with next to no work for most.
         """
-        own, parent = self._own, self._parent
-        inside = self._sums([weights.get(PoolId(pool_id), 0) for pool_id in range(self._size)])
-        found = [0] * self._size
-        found[-1] = inside[-1] * own[-1]
-        for pool_id in range(self._size - 2, -1, -1):
-            above = parent[pool_id]
-            weight = inside[pool_id]
-            found[pool_id] = found[above] + (weight * (own[pool_id] - own[above]) if weight else 0)
+        pull, push, near = self._inside(weights)
+        found = [0] * len(self._own)
+        attraction: dict[int, int] = {-1: 0}
+        repulsion: dict[int, int] = {-1: 0}
+        # Parents have higher ids than their children.
+        for pool_id in sorted(push, reverse=True):
+            above = self._parent[pool_id]
+            own, own_above = self._own[pool_id], self._own[above] if above >= 0 else 0
+            # A friend in the subtree of an ancestor, but not in that of its child on the way to the
+            # pool, is as near as the ancestor: so a pool's sum is its parent's, with the weight of
+            # its own subtree moved from the parent's closeness to its own.
+            pulled = attraction[above] + pull[pool_id] * (own - own_above)
+            # So are enemies outside the pool; those inside count at their own closeness.
+            outside = push.get(above, 0) - push[pool_id]
+            pushed = repulsion[above] + outside * own_above
+            attraction[pool_id], repulsion[pool_id] = pulled, pushed
+            first = self._first[pool_id]
+            found[first:pool_id] = [pulled + pushed + push[pool_id] * own] * (pool_id - first)
+            found[pool_id] = pulled + pushed + near[pool_id]
         return found
 
-    def _repulsion(self, weights: Mapping[PoolId, int]) -> list[int]:
-        """Enemies inside a pool at their own closeness, the others by the lowest common pool."""
-        own, parent = self._own, self._parent
-        by_pool = [weights.get(PoolId(pool_id), 0) for pool_id in range(self._size)]
-        inside = self._sums(list(by_pool))
-        near = self._sums([weight * one for weight, one in zip(by_pool, own, strict=True)])
-        outside = [0] * self._size
-        for pool_id in range(self._size - 2, -1, -1):
-            above = parent[pool_id]
-            outside[pool_id] = outside[above] + (inside[above] - inside[pool_id]) * own[above]
-        return [one + other for one, other in zip(near, outside, strict=True)]
+    def _inside(
+        self, weights: Mapping[PoolId, int]
+    ) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
+        """By pools with any of the weights in their subtree, the sums of those there.
 
-    def _sums(self, values: list[int]) -> list[int]:
-        """The sum over each pool's subtree."""
-        for pool_id in range(self._size - 1):
-            if values[pool_id]:
-                values[self._parent[pool_id]] += values[pool_id]
-        return values
+        Of the positive ones, of the negative ones, and of these times their own closeness.
+        """
+        pull, push, near = dict[int, int](), dict[int, int](), dict[int, int]()
+        for pool_id, weight in weights.items():
+            repelled = min(weight, 0)
+            close, inside = repelled * self._own[pool_id], int(pool_id)
+            while inside >= 0:
+                pull[inside] = pull.get(inside, 0) + weight - repelled
+                push[inside] = push.get(inside, 0) + repelled
+                near[inside] = near.get(inside, 0) + close
+                inside = self._parent[inside]
+        return pull, push, near

@@ -1,4 +1,4 @@
-"""Which memory nodes are for containers, and which of them only for those on the reserved cpus."""
+"""Memory nodes for containers, and those of them only for containers on the reserved cpus."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -158,7 +158,7 @@ class _Reader:
 
 
 def withheld_bytes(config: Config, total: int | None, ordinary: int | None) -> int:
-    """How much memory of the ordinary nodes is not for containers.
+    """Bytes of memory of the ordinary nodes that are not for containers.
 
     What a quantity in `reservedResources.memory` sets aside, and what one in
     `availableResources.memory` leaves out. `total` is the memory of all available nodes, `ordinary`

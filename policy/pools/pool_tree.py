@@ -7,18 +7,16 @@ subtree are the ids `first..id` and the root has the highest id.
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import NewType
 
 from ...topology.model.machine import Domain, Machine, MemoryKind, NumaNode
 from ...topology.sets.cpuset import CpuSet, NodeSet
+from ..model.grant import PoolId
 from .memory_supply import MemorySupply
 from .supply import Supply
 
-PoolId = NewType("PoolId", int)
-
 
 class PoolKind(enum.Enum):
-    """What a pool stands for; the values are what users of the Go policy know."""
+    """The kind of a pool; the values are what users of the Go policy know."""
 
     VIRTUAL = "virtual node"
     SOCKET = "socket"
@@ -233,26 +231,26 @@ class _MemoryMap:
             for node in machine.numa_nodes
             if node.memory_bytes != 0 and not supply.excludes(node.id)
         ]
-        self._with_cpus = [node for node in machine.numa_nodes if node.cpus]
         self._nearest = {
             node.id: self._nearest_to(node) for node in self._with_memory if not node.cpus
         }
 
     def _nearest_to(self, node: NumaNode) -> NodeSet:
         """The nodes with cpus nearest to a node without; with memory, where any such have."""
-        usable = [one for one in self._with_cpus if one.memory_bytes != 0] or self._with_cpus
-        if not usable:
-            return NodeSet()
-        distances = {one.id: self._machine.distance(node.id, one.id) for one in usable}
-        least = min(distances.values())
-        return NodeSet.of(*(one for one, far in distances.items() if far == least))
+        with_cpus = self._machine.nodes_with_cpus
+        usable = NodeSet.collect(
+            one.id for one in self._machine.numa_nodes if one.cpus and one.memory_bytes != 0
+        )
+        return self._machine.numa_distances.nearest(NodeSet.of(node.id), usable or with_cpus)
 
     def everything(self) -> Mapping[MemoryKind, NodeSet]:
         return _by_kind(self._with_memory)
 
     def near(self, cpus: CpuSet) -> Mapping[MemoryKind, NodeSet]:
         """The nodes of these cpus and the memory-only nodes nearest to one of them."""
-        own = NodeSet.of(*(node.id for node in self._with_cpus if not node.cpus.isdisjoint(cpus)))
+        own = NodeSet.collect(
+            node.id for node in self._machine.numa_nodes if not node.cpus.isdisjoint(cpus)
+        )
         near = [
             node
             for node in self._with_memory
@@ -262,13 +260,9 @@ class _MemoryMap:
 
     def _nearest_memory(self, own: NodeSet) -> list[NumaNode]:
         """Where no node of the cpus has memory: the nearest that have some."""
-        starts = [one.id for one in self._with_cpus if one.id in own]
-        distances = {
-            node.id: min((self._machine.distance(one, node.id) for one in starts), default=0)
-            for node in self._with_memory
-        }
-        least = min(distances.values(), default=0)
-        return [node for node in self._with_memory if distances[node.id] == least]
+        every = NodeSet.collect(node.id for node in self._with_memory)
+        near = self._machine.numa_distances.nearest(own, every) or every
+        return [node for node in self._with_memory if node.id in near]
 
 
 def _by_kind(nodes: list[NumaNode]) -> Mapping[MemoryKind, NodeSet]:

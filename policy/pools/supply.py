@@ -1,11 +1,12 @@
-"""Which cpus may be used at all, which are reserved, which are isolated; and which memory."""
+"""The supply of a machine: usable, reserved and isolated cpus, and usable memory."""
 
 from dataclasses import dataclass
 
 from ...topology.model.machine import Machine
 from ...topology.sets.cpuset import NO_CPUS, CpuSet
-from ..configuration.config import Amounts, Config, CpuPriority
+from ..configuration.config import Amounts, Config
 from ..cpus.picker import CpuPicker
+from ..model.cpu_preference import CpuPriority
 from ..text.errors import ConfigError
 from ..text.quantity import AllCpusBut, CpuAmount, CpuQuantity, OnlyCpus, QuantityError
 from .memory_supply import ALL_MEMORY, MemorySupply, read_memory_supply
@@ -34,7 +35,7 @@ class Supply:
 
 
 def read_supply(machine: Machine, config: Config, picker: CpuPicker) -> Supply:
-    """What `availableResources` and `reservedResources` come to on this machine.
+    """The supply that `availableResources` and `reservedResources` come to on this machine.
 
     Raises `ConfigError` where a value cannot be read or does not fit. Cpus that are not online are
     left out with a warning: a set written for another machine must not stop this one. Where only

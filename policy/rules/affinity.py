@@ -14,19 +14,30 @@ from ..model.container import Container, Pod
 from ..text.errors import Problem
 from ..text.suggestion import suggestion
 from ..text.text_cache import TextCache
-from ..text.yaml_nodes import TextError, TextList, TextMap, TextNode, TextScalar, parse_text
+from ..text.yaml_nodes import (
+    Position,
+    TextError,
+    TextList,
+    TextMap,
+    TextNode,
+    TextScalar,
+    parse_text,
+)
 from .expression import ALWAYS, Condition, Expression, Reading, condition, parse_expression
 from .operators import ANYTHING
 
 MAX_WEIGHT = 1000
-MAX_RULES = 256
+MAX_RULES = 128
 MAX_FAULTS = 16
 """To find what an author meant takes longer than to read what is right."""
 COLOCATION_WEIGHT = 10
 RULE_FIELDS = ("scope", "match", "weight", "symmetric")
+_RULE_FIELDS = frozenset(RULE_FIELDS)
 
 # Key suffix and the sign of its weights; of several domains the first one present counts.
 SIGNS: Mapping[str, int] = {"affinity": 1, "anti-affinity": -1}
+
+_NUMBER = re.compile(r"[-+]?[0-9]+", re.ASCII)
 
 Rules = Mapping[str, "tuple[AffinityRule, ...]"]
 
@@ -170,7 +181,7 @@ class _Reader:
         try:
             node = parse_text(text)
             if not isinstance(node, TextMap):
-                place = node or TextScalar(value="", line=1, column=1)
+                place = node or TextScalar(value="", mark=Position(0, 0))
                 fix = "write 'container: [other]' or 'container:' and a list of rules"
                 raise TextError.at(place, "not a mapping of container names", fix)
         except TextError as error:
@@ -268,18 +279,19 @@ class _Reader:
     def _read_rule(self, node: TextNode, where: str, name: str) -> AffinityRule:
         if not isinstance(node, TextMap):
             raise TextError.at(node, "not a rule", "write {match: ..., weight: ...}")
-        _check_fields(node)
-        match = node.find("match")
+        written = {name.value: value for name, value in node.entries}
+        if not _RULE_FIELDS.issuperset(written):
+            raise _unknown_fields(node)
+        match, scope = written.get("match"), written.get("scope")
         if match is None:
             fix = "write match: {key: ..., operator: ..., values: [...]}"
             raise TextError.at(node, "a rule without match", fix)
-        scope = node.find("scope")
         is_given = scope is not None and not (isinstance(scope, TextScalar) and scope.is_null)
         return AffinityRule(
             scope=parse_expression(scope, self._reading) if is_given and scope else _SAME_POD,
             match=parse_expression(match, self._reading),
-            weight=self._read_weight(node.find("weight"), where, name),
-            is_symmetric=self._read_symmetric(node.find("symmetric")),
+            weight=self._read_weight(written.get("weight"), where, name),
+            is_symmetric=self._read_symmetric(written.get("symmetric")),
             source=f"{self._key}:{node.line}",
         )
 
@@ -288,7 +300,7 @@ class _Reader:
             return self._sign
         fix = f"write a whole number from {-MAX_WEIGHT} to {MAX_WEIGHT}"
         digits = node.value if isinstance(node, TextScalar) and node.is_plain else ""
-        if not re.fullmatch(r"[-+]?[0-9]+", digits, re.ASCII):
+        if not _NUMBER.fullmatch(digits):
             raise TextError.at(node, "the weight is not a whole number", fix)
         # Python refuses to read integers of thousands of digits.
         magnitude = digits.lstrip("-+").lstrip("0")
@@ -317,14 +329,12 @@ class _Reader:
         return word == "true"
 
 
-def _check_fields(rule: TextMap) -> None:
+def _unknown_fields(rule: TextMap) -> TextError:
     unknown = [name for name, _ in rule.entries if name.value not in RULE_FIELDS]
-    if not unknown:
-        return
     names = ", ".join(repr(name.value) for name in unknown)
     what = f"unknown field{'s' if len(unknown) > 1 else ''} {names[:200]} in a rule"
     scope = rule.find("scope")
     is_fallen_out = {name.value for name in unknown} <= {"key", "operator", "values"}
     if is_fallen_out and isinstance(scope, TextScalar) and scope.is_null:
-        raise TextError.at(unknown[0], what, "indent them further than 'scope'")
-    raise TextError.at(unknown[0], what, suggestion(unknown[0].value, RULE_FIELDS))
+        return TextError.at(unknown[0], what, "indent them further than 'scope'")
+    return TextError.at(unknown[0], what, suggestion(unknown[0].value, RULE_FIELDS))

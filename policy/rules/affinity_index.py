@@ -1,4 +1,4 @@
-"""Which containers a rule matches, found without trying every rule on every container.
+"""Matches of rules and containers, found without trying every rule on every container.
 
 A newcomer's own rules select from the containers that are there; the symmetric rules of those are
 found by what they need of a newcomer. Both take a bounded number of steps, whatever pods wrote: a
@@ -42,7 +42,7 @@ class Affinities:
         return self.are_all_symmetric and not self.given_up
 
     def problems(self, container: Container) -> tuple[Problem, ...]:
-        """What did not count, for the log and the decision. Nobody is refused for it."""
+        """Rules that did not count, for the log and the decision. They refuse nobody."""
         found: list[Problem] = []
         if self.given_up:
             count = len(self.given_up)

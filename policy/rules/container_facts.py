@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from ..model.container import Container
 from ..text.suggestion import suggestion
@@ -78,16 +78,19 @@ class Key:
         return self._join([subkey.value(container) for subkey in self.subkeys])
 
     def value_of(self, known: Mapping[Subkey, str]) -> str | None:
-        """The same of a container whose facts are `known`."""
+        """The value of the key for a container whose facts are `known`."""
         subkeys = self.subkeys
         if len(subkeys) == 1:
             return known.get(subkeys[0])
         return self._join([known.get(subkey) for subkey in subkeys])
 
     def _join(self, values: list[str | None]) -> str | None:
-        if all(value is None for value in values):
+        missing = values.count(None)
+        if missing == len(values):
             return None
-        return self.separator.join([value or "" for value in values])
+        if missing:
+            return self.separator.join([value or "" for value in values])
+        return self.separator.join(cast("list[str]", values))
 
 
 _SINGLE: Final = tuple((Subkey(field), FIELDS[field]) for field in SINGLE_FIELDS)

@@ -1,4 +1,4 @@
-"""What it costs to evaluate expressions, counted; and their evaluation within that count.
+"""Evaluation of expressions within a number of steps, and the count of those.
 
 A step stands for about 30 ns of work. Steps follow from expressions and facts alone, never from
 time or from what was evaluated before: the same input is given up always or never.
@@ -44,12 +44,12 @@ class Steps:
 
 
 def key_steps(key: Key) -> int:
-    """What it costs to look up the value of a key, the length of a joint text left aside."""
+    """Steps to look up the value of a key, the length of a joint text left aside."""
     return 4 if key.only else 8 + 4 * len(key.subkeys)
 
 
 def test_steps(condition: Condition, text: str) -> int:
-    """What it costs to test one text."""
+    """Steps to test one text."""
     count = 4 + len(text) // 64
     return count + condition.test.steps(text) if isinstance(condition.test, GlobSet) else count
 
@@ -83,7 +83,7 @@ def holds(expression: Expression, known: Mapping[Subkey, str], steps: Steps) -> 
 
 
 def bound_steps(expression: Expression) -> int:
-    """What keeping an expression, and evaluating it for one container, costs at most.
+    """Steps at most to keep an expression and to evaluate it for one container.
 
     With all that is done once for its patterns, and names no longer than Kubernetes allows.
     """

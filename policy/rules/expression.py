@@ -5,6 +5,7 @@ container lacks the key, every positive operator is false and its negation true,
 selectors: `NotIn` holds for a container without that label.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,13 +13,15 @@ from ..model.container import Container
 from ..text.glob import MAX_LENGTH, GlobError, compile_glob
 from ..text.suggestion import suggestion
 from ..text.yaml_nodes import TextError, TextList, TextMap, TextNode, TextScalar, scalars_of
-from .container_facts import Key, parse_key
+from .container_facts import Key, Subkey, parse_key
 from .operators import OPERATORS, Arity, Operator, Test, glob, meant_operator, never
 
+FIELDS_OF_CONDITIONS: Final = ("key", "operator", "values")
+_FIELDS: Final = frozenset(FIELDS_OF_CONDITIONS)
 MAX_VALUES = 256
 MAX_PATTERN_CHARACTERS: Final = 8192
 """Of all patterns of a pod that have a class or a backslash: those are read one by one."""
-MAX_EXPRESSIONS: Final = 1024
+MAX_EXPRESSIONS: Final = 512
 """Of all rules of a pod."""
 
 
@@ -91,7 +94,7 @@ def condition(key: str, operator: str, *values: str) -> Condition:
 
 
 def identity(expression: Expression) -> object:
-    """What is equal for equal expressions; cheaper to hash and compare than these."""
+    """An identity: equal for equal expressions, and cheaper to hash and compare than these."""
     if isinstance(expression, Condition):
         return expression.identity
     if isinstance(expression, Not):
@@ -112,9 +115,21 @@ def evaluate(expression: Expression, container: Container) -> bool:
     return not evaluate(expression.term, container)
 
 
+def evaluate_facts(expression: Expression, known: Mapping[Subkey, str]) -> bool:
+    """Whether the expression holds for a container whose facts are known. Never raises."""
+    if isinstance(expression, Condition):
+        key = expression.key
+        return expression.holds(key.value_of(known) if key else None)
+    if isinstance(expression, AllOf):
+        return all(evaluate_facts(term, known) for term in expression.terms)
+    if isinstance(expression, AnyOf):
+        return any(evaluate_facts(term, known) for term in expression.terms)
+    return not evaluate_facts(expression.term, known)
+
+
 @dataclass(slots=True)
 class Reading:
-    """What reading the expressions of a pod leaves, and what it comes upon."""
+    """The budget left while the expressions of a pod are read, and advice for its author."""
 
     expressions: int = MAX_EXPRESSIONS
     """How many more there may be."""
@@ -163,42 +178,48 @@ def _parse_terms(name: TextScalar, node: TextNode, reading: Reading) -> tuple[Ex
 
 
 def _parse_condition(node: TextMap, reading: Reading) -> Condition:
-    fields = ("key", "operator", "values")
-    for name, _ in node.entries:
-        if name.value in ("all", "any", "not"):
-            raise TextError.at(
-                name, f"{name.value!r} beside other fields", "give each its own expression"
-            )
-        if name.value not in fields:
-            fix = suggestion(name.value, (*fields, "all", "any", "not"))
-            raise TextError.at(name, f"unknown field {name.value!r} in an expression", fix)
-    operator = _parse_operator(node)
+    written = {name.value: value for name, value in node.entries}
+    if not _FIELDS.issuperset(written):
+        raise _unknown_field(node)
+    operator = _parse_operator(node, written.get("operator"))
     if operator.compare is never:
-        for name, value in node.entries:
+        for name, value in node.entries if len(written) > 1 else ():
             is_empty = not value.items if isinstance(value, TextList) else _is_null(value)
             if name.value != "operator" and not is_empty:
                 what = f"{name.value!r} has no effect beside {operator.name}"
                 reading.advice.append(TextError.at(name, what, "leave it out"))
         return ALWAYS
-    key = _parse_key(node, node.find("key"))
+    key = _parse_key(node, written.get("key"))
     # A joint key of many parts takes as long to read as several conditions.
     reading.expressions -= len(key.subkeys) // 4
-    return Condition(key, operator, _parse_values(node, operator, reading))
+    values = _parse_values(written.get("values"), node, operator, reading)
+    return Condition(key, operator, values)
 
 
-def _parse_operator(node: TextMap) -> Operator:
-    written = node.find("operator")
-    names = tuple(OPERATORS)
-    if written is None:
-        raise TextError.at(node, "an expression without operator", "one of " + ", ".join(names))
-    if not isinstance(written, TextScalar):
-        raise TextError.at(written, "the operator is not a word", "one of " + ", ".join(names))
-    operator = OPERATORS.get(written.value)
-    if operator is None:
+def _unknown_field(node: TextMap) -> TextError:
+    for name, _ in node.entries:
+        if name.value in ("all", "any", "not"):
+            return TextError.at(
+                name, f"{name.value!r} beside other fields", "give each its own expression"
+            )
+        if name.value not in _FIELDS:
+            fix = suggestion(name.value, (*FIELDS_OF_CONDITIONS, "all", "any", "not"))
+            return TextError.at(name, f"unknown field {name.value!r} in an expression", fix)
+    raise AssertionError(node)
+
+
+def _parse_operator(node: TextMap, written: TextNode | None) -> Operator:
+    if isinstance(written, TextScalar):
+        operator = OPERATORS.get(written.value)
+        if operator is not None:
+            return operator
         meant = meant_operator(written.value)
-        fix = f"did you mean {meant!r}?" if meant else "one of " + ", ".join(names)
+        fix = f"did you mean {meant!r}?" if meant else "one of " + ", ".join(OPERATORS)
         raise TextError.at(written, f"unknown operator {written.value!r}", fix)
-    return operator
+    names = "one of " + ", ".join(OPERATORS)
+    if written is None:
+        raise TextError.at(node, "an expression without operator", names)
+    raise TextError.at(written, "the operator is not a word", names)
 
 
 def _parse_key(node: TextMap, written: TextNode | None) -> Key:
@@ -213,31 +234,32 @@ def _parse_key(node: TextMap, written: TextNode | None) -> Key:
         raise TextError.at(written, what, fix) from error
 
 
-def _parse_values(node: TextMap, operator: Operator, reading: Reading) -> tuple[str, ...]:
-    written = node.find("values")
+def _parse_values(
+    written: TextNode | None, node: TextMap, operator: Operator, reading: Reading
+) -> tuple[str, ...]:
     items = _value_items(written)
     count = len(items)
-    fits = {Arity.NONE: count == 0, Arity.ONE: count == 1, Arity.SOME: count >= 1}
-    if not fits[operator.arity]:
-        what = f"{operator.name} takes {operator.arity.value}, not {count}"
+    arity = operator.arity
+    if not (count == 1 if arity is Arity.ONE else (count > 0) == (arity is Arity.SOME)):
+        what = f"{operator.name} takes {arity.value}, not {count}"
         fix = {
             Arity.NONE: "leave 'values' out",
             Arity.ONE: "give one value, or use the operator for several",
             Arity.SOME: "write values: [a, b]",
-        }[operator.arity]
+        }[arity]
         raise TextError.at(written or node, what, fix)
     if count > MAX_VALUES:
         raise TextError.at(items[MAX_VALUES], f"{count} values", f"write at most {MAX_VALUES}")
     if operator.compare is glob:
         for item in items:
-            _check_pattern(item, reading)
-    return tuple(item.value for item in items)
+            pattern = item.value
+            if len(pattern) > MAX_LENGTH or "[" in pattern or "\\" in pattern:
+                _check_pattern(item, reading)
+    return tuple([item.value for item in items])
 
 
 def _check_pattern(item: TextScalar, reading: Reading) -> None:
     pattern = item.value
-    if len(pattern) <= MAX_LENGTH and "[" not in pattern and "\\" not in pattern:
-        return
     reading.pattern_characters -= min(len(pattern), MAX_LENGTH)
     if reading.pattern_characters < 0:
         what = f"more than {MAX_PATTERN_CHARACTERS} characters of patterns with [ or \\"

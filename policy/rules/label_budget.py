@@ -25,14 +25,15 @@ class AdmittedLabels:
     problems: tuple[Problem, ...] = ()
 
 
-def admit_labels(labels: Mapping[str, str], pod_path: str) -> AdmittedLabels:
+def admit_labels(labels: Mapping[str, str], pod_path: str, left_out: int = 0) -> AdmittedLabels:
     """The kubelet's labels and the first others in the order of their keys.
 
     O(labels), of which only those that count are looked at. Applied again it changes nothing.
+    `left_out`: so many more there were.
     """
-    count = len(labels)
+    count = len(labels) + left_out
     known = {key: labels[key] for key in KUBELET_LABELS if key in labels}
-    rest = labels if count <= LABELS_MAX else heapq.nsmallest(LABELS_MAX, labels)
+    rest = labels if count <= LABELS_MAX else heapq.nsmallest(LABELS_MAX, {*labels})
     for key in rest:
         if len(known) < LABELS_MAX:
             known[key] = labels[key]

@@ -14,7 +14,7 @@ Test = Callable[[str], bool]
 
 
 class Arity(enum.Enum):
-    """How many values an operator takes, as a person says it."""
+    """The number of values an operator takes, as a person says it."""
 
     NONE = "no values"
     ONE = "exactly one value"

@@ -104,7 +104,7 @@ class Residents:
             places ^= bit
 
     def listing_steps(self, places: int) -> int:
-        """What it costs to do something for each container of a set."""
+        """Steps to go through the containers of a set."""
         count = places.bit_count()
         return 12 * count if count <= _FEW_BITS else 2 * count + len(self._places) // 2
 

@@ -1,4 +1,4 @@
-"""Which of the containers that are there an expression selects, within a number of steps."""
+"""Selections: the resident containers an expression holds for, within a number of steps."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, assert_never
@@ -8,11 +8,14 @@ from .container_facts import Key, Subkey
 from .evaluation import Steps, charge_making, holds, key_steps
 from .expression import AllOf, AnyOf, Condition, Expression, Not
 from .key_column import KeyColumn
-from .operators import ANYTHING, equal, never
+from .operators import ANYTHING, equal, never, present
 from .residents import Residents
 
-FEW: Final = 16
-"""Up to so many containers, evaluating the expression costs less than looking at all."""
+FEW: Final = 4
+"""Up to so many containers, evaluating an expression costs less than looking at all of them."""
+FEW_TO_JOIN: Final = 8
+"""The same where its key is joint: then looking at all is joining the texts of all."""
+_TERMS_COMPARED: Final = 16
 
 # How few containers share a value of the field, as a rule; any other field is in between.
 SELECTIVITY: Final[Mapping[str, int]] = {
@@ -53,7 +56,7 @@ class Selection:
         steps.charge(self._algebra)
         if isinstance(expression, Condition) and expression.operator.compare is never:
             return within if expression.operator.is_negated else 0
-        if within.bit_count() <= FEW:
+        if within.bit_count() <= _few(expression):
             found = 0
             for bit, known in self._residents.facts_in(within):
                 if holds(expression, known, steps):
@@ -102,6 +105,8 @@ class Selection:
                 found |= part
             else:
                 return found
+        if only is None and (condition.operator.compare is present or ANYTHING in values):
+            return self._having_any(key)
         column = self._residents.column(only) if only else self._joint_column(key)
         if is_equality:
             return self._union(column, values)
@@ -113,10 +118,18 @@ class Selection:
     def _joint_column(self, key: Key) -> KeyColumn:
         column = self._joint.get(key.text)
         if column is None:
-            self._steps.charge((key_steps(key) + 8) * len(self._residents))
+            self._steps.charge((key_steps(key) + 24) * len(self._residents))
             column = self._joint[key.text] = self._residents.joint_column(key)
             self._steps.charge(column.characters // 32)
         return column
+
+    def _having_any(self, key: Key) -> int:
+        """The containers with a value of a joint key, whatever it is."""
+        self._steps.charge(key_steps(key))
+        found = 0
+        for subkey in key.subkeys:
+            found |= self._residents.column(subkey).places
+        return found
 
     def _having_parts(self, key: Key, joined: str) -> int | None:
         """The containers of whose facts a text is joined; None where that can be in many ways."""
@@ -126,7 +139,7 @@ class Selection:
             return None
         if separators < len(key.subkeys) - 1:
             return 0
-        steps.charge(key_steps(key))
+        steps.charge(4 * key_steps(key))
         found, exists = residents.everyone, 0
         for subkey, part in zip(key.subkeys, joined.split(key.separator), strict=True):
             column = residents.column(subkey)
@@ -149,13 +162,17 @@ class Selection:
         found = self._union(column, globs.exact)
         for head in globs.heads:
             values = self._beginning(key, column, head)
-            found |= self._union(column, [one for one in values if begins(one, head)])
+            if values:
+                found |= self._union(column, [one for one in values if begins(one, head)])
         for tail in globs.tails:
             values = self._ending(key, column, tail)
-            found |= self._union(column, [one for one in values if ends(one, tail)])
+            if values:
+                found |= self._union(column, [one for one in values if ends(one, tail)])
         for part in globs.parts:
             steps.charge(count + finding_steps(column.characters, part))
             values = [value for value in column.by_value if part in value]
+            if not values:
+                continue
             odd = [value for value in values if "/" in value]
             steps.charge(sum(8 * (len(part) + len(value)) for value in odd))
             values = [value for value in values if has_part(value, part)]
@@ -192,8 +209,13 @@ class Selection:
 
 
 def selectivity(subkey: Subkey) -> int:
-    """How many containers share a value of a key, as a rule: the lower, the fewer."""
+    """A rating of a key: the lower, the fewer containers usually share a value of it."""
     return SELECTIVITY.get(subkey.field, OTHER_SELECTIVITY)
+
+
+def _few(expression: Expression) -> int:
+    is_joint = isinstance(expression, Condition) and expression.key and not expression.key.only
+    return FEW_TO_JOIN if is_joint else FEW
 
 
 def _cost(expression: Expression) -> int:
@@ -202,7 +224,7 @@ def _cost(expression: Expression) -> int:
         return _condition_cost(expression)
     if isinstance(expression, AllOf):
         # A glance will do: the order matters for speed alone.
-        first = (one for one in expression.terms[:FEW] if isinstance(one, Condition))
+        first = (one for one in expression.terms[:_TERMS_COMPARED] if isinstance(one, Condition))
         return min(map(_condition_cost, first), default=20)
     return 20
 

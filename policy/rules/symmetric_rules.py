@@ -13,15 +13,26 @@ from ..model.container import Container, ContainerId
 from .affinity import AffinityRule
 from .container_facts import Subkey
 from .evaluation import Steps, TooManyStepsError, bound_steps, holds
-from .expression import ALWAYS, AllOf, Expression, evaluate, identity
-from .trigger import EVERYONE, LENGTHS, Background, TriggerKind, background
+from .expression import ALWAYS, AllOf, Expression, evaluate_facts, identity
+from .trigger import (
+    EVERYONE,
+    LENGTHS,
+    Background,
+    TriggerKind,
+    background,
+    background_value,
+    triggers_made,
+)
 
-NEWCOMER_STEPS: Final = 150_000
+NEWCOMER_STEPS: Final = 60_000
 """All symmetric rules together that a newcomer may match."""
 OWNER_STEPS: Final = 20_000
 """All symmetric rules of one container, for one newcomer; its further ones do not count."""
 TRIGGERS_MAX: Final = 512
 """Of one container's rules; its further rules are looked at for every newcomer."""
+TRIGGERS_MADE_MAX: Final = 2048
+"""To find those of one container's rules, of which not all are taken; the same holds beyond."""
+_OF_EVERYONE: Final = frozenset((EVERYONE,))
 _FIRST_LEVEL: Final = 6
 _ORDINARY_STEPS: Final = 1000
 _PREPARED_MAX: Final = 256
@@ -50,6 +61,15 @@ class _Bucket:
     steps: dict[int, int] = field(default_factory=dict[int, int])
 
 
+@dataclass(slots=True)
+class _Prepared:
+    """Steps to keep a rule and to find its background, and the background once it is needed."""
+
+    steps: int
+    triggers_made: int
+    background: Background | None = None
+
+
 class SymmetricRules:
     """The rules by what they need of a newcomer, in levels.
 
@@ -63,7 +83,7 @@ class SymmetricRules:
         # Heads and tails apart: few nodes have any.
         self._by_end: _Buckets = {}
         # Of late, what takes as long to find out as everything else: replicas have the same rules.
-        self._prepared: dict[object, tuple[int, Background]] = {}
+        self._prepared: dict[object, _Prepared] = {}
         # By level: what each container's rules weigh for a newcomer that has no trigger of them.
         self._standing: dict[int, dict[ContainerId, int]] = {}
 
@@ -76,29 +96,38 @@ class SymmetricRules:
 
     def add(self, owner: ContainerId, rules: Iterable[AffinityRule]) -> None:
         """Keep the symmetric ones among a container's rules; it has none yet."""
-        steps, triggers = 0, 0
+        steps, triggers, made = 0, 0, 0
+        keys: list[_GroupKey] = []
         for rule in rules:
             if not rule.is_symmetric:
                 continue
-            condition = AllOf((rule.scope, rule.match))
+            scope, match = rule.scope, rule.match
+            # Most symmetric rules have a scope that all containers are in.
+            condition = match if scope is ALWAYS or scope == ALWAYS else AllOf((scope, match))
             name = identity(condition)
-            cost, found = self._prepared.get(name) or self._prepare(name, condition)
-            steps += cost
+            prepared = self._prepared.get(name) or self._prepare(name, condition)
+            steps += prepared.steps
             if steps > OWNER_STEPS:
                 break
-            triggers += len(found.triggers)
-            is_found = triggers <= TRIGGERS_MAX
+            made += prepared.triggers_made
+            found = None
+            if triggers <= TRIGGERS_MAX and made <= TRIGGERS_MADE_MAX:
+                found = prepared.background = prepared.background or background(condition)
+                triggers += len(found.triggers)
+            is_found = found is not None and triggers <= TRIGGERS_MAX
             key = name, max(_FIRST_LEVEL, steps.bit_length()), is_found
             group = self._groups.get(key)
             if group is None:
-                if not is_found:
-                    found = Background(found.value, frozenset((EVERYONE,)))
-                group = self._groups[key] = _Group(_shortened(condition), key[1], cost, found)
+                if found is None or not is_found:
+                    found = Background(background_value(condition), _OF_EVERYONE)
+                group = self._groups[key] = _Group(condition, key[1], prepared.steps, found)
                 self._index(group)
             group.weights[owner] = group.weights.get(owner, 0) + rule.weight
-            if found.value:
+            if group.background.value:
                 self._stand(group.level, owner, rule.weight)
-            self._owners.setdefault(owner, []).append(key)
+            keys.append(key)
+        if keys:
+            self._owners[owner] = keys
 
     def remove(self, owner: ContainerId) -> None:
         """Forget a container's rules; unknown ids are ignored."""
@@ -141,7 +170,7 @@ class SymmetricRules:
         for group in groups.values():
             if newcomer.id in group.weights and len(group.weights) == 1:
                 continue
-            change = _holds(group, newcomer, known) - group.background.value
+            change = _holds(group, known) - group.background.value
             if change:
                 for owner, weight in group.weights.items():
                     totals[owner] = totals.get(owner, 0) + change * weight
@@ -186,15 +215,10 @@ class SymmetricRules:
         if not standing:
             del self._standing[level]
 
-    def _prepare(self, name: object, condition: AllOf) -> tuple[int, Background]:
-        """The steps and the background of a rule."""
-        cost = bound_steps(condition)
-        found = (
-            cost,
-            background(condition) if cost <= OWNER_STEPS else Background(False, frozenset()),
-        )
+    def _prepare(self, name: object, condition: Expression) -> _Prepared:
+        found = _Prepared(bound_steps(condition), triggers_made(condition))
         # Large ones are dear to keep.
-        if cost <= _ORDINARY_STEPS:
+        if found.steps <= _ORDINARY_STEPS:
             if len(self._prepared) >= _PREPARED_MAX:
                 self._prepared.clear()
             self._prepared[name] = found
@@ -205,11 +229,17 @@ class SymmetricRules:
         return self._by_end if is_end else self._by_value
 
     def _index(self, group: _Group) -> None:
+        level, place, steps = group.level, id(group), group.steps
         for subkey, kind, text in group.background.triggers:
-            buckets = self._side(kind).setdefault(subkey, {})
-            bucket = buckets.setdefault((kind, text), _Bucket())
-            bucket.groups.setdefault(group.level, {})[id(group)] = group
-            bucket.steps[group.level] = bucket.steps.get(group.level, 0) + group.steps
+            buckets = self._side(kind).get(subkey)
+            if buckets is None:
+                buckets = self._side(kind)[subkey] = {}
+            bucket = buckets.get((kind, text))
+            if bucket is None:
+                buckets[kind, text] = _Bucket({level: {place: group}}, {level: steps})
+            else:
+                bucket.groups.setdefault(level, {})[place] = group
+                bucket.steps[level] = bucket.steps.get(level, 0) + steps
 
     def _unindex(self, group: _Group) -> None:
         for subkey, kind, text in group.background.triggers:
@@ -226,15 +256,9 @@ class SymmetricRules:
                 del side[subkey]
 
 
-def _shortened(condition: AllOf) -> Expression:
-    """The same without a scope that all containers are in, as most symmetric rules have."""
-    scope, match = condition.terms
-    return match if scope == ALWAYS else condition
-
-
-def _holds(group: _Group, newcomer: Container, known: Mapping[Subkey, str]) -> bool:
+def _holds(group: _Group, known: Mapping[Subkey, str]) -> bool:
     if group.steps <= _ORDINARY_STEPS:
-        return evaluate(group.condition, newcomer)
+        return evaluate_facts(group.condition, known)
     try:
         return holds(group.condition, known, Steps(NEWCOMER_STEPS))
     except TooManyStepsError:

@@ -4,7 +4,7 @@ With its triggers, an expression is looked at for those containers alone that ha
 """
 
 import enum
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, assert_never
 
@@ -19,7 +19,7 @@ LENGTHS: Final = (1, 2, 4, 8, 16, 32)
 
 
 class TriggerKind(enum.Enum):
-    """What of a fact is compared."""
+    """The part of a fact that is compared."""
 
     VALUE = "the whole value"
     HEAD = "the begin of the value"
@@ -50,11 +50,39 @@ class Background:
     triggers: frozenset[Trigger]
 
 
+def background_value(expression: Expression) -> bool:
+    """The value of the background alone, which needs no triggers to be made."""
+    match expression:
+        case Condition():
+            return expression.operator.is_negated
+        case AllOf(terms):
+            return all(map(background_value, terms))
+        case AnyOf(terms):
+            return any(map(background_value, terms))
+        case Not(term):
+            return not background_value(term)
+        case _:
+            assert_never(expression)
+
+
+def triggers_made(expression: Expression) -> int:
+    """Triggers made at most to find the background of an expression."""
+    match expression:
+        case Condition(key):
+            return max(len(expression.values), len(key.subkeys)) if key else 1
+        case AllOf(terms) | AnyOf(terms):
+            return sum(map(triggers_made, terms))
+        case Not(term):
+            return triggers_made(term)
+        case _:
+            assert_never(expression)
+
+
 def background(expression: Expression) -> Background:
-    """The background of an expression."""
+    """The background of an expression. O(`triggers_made`)."""
     match expression:
         case Condition(key, operator, _):
-            triggers = frozenset(_condition_triggers(key, expression) if key else ())
+            triggers = _condition_triggers(key, expression) if key else frozenset[Trigger]()
             return Background(operator.is_negated, triggers)
         case AllOf(terms):
             return _combine(map(background, terms), decisive=False)
@@ -69,17 +97,17 @@ def background(expression: Expression) -> Background:
 
 def _combine(terms: Iterable[Background], *, decisive: bool) -> Background:
     """Of terms one of which is enough where its value is decisive."""
-    found, best = frozenset[Trigger](), None
+    found, best = set[Trigger](), None
     for term in terms:
         if term.value is decisive and (best is None or _weight(term) < _weight(best)):
             best = term
         elif best is None:
             found |= term.triggers
-    return best or Background(not decisive, found)
+    return best or Background(not decisive, frozenset(found))
 
 
 def _weight(found: Background) -> tuple[int, int]:
-    """How many containers have one of the triggers, as a rule."""
+    """A rating of triggers: the lower, the fewer containers usually have one of them."""
     return max(map(_trigger_weight, found.triggers), default=-1), len(found.triggers)
 
 
@@ -89,58 +117,62 @@ def _trigger_weight(trigger: Trigger) -> int:
     return selectivity(trigger.subkey) + (0 if is_rare else 10)
 
 
-def _condition_triggers(key: Key, condition: Condition) -> Iterator[Trigger]:
+def _condition_triggers(key: Key, condition: Condition) -> frozenset[Trigger]:
     compare, values, test = condition.operator.compare, condition.values, condition.test
     if compare is never:
-        return
+        return frozenset()
     if compare is equal and ANYTHING not in values:
-        for value in values:
-            yield from _value_triggers(key, value)
-    elif not isinstance(test, GlobSet) or test.parts:
-        yield from _presence(key)
-    else:
-        for value in test.exact:
-            yield from _value_triggers(key, value)
-        ends = [(head, "") for head in test.heads] + [("", tail) for tail in test.tails]
-        for head, tail in (*ends, *test.others):
-            yield from _end_triggers(key, head, tail)
+        return _values_triggers(key, values)
+    if not isinstance(test, GlobSet) or test.parts:
+        return _presence(key)
+    found = set(_values_triggers(key, test.exact))
+    ends = [(head, "") for head in test.heads] + [("", tail) for tail in test.tails]
+    for head, tail in (*ends, *test.others):
+        trigger = _end_trigger(key, head, tail)
+        if trigger is None:
+            # Whoever has any value has a part.
+            return _presence(key)
+        found.add(trigger)
+    return frozenset(found)
 
 
-def _value_triggers(key: Key, value: str) -> Iterator[Trigger]:
+def _values_triggers(key: Key, values: Iterable[str]) -> frozenset[Trigger]:
     if key.only:
-        yield Trigger(key.only, TriggerKind.VALUE, value)
-        return
-    parts = value.split(key.separator)
-    if len(parts) < len(key.subkeys):
-        return
-    if len(parts) > len(key.subkeys):
-        yield from _presence(key)
-        return
-    # A missing part is empty, so that an empty one says nothing.
-    telling = [one for one in zip(key.subkeys, parts, strict=True) if one[1]]
-    if telling:
-        subkey, part = min(telling, key=lambda one: selectivity(one[0]))
-        yield Trigger(subkey, TriggerKind.VALUE, part)
-    else:
-        yield from _presence(key)
+        return frozenset([Trigger(key.only, TriggerKind.VALUE, value) for value in values])
+    subkeys, found = key.subkeys, set[Trigger]()
+    order = sorted(range(len(subkeys)), key=lambda place: selectivity(subkeys[place]))
+    for value in values:
+        parts = value.split(key.separator, len(subkeys))
+        if len(parts) < len(subkeys):
+            continue
+        # A missing part is empty, so that an empty one says nothing.
+        telling = next((place for place in order if parts[place]), None)
+        if len(parts) > len(subkeys) or telling is None:
+            # Whoever has any of the values has a part.
+            return _presence(key)
+        found.add(Trigger(subkeys[telling], TriggerKind.VALUE, parts[telling]))
+    return frozenset(found)
 
 
-def _end_triggers(key: Key, head: str, tail: str) -> Iterator[Trigger]:
+def _end_trigger(key: Key, head: str, tail: str) -> Trigger | None:
+    """The trigger of a pattern that begins and ends so; None where it has to be looked at."""
     if key.only is None:
         # A value with a separator in it begins, and ends, as the part without it does.
-        head, tail = head.split(key.separator)[0], tail.split(key.separator)[-1]
+        head, tail = head.split(key.separator, 1)[0], tail.rsplit(key.separator, 1)[-1]
     if head:
-        yield Trigger(key.subkeys[0], TriggerKind.HEAD, head[: _compared(head)])
-    elif tail:
-        yield Trigger(key.subkeys[-1], TriggerKind.TAIL, tail[-_compared(tail) :])
-    else:
-        yield from _presence(key)
+        length = _COMPARED[min(len(head), LENGTHS[-1])]
+        return Trigger(key.subkeys[0], TriggerKind.HEAD, head[:length])
+    if tail:
+        length = _COMPARED[min(len(tail), LENGTHS[-1])]
+        return Trigger(key.subkeys[-1], TriggerKind.TAIL, tail[-length:])
+    return None
 
 
-def _compared(text: str) -> int:
-    return max(length for length in LENGTHS if length <= len(text))
+# By the length of a text, how much of it is compared.
+_COMPARED: Final = [
+    max((one for one in LENGTHS if one <= length), default=0) for length in range(LENGTHS[-1] + 1)
+]
 
 
-def _presence(key: Key) -> Iterator[Trigger]:
-    for subkey in key.subkeys:
-        yield Trigger(subkey, TriggerKind.PRESENT)
+def _presence(key: Key) -> frozenset[Trigger]:
+    return frozenset([Trigger(subkey, TriggerKind.PRESENT) for subkey in key.subkeys])

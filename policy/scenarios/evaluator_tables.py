@@ -1,4 +1,4 @@
-"""What the evaluator's language knows: its values, operators, functions and methods, as tables.
+"""Tables of the evaluator's language: its values, operators, functions and methods.
 
 A function here may raise `TypeError`, `ValueError`, `LookupError` or `ArithmeticError`; the
 evaluator adds the position.
@@ -27,7 +27,7 @@ class Record:
 
 
 def kind_of(value: Value) -> str:
-    """What sort of value this is, in the words of errors and tables."""
+    """The kind of a value, in the words of errors and tables."""
     match value:
         case None:
             return "nothing"

@@ -19,7 +19,8 @@ from ...topology.model.machine import (
     NumaNodeId,
     SocketId,
 )
-from ...topology.sets.cpuset import CpuSet, IdListError, NodeSet
+from ...topology.model.numa_distances import NumaDistances
+from ...topology.sets.cpuset import NO_NODES, CpuSet, IdListError, NodeSet
 from ..text.yaml_fields import Field
 
 # "package 0: 0-19,40-59; package 1: ...", "socket0 0-7, socket1 8-15"
@@ -183,14 +184,13 @@ class _Table:
     def _numa_nodes(self) -> tuple[NumaNode, ...]:
         if not self.nodes:
             return self._nodes_without_list()
-        with_cpus = [number for number, cpus in self.node_cpus.items() if cpus]
+        with_cpus = NodeSet.collect(number for number, cpus in self.node_cpus.items() if cpus)
         order = [node["id"].integer() for node in self.nodes]
         rows = self._distances(len(order))
+        distances = NumaDistances(order, rows)
         found: list[NumaNode] = []
         for index, node in enumerate(self.nodes):
             number = order[index]
-            distances = {one: rows[index][order.index(one)] for one in with_cpus} if rows else {}
-            least = min(distances.values(), default=0)
             memory = _memory_bytes(node)
             found.append(
                 NumaNode(
@@ -200,8 +200,8 @@ class _Table:
                     free_bytes=memory,
                     kind=_memory_kind(node["type"]),
                     is_normal=node["normal"].boolean(True),
-                    initiators=NodeSet.collect(
-                        one for one, far in distances.items() if far == least
+                    initiators=(
+                        distances.nearest(NodeSet.of(number), with_cpus) if rows else NO_NODES
                     ),
                 )
             )

@@ -1,4 +1,4 @@
-"""What creation would say of pods: the problems of their classification, and refusals.
+"""Checks of pods before they are created: problems of their classification, and refusals.
 
 The classifier and the engine are those of the daemon, so that what passes here is not refused there
 for its annotations. What only a node knows (its interrupts, the devices near to something) is not
@@ -24,7 +24,7 @@ from ..engine.engine import Engine
 from ..manifests.annotation_lint import Finding
 from ..manifests.manifest import PodSpec, pod_of
 from ..model.container import Container
-from ..model.decision import Refusal
+from ..model.grant import Refusal
 from ..placing.classifier import Classifier, grave_problems
 from ..rules.unmatched_rules import unmatched_rules
 from ..text.errors import Problem
@@ -62,7 +62,7 @@ class PodCheck:
         yield from self.problems(spec)
 
     def problems(self, spec: PodSpec) -> Iterator[Problem]:
-        """What creation would report of the pod's containers, and why it would refuse them."""
+        """Problems and refusals that creation would report of the pod's containers."""
         config = self._config or _config_for(spec)
         pod = created_pod(spec, 0)
         containers: list[Container] = []

@@ -14,7 +14,7 @@ from .speed_select_facts import RESOURCES, published, speed_select_functions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Present:
-    """What can be asked: the policy (None before it starts), what runs, and the hardware."""
+    """Policy (None before it starts), runtime and hardware, as an expression can ask for them."""
 
     engine: Engine | None
     runtime: Runtime
@@ -22,7 +22,7 @@ class Present:
     interrupts: tuple[Interrupt, ...] = ()
 
     def value(self, expression: str, remembered: Mapping[str, Value]) -> Value:
-        """What an expression comes to; raises what `evaluate` does.
+        """The value of an expression; raises what `evaluate` does.
 
         `remembered` are values kept under a name before.
         """

@@ -1,18 +1,18 @@
-"""What came out of scenarios, and the one JSON document made of it."""
+"""Results of scenarios, and the one JSON document made of them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...topology.model.machine import Machine
 from ..engine.pool_drawing import SpareSupply
-from ..model.decision import GrantKind
+from ..model.grant import GrantKind
 from ..pools.pool_tree import PoolTree
 from ..text.errors import Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerResult:
-    """Where a container is after the last step. Sets are in the kernel's list format."""
+    """The place of a container after the last step. Sets are in the kernel's list format."""
 
     name: str
     pod: str

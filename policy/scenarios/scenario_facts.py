@@ -1,4 +1,4 @@
-"""What expectations of scenarios can ask for: sets of names of cpus, cores, nodes, sockets.
+"""Facts for the expectations of scenarios: sets of names of cpus, cores, nodes, sockets.
 
 Ids are zero padded to the width of the machine's largest id of that kind ("cpu08").
 """
@@ -121,7 +121,7 @@ def served_by(
     """The cpus that serve an interrupt by now, by any part of its description."""
     served = {one.number: one.affinity for one in interrupts}
     if engine is not None:
-        found = effects(engine.occupancy, Hardware(interrupts=tuple(interrupts)))
+        found = effects(engine.snapshot().occupancy(), Hardware(interrupts=tuple(interrupts)))
         for knob, text in found.values.items():
             if knob.kind is KnobKind.IRQ_AFFINITY:
                 served[knob.number] = CpuSet.parse(text)
@@ -146,12 +146,12 @@ def classes_of(engine: Engine | None, names: Value) -> Value:
     if engine is None:
         return frozenset[Value]()
     wanted = {one for one in set_ids(names) if isinstance(one, int)}
-    classes = engine.occupancy.classes
+    classes = engine.snapshot().occupancy().classes
     return frozenset[Value](name for name, cpus in classes.items() if wanted & {*cpus})
 
 
 def zones(engine: Engine) -> Value:
-    """What each pool has by now, by name, as the zones of a NodeResourceTopology show it."""
+    """Resources of each pool by now, by name, as the zones of a NodeResourceTopology show them."""
     taken = CpuSet()
     for grant in engine.grants.values():
         taken |= grant.exclusive

@@ -31,7 +31,7 @@ from .step import (
     Step,
     Stop,
     Synchronize,
-    Unsupported,
+    UnsupportedStep,
     UpdateContainer,
     Wait,
 )
@@ -124,11 +124,11 @@ def build_topology(table: Field, read_sysfs: Callable[[str], Machine]) -> Topolo
 
 def _step(step: Field) -> Step:
     if not step["unsupported"].is_missing:
-        return Unsupported(step["unsupported"].text())
+        return UnsupportedStep(step["unsupported"].text())
     kind = step["do"].text()
     parse = _STEPS.get(kind)
     if parse is None:
-        return Unsupported(f"{kind!r} is not simulated")
+        return UnsupportedStep(f"{kind!r} is not simulated")
     return parse(step)
 
 
@@ -271,7 +271,7 @@ def _wait(step: Field) -> Step:
 
 
 def _state_file(step: Field) -> Step:
-    return Unsupported("the state file is the daemon's, not the policy's", spoils_start=True)
+    return UnsupportedStep("the state file is the daemon's, not the policy's", spoils_start=True)
 
 
 _STEPS: Final[Mapping[str, Callable[[Field], Step]]] = {

@@ -7,13 +7,14 @@ from ...topology.sets.base_errors import PinfoldError
 from ...topology.sysfs.overrides import override_machine, parse_overrides
 from ..configuration.config import Config
 from ..configuration.config_text import config_from_values
+from ..engine.decision import Decision
 from ..engine.engine import Engine
 from ..engine.pool_drawing import spare_supplies
 from ..engine.reason import reason_of
 from ..hints.hint_text import TEST_APIS
 from ..manifests.manifest import ContainerSpec, PodSpec
 from ..model.container import Container, ContainerId, ContainerState, Pod
-from ..model.decision import Decision, Grant, Refusal
+from ..model.grant import Grant, Refusal
 from ..model.kubelet_resources import as_told
 from ..model.request import CpuType
 from ..tuning.interrupts import Interrupt
@@ -38,7 +39,7 @@ from .step import (
     Step,
     Stop,
     Synchronize,
-    Unsupported,
+    UnsupportedStep,
     UpdateContainer,
     Wait,
 )
@@ -53,7 +54,7 @@ def pods_scenario(pods: tuple[PodSpec, ...]) -> Scenario:
 def run_scenario(
     scenario: Scenario, topology: Topology, config: Config, name: str = ""
 ) -> ScenarioResult:
-    """Everything that happens in a scenario on this hardware; `name`: how the result calls it.
+    """The result of a scenario run on this hardware; `name`: how the result calls it.
 
     `config` is in force where a start has none of its own, and from the beginning where a scenario
     has no start.
@@ -72,7 +73,7 @@ class ScenarioRun:
     """One scenario on its way: `take` a step, then `look` whether every law holds."""
 
     def __init__(self, topology: Topology, config: Config) -> None:
-        """Nothing runs yet, the policy neither."""
+        """Begin with an empty runtime, and without a policy."""
         self.verdicts = Verdicts()
         self.engine: Engine | None = None
         self.is_started = False
@@ -125,7 +126,7 @@ class ScenarioRun:
                 for container_id in self.runtime.wait(step.nanoseconds):
                     if self.engine is not None and self.is_started:
                         self.runtime.apply(self.engine.end_cold_start(container_id))
-            case Unsupported():
+            case UnsupportedStep():
                 self.verdicts.skip(step.reason)
                 self._is_start_spoilt |= step.spoils_start
             case _:
@@ -164,7 +165,7 @@ class ScenarioRun:
             remarks=self.verdicts.remarks,
             machine=self._machine,
             tree=self.engine.tree if self.engine else None,
-            spare=spare_supplies(self.engine) if self.engine else (),
+            spare=spare_supplies(self.engine.snapshot()) if self.engine else (),
             refusals=tuple(self.verdicts.refusals),
         )
 
@@ -222,7 +223,7 @@ class ScenarioRun:
             if self.engine is None:
                 answer = engine.synchronize(listing)
             else:
-                answer = engine.synchronize(listing, self.engine.advice())
+                answer = engine.synchronize(listing, self.engine.snapshot().advice())
             self.engine, self.is_started = engine, True
             self.runtime.apply(answer.changes)
         self.verdicts.expect_error("expect_start_error", step.expected_error, error)

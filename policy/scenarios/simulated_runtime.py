@@ -5,10 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...topology.model.machine import Machine
-from ...topology.sets.cpuset import CpuSet, NodeSet
+from ...topology.sets.cpuset import NO_NODES, CpuSet, NodeSet
+from ..engine.decision import Decision
 from ..engine.engine import Engine
+from ..engine.snapshot import Snapshot
 from ..model.container import Container, ContainerId, ContainerState, Pod
-from ..model.decision import Change, Decision, Grant, Pinning
+from ..model.grant import Grant
+from ..model.pinning import Change, Pinning
 from ..model.request import CpuType
 
 
@@ -35,7 +38,7 @@ class Running:
 
 
 class Runtime:
-    """Everything that runs, by container id in the order of creation."""
+    """Running containers, by id in the order of creation."""
 
     def __init__(self, machine: Machine) -> None:
         """`machine`: whose cpus and memory unrestricted containers may use."""
@@ -123,7 +126,8 @@ def keys_of(containers: Iterable[Container]) -> Mapping[str, str]:
 def violations(engine: Engine, runtime: Runtime) -> Iterator[str]:
     """Every law the present state breaks, one sentence each."""
     owners: dict[int, str] = {}
-    grants = engine.grants
+    snapshot = engine.snapshot()
+    grants, asked = snapshot.grants, snapshot.memory.requests()
     for container_id, grant in sorted(grants.items()):
         one = runtime.running.get(container_id)
         path = one.container.path if one else container_id
@@ -136,11 +140,17 @@ def violations(engine: Engine, runtime: Runtime) -> Iterator[str]:
     exclusive = CpuSet.collect(owners)
     for container_id, one in runtime.running.items():
         held = grants.get(container_id)
-        yield from _violations_of(engine, runtime, one, held, exclusive)
+        nodes = snapshot.memory.open_to(asked[container_id]) if container_id in asked else NO_NODES
+        yield from _violations_of(snapshot, runtime, one, held, exclusive, nodes)
 
 
 def _violations_of(
-    engine: Engine, runtime: Runtime, one: Running, grant: Grant | None, exclusive: CpuSet
+    snapshot: Snapshot,
+    runtime: Runtime,
+    one: Running,
+    grant: Grant | None,
+    exclusive: CpuSet,
+    nodes: NodeSet,
 ) -> Iterator[str]:
     path = one.container.path
     cpus, mems = runtime.effective_cpus(one), runtime.effective_mems(one)
@@ -155,13 +165,13 @@ def _violations_of(
     if grant is None:
         yield f"{path} runs and holds nothing"
         return
-    told = engine.pinning(one.container.id)
+    told = snapshot.pinnings.get(one.container.id)
     if told is not None and (told.cpus not in (None, cpus) or told.mems not in (None, mems)):
         yield f"{path} runs on {cpus} and memory {mems}, the policy believes otherwise: {told}"
-    is_ours = engine.config.pin_memory and not grant.preserve_memory
-    if is_ours and (forbidden := mems - engine.memory.open_to(one.container.id)):
+    is_ours = snapshot.config.pin_memory and not grant.preserve_memory
+    if is_ours and (forbidden := mems - nodes):
         yield f"{path} may use memory nodes {forbidden}, which are not for it"
-    if not engine.config.pin_cpu or grant.cpu_type is CpuType.PRESERVE:
+    if not snapshot.config.pin_cpu or grant.cpu_type is CpuType.PRESERVE:
         return
     if taken := cpus & (exclusive - grant.exclusive):
         yield f"{path} may run on cpus {taken}, which are exclusive to others"

@@ -1,4 +1,4 @@
-"""What expectations ask of Speed Select: classes of service of cpus, their limits, resources."""
+"""Facts of Speed Select for expectations: classes of service of cpus, limits, resources."""
 
 import re
 from collections.abc import Mapping
@@ -6,8 +6,7 @@ from typing import Final
 
 from ...topology.model.machine import Machine
 from ..engine.engine import Engine
-from ..tuning.speed_select.extended_resources import extended_resources
-from ..tuning.speed_select.speed_select_plan import ClosId, domain_label
+from ..tuning.speed_select_plan import ClosId, extended_resources
 from .evaluator_tables import Function, Value
 from .scenario_facts import set_ids
 
@@ -18,7 +17,7 @@ _ASKED: Final = re.compile(rf"\b({'|'.join(_NAMES)})\b *[\[(]")
 
 
 def not_simulated(expression: str, machine: Machine) -> str:
-    """Why an expression cannot be judged on this machine; empty where it can."""
+    """The reason an expression cannot be judged on this machine; empty where it can."""
     if machine.speed_select or not (asked := _ASKED.search(expression)):
         return ""
     return f"this machine has no Speed Select, so there is no {asked[1]}"
@@ -50,17 +49,17 @@ def _clos_of(engine: Engine | None) -> Mapping[int, int]:
     if engine is None:
         return {}
     found = {cpu: one for each in engine.machine.speed_select for cpu, one in each.clos_of.items()}
-    return found | dict(engine.occupancy.speed_select.clos_of)
+    return found | dict(engine.snapshot().occupancy().speed_select.clos_of)
 
 
 def _limits(engine: Engine | None, clos: int) -> tuple[Value, Value]:
     """The limits in kHz; of the first power domain where they differ. 0 is an unknown one."""
     if engine is None:
         return 0, 0
-    planned = engine.occupancy.speed_select.limits
+    planned = engine.snapshot().occupancy().speed_select.limits
     for domain in engine.machine.speed_select:
         low, high = domain.clos_khz.get(clos, (0, 0))
-        clock = planned.get(ClosId(domain_label(domain), clos))
+        clock = planned.get(ClosId(domain.label, clos))
         if clock is not None:
             low = low if clock.min_khz is None else clock.min_khz
             high = high if clock.max_khz is None else clock.max_khz

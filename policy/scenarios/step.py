@@ -88,7 +88,7 @@ class SetInterrupts:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One of several containers of one name; `created_at` as the runtime tells it."""
+    """A container among several of one name; `created_at` as the runtime tells it."""
 
     id: str
     created_at: int
@@ -110,7 +110,7 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsupported:
+class UnsupportedStep:
     """A step that is passed over. `spoils_start`: the next start depends on it."""
 
     reason: str
@@ -130,5 +130,5 @@ Step = (
     | SetInterrupts
     | Synchronize
     | Wait
-    | Unsupported
+    | UnsupportedStep
 )

@@ -13,10 +13,10 @@ Evaluate = Callable[[str], Value]
 
 
 class Verdicts:
-    """What was found out so far. `step` is the number of the step that is under way."""
+    """Verdicts found so far. `step` is the number of the step that is under way."""
 
     def __init__(self) -> None:
-        """Nothing is known yet."""
+        """Begin without any verdict."""
         self.step = 0
         self.expectations: list[Expectation] = []
         self.skipped: list[Skipped] = []
@@ -26,12 +26,12 @@ class Verdicts:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What went wrong, each sentence once, with the step it was first seen at."""
+        """Problems, each sentence once, with the step it was first seen at."""
         return tuple(self._problems.values())
 
     @property
     def remarks(self) -> tuple[Problem, ...]:
-        """What is wrong or needless in the pods' annotations, each sentence once."""
+        """Remarks on the pods' annotations, wrong or needless ones, each sentence once."""
         return tuple(self._remarks.values())
 
     def remark(self, problem: Problem) -> None:
@@ -39,7 +39,7 @@ class Verdicts:
         self._remarks.setdefault(str(problem), problem)
 
     def note(self, sentence: str) -> None:
-        """Something went wrong."""
+        """A problem came up."""
         self._problems.setdefault(sentence, f"step {self.step}: {sentence}")
 
     def refuse(self, path: str, reason: str) -> None:
@@ -47,7 +47,7 @@ class Verdicts:
         self.refusals.append(RefusedContainer(step=self.step, path=path, reason=reason))
 
     def skip(self, reason: str) -> None:
-        """This step, or a part of it, is passed over."""
+        """The step, or a part of it, is passed over."""
         self.skipped.append(Skipped(self.step, reason))
 
     def expect(self, expression: str, evaluate: Evaluate, not_simulated: str = "") -> None:

@@ -19,7 +19,7 @@ class ConfigError(PinfoldError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Something wrong in what a pod's author wrote; it never stops the container by itself.
+    """A fault in what a pod's author wrote; it never stops the container by itself.
 
     `where` names the annotation and the container ("affinity.… of default/web/nginx"); `line` and
     `column` count from 1 inside the annotation's text, 0 where there is no position.

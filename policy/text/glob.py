@@ -14,7 +14,7 @@ _ASCII = 128
 
 
 class GlobError(ValueError):
-    """What is wrong with a pattern, and in `fix` how to mend it."""
+    """A pattern is malformed; `fix` says how to mend it."""
 
     def __init__(self, what: str, fix: str) -> None:
         super().__init__(what)
@@ -45,7 +45,7 @@ class Glob:
 
 @dataclass(slots=True, kw_only=True)
 class Automaton:
-    """Some patterns side by side: a set of states in one integer, one bit per item of a pattern.
+    """Patterns side by side: a set of states in one integer, one bit per item of a pattern.
 
     A text takes one step per character, whatever the patterns; a step over many patterns is dearer
     than one over few, as the integer is longer.

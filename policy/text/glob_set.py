@@ -1,7 +1,6 @@
-"""Several shell patterns as one test, sorted by what each kind of pattern needs."""
+"""Shell patterns as one test, sorted by what each kind of pattern needs."""
 
 import re
-from functools import cached_property
 
 from .glob import SEPARATOR, Automaton, compile_glob
 
@@ -17,12 +16,37 @@ class GlobSet:
     """A test that a text passes if one of the patterns matches the whole of it.
 
     Most patterns are plain text with a `*` before or after it; comparing ends answers those. The
-    others become automata. Nothing is sorted or compiled before the first text.
+    others become automata, which are not compiled before the first text.
     """
+
+    __slots__ = (
+        "_automata",
+        "exact",
+        "heads",
+        "making_steps",
+        "odd",
+        "parts",
+        "patterns",
+        "tails",
+    )
 
     def __init__(self, patterns: tuple[str, ...]) -> None:
         """All patterns are well-formed."""
+        exact, heads, tails, parts, odd = _by_stars(patterns)
         self.patterns = patterns
+        self.exact = frozenset(exact)
+        """The patterns without any star."""
+        self.heads = tuple(heads)
+        """What is before the star of patterns that end with their only one."""
+        self.tails = tuple(tails)
+        """What is after the star of patterns that begin with their only one."""
+        self.parts = tuple(parts)
+        """What is between two stars."""
+        self.odd = tuple(odd)
+        """All other patterns."""
+        self.making_steps = 80 + 12 * len(patterns) + sum(12 + 12 * len(one) for one in odd)
+        """What sorting and compiling the patterns costs, once."""
+        self._automata: tuple[Automaton, ...] | None = None
 
     def __call__(self, text: str) -> bool:
         """Whether one of the patterns matches."""
@@ -42,67 +66,30 @@ class GlobSet:
             or self.accepts(text)
         )
 
-    @cached_property
-    def _sorted(self) -> dict[str, list[str]]:
-        """What is literal in each plain pattern by where its stars are; the others under "?"."""
-        found: dict[str, list[str]] = {}
-        has_odd = any(odd in "".join(self.patterns) for odd in "?[\\")
-        for pattern in dict.fromkeys(self.patterns):
-            begins_so, ends_so = pattern[:1] == "*", pattern[-1:] == "*"
-            literal = pattern[begins_so : len(pattern) - (ends_so and pattern != "*")]
-            is_plain = "*" not in literal and not (has_odd and _ODD.search(literal))
-            kind = f"{'*' * begins_so}_{'*' * (ends_so and pattern != '*')}" if is_plain else "?"
-            found.setdefault(kind, []).append(literal if is_plain else pattern)
-        return found
-
-    @cached_property
-    def exact(self) -> frozenset[str]:
-        """The patterns without any star."""
-        return frozenset(self._sorted.get("_", ()))
-
-    @cached_property
-    def heads(self) -> tuple[str, ...]:
-        """What is before the star of patterns that end with their only one."""
-        return tuple(self._sorted.get("_*", ()))
-
-    @cached_property
-    def tails(self) -> tuple[str, ...]:
-        """What is after the star of patterns that begin with their only one."""
-        return tuple(self._sorted.get("*_", ()))
-
-    @cached_property
-    def parts(self) -> tuple[str, ...]:
-        """What is between two stars."""
-        return tuple(self._sorted.get("*_*", ()))
-
-    @cached_property
+    @property
     def others(self) -> tuple[tuple[str, str], ...]:
         """For every other pattern what a text must begin and end with, which may be empty."""
-        found = ((_HEAD.match(one), _TAIL.search(one)) for one in self._sorted.get("?", ()))
+        found = ((_HEAD.match(one), _TAIL.search(one)) for one in self.odd)
         return tuple((head[0] if head else "", tail[0] if tail else "") for head, tail in found)
 
-    @cached_property
+    @property
     def automata(self) -> tuple[Automaton, ...]:
-        """The patterns that are not plain, compiled."""
-        made: list[Automaton] = []
-        for pattern in self._sorted.get("?", ()):
-            if not made or made[-1].size + len(pattern) > CHUNK_STATES:
-                made.append(Automaton())
-            made[-1].add(pattern)
-        return tuple(made)
-
-    @cached_property
-    def making_steps(self) -> int:
-        """What sorting and compiling the patterns costs, once."""
-        compiled = sum(12 + 12 * len(one) for one in self._sorted.get("?", ()))
-        return 80 + 12 * len(self.patterns) + compiled
+        """The other patterns, compiled before the first text."""
+        if self._automata is None:
+            made: list[Automaton] = []
+            for pattern in self.odd:
+                if not made or made[-1].size + len(pattern) > CHUNK_STATES:
+                    made.append(Automaton())
+                made[-1].add(pattern)
+            self._automata = tuple(made)
+        return self._automata
 
     def steps(self, text: str) -> int:
-        """What it costs to test a text, at most."""
+        """Steps to test a text, at most; see `rules.evaluation` for what a step is."""
         return self.plain_steps(text) + self.accepting_steps(len(text))
 
     def plain_steps(self, text: str) -> int:
-        """What the patterns cost that are not for automata."""
+        """Steps to test a text against the patterns that need no automaton."""
         count = 1 + (len(self.heads) + len(self.tails)) // 2
         count += sum(2 + finding_steps(len(text), part) for part in self.parts)
         if SEPARATOR not in text:
@@ -111,7 +98,7 @@ class GlobSet:
         return 8 * count + automata
 
     def accepting_steps(self, length: int) -> int:
-        """What it costs to run the automata over a text of some length."""
+        """Steps to run the automata over a text of some length."""
         return length * sum(4 + automaton.size // 128 for automaton in self.automata)
 
     def accepts(self, text: str) -> bool:
@@ -119,8 +106,30 @@ class GlobSet:
         return any(automaton.accepts(text) for automaton in self.automata)
 
 
+def _by_stars(patterns: tuple[str, ...]) -> tuple[list[str], ...]:
+    """Literal texts of patterns: whole texts, heads, tails, parts; at last the odd patterns."""
+    exact, heads, tails = list[str](), list[str](), list[str]()
+    parts, odd = list[str](), list[str]()
+    has_odd = _ODD.search("".join(patterns)) is not None
+    for pattern in dict.fromkeys(patterns):
+        stars = pattern.count("*")
+        if has_odd and _ODD.search(pattern):
+            odd.append(pattern)
+        elif not stars:
+            exact.append(pattern)
+        elif stars == 1 and pattern[0] == "*":
+            tails.append(pattern[1:])
+        elif stars == 1 and pattern[-1] == "*":
+            heads.append(pattern[:-1])
+        elif stars == 2 and pattern[0] == pattern[-1] == "*":
+            parts.append(pattern[1:-1])
+        else:
+            odd.append(pattern)
+    return exact, heads, tails, parts, odd
+
+
 def finding_steps(characters: int, part: str) -> int:
-    """What it costs to look for a part in so many characters, which may be all but the part."""
+    """Steps to look for a part in so many characters, in which all but its end may be found."""
     return characters * (16 + len(part)) // 256
 
 

@@ -58,7 +58,7 @@ class QuantityError(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class CpuQuantity:
-    """So many cpus, no matter which: "750m"."""
+    """An amount of cpu, no matter which: "750m"."""
 
     milli: int
 
@@ -79,7 +79,7 @@ class AllCpusBut:
 
 @dataclass(frozen=True, slots=True)
 class ByteQuantity:
-    """So much memory, no matter where: "2Gi"."""
+    """An amount of memory, no matter where: "2Gi"."""
 
     size_bytes: int
 

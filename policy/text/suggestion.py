@@ -1,4 +1,4 @@
-"""How to fix a word that is not known."""
+"""Suggestions for a word that is not known: the nearest one that is."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches

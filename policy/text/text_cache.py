@@ -35,7 +35,7 @@ class TextCache(Generic[P, T]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """The result, made where it is not remembered."""
-        is_short = _characters(args) + _characters(tuple(kwargs.values())) <= SHORT_CHARACTERS
+        is_short = _left(_left(SHORT_CHARACTERS, args), tuple(kwargs.values())) >= 0
         return (self._short if is_short else self._long)(*args, **kwargs)  # type: ignore[arg-type]  # hashable
 
     @property
@@ -49,11 +49,13 @@ class TextCache(Generic[P, T]):
         self._long.cache_clear()
 
 
-def _characters(value: object) -> int:
-    match value:
-        case str():
-            return len(value)
-        case tuple():
-            return sum(map(_characters, cast("tuple[object, ...]", value)))
-        case _:
-            return 0
+def _left(characters: int, values: tuple[object, ...]) -> int:
+    """Characters left of so many after all texts in tuples; negative where too few."""
+    for value in values:
+        if isinstance(value, str):
+            characters -= len(value)
+        elif isinstance(value, tuple):
+            characters = _left(characters, cast("tuple[object, ...]", value))
+        if characters < 0:
+            break
+    return characters

@@ -5,25 +5,41 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-import yaml
+from .yaml_nodes import (
+    MAPPING,
+    SEQUENCE,
+    Limits,
+    TextError,
+    TextList,
+    TextMap,
+    TextNode,
+    TextScalar,
+    parse_text,
+)
+from .yaml_scalars import MERGE, ScalarError, kind_of, scalar_value
 
 Path = tuple[str | int, ...]
 """Keys and positions from the root of a document."""
 
-_TEXT_MAX: Final = 1 << 20
 _VALUES_MAX: Final = 20_000
 """Values after aliases are expanded: a few lines of aliases can stand for billions."""
 _DEPTH_MAX: Final = 50
+_TEXT_MAX: Final = 1 << 20
 
-_Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_SCALARS: Final = yaml.constructor.SafeConstructor()
+# How many values there are is found out when aliases are expanded.
+_LIMITS: Final = Limits(
+    characters=_TEXT_MAX,
+    depth=_DEPTH_MAX,
+    nodes=_TEXT_MAX,
+    has_aliases=True,
+    has_odd_keys=True,
+)
 _PLAIN_KEY: Final = re.compile(r"[\w/-]+")
-_TAG: Final = "tag:yaml.org,2002:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a value was written and, of a scalar, its text. Line 0: the source has no lines."""
+    """The place where a value was written and, of a scalar, its text. Line 0: without lines."""
 
     source: str
     line: int = 0
@@ -35,7 +51,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextFault:
-    """Something wrong with a text itself: what was meant by the value at a path is not known."""
+    """A fault of a text itself: what was meant by the value at a path is not known."""
 
     place: Place
     path: Path
@@ -125,7 +141,7 @@ def parse_value(text: str, source: str) -> ParsedValue:
 
 
 class _UnreadableError(Exception):
-    """Nothing of a text can be used."""
+    """A text cannot be used at all."""
 
     def __init__(self, place: Place, line: str) -> None:
         super().__init__(line)
@@ -134,44 +150,20 @@ class _UnreadableError(Exception):
 
 def _parse_value(text: str, source: str) -> ParsedValue:
     """Raises `_UnreadableError`."""
-    place = Place(source=source)
-    if len(text) > _TEXT_MAX:
-        what = f"{len(text)} characters are too many — at most {_TEXT_MAX}"
-        raise _UnreadableError(place, f"{source}: {what}")
+    if len(text) > _LIMITS.characters:
+        what = f"{len(text)} characters are too many — at most {_LIMITS.characters}"
+        raise _UnreadableError(Place(source=source), f"{source}: {what}")
     try:
-        _check_depth(text, source)
-        node = yaml.compose(text, Loader=_Loader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
-        what = ", ".join(part for part in (error.context, error.problem) if part)
-        place = Place(source=source, line=mark.line + 1 if mark else 0)
-        raise _UnreadableError(place, f"{where}: not YAML: {what}") from error
-    except (yaml.YAMLError, UnicodeError) as error:
-        what = " ".join(str(error).split())
-        raise _UnreadableError(place, f"{source}: not YAML: {what}") from error
+        node = parse_text(text, _LIMITS)
+    except TextError as error:
+        where = f"{source}:{error.line}:{error.column}" if error.line else source
+        fix = f" — {error.fix}" if error.fix else ""
+        place = Place(source=source, line=error.line)
+        raise _UnreadableError(place, f"{where}: {error.what}{fix}") from error
     if node is None:
         return ParsedValue(None)
     reader = _Reader(source)
     return ParsedValue(reader.value(node, ()), reader.places, tuple(reader.faults))
-
-
-def _check_depth(text: str, source: str) -> None:
-    """Raises `_UnreadableError` where a text is nested too deep to be composed.
-
-    The composer in C calls itself once for each level, until its process has no stack left.
-    """
-    depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > _DEPTH_MAX:
-                line = event.start_mark.line + 1 if event.start_mark else 0
-                place = Place(source=source, line=line)
-                what = f"nested too deep — at most {_DEPTH_MAX} levels"
-                raise _UnreadableError(place, f"{place}: {what}")
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
 
 
 def merge(under: Document, over: Document) -> Document:
@@ -216,38 +208,32 @@ class _Reader:
         self.places: dict[Path, Place] = {}
         self.faults: list[TextFault] = []
 
-    def value(self, node: yaml.Node, path: Path) -> object:
+    def value(self, node: TextNode, path: Path) -> object:
         """Raises `_UnreadableError` for a node that stands for too much."""
         if len(self.places) >= _VALUES_MAX:
             what = f"more than {_VALUES_MAX} values, aliases expanded"
             raise self._unreadable(node, what)
         if len(path) > _DEPTH_MAX:
             raise self._unreadable(node, f"nested too deep — at most {_DEPTH_MAX} levels")
-        text = node.value if isinstance(node, yaml.ScalarNode) else None
-        self.places[path] = Place(source=self.source, line=_line(node), text=text)
+        text = node.value if isinstance(node, TextScalar) else None
+        self.places[path] = Place(source=self.source, line=node.line, text=text)
         match node:
-            case yaml.MappingNode():
+            case TextMap():
                 return dict(self._items(node, path))
-            case yaml.SequenceNode():
-                nodes: list[yaml.Node] = node.value
-                return [self.value(one, (*path, index)) for index, one in enumerate(nodes)]
-            case yaml.ScalarNode():
+            case TextList():
+                return [self.value(one, (*path, index)) for index, one in enumerate(node.items)]
+            case TextScalar():
                 return self._scalar(node, path)
-            case _:
-                raise self._unreadable(node, "not a mapping, list or scalar")
 
-    def _items(self, node: yaml.MappingNode, path: Path) -> Iterator[tuple[str, object]]:
-        if node.tag != f"{_TAG}map":
-            self._fault(node, path, f"tag {node.tag!r} is not accepted — leave it out")
+    def _items(self, node: TextMap, path: Path) -> Iterator[tuple[str, object]]:
         seen: dict[str, int] = {}
-        pairs: list[tuple[yaml.Node, yaml.Node]] = node.value
-        for key_node, value_node in pairs:
-            if not isinstance(key_node, yaml.ScalarNode):
+        for key_node, value_node in node.entries:
+            if key_node.tag in (MAPPING, SEQUENCE):
                 self._fault(key_node, path, "a key must be plain text")
                 continue
             # The text itself, so that keys such as `on` or `1` stay what was written.
-            key: str = key_node.value
-            if key_node.tag == f"{_TAG}merge":
+            key = key_node.value
+            if kind_of(key_node) == MERGE:
                 what = "merge keys (<<) are not accepted — write the fields"
                 self._fault(key_node, path, what)
                 continue
@@ -255,41 +241,24 @@ class _Reader:
                 what = f"{key!r} is written twice, first in line {seen[key]} — keep one"
                 self._fault(key_node, (*path, key), what)
                 continue
-            seen[key] = _line(key_node)
+            seen[key] = key_node.line
             yield key, self.value(value_node, (*path, key))
             # Errors about a value point at its key: the value may start lines below.
             place = self.places[(*path, key)]
             self.places[(*path, key)] = Place(source=place.source, line=seen[key], text=place.text)
 
-    def _scalar(self, node: yaml.ScalarNode, path: Path) -> object:
+    def _scalar(self, node: TextScalar, path: Path) -> object:
         """The value; None, which is a field's default, where it cannot be read."""
-        text: str = node.value
         try:
-            match node.tag.removeprefix(_TAG):
-                case "null":
-                    return None
-                case "bool":
-                    return bool(_SCALARS.construct_yaml_bool(node))
-                case "int":
-                    return int(_SCALARS.construct_yaml_int(node))
-                case "float":
-                    return float(_SCALARS.construct_yaml_float(node))
-                case "str" | "timestamp" | "value":
-                    return text
-                case _:
-                    self._fault(node, path, f"tag {node.tag!r} is not accepted — leave it out")
-        except (ValueError, KeyError):
-            self._fault(node, path, f"{text[:40]!r} cannot be read — put it in quotes")
-        return None
+            return scalar_value(node)
+        except ScalarError as error:
+            self._fault(node, path, str(error))
+            return None
 
-    def _fault(self, node: yaml.Node, path: Path, what: str) -> None:
-        place = Place(source=self.source, line=_line(node))
+    def _fault(self, node: TextNode, path: Path, what: str) -> None:
+        place = Place(source=self.source, line=node.line)
         self.faults.append(TextFault(place=place, path=path, line=f"{place}: {what}"))
 
-    def _unreadable(self, node: yaml.Node, what: str) -> _UnreadableError:
-        place = Place(source=self.source, line=_line(node))
+    def _unreadable(self, node: TextNode, what: str) -> _UnreadableError:
+        place = Place(source=self.source, line=node.line)
         return _UnreadableError(place, f"{place}: {what}")
-
-
-def _line(node: yaml.Node) -> int:
-    return node.start_mark.line + 1

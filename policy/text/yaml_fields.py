@@ -2,9 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
-
-import yaml
+from typing import Final
 
 from ...topology.sets.base_errors import PinfoldError
 from .errors import Problem
@@ -17,17 +15,13 @@ from .yaml_nodes import (
     TextScalar,
     parse_documents,
 )
+from .yaml_scalars import ScalarError, Value, scalar_value
 
 LIMITS: Final = Limits(
     characters=16 << 20, depth=64, nodes=1_000_000, documents=100_000, has_aliases=True
 )
 MAX_EXPANDED: Final = 20_000
 """Values below a field once aliases are written out: a few lines can stand for billions."""
-
-# Typed loosely: its stub has no annotations.
-_RESOLVER: Final[Any] = yaml.resolver.Resolver()
-_CONSTRUCTOR: Final = yaml.constructor.SafeConstructor()
-_TAG: Final = "tag:yaml.org,2002:"
 
 
 class FieldError(PinfoldError):
@@ -211,24 +205,9 @@ class _Expansion:
                 return {key.value: self.plain(value, depth + 1) for key, value in node.entries}
 
 
-def _resolved(scalar: TextScalar) -> str | int | float | bool | None:
-    """The value YAML reads a scalar as; dates stay text, as do numbers that are none."""
-    if not scalar.is_plain:
-        return scalar.value
-    tag = str(_RESOLVER.resolve(yaml.ScalarNode, scalar.value, (True, False)))
-    node = yaml.ScalarNode(tag, scalar.value)
+def _resolved(scalar: TextScalar) -> Value:
+    """The value of a scalar; what cannot be read as what it says stays text."""
     try:
-        match tag.removeprefix(_TAG):
-            case "null":
-                return None
-            case "bool":
-                return bool(_CONSTRUCTOR.construct_yaml_bool(node))
-            case "int":
-                return int(_CONSTRUCTOR.construct_yaml_int(node))
-            case "float":
-                return float(_CONSTRUCTOR.construct_yaml_float(node))
-            case _:
-                return scalar.value
-    except (ValueError, IndexError):
-        # "0x" followed by "_" alone, and digits beyond what int() takes.
+        return scalar_value(scalar)
+    except ScalarError:
         return scalar.value

@@ -4,22 +4,24 @@ Meant for text of strangers: size, nesting depth and number of nodes are bounded
 duplicate keys are errors, and every fault is a `TextError` with its place.
 """
 
-import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 import yaml
 from yaml.error import MarkedYAMLError, YAMLError
 from yaml.events import (
     AliasEvent,
-    CollectionEndEvent,
     CollectionStartEvent,
     DocumentStartEvent,
     Event,
+    MappingEndEvent,
+    MappingStartEvent,
     NodeEvent,
     ScalarEvent,
+    SequenceEndEvent,
     SequenceStartEvent,
+    StreamEndEvent,
 )
 
 from ...topology.sets.base_errors import PinfoldError, quoted
@@ -29,36 +31,96 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 
 
-# Named tuples are made three times as fast as dataclasses, and a container waits for these.
-class TextScalar(NamedTuple):
-    """A scalar as it is written. `is_plain`: not quoted; `is_literal`: a `|` block."""
+class Mark(Protocol):
+    """A place in a text as PyYAML has it."""
 
-    value: str
+    @property
+    def line(self) -> int:
+        """From 0."""
+        ...
+
+    @property
+    def column(self) -> int:
+        """From 0."""
+        ...
+
+
+class Position(NamedTuple):
+    """A mark of our own."""
+
     line: int
     column: int
-    is_plain: bool = False
-    is_literal: bool = False
+
+
+# Named tuples are made three times as fast as dataclasses, and a container waits for these: so
+# lines and columns are counted from 1 only for those that are asked for them.
+class TextScalar(NamedTuple):
+    """A scalar as it is written. `is_plain`: neither quoted nor tagged."""
+
+    value: str
+    mark: Mark
+    style: str | None = None
+    """What it is quoted with, or "|" and ">" of a block; empty where its text stands alone."""
+    tag: str | None = None
+
+    @property
+    def line(self) -> int:
+        """Line of the first character of the scalar, from 1."""
+        return self.mark.line + 1
+
+    @property
+    def column(self) -> int:
+        """Column of the first character of the scalar, from 1."""
+        return self.mark.column + 1
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether YAML may read it as something else than text."""
+        return not self.style and self.tag is None
+
+    @property
+    def is_literal(self) -> bool:
+        """Whether it is a `|` block."""
+        return self.style == "|"
 
     @property
     def is_null(self) -> bool:
         """Whether YAML reads it as nothing."""
-        return self.is_plain and self.value in NULLS
+        return self.value in NULLS and self.is_plain
 
 
 class TextList(NamedTuple):
     """A sequence."""
 
-    line: int
-    column: int
+    mark: Mark
     items: "tuple[TextNode, ...]"
+
+    @property
+    def line(self) -> int:
+        """Line of the first character of the sequence, from 1."""
+        return self.mark.line + 1
+
+    @property
+    def column(self) -> int:
+        """Column of the first character of the sequence, from 1."""
+        return self.mark.column + 1
 
 
 class TextMap(NamedTuple):
     """A mapping in the order it is written; keys are scalars and differ."""
 
-    line: int
-    column: int
+    mark: Mark
     entries: "tuple[tuple[TextScalar, TextNode], ...]"
+
+    @property
+    def line(self) -> int:
+        """Line of the first character of the mapping, from 1."""
+        return self.mark.line + 1
+
+    @property
+    def column(self) -> int:
+        """Column of the first character of the mapping, from 1."""
+        return self.mark.column + 1
 
     def find(self, key: str) -> "TextNode | None":
         """The value of a key; None where there is none."""
@@ -73,22 +135,28 @@ TextNode = TextScalar | TextList | TextMap
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a text may hold at most. `has_aliases`: anchors and aliases are understood."""
+    """Limits of a text's size and syntax. `has_aliases`: anchors and aliases are understood.
+
+    `has_odd_keys`: keys may be there twice, and a list or mapping as a key has its tag and no text.
+    """
 
     characters: int = 64 * 1024
     depth: int = 16
-    nodes: int = 5632
+    nodes: int = 2816
     documents: int = 16
     has_aliases: bool = False
+    has_odd_keys: bool = False
 
 
 ANNOTATION_LIMITS = Limits()
+SEQUENCE: Final = "tag:yaml.org,2002:seq"
+MAPPING: Final = "tag:yaml.org,2002:map"
 _SEPARATORS = (",", ":", "\n", "[", "{", "- ")
 _LEFT_OUT_MAX = 64
 
 
 class TextError(PinfoldError):
-    """What is wrong at one place of a text; `line` and `column` count from 1, 0 if unknown."""
+    """A fault at one place of a text; `line` and `column` count from 1, 0 if unknown."""
 
     def __init__(self, what: str, fix: str = "", *, line: int = 0, column: int = 0) -> None:
         super().__init__(what)
@@ -148,8 +216,7 @@ def parse_documents(text: str, limits: Limits = ANNOTATION_LIMITS) -> tuple[Text
         raise TextError("the directive '%TAG' is not allowed", "leave it out")
     builder = _Builder(limits)
     try:
-        for event in _events(text):
-            builder.feed(event)
+        builder.read(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = "not valid YAML: " + (error.problem or error.context or "unreadable")
@@ -161,34 +228,23 @@ def parse_documents(text: str, limits: Limits = ANNOTATION_LIMITS) -> tuple[Text
     return tuple(builder.documents)
 
 
-def text_of(node: TextNode) -> str:
-    """A node as the text of a document of its own: a scalar's value, otherwise JSON."""
-    return node.value if isinstance(node, TextScalar) else json.dumps(_plain(node))
-
-
 def scalars_of(node: TextNode, what: str) -> tuple[TextScalar, ...]:
     """The items of a list of scalars, for a field described by `what`. Raises `TextError`."""
     if not isinstance(node, TextList):
         raise TextError.at(node, f"{what} is not a list", "write a list: [a, b]")
+    found: list[TextScalar] = []
     for item in node.items:
-        if not isinstance(item, TextScalar) or item.is_null:
+        if not isinstance(item, TextScalar) or (item.value in NULLS and item.is_plain):
             raise TextError.at(item, f"an item of {what} is not a string", "write a list: [a, b]")
-    return tuple(item for item in node.items if isinstance(item, TextScalar))
+        found.append(item)
+    return tuple(found)
 
 
-def _plain(node: TextNode) -> object:
-    match node:
-        case TextScalar():
-            return node.value
-        case TextList():
-            return [_plain(item) for item in node.items]
-        case TextMap():
-            return {key.value: _plain(value) for key, value in node.entries}
-
-
-def _events(text: str) -> Iterator[Event]:
-    # Events, not PyYAML's composer: the C composer recurses once per nesting level.
-    return iter(yaml.parse(text, Loader=LOADER))
+# A named tuple's own constructor takes as long as all else that is done for a node.
+_make: Final = cast(
+    "Callable[[type[Any], tuple[object, ...]], Any]",
+    tuple.__new__,  # pyright: ignore[reportUnknownMemberType]  # a tuple of anything
+)
 
 
 class _Builder:
@@ -197,51 +253,69 @@ class _Builder:
     def __init__(self, limits: Limits) -> None:
         self.documents: list[TextNode] = []
         self._limits = limits
-        self._open: list[tuple[CollectionStartEvent, list[TextNode]]] = []
+        self._open: list[tuple[CollectionStartEvent, list[TextNode] | None]] = []
         # Where the next node goes: into the innermost open collection.
         self._items: list[TextNode] | None = None
         self._anchors: dict[str, TextNode] = {}
-        self._count = 0
         self._documents = 0
 
-    def feed(self, event: Event) -> None:
-        # The most frequent kinds first.
-        if isinstance(event, ScalarEvent):
-            self._count += 1
-            if self._count > self._limits.nodes or event.anchor or event.tag:
-                self._check(event)
-            mark, style = event.start_mark, event.style
-            is_plain = not style and event.tag is None
-            line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
-            node = TextScalar(event.value, line, column, is_plain, style == "|")
-            if self._items is not None and not event.anchor:
-                self._items.append(node)
-            else:
-                self._done(event, node)
-        elif isinstance(event, CollectionStartEvent):
-            self._count += 1
-            self._check(event)
-            depth = self._limits.depth
-            if len(self._open) >= depth:
-                raise _error(event, f"nested deeper than {depth} levels", "write it flatter")
-            self._items = []
-            self._open.append((event, self._items))
-        elif isinstance(event, CollectionEndEvent):
-            start, items = self._open.pop()
-            self._items = self._open[-1][1] if self._open else None
-            self._done(start, _collection(start, items))
-        elif isinstance(event, AliasEvent):
-            self._place(self._aliased(event))
-        elif isinstance(event, DocumentStartEvent):
-            self._anchors.clear()
-            self._documents += 1
-            if self._documents > self._limits.documents:
-                what = f"more than {self._limits.documents} YAML documents"
-                raise _error(event, what, "write fewer")
+    def read(self, text: str) -> None:
+        # Events, not PyYAML's composer: the C composer recurses once per nesting level. They are
+        # taken one by one, those that nothing is odd about without a call.
+        loader = LOADER(text)
+        try:
+            next_event = cast("Callable[[], Any]", loader.get_event)  # pyright: ignore[reportUnknownMemberType]  # PyYAML without C has no annotations
+            limits = self._limits
+            nodes_max, depth_max = limits.nodes, limits.depth
+            opened, items, count = self._open, self._items, 0
+            while True:
+                # Typed loosely: a cast of each would take longer than what is done for it.
+                event: Any = next_event()
+                kind: type[Event] = event.__class__
+                if kind is ScalarEvent:
+                    count += 1
+                    tag = event.tag
+                    node: TextScalar = _make(
+                        TextScalar, (event.value, event.start_mark, event.style, tag)
+                    )
+                    if items is not None and event.anchor is tag is None and count <= nodes_max:
+                        items.append(node)
+                        continue
+                    self._check(event, count)
+                    self._done(event, node)
+                elif kind is MappingStartEvent or kind is SequenceStartEvent:
+                    count += 1
+                    if event.anchor is not None or event.tag is not None or count > nodes_max:
+                        self._check(event, count)
+                    if len(opened) >= depth_max:
+                        what = f"nested deeper than {depth_max} levels"
+                        raise _error(event, what, "write it flatter")
+                    opened.append((event, items))
+                    self._items = items = []
+                elif kind is MappingEndEvent or kind is SequenceEndEvent:
+                    start, outer = opened.pop()
+                    collection = _collection(start, items or [], limits)
+                    self._items = items = outer
+                    if outer is not None and start.anchor is None:
+                        outer.append(collection)
+                    else:
+                        self._done(start, collection)
+                elif kind is AliasEvent:
+                    self._place(self._aliased(event))
+                elif kind is DocumentStartEvent:
+                    self._anchors.clear()
+                    self._documents += 1
+                    if self._documents > limits.documents:
+                        what = f"more than {limits.documents} YAML documents"
+                        raise _error(event, what, "write fewer")
+                elif kind is StreamEndEvent:
+                    return
+        finally:
+            loader.dispose()
 
-    def _check(self, event: ScalarEvent | CollectionStartEvent) -> None:
+    def _check(self, event: ScalarEvent | CollectionStartEvent, count: int) -> None:
         limits = self._limits
-        if self._count > limits.nodes:
+        if count > limits.nodes:
             raise _error(event, f"more than {limits.nodes} values", "write fewer")
         if limits.has_aliases:
             return
@@ -274,26 +348,46 @@ class _Builder:
 
 
 def _error(event: Event, what: str, fix: str) -> TextError:
-    line, column = _position(event)
-    return TextError(what, fix, line=line, column=column)
+    mark = _mark(event)
+    return TextError(what, fix, line=mark.line + 1, column=mark.column + 1)
 
 
-def _position(event: Event) -> tuple[int, int]:
-    mark = event.start_mark
-    return (mark.line + 1, mark.column + 1) if mark else (0, 0)
+def _mark(event: Event) -> Mark:
+    # Only events that a program makes itself have none.
+    return cast("Mark", event.start_mark)
 
 
-def _collection(start: NodeEvent, items: list[TextNode]) -> TextNode:
-    line, column = _position(start)
-    if isinstance(start, SequenceStartEvent):
-        return TextList(line, column, tuple(items))
-    entries: list[tuple[TextScalar, TextNode]] = []
+_KEYS: Final = frozenset({TextScalar})
+
+
+def _collection(start: NodeEvent, items: list[TextNode], limits: Limits) -> TextNode:
+    if type(start) is SequenceStartEvent:
+        made: TextList = _make(TextList, (start.start_mark, tuple(items)))
+        return made
+    keys = items[::2]
+    # Whatever a node is, its first part is its own: a scalar's text, the place of all others.
+    is_distinct = len({key[0] for key in keys}) == len(keys)
+    if not is_distinct or not _KEYS.issuperset(map(type, keys)):
+        if not limits.has_odd_keys:
+            raise _bad_key(keys)
+        keys = [_odd_key(key) for key in keys]
+    entries = tuple(zip(keys, items[1::2], strict=True))
+    mapping: TextMap = _make(TextMap, (start.start_mark, entries))
+    return mapping
+
+
+def _odd_key(key: TextNode) -> TextScalar:
+    if isinstance(key, TextScalar):
+        return key
+    return TextScalar("", key.mark, tag=SEQUENCE if isinstance(key, TextList) else MAPPING)
+
+
+def _bad_key(keys: Iterable[TextNode]) -> TextError:
     seen: set[str] = set()
-    for key, value in zip(items[::2], items[1::2], strict=True):
+    for key in keys:
         if not isinstance(key, TextScalar):
-            raise TextError.at(key, "a key that is a list or a mapping", "write a name as the key")
+            return TextError.at(key, "a key that is a list or a mapping", "write a name as the key")
         if key.value in seen:
-            raise TextError.at(key, f"{quoted(key.value)} is given twice", "merge the two entries")
+            return TextError.at(key, f"{quoted(key.value)} is given twice", "merge the two entries")
         seen.add(key.value)
-        entries.append((key, value))
-    return TextMap(line, column, tuple(entries))
+    raise AssertionError(keys)

@@ -3,7 +3,7 @@
 Nothing here touches a cpu: the daemon writes what follows to sysfs.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,7 +28,7 @@ _SPOKEN: Final[Mapping[NamedFrequency, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuSettings:
-    """What a cpu is set to; None (or no state) leaves that as it was found."""
+    """Settings of a cpu; None (or no state) leaves one as it was found."""
 
     governor: str | None = None
     epp: str | None = None
@@ -137,7 +137,7 @@ def uncore_clocks(
     classes: Mapping[str, CpuSet],
     limits: Mapping[str, Clock],
 ) -> tuple[Mapping[str, Clock], tuple[str, ...]]:
-    """What the uncore clocks are held to, by die ("0/0"): the most that any class there asks for.
+    """Uncore clocks by die ("0/0"): each is held to the most that any class there asks for.
 
     `limits`: what each clock can do, empty where the machine lets nobody set them.
     """
@@ -182,8 +182,16 @@ def suitable_cpus(name: str | None, config: Config, machine: Machine) -> CpuSet:
     )
 
 
+def khz_of(value: str | int | None, named: Callable[[NamedFrequency], int | None]) -> int | None:
+    """Kilohertz of a frequency in the configuration; `named` knows those that have names."""
+    if value is None:
+        return None
+    parsed = parse_khz(value)
+    return parsed if isinstance(parsed, int) else named(parsed)
+
+
 def misfits(free: Sequence[int], count: int, suitable: CpuSet) -> tuple[int, ...]:
-    """By pool, 1 where fewer than `count` of its free cpus (masks) suit a class. O(pools).
+    """Misfits by pool id: 1 where fewer than `count` of its free cpus (masks) suit. O(pools).
 
     Empty where all pools are alike, so that nothing depends on it.
     """
@@ -196,23 +204,18 @@ def _settings(
 ) -> tuple[CpuSettings, list[NamedFrequency]]:
     missing: list[NamedFrequency] = []
 
-    def khz(value: str | int | None) -> int | None:
-        if value is None:
-            return None
-        parsed = parse_khz(value)
-        if isinstance(parsed, int):
-            return parsed
-        found = _khz_of_name(parsed, cpu, has_turbo=has_turbo)
+    def named(name: NamedFrequency) -> int | None:
+        found = _khz_of_name(name, cpu, has_turbo=has_turbo)
         if found is None:
-            missing.append(parsed)
+            missing.append(name)
         return found
 
     epp = one.energy_performance_preference
     settings = CpuSettings(
         governor=one.freq_governor,
         epp=None if epp is None else str(epp),
-        min_khz=khz(one.min_freq),
-        max_khz=khz(one.max_freq),
+        min_khz=khz_of(one.min_freq, named),
+        max_khz=khz_of(one.max_freq, named),
         disabled_cstates=one.disabled_cstates,
     )
     return settings, missing
@@ -230,13 +233,10 @@ def _khz_of_name(name: NamedFrequency, cpu: Cpu, *, has_turbo: bool) -> int | No
 
 
 def _khz_of_clock(value: str | int | None, limit: Clock) -> int | None:
-    if value is None:
-        return None
-    parsed = parse_khz(value)
-    if isinstance(parsed, int):
-        return parsed
     # An uncore clock has two ends and nothing named in between.
-    return limit.min_khz if parsed is NamedFrequency.MIN else limit.max_khz
+    return khz_of(
+        value, lambda name: limit.min_khz if name is NamedFrequency.MIN else limit.max_khz
+    )
 
 
 def _greatest(values: Iterator[int | None]) -> int | None:

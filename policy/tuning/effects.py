@@ -1,4 +1,4 @@
-"""What the kernel should do for the containers beside their cpusets: a value for every knob.
+"""Settings of the kernel for containers beside their cpusets: a value for every knob.
 
 Whoever turns the knobs keeps what they were before: what is not named here is left as it was found.
 """
@@ -15,14 +15,14 @@ from ..configuration.config import Config
 from ..pools.supply import Supply
 from .cpu_class import Clock, CpuSettings, classes_in_force, cpu_settings, uncore_clocks
 from .interrupts import Interrupt, InterruptTable, route
-from .speed_select.speed_select_plan import SpeedSelectPlan, domain_label, plan_speed_select
+from .speed_select_plan import SpeedSelectPlan, plan_speed_select
 
 ORDERED: Final = "1 ordered"
 """Core power is on, and classes of service are served in the order of their numbers."""
 
 
 class KnobKind(enum.Enum):
-    """What can be set, in the order in which it is.
+    """Kinds of knobs, in the order in which they are set.
 
     A governor resets the energy preference, so it comes first. Speed Select is switched on when all
     is as it should be then, and turbo frequency needs core power.
@@ -72,7 +72,7 @@ class Knob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
+class ExclusiveCpus:
     """Cpus that one container has for itself, and what it asks of them."""
 
     cpus: CpuSet
@@ -82,12 +82,12 @@ class Holding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupancy:
-    """Who has which cpus for itself at one moment; all that effects follow from."""
+    """Exclusive cpus and their holders at one moment; all that effects follow from."""
 
     machine: Machine
     config: Config
     supply: Supply
-    holdings: tuple[Holding, ...] = ()
+    holdings: tuple[ExclusiveCpus, ...] = ()
 
     @property
     def free(self) -> CpuSet:
@@ -106,13 +106,13 @@ class Occupancy:
 
     @property
     def speed_select(self) -> SpeedSelectPlan:
-        """What Speed Select is set to."""
+        """The plan of Speed Select."""
         return plan_speed_select(self.machine, self.config, self.supply.allowed, self.classes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hardware:
-    """What the kernel lets somebody set; read by whoever turns the knobs."""
+    """Interrupts and clocks that the kernel lets be set; read by whoever turns the knobs."""
 
     interrupts: tuple[Interrupt, ...] = ()
     uncore: Mapping[str, Clock] = field(default_factory=dict[str, Clock])
@@ -128,7 +128,7 @@ class Effects:
 
 
 def effects(occupancy: Occupancy, hardware: Hardware) -> Effects:
-    """What follows from who has which cpus. O(interrupts * distinct patterns + cpus)."""
+    """Effects of an occupancy on the kernel. O(interrupts * distinct patterns + cpus)."""
     machine, config, holdings = occupancy.machine, occupancy.config, occupancy.holdings
     table = InterruptTable(hardware.interrupts, config.controllable_interrupts)
     wishes = ((one.irq, one.cpus) for one in holdings if one.irq is not None)
@@ -183,7 +183,7 @@ def _speed_select_values(machine: Machine, plan: SpeedSelectPlan) -> Iterator[tu
     for domain in machine.speed_select:
         for cpu in domain.cpus:
             if cpu in plan.clos_of:
-                knob = Knob(KnobKind.CLOS, cpu, domain_label(domain))
+                knob = Knob(KnobKind.CLOS, cpu, domain.label)
                 yield knob, str(plan.clos_of[cpu])
     for label in plan.core_power:
         yield Knob(KnobKind.CORE_POWER, name=label), ORDERED

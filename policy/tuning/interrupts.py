@@ -1,4 +1,4 @@
-"""Where interrupts go: to the cpus of containers that claim them, away from those that mask them.
+"""Routes of interrupts: to cpus of containers that claim them, away from those that mask them.
 
 Nothing here touches an interrupt: the daemon writes /proc/irq/N/smp_affinity_list.
 """
@@ -57,7 +57,7 @@ class InterruptTable:
         return len(self._matching)
 
     def steps(self, wish: IrqAffinity) -> int:
-        """How much it costs to look up all patterns of a wish that were not looked up before."""
+        """Steps it takes to look up all patterns of a wish that were not looked up before."""
         patterns = {*wish.claim, *wish.mask} - self._matching.keys()
         return sum(
             len(self.interrupts)
@@ -95,7 +95,7 @@ class InterruptTable:
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """The cpus of the interrupts that somebody claims or masks, by number, and what was refused."""
+    """Cpus of the interrupts that containers claim or mask, by number, and what was refused."""
 
     targets: Mapping[int, CpuSet]
     warnings: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ class Routing:
 def irq_wish(
     container: Container, preferences: Preferences, exclusive: int, table: InterruptTable
 ) -> tuple[IrqAffinity | None, tuple[Problem, ...]]:
-    """What a container asks of interrupts, None where it asks nothing or cannot; and why not.
+    """The wish of a container about interrupts, None where it has none or cannot; and why not.
 
     `exclusive`: how many cpus it gets for itself. Wider annotations do not fit every container of a
     pod: they are passed over where they cannot apply. What a container asks for itself must apply.
@@ -141,7 +141,7 @@ def irq_wish(
 def route(
     table: InterruptTable, wishes: Iterable[tuple[IrqAffinity, CpuSet]], allowed: CpuSet
 ) -> Routing:
-    """Where interrupts should go so that every wish about some exclusive cpus comes true.
+    """The routing of interrupts that makes every wish about exclusive cpus come true.
 
     A masked interrupt keeps those of its cpus that nobody masks; where that leaves none, it goes to
     all `allowed` ones that nobody masks. One of which nothing at all would be left stays where it

@@ -1,19 +1,23 @@
-"""Which scheduling class a container gets: its own word, else its namespace's, else its QoS's."""
+"""Scheduling classes of containers: a container's own, else its namespace's, else its QoS's."""
 
 from collections.abc import Mapping
 
 from ...topology.sets.base_errors import quoted
-from ..annotations.preferences import parse_preferences
+from ..annotations.preferences import Preferences
 from ..configuration.config import Config, SchedulingClass
 from ..model.container import Container
 from ..text.errors import Problem
 from ..text.suggestion import suggestion
 
 
-def scheduling_class(container: Container, config: Config) -> SchedulingClass | Problem | None:
+def scheduling_class(
+    container: Container, preferences: Preferences, config: Config
+) -> SchedulingClass | Problem | None:
     """The class of a container; a problem where its annotation names none that exists."""
+    wanted = preferences.scheduling_class
+    if wanted is None and not config.scheduling_classes:
+        return None
     classes = {one.name: one for one in config.scheduling_classes}
-    wanted = parse_preferences(container).scheduling_class
     if wanted is not None and wanted not in classes:
         return Problem(
             where=f"scheduling-class of {container.path}",
@@ -32,7 +36,7 @@ def scheduling_class(container: Container, config: Config) -> SchedulingClass | 
 
 
 def scheduling_values(chosen: SchedulingClass) -> Mapping[str, str | int]:
-    """What the class sets, by the names of its fields in a configuration; nothing it leaves out."""
+    """Values that the class sets, by the names of its fields in a configuration."""
     values: dict[str, str | int | None] = {
         "policy": chosen.policy.value,
         "priority": chosen.priority,

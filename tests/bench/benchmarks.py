@@ -63,14 +63,14 @@ def benchmarks(
         Benchmark(
             name="affinity-joint-keys",
             size=large,
-            text="256 unread rules with a joint key, 1000 containers",
+            text="128 unread rules with a joint key, 1000 containers",
             samples=50,
             take=partial(time_rules, make=joint_rules),
         ),
         Benchmark(
             name="affinity-patterns",
             size=large,
-            text="256 unread rules with a pattern, 1000 containers",
+            text="128 unread rules with a pattern, 1000 containers",
             samples=50,
             take=partial(time_rules, make=glob_rules),
         ),
@@ -85,7 +85,7 @@ def benchmarks(
             name="affinity-hostile",
             size=large,
             text="the largest texts made by chance, 1000 containers",
-            samples=300,
+            samples=50,
             take=time_attacks,
         ),
         Benchmark(

@@ -1,13 +1,30 @@
 """What was measured, as rows for people and for programs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from tests.bench.timings import Timings, percentile_ms
+from tests.bench.timings import Timings, percentile, percentile_ms
+
+METRICS: Final = (
+    "create",
+    "stop",
+    "update",
+    "synchronize",
+    "ready",
+    "cpu-turnover",
+    "rss",
+    "written",
+    "updates-turnover",
+    "restart-changes",
+)
+"""What is measured of a plugin at its runtime's end, in the order of the table."""
+
+FLOOR_METRICS: Final = METRICS[: METRICS.index("rss") + 1]
+"""What the floor has: it writes nothing and updates nobody."""
 
 NAMES: Final = (
     "decision-small",
@@ -25,8 +42,10 @@ NAMES: Final = (
     "synchronize-1000",
     "hostile-annotations",
     "create-container-added",
+    *(f"{metric}-{size}" for metric in METRICS for size in ("small", "medium", "wide", "large")),
+    *(f"floor-{metric}" for metric in FLOOR_METRICS),
 )
-"""Every figure there is, in the order they are written."""
+"""The figures of this project in the order they are written; those of others come after them."""
 
 OUTPUT: Final = Path("bench.json")
 """Below the folder that make runs in."""
@@ -86,6 +105,27 @@ class Figure:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """Amounts of one thing that are no times."""
+
+    name: str
+    size: str
+    unit: str
+    amounts: Sequence[float]
+
+    def record(self) -> "Record":
+        """The amounts as `bench.json` has them."""
+        return Record(
+            name=self.name,
+            size=self.size,
+            unit=self.unit,
+            p50=round(percentile(self.amounts, 50), 4),
+            p99=round(percentile(self.amounts, 99), 4),
+            n=len(self.amounts),
+        )
+
+
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """One element of the list in `bench.json`."""
 
@@ -97,12 +137,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     n: int
 
 
-def write_json(path: Path, figures: Iterable[Figure]) -> None:
+def write_json(path: Path, figures: Iterable[Figure | Quantity]) -> None:
     """Write the figures, in place of those of the same names; others in the file stay.
 
     Not everything can be measured everywhere, so a file may come from several runs.
     """
     known = msgspec.json.decode(path.read_bytes(), type=list[Record]) if path.exists() else []
     records = {one.name: one for one in (*known, *(one.record() for one in figures))}
-    rows = [records[name] for name in NAMES if name in records]
+    names = (*NAMES, *(name for name in records if name not in NAMES))
+    rows = [records[name] for name in names if name in records]
     path.write_bytes(msgspec.json.format(msgspec.json.encode(rows)) + b"\n")

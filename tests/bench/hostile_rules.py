@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from pinfold.cmd.daemon.garbage_collection import Garbage
-from pinfold.policy.annotations.annotation_budget import admit
+from pinfold.policy.annotations.annotation_budget import MARKS_MAX, admit
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
@@ -19,7 +19,7 @@ from tests.bench.timings import Timings
 AFFINITY: Final = "resource-policy.nri.io/affinity"
 ANTI_AFFINITY: Final = "resource-policy.nri.io/anti-affinity"
 TEXT_MAX: Final = 64 * 1024
-NODES_MAX: Final = 8192
+NODES_MAX: Final = MARKS_MAX
 
 Rule = dict[str, object]
 EVERYONE: Final[Rule] = {"operator": "AlwaysTrue"}
@@ -160,7 +160,7 @@ class Attacker:
     def _rules(self) -> list[Rule]:
         rules: list[Rule] = []
         size, nodes = 20, 4
-        while len(rules) < 256:
+        while len(rules) < affinity.MAX_RULES:
             rule: Rule = {"match": self._expression(self._depth)}
             rule["scope"] = self._expression(self._depth) if self._is_scoped else EVERYONE
             rule["weight"] = self._chance.randint(-1000, 1000)
@@ -211,8 +211,8 @@ class Attacker:
 
 
 def time_rules(size: Size, samples: int, *, make: Callable[[int], list[Rule]]) -> Timings:
-    """The decision about a container of 256 ordinary rules that nobody has read before."""
-    return _time(size, [annotation(make(256))] * samples, [])
+    """The decision about a container of the most ordinary rules that nobody has read before."""
+    return _time(size, [annotation(make(affinity.MAX_RULES))] * samples, [])
 
 
 def time_product(size: Size, samples: int) -> Timings:

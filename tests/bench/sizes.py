@@ -53,6 +53,16 @@ MEDIUM: Final = Size(
     shared_max_milli=600,
 )
 
+WIDE: Final = Size(
+    name="wide",
+    spec="socket:8 numa:4 l3:4 core:8 thread:2 mem:64G",
+    text="2048 cpus, 32 NUMA nodes, 600 containers",
+    containers=600,
+    exclusive_percent=30,
+    exclusive_max=14,
+    shared_max_milli=2500,
+)
+
 LARGE: Final = Size(
     name="large",
     spec="socket:8 numa:8 l3:4 core:8 thread:2 mem:64G",
@@ -62,3 +72,5 @@ LARGE: Final = Size(
     exclusive_max=16,
     shared_max_milli=3000,
 )
+
+SIZES: Final = (SMALL, MEDIUM, WIDE, LARGE)

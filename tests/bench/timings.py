@@ -1,7 +1,7 @@
 """How long something took, again and again."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -32,7 +32,12 @@ class Timings:
         return result
 
 
-def percentile_ms(nanoseconds: list[int], percent: int) -> float:
+def percentile(amounts: Sequence[float], percent: int) -> float:
+    """The nearest-rank percentile: one of the amounts."""
+    rank = max(1, -(-len(amounts) * percent // 100))
+    return sorted(amounts)[rank - 1]
+
+
+def percentile_ms(nanoseconds: Sequence[int], percent: int) -> float:
     """The nearest-rank percentile, in milliseconds."""
-    rank = max(1, -(-len(nanoseconds) * percent // 100))
-    return round(sorted(nanoseconds)[rank - 1] / _NANOSECONDS, 4)
+    return round(percentile(nanoseconds, percent) / _NANOSECONDS, 4)

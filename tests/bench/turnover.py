@@ -4,9 +4,10 @@ import random
 
 from pinfold.cmd.daemon.garbage_collection import Garbage
 from pinfold.policy.configuration.config import Config
+from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId
-from pinfold.policy.model.decision import Decision, Refusal
+from pinfold.policy.model.grant import Refusal
 from tests.bench.population import UNREAD_PERCENT, containers
 from tests.bench.sizes import Size
 from tests.bench.timings import Timings

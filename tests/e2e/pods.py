@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pinfold.nri.api import cri_pb2 as api
+from pinfold.policy.model.container import QosClass, Resources
+from pinfold.policy.model.kubelet_resources import linux_resources
 from tests.e2e import image
 
-_QUOTA_PERIOD_MICROSECONDS: Final = 100_000
 _CAPACITY_BYTES: Final = 2 << 30
 """Stands for the node's memory where the kubelet derives a score from a memory request."""
 
@@ -135,22 +136,17 @@ class PodSpec:
         )
 
     def _resources(self, container: ContainerSpec) -> api.LinuxContainerResources:
-        quota = container.limit_milli * _QUOTA_PERIOD_MICROSECONDS // 1000
-        return api.LinuxContainerResources(
-            cpu_shares=max(2, container.request_milli * 1024 // 1000),
-            cpu_period=_QUOTA_PERIOD_MICROSECONDS,
-            cpu_quota=quota,
-            memory_limit_in_bytes=container.memory_limit_bytes,
-            oom_score_adj=self._oom_score(container),
+        asked = Resources(
+            cpu_request_milli=container.request_milli,
+            cpu_limit_milli=container.limit_milli or None,
+            memory_request_bytes=container.memory_request_bytes,
+            memory_limit_bytes=container.memory_limit_bytes or None,
         )
-
-    def _oom_score(self, container: ContainerSpec) -> int:
-        """Source: the kubelet's qos policy; a memory request shows in the score alone."""
-        match self.qos:
-            case Qos.GUARANTEED:
-                return -997
-            case Qos.BEST_EFFORT:
-                return 1000
-            case Qos.BURSTABLE:
-                score = 1000 - 1000 * container.memory_request_bytes // _CAPACITY_BYTES
-                return min(max(score, 3), 999)
+        linux = linux_resources(asked, QosClass[self.qos.name], _CAPACITY_BYTES)
+        return api.LinuxContainerResources(
+            cpu_shares=linux.cpu_shares,
+            cpu_period=linux.cpu_period,
+            cpu_quota=linux.cpu_quota,
+            memory_limit_in_bytes=linux.memory_limit_bytes,
+            oom_score_adj=linux.oom_score_adj or 0,
+        )

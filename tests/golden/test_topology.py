@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+import click
 import pytest
 
+from pinfold.cmd.commands.topology import machine_text
 from pinfold.topology.drawing.machine_json import machine_document
-from pinfold.topology.drawing.machine_tree import draw_machine
 from pinfold.topology.made.generator import machine_snapshot
-from pinfold.topology.made.snapshot import Snapshot
+from pinfold.topology.made.snapshot import SysfsSnapshot
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine, MemoryKind, NumaNode, NumaNodeId
 from pinfold.topology.sysfs.discovery import discover
@@ -26,20 +27,20 @@ CPU: Final = "sys/devices/system/cpu"
 NODE: Final = "sys/devices/system/node"
 
 
-def snapshot(spec: str, files: Mapping[str, str] | None = None) -> Snapshot:
+def snapshot(spec: str, files: Mapping[str, str] | None = None) -> SysfsSnapshot:
     base = machine_snapshot(machine_from_spec(spec))
     return dataclasses.replace(base, files={**base.files, **(files or {})})
 
 
-def sub_numa_clusters() -> Snapshot:
+def sub_numa_clusters() -> SysfsSnapshot:
     return snapshot("socket:2 l3:1 numa:2 core:12 thread:2 mem:64G")
 
 
-def core_complexes() -> Snapshot:
+def core_complexes() -> SysfsSnapshot:
     return snapshot("socket:1 numa:2 die:2 l3:2 core:4 thread:2 mem:32G isolated:8-9")
 
 
-def memory_kinds() -> Snapshot:
+def memory_kinds() -> SysfsSnapshot:
     machine = machine_from_spec("socket:2 core:2 thread:2 mem:8G")
     nodes = list(machine.numa_nodes)
     rows = [[*row, 15, 60] for row in machine.distances] + [[15, 15, 10, 70], [60, 60, 70, 10]]
@@ -51,7 +52,7 @@ def memory_kinds() -> Snapshot:
     )
 
 
-def hybrid() -> Snapshot:
+def hybrid() -> SysfsSnapshot:
     units = {"sys/devices/cpu_core/cpus": "0-7", "sys/devices/cpu_atom/cpus": "8-11"}
     base = snapshot("core:4 thread:2", units)
     files = dict(base.files)
@@ -74,12 +75,12 @@ def hybrid() -> Snapshot:
     return dataclasses.replace(base, files=files)
 
 
-def crossing_nodes() -> Snapshot:
+def crossing_nodes() -> SysfsSnapshot:
     files = {f"{NODE}/node0/cpulist": "0-2", f"{NODE}/node1/cpulist": "3-7"}
     return snapshot("socket:2 numa:1 core:4", files)
 
 
-def bare_guest() -> Snapshot:
+def bare_guest() -> SysfsSnapshot:
     base = snapshot("core:3")
     kept = ("online", "possible", "thread_siblings_list", "core_siblings_list")
     files = {path: text for path, text in base.files.items() if path.endswith(kept)}
@@ -87,7 +88,7 @@ def bare_guest() -> Snapshot:
     return dataclasses.replace(base, files=files)
 
 
-MACHINES: Final[Mapping[str, tuple[str, Callable[[], Snapshot]]]] = {
+MACHINES: Final[Mapping[str, tuple[str, Callable[[], SysfsSnapshot]]]] = {
     "sub-numa-clusters": ("one L3 spans two NUMA nodes", sub_numa_clusters),
     "core-complexes": ("one NUMA node has two dies with two L3 groups each", core_complexes),
     "memory-kinds": ("memory nodes without cpus, near and far", memory_kinds),
@@ -99,7 +100,8 @@ MACHINES: Final[Mapping[str, tuple[str, Callable[[], Snapshot]]]] = {
 
 def golden(name: str, machine: Machine) -> str:
     document = json.dumps(machine_document(machine), indent=1, ensure_ascii=False)
-    return f"{MACHINES[name][0]}\n\n{draw_machine(machine)}\n\n{document}\n"
+    drawn = click.unstyle(machine_text(machine))  # where the tests have a terminal
+    return f"{MACHINES[name][0]}\n\n{drawn}\n\n{document}\n"
 
 
 @pytest.mark.parametrize("name", MACHINES)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
-from pinfold.policy.model.decision import Grant
+from pinfold.policy.model.grant import Grant
 from pinfold.topology.made.spec import machine_from_spec
 
 MACHINES = (

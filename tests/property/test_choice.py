@@ -1,16 +1,22 @@
 """The choice of a pool agrees with the order of the ranks, of which it makes none."""
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinfold.policy.configuration.config import CpuPriority
+from pinfold.policy.memory.memory_choice import ZoneSummary
 from pinfold.policy.model.container import ContainerId, QosClass
+from pinfold.policy.model.cpu_preference import CpuPriority
+from pinfold.policy.model.grant import Dropped
 from pinfold.policy.model.request import Isolation, Request
 from pinfold.policy.placing.lineup import Demand, Lineup
-from pinfold.policy.placing.rank import Contest, Dropped, Rank, Zone, choose, ranks
+from pinfold.policy.placing.rank import Contest, Rank, choose, ranks
 
 NUMBERS = st.integers(-2, 2)
-ZONES = st.builds(Zone, st.just(1), st.integers(1, 2), st.booleans(), st.booleans(), st.booleans())
+ZONES = st.builds(
+    ZoneSummary, st.just(1), st.integers(1, 2), st.booleans(), st.booleans(), st.booleans()
+)
 TOO_FAR = Dropped("memory fails strict hints", "0", "1")
 NO_MEMORY = Dropped("memory", "5 bytes", "none is left")
 
@@ -97,6 +103,19 @@ def test_a_pool_is_feasible_or_has_a_reason(lineup: Lineup) -> None:
             assert one is NO_MEMORY
         else:
             assert one == lineup.strict.get(pool_id, rank)
+
+
+@given(lineups(), st.sampled_from([1, 100, 2**20, 2**40, 2**70]))
+@settings(deadline=None, max_examples=200)
+def test_a_packed_lineup_says_the_same(lineup: Lineup, scale: int) -> None:
+    wide = [scale * one for one in lineup.contest.affinities]
+    lineup = replace(lineup, contest=replace(lineup.contest, affinities=wide))
+    packed = lineup.packed()
+    assert packed.candidates() == lineup.candidates()
+    assert packed.feasible() == lineup.feasible()
+    assert packed.packed() == packed
+    pools = list(lineup.contest.ids)
+    assert choose(packed.contest, pools) == choose(lineup.contest, pools)
 
 
 def _is_short(demand: Demand, pool_id: int) -> bool:

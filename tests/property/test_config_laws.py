@@ -5,20 +5,14 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinfold.policy.configuration.config import (
-    Amounts,
-    BurstLevel,
-    Config,
-    CpuPriority,
-    OnBadAnnotation,
-    OnUnsatisfiable,
-)
+from pinfold.policy.configuration.config import Amounts, Config, OnBadAnnotation, OnUnsatisfiable
 from pinfold.policy.configuration.config_text import (
     build_config,
     format_config,
     parse_config_document,
     read_config,
 )
+from pinfold.policy.model.cpu_preference import BurstLevel, CpuPriority
 from pinfold.policy.text.errors import ConfigError
 from pinfold.policy.text.yaml_document import Document, mapping_of, merge, parse_document
 

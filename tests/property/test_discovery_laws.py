@@ -8,15 +8,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pinfold.topology.drawing.machine_json import machine_document
-from pinfold.topology.drawing.machine_tree import draw_machine
+from pinfold.topology.drawing.machine_tree import machine_drawing
 from pinfold.topology.made.generator import machine_snapshot
 from pinfold.topology.made.machine_capture import capture
-from pinfold.topology.made.snapshot import Snapshot, write_tree
+from pinfold.topology.made.snapshot import SysfsSnapshot, write_tree
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import (
     CoreKind,
-    Device,
     Domain,
+    IoDevice,
     Machine,
     MemoryKind,
     NumaNode,
@@ -82,7 +82,7 @@ def machines(draw: st.DrawFn) -> Machine:
         is_normal=not nodes[index].memory_bytes or draw(st.booleans()),
     )
     path = "devices/pci0000:00/0000:00:01.0/net/eth0"
-    device = Device(path=path, kind="net", name="eth0", numa_node=nodes[0].id, cpus=nodes[0].cpus)
+    device = IoDevice(path=path, kind="net", name="eth0", numa_node=nodes[0].id, cpus=nodes[0].cpus)
     return dataclasses.replace(
         machine,
         cpus=cpus,
@@ -128,7 +128,7 @@ JUNK = (
 
 
 @st.composite
-def damaged(draw: st.DrawFn) -> Snapshot:
+def damaged(draw: st.DrawFn) -> SysfsSnapshot:
     """A tree in which some files are gone or hold something else."""
     snapshot = machine_snapshot(draw(machines()))
     files = dict(snapshot.files)
@@ -160,7 +160,7 @@ def is_partition(groups: Sequence[CpuSet | Domain], whole: CpuSet) -> bool:
 
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(damaged())
-def test_damage_never_makes_discovery_fail_or_groups_overlap(snapshot: Snapshot) -> None:
+def test_damage_never_makes_discovery_fail_or_groups_overlap(snapshot: SysfsSnapshot) -> None:
     try:
         machine = discover(snapshot.tree())
     except TopologyError as error:
@@ -192,5 +192,5 @@ def test_damage_never_makes_discovery_fail_or_groups_overlap(snapshot: Snapshot)
     }
     assert all(": " in text and "\n" not in text for text in machine.warnings)
     assert machine_document(machine)["online_cpus"] == str(online)
-    assert draw_machine(machine).startswith(str(len(online)))
+    assert machine_drawing(machine).heading[0].startswith(str(len(online)))
     assert discover(snapshot.tree()) == machine

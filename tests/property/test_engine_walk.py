@@ -9,6 +9,7 @@ import pytest
 
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.adoption import Advice
+from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import (
     Container,
@@ -19,7 +20,8 @@ from pinfold.policy.model.container import (
     QosClass,
     Resources,
 )
-from pinfold.policy.model.decision import Change, Decision, Grant, Pinning, Refusal
+from pinfold.policy.model.grant import Grant, Refusal
+from pinfold.policy.model.pinning import Change, Pinning
 from pinfold.policy.model.request import CpuType
 from pinfold.policy.text.errors import ConfigError
 from pinfold.topology.made.spec import machine_from_spec
@@ -201,7 +203,9 @@ class Walk:
     def restart(self) -> None:
         """The daemon dies and comes back: nothing that runs may move."""
         is_remembered = self.random.random() < 0.5
-        advice: Mapping[ContainerId, Advice] = self.engine.advice() if is_remembered else {}
+        advice: Mapping[ContainerId, Advice] = (
+            self.engine.snapshot().advice() if is_remembered else {}
+        )
         is_degraded = any(
             self.wants_exclusive(key) and self.engine.decisions[key].degraded
             for key in self.engine.grants
@@ -442,8 +446,10 @@ def test_the_laws_hold_at_every_step(machine: Machine) -> None:
     while walk.running:
         walk.remove()
     fresh = Engine(walk.machine, walk.config)
-    assert walk.engine.ledger.free_sharable == fresh.ledger.free_sharable, "nothing was lost"
-    assert walk.engine.ledger.free_isolated == fresh.ledger.free_isolated
+    assert walk.engine.snapshot().free_sharable == fresh.snapshot().free_sharable, (
+        "nothing was lost"
+    )
+    assert walk.engine.snapshot().free_isolated == fresh.snapshot().free_isolated
     walk.engine.check()
 
 

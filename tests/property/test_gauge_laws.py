@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.gauges import Figures, Sample, read_gauges
+from pinfold.policy.engine.gauges import Sample, read_gauges
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine
@@ -66,7 +66,7 @@ def key(sample: Sample) -> tuple[tuple[str, str], ...]:
 
 
 def agree(engine: Engine) -> None:
-    gauges = {one.name: one for one in read_gauges(Figures.of(engine), {})}
+    gauges = {one.name: one for one in read_gauges(engine.snapshot(), {})}
     pools, grants = engine.tree.pools, engine.grants
     for gauge in gauges.values():
         assert len({key(one) for one in gauge.samples}) == len(gauge.samples), gauge.name
@@ -76,7 +76,7 @@ def agree(engine: Engine) -> None:
         assert [one.labels["zone"] for one in samples] == [pool.name for pool in pools]
         return [one.value for one in samples]
 
-    running = engine.running()
+    running = engine.snapshot().running()
     promised = [0.0] * len(pools)
     placed = [0] * len(pools)
     for grant in grants.values():
@@ -116,7 +116,7 @@ def test_gauges_agree_with_what_is_granted(
     machine: Machine, newcomers: list[Container], random: Random
 ) -> None:
     engine = Engine(machine, Config(reserved_resources=Amounts(cpu="cpuset:0")))
-    empty = [*read_gauges(Figures.of(engine), {})]
+    empty = [*read_gauges(engine.snapshot(), {})]
     for newcomer in newcomers:
         engine.create(newcomer)
         agree(engine)
@@ -125,7 +125,7 @@ def test_gauges_agree_with_what_is_granted(
     for container_id in order:
         engine.remove(container_id)
         agree(engine)
-    assert [*read_gauges(Figures.of(engine), {})] == empty, "nothing is left of those who are gone"
+    assert [*read_gauges(engine.snapshot(), {})] == empty, "nothing is left of those who are gone"
 
 
 @pytest.mark.parametrize("machine", WALKED.values(), ids=WALKED)

@@ -13,7 +13,7 @@ from pinfold.policy.memory.memory_ledger import MemoryLedger
 from pinfold.policy.memory.memory_nodes import ALL_KINDS, MemoryNodes
 from pinfold.policy.memory.offers import MemoryPriority, MemoryRequest, Offer
 from pinfold.policy.model.container import ContainerId
-from pinfold.policy.model.decision import Refusal
+from pinfold.policy.model.grant import Refusal
 from pinfold.topology.model.machine import MemoryKind, NumaNode, NumaNodeId
 from pinfold.topology.sets.cpuset import NodeSet, iter_bits
 

@@ -18,7 +18,7 @@ from pinfold.policy.model.container import (
     QosClass,
     Resources,
 )
-from pinfold.policy.model.decision import Grant
+from pinfold.policy.model.grant import Grant
 from pinfold.policy.text.errors import ConfigError
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine, MemoryKind, NumaNode, NumaNodeId

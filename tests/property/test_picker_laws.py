@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinfold.policy.configuration.config import CpuPriority
 from pinfold.policy.cpus.cpu_blocks import CpuBlocks, lowest_bits
 from pinfold.policy.cpus.picker import CpuPicker
-from pinfold.policy.cpus.smt import SmtPreference, hide_siblings
+from pinfold.policy.model.cpu_preference import CpuPriority, SmtPreference
 from pinfold.topology.model.machine import (
     Cache,
     CoreKind,
@@ -331,7 +330,7 @@ def test_spread_containers_grow_to_as_many_cores_as_there_are(
 @given(requests())
 def test_hiding_keeps_one_thread_of_each_core(request: tuple[Machine, int, int]) -> None:
     machine, cpus, _ = request
-    shown = hide_siblings(cpus, CpuPicker(machine).cores)
+    shown = CpuPicker(machine).cores.lowest_members(cpus)
     lowest = [CpuSet(core.mask & cpus).lowest for core in machine.cores if core.mask & cpus]
     assert shown == CpuSet.collect(lowest).mask
 

@@ -10,6 +10,7 @@ from pinfold.nri.api import nri_pb2
 from pinfold.nri.dispatch.report import Connected, Crashed, Happening
 from pinfold.nri.embedded.loopback import Loopback, loopback
 from pinfold.nri.plugin.plugin import Timing
+from pinfold.nri.plugin.string_entries import write_entries
 from pinfold.nri.wire.ttrpc import Code
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.engine import Engine
@@ -109,7 +110,8 @@ def pods(draw: st.DrawFn) -> nri_pb2.PodSandbox:
         id=draw(ids),
         name=draw(ids),
         namespace=draw(st.sampled_from(["", "default", "kube-system"])),
-        annotations=draw(annotations),
+        annotations=write_entries(draw(annotations))
+        + draw(st.lists(st.binary(max_size=9), max_size=2)),
         linux=nri_pb2.LinuxPodSandbox(cgroup_parent=draw(parents)),
     )
 

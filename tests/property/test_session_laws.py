@@ -10,19 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pinfold.nri.api import nri_pb2
+from pinfold.nri.dispatch.events import Events
 from pinfold.nri.dispatch.report import Tally
 from pinfold.nri.embedded.embedded_runtime import RequestError
 from pinfold.nri.embedded.kubelet import container_message, resources_message, sandbox_message
 from pinfold.nri.embedded.loopback import Loopback, loopback
 from pinfold.nri.embedded.runtime_dialects import DIALECTS, NEWEST, Dialect
-from pinfold.nri.plugin.events import Events
 from pinfold.nri.plugin.plugin import Timing
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
 from pinfold.policy.model.container import ContainerId, QosClass, Resources
-from pinfold.policy.model.decision import Refusal
+from pinfold.policy.model.grant import Refusal
 from pinfold.policy.model.kubelet_resources import linux_resources
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine

@@ -14,11 +14,16 @@ from hypothesis import strategies as st
 from pinfold.cmd.kernel.kernel_settings import KernelSettings
 from pinfold.cmd.kernel.knobs import Knobs
 from pinfold.cmd.kernel.originals import Originals
-from pinfold.cmd.kernel.speed_select.speed_select_registers import Connect, DeviceRegisters, Session
+from pinfold.cmd.kernel.speed_select.speed_select_registers import (
+    Connect,
+    DeviceRegisters,
+    SpeedSelectSession,
+)
+from pinfold.cmd.kernel.speed_select_access import SpeedSelectAccess
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.pools.supply import Supply
-from pinfold.policy.tuning.effects import Effects, Hardware, Holding, Occupancy, effects
+from pinfold.policy.tuning.effects import Effects, ExclusiveCpus, Hardware, Occupancy, effects
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine, SpeedSelect
 from pinfold.topology.sets.cpuset import NO_CPUS, CpuSet
@@ -49,11 +54,11 @@ def configs(draw: st.DrawFn) -> Config:
 
 
 @st.composite
-def holdings(draw: st.DrawFn) -> tuple[Holding, ...]:
+def holdings(draw: st.DrawFn) -> tuple[ExclusiveCpus, ...]:
     """Disjoint sets of cpus, each with a class."""
     owners = draw(st.lists(st.sampled_from(["", *NAMES]), min_size=16, max_size=16))
     return tuple(
-        Holding(
+        ExclusiveCpus(
             cpus=CpuSet.collect(cpu for cpu in range(1, 16) if owners[cpu] == name), cpu_class=name
         )
         for name in NAMES
@@ -86,7 +91,7 @@ def clocked(machine: Machine) -> Machine:
     life=st.lists(st.tuples(configs(), holdings(), st.booleans()), min_size=1, max_size=4),
 )
 def test_the_hardware_is_as_it_was_found_in_the_end(
-    found: tuple[Domain, Domain], life: list[tuple[Config, tuple[Holding, ...], bool]]
+    found: tuple[Domain, Domain], life: list[tuple[Config, tuple[ExclusiveCpus, ...], bool]]
 ) -> None:
     device = FakeTpmi(
         # MSR 0x54: the core from bit 3 on, the thread in bit 0.
@@ -95,33 +100,33 @@ def test_the_hardware_is_as_it_was_found_in_the_end(
     )
 
     @contextlib.contextmanager
-    def connect(machine: Machine) -> Generator[Session, None, None]:
+    def connect(machine: Machine) -> Generator[SpeedSelectSession, None, None]:
         yield read_speed_select(device, machine), speed_select_control(device, machine.online)
 
     plain = clocked(PLAIN)
     machine = replace(plain, speed_select=read_speed_select(device, plain))
     supply = Supply(isolated=NO_CPUS, reserved=CpuSet.of(0), sharable=CpuSet.parse("1-15"))
     with TemporaryDirectory() as folder:
-        turning, registers = _process(Path(folder), connect)
+        turning, access = _process(Path(folder), connect)
         for config, held, restarts in life:
             occupancy = Occupancy(machine=machine, config=config, supply=supply, holdings=held)
             wanted = _of_speed_select(effects(occupancy, Hardware()))
             plan = occupancy.speed_select
             for core in machine.cores:
                 assert len({plan.clos_of.get(cpu) for cpu in core}) == 1, "threads are together"
-            with registers.session(machine):
+            with access.session(machine):
                 turning.apply(wanted)
             now = _clos_of(read_speed_select(device, plain))
             assert now == _clos_of(machine.speed_select) | dict(plan.clos_of)
             writes = device.writes
             if restarts:
-                turning, registers = _process(Path(folder), connect)
+                turning, access = _process(Path(folder), connect)
             seen = turning.as_found(replace(plain, speed_select=read_speed_select(device, plain)))
             assert seen == machine
-            with registers.session(machine):
+            with access.session(machine):
                 turning.apply(wanted)
             assert device.writes == writes, "the same again is no change"
-        with registers.session(machine):
+        with access.session(machine):
             turning.apply(Effects())
     assert read_speed_select(device, plain) == machine.speed_select
 
@@ -137,7 +142,7 @@ def _clos_of(domains: tuple[SpeedSelect, ...]) -> dict[int, int]:
     return {cpu: clos for one in domains for cpu, clos in one.clos_of.items()}
 
 
-def _process(folder: Path, connect: Connect) -> tuple[KernelSettings, DeviceRegisters]:
-    registers = DeviceRegisters(connect)
+def _process(folder: Path, connect: Connect) -> tuple[KernelSettings, SpeedSelectAccess]:
+    access = SpeedSelectAccess(lambda: DeviceRegisters(connect))
     log = logging.getLogger("laws")
-    return KernelSettings(Knobs(folder, registers), Originals(folder, "boot", log), log), registers
+    return KernelSettings(Knobs(folder, access), Originals(folder, "boot", log), log), access

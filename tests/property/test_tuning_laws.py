@@ -18,8 +18,8 @@ from pinfold.policy.pools.supply import Supply
 from pinfold.policy.text.glob import compile_glob
 from pinfold.policy.tuning.effects import (
     Effects,
+    ExclusiveCpus,
     Hardware,
-    Holding,
     Knob,
     KnobKind,
     Occupancy,
@@ -156,7 +156,7 @@ def test_every_usable_cpu_is_in_exactly_one_class_and_set_as_it_says(
     configured: Config, names: list[str]
 ) -> None:
     holdings = tuple(
-        Holding(cpus=CpuSet.of(2 * position + 1), cpu_class=name)
+        ExclusiveCpus(cpus=CpuSet.of(2 * position + 1), cpu_class=name)
         for position, name in enumerate(names)
     )
     occupancy = Occupancy(machine=MACHINE, config=configured, supply=SUPPLY, holdings=holdings)

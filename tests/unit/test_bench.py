@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tests.bench.benchmarks import benchmarks
-from tests.bench.figure import NAMES, Figure, Record, write_json
+from tests.bench.figure import NAMES, Figure, Quantity, Record, write_json
 from tests.bench.sizes import SMALL
 from tests.bench.timings import Timings, percentile_ms
 
@@ -19,7 +19,8 @@ def test_every_figure_of_a_tiny_machine_is_written_in_order(tmp_path: Path) -> N
     path = tmp_path / "bench.json"
     write_json(path, reversed(figures))
     records = msgspec.json.decode(path.read_bytes(), type=list[Record])
-    assert tuple(one.name for one in records) == NAMES[:-1]
+    assert tuple(one.name for one in records) == NAMES[: len(records)]
+    assert NAMES[len(records)] == "create-container-added"
     for record in records:
         assert (record.unit, record.n) == ("ms", 2)
         assert 0 < record.p50 <= record.p99
@@ -33,6 +34,17 @@ def test_a_second_run_replaces_its_own_figures_and_keeps_the_others(tmp_path: Pa
     assert [(one.name, one.p50) for one in records] == [
         ("decision-small", 3.0),
         ("create-container-added", 1.0),
+    ]
+
+
+def test_figures_of_other_plugins_come_last_and_stay(tmp_path: Path) -> None:
+    path = tmp_path / "bench.json"
+    write_json(path, [figure("go-create-small", 1)])
+    write_json(path, [Quantity("rss-small", "", "MiB", [30.0, 20.0, 40.0])])
+    records = msgspec.json.decode(path.read_bytes(), type=list[Record])
+    assert [(one.name, one.unit, one.p50, one.p99) for one in records] == [
+        ("rss-small", "MiB", 30.0, 40.0),
+        ("go-create-small", "ms", 1.0, 1.0),
     ]
 
 

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from pinfold.cmd.state.saved_container import SavedContainer, SavedPod
-from pinfold.cmd.state.state_file import State, load_state, write_state
-from pinfold.cmd.state.state_keeper import Moment, saved_machine
+from pinfold.cmd.state.saved_states import SavedStates
+from pinfold.cmd.state.state_file import State, StateFile, load_state
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.adoption import Advice
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId
-from pinfold.policy.model.decision import Grant
+from pinfold.policy.model.grant import Grant
 from pinfold.policy.text.yaml_fields import Field
 from pinfold.policy.tuning.interrupts import Interrupt
 from pinfold.topology.model.machine import MemoryKind
@@ -59,7 +59,7 @@ def engine() -> Engine:
 
 
 def saved(policy: Engine) -> State:
-    return Moment.of(policy).state(saved_machine(policy.machine))
+    return SavedStates().of(policy.snapshot())
 
 
 def restored(state: State, advice: Mapping[ContainerId, Advice] | None = None) -> Engine:
@@ -103,7 +103,7 @@ def both_known(_row: Field, _folder: Path) -> str:
 
 def round_trip(row: Field, folder: Path) -> str:
     before, state = state_of(all_fields())
-    write_state(folder, state, LOG)
+    StateFile(folder, LOG).write(state)
     first = (folder / "state.json").read_bytes()
     read = load_state(folder / "state.json")
     again = restored(read)
@@ -116,7 +116,7 @@ def round_trip(row: Field, folder: Path) -> str:
         for step in path.removeprefix("pod.").split("."):
             one = getattr(one, step)
         assert one, f"{name}: {path} is empty"
-    write_state(folder, saved(again), LOG)
+    StateFile(folder, LOG).write(saved(again))
     assert (folder / "state.json").read_bytes() == first
     return "identical JSON"
 
@@ -132,20 +132,22 @@ CARRIED: Mapping[str, tuple[str, Callable[[Engine], object]]] = {
     "Exclusive": ("exclusive", lambda policy: grant_of(policy).exclusive),
     "Part": ("resources.cpu_request_milli", lambda policy: grant_of(policy).shared_milli),
     "CPUType": ("pod.namespace", lambda policy: grant_of(policy).cpu_type),
-    "CPUClass": ("pod.annotations", lambda policy: policy.occupancy.holdings[0].cpu_class),
+    "CPUClass": (
+        "pod.annotations",
+        lambda policy: policy.snapshot().occupancy().holdings[0].cpu_class,
+    ),
     "Container": ("id", lambda policy: grant_of(policy).container_id),
     "Pool": ("pool", lambda policy: grant_of(policy).pool_id + 1),
     "MemoryPool": ("mems", lambda policy: grant_of(policy).memory),
     "MemType": ("pod.annotations", lambda policy: asked_memory(policy)[0]),
     "MemSize": ("resources.memory_request_bytes", lambda policy: asked_memory(policy)[1]),
     "ColdStart": ("pod.annotations", lambda policy: policy.decisions[FULL].cold_start_ns),
-    "Irqs": ("pod.annotations", lambda policy: policy.occupancy.holdings[0].irq),
+    "Irqs": ("pod.annotations", lambda policy: policy.snapshot().occupancy().holdings[0].irq),
 }
 
 
 def asked_memory(policy: Engine) -> tuple[frozenset[MemoryKind], int]:
-    request = policy.memory.request_of(FULL)
-    assert request is not None
+    request = policy.snapshot().memory.requests()[FULL]
     return request.types, request.size_bytes
 
 

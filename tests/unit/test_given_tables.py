@@ -11,11 +11,12 @@ from pinfold.policy.annotations.preferences import parse_preferences
 from pinfold.policy.books.books import Books
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
+from pinfold.policy.model.grant import PoolId
 from pinfold.policy.model.request import CpuType, Isolation, Request
 from pinfold.policy.placing.classifier import Classifier
 from pinfold.policy.placing.pool_choice import Chooser, Facts
 from pinfold.policy.pools.closeness import Closeness
-from pinfold.policy.pools.pool_tree import Pool, PoolId
+from pinfold.policy.pools.pool_tree import Pool
 from pinfold.policy.scenarios.evaluator import evaluate
 from pinfold.policy.scenarios.evaluator_tables import Record, Value
 from pinfold.policy.text.quantity import parse_milli

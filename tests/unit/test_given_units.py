@@ -4,23 +4,25 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from itertools import takewhile
 
+import click
 import pytest
 
 from pinfold.cmd.daemon.daemon import Daemon
+from pinfold.cmd.report.console import tree_lines
 from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
-from pinfold.nri.embedded.kubelet import start_pod
+from pinfold.nri.embedded.kubelet import start_pods
 from pinfold.policy.books.books import Books
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.gauges import Figures, Gauge, read_gauges
-from pinfold.policy.engine.pool_drawing import draw_pools
+from pinfold.policy.engine.gauges import Gauge, read_gauges
+from pinfold.policy.engine.pool_drawing import pool_texts
 from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.memory.memory_choice import ZoneSummary
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
-from pinfold.policy.model.decision import Grant
+from pinfold.policy.model.grant import Grant
 from pinfold.policy.model.hint import Hint, HintOrigin
 from pinfold.policy.model.request import Request
-from pinfold.policy.placing.rank import Zone
 from pinfold.policy.pools.pool_tree import Branch, PoolKind, PoolTree, number_branches
 from pinfold.policy.pools.supply import Supply
 from pinfold.policy.scenarios.evaluator import evaluate
@@ -75,7 +77,8 @@ def test_trees_are_walked_as_given(text: str) -> None:
     by_name = {pool.name: pool for pool in tree.pools}
     upward = [pool.name for pool in tree.pools]
     # The order in which people see them: `pinfold pools` has one line for each.
-    drawn = draw_pools(tree, machine_from_spec("socket:1 core:1 mem:1G")).splitlines()
+    machine = machine_from_spec("socket:1 core:1 mem:1G")
+    drawn = map(click.unstyle, tree_lines(pool_texts(tree, machine)))
     downward = [line.partition(":")[0].lstrip(" │├└─") for line in drawn]
 
     def until(names: list[str], last: str) -> list[Value]:
@@ -123,7 +126,7 @@ def offered(books: Books, *hints: Hint, preserve: bool = False) -> list[NodeSet]
         hints=hints,
     )
     zones = books.pool_memory.choice(request).zones()
-    return [NodeSet(zone.mask) for zone in zones if isinstance(zone, Zone)]
+    return [NodeSet(zone.mask) for zone in zones if isinstance(zone, ZoneSummary)]
 
 
 def with_preserved_memory(books: Books) -> str:
@@ -170,7 +173,7 @@ def test_memory_is_offered_as_given(table_id: str, row: Field) -> None:
 
 
 def measured(policy: Engine) -> dict[str, Gauge]:
-    return {one.name: one for one in read_gauges(Figures.of(policy), {})}
+    return {one.name: one for one in read_gauges(policy.snapshot(), {})}
 
 
 def shared(policy: Engine, name: str) -> dict[str, float]:
@@ -202,7 +205,7 @@ def assigned(policy: Engine) -> None:
 
 def available(policy: Engine) -> None:
     assert shared(policy, "available") == {
-        pool.name: policy.ledger.room.shared_milli[pool.id] / 1000 for pool in policy.tree.pools
+        pool.name: policy.snapshot().room.shared_milli[pool.id] / 1000 for pool in policy.tree.pools
     }
 
 
@@ -285,16 +288,13 @@ def test_a_cold_start_ends_by_the_daemons_clock() -> None:
     try:
         assert runtime.wait_until_synchronized(5)
         cold = guaranteed("cold", 1000, **COLD)
-        start_pod(
-            runtime,
-            PodSpec(
-                name="cold",
-                annotations=cold.pod.annotations,
-                qos=cold.pod.qos,
-                containers=(ContainerSpec(name="cold", resources=cold.resources),),
-            ),
-            8 * GIB,
+        spec = PodSpec(
+            name="cold",
+            annotations=cold.pod.annotations,
+            qos=cold.pod.qos,
+            containers=(ContainerSpec(name="cold", resources=cold.resources),),
         )
+        assert not start_pods(runtime, [spec], 8 * GIB)
         mems = list[str]()
         for clock[0] in (100.0, 100.9, 101.1):
             assert daemon.plugin.settle()

@@ -41,16 +41,19 @@ FOLDERS = {
 }
 """Each room's folders; one imports those before it alone."""
 
-UPWARD = {
-    ("policy/books", "policy/placing"),
-    ("policy/cpus", "policy/configuration"),
-    ("policy/model", "policy/configuration"),
-    ("policy/model", "policy/cpus"),
-    ("policy/model", "policy/placing"),
-    ("policy/model", "policy/pools"),
-    ("policy/model", "policy/tuning"),
+LEDGERS = {
+    "books/books.py",
+    "books/cpu_ledger.py",
+    "memory/holdings.py",
+    "memory/memory_ledger.py",
+    "memory/memory_zones.py",
+    "engine/allocator.py",
+    "engine/roster.py",
 }
-"""Folders that import one behind them still: each is to be turned, and none is to be added."""
+"""What an engine keeps to itself, in the policy; all others are shown a snapshot."""
+
+KEEPERS = ("memory", "books", "placing", "engine")
+"""The folders of the policy whose modules keep, read and change the ledgers."""
 
 # What would let the outside world into a pure function or into protocol code.
 IMPURE = {
@@ -98,6 +101,11 @@ def imported(path: Path) -> Iterator[str]:
             yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
+def roots(path: Path) -> set[str]:
+    """The packages a file imports from."""
+    return {module.split(".")[0] for module in imported(path)}
+
+
 @pytest.mark.parametrize("path", MODULES, ids=name)
 def test_imports_point_inward(path: Path) -> None:
     rank = ROOMS.index(path.relative_to(ROOT).parts[0])
@@ -107,24 +115,44 @@ def test_imports_point_inward(path: Path) -> None:
             assert ROOMS.index(parts[1]) <= rank, f"{name(path)} imports {module}"
 
 
-def upward(path: Path) -> Iterator[tuple[str, str]]:
-    """Each import of a folder behind a module's own, in its room, as both folders."""
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_folders_import_those_before_them(path: Path) -> None:
     room, *inside = path.relative_to(ROOT).parent.parts
     for module in imported(path) if inside else ():
         parts = module.split(".")
         if parts[:2] == ["pinfold", room] and len(parts) > 2 and parts[2] in FOLDERS[room]:
             order = FOLDERS[room].index
-            if order(parts[2]) > order(inside[0]):
-                yield f"{room}/{inside[0]}", f"{room}/{parts[2]}"
+            assert order(parts[2]) <= order(inside[0]), f"{name(path)} imports {module}"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        path
+        for path in MODULES
+        if path.parent not in [ROOT / "policy" / keeper for keeper in KEEPERS]
+    ],
+    ids=name,
+)
+def test_ledgers_are_the_engines_own(path: Path) -> None:
+    ledgers = {f"pinfold.policy.{one.removesuffix('.py').replace('/', '.')}" for one in LEDGERS}
+    reached = ledgers.intersection(imported(path))
+    assert not reached, f"{name(path)} imports {sorted(reached)}: take a snapshot"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name)
-def test_folders_import_those_before_them(path: Path) -> None:
-    assert set(upward(path)) <= UPWARD
+def test_an_engine_looks_into_itself_alone(path: Path) -> None:
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Attribute) and node.attr == "_allocator":
+            assert ast.unparse(node.value) == "self", f"{name(path)} uses {ast.unparse(node)}"
 
 
-def test_the_list_of_imports_that_go_up_only_gets_shorter() -> None:
-    assert {pair for path in MODULES for pair in upward(path)} == UPWARD
+def test_one_module_draws_with_rich_and_only_commands_draw() -> None:
+    console = "pinfold.cmd.report.console"
+    importers = {name(path) for path in WRITTEN if "rich" in roots(path)}
+    assert importers == {"cmd/report/console.py"}
+    drawing = {path.parent for path in WRITTEN if console in imported(path)}
+    assert drawing == {ROOT / "cmd" / "commands"}
 
 
 def test_every_folder_of_a_room_has_its_place_and_is_small() -> None:
@@ -133,6 +161,15 @@ def test_every_folder_of_a_room_has_its_place_and_is_small() -> None:
         assert found == set(folders)
     for folder in {path.parent for path in WRITTEN}:
         assert len(list(folder.glob("*.py"))) <= FOLDER_MODULES_MAX, name(folder)
+
+
+def test_no_two_public_types_have_one_name() -> None:
+    modules: dict[str, list[str]] = {}
+    for path in WRITTEN:
+        for node in tree(path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                modules.setdefault(node.name, []).append(name(path))
+    assert not {one: paths for one, paths in modules.items() if len(paths) > 1}
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=name)

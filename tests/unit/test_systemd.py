@@ -74,7 +74,9 @@ def test_reload_needs_no_program_but_the_shell() -> None:
     command = shlex.split(reload.removeprefix("ExecReload="))
     assert command[0] == "/bin/sh"
     # Where no program can be found, only what the shell itself knows works.
-    with subprocess.Popen(["/bin/sleep", "60"]) as daemon:
+    # Whoever runs the tests may ignore the signal, as nohup does, and children inherit that.
+    sleep = ["/usr/bin/env", "--default-signal=HUP", "/bin/sleep", "60"]
+    with subprocess.Popen(sleep) as daemon:
         told = subprocess.run(
             command, env={"PATH": "/nonexistent", "MAINPID": str(daemon.pid)}, check=False
         )

@@ -1,4 +1,4 @@
-"""What tells one machine from another: its shape, without what changes from boot to boot."""
+"""Fingerprint of a machine: a hash of its shape, without what changes from boot to boot."""
 
 import hashlib
 import json

@@ -1,11 +1,13 @@
-"""A machine as a text tree for people."""
+"""A machine as texts and a tree of texts for people."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..model.machine import CoreKind, Device, Machine, NumaNode
-from ..sets.cpuset import CpuSet
+from ..model.machine import CoreKind, IoDevice, Machine, NumaNode, Processor
+from ..sets.cpuset import CpuSet, NodeSet
+from ..sysfs.processor import parse_processor
+from .text_tree import TextTree
 
 _SHOWN: Final = 8
 """Cores or devices listed one by one; more are cut short."""
@@ -20,18 +22,28 @@ class _Branch:
     below: list["_Branch"] = field(default_factory=list["_Branch"])
 
 
-def draw_machine(machine: Machine) -> str:
-    """The machine as lines of text: domains, cores, memory, devices and warnings."""
-    root = _nest(machine)
-    lines = [_headline(machine)]
-    lines.extend(_draw(machine, root, ""))
-    lines.extend(_memory_lines(machine))
+@dataclass(frozen=True, slots=True)
+class MachineDrawing:
+    """A machine in texts: lines above, the tree of its domains, and lines below."""
+
+    heading: tuple[str, ...]
+    domains: tuple[TextTree, ...]
+    remarks: tuple[str, ...]
+
+
+def machine_drawing(machine: Machine) -> MachineDrawing:
+    """The machine for people: domains, cores, memory, devices and warnings."""
+    heading = [_headline(machine)]
+    processor = parse_processor(machine.cpuinfo)
+    if processor is not None:
+        heading.append(_processor_line(processor))
+    remarks = list(_memory_lines(machine))
     for name, cpus in (("isolated", machine.isolated), ("offline", machine.offline)):
         if cpus:
-            lines.append(f"{name} cpus: {cpus}")
-    lines.extend(_device_lines(machine))
-    lines.extend(f"warning: {text}" for text in machine.warnings)
-    return "\n".join(lines)
+            remarks.append(f"{name} cpus: {cpus}")
+    remarks.extend(_device_lines(machine))
+    remarks.extend(f"warning: {text}" for text in machine.warnings)
+    return MachineDrawing(tuple(heading), _below(machine, _nest(machine)), tuple(remarks))
 
 
 def bytes_text(size: int | None) -> str:
@@ -54,6 +66,13 @@ def _headline(machine: Machine) -> str:
         _count(len(machine.cores), "core") + (f" of up to {threads} threads" * (threads > 1)),
     ]
     return f"{_count(len(machine.online), 'cpu')} online ({machine.online}): {', '.join(parts)}"
+
+
+def _processor_line(processor: Processor) -> str:
+    parts = [part for part in (processor.name, processor.vendor) if part]
+    if processor.flags:
+        parts.append(_count(len(processor.flags), "flag"))
+    return f"processor: {', '.join(parts)}"
 
 
 def _count(number: int, noun: str) -> str:
@@ -114,19 +133,17 @@ def _memory(node: NumaNode) -> str:
     return text + (f", huge pages: {', '.join(pages)}" if pages else "")
 
 
-def _draw(machine: Machine, branch: _Branch, indent: str) -> Iterator[str]:
+def _below(machine: Machine, branch: _Branch) -> tuple[TextTree, ...]:
+    """The cores that are in no smaller domain, and the domains inside."""
     own = branch.cpus
     for inner in branch.below:
         own -= inner.cpus
-    leaves = list(_core_lines(machine, own))
-    below = sorted(branch.below, key=lambda one: one.cpus.lowest)
-    last = len(below) + len(leaves) - 1
-    for position, leaf in enumerate(leaves):
-        yield f"{indent}{'└── ' if position == last else '├── '}{leaf}"
-    for position, inner in enumerate(below, len(leaves)):
-        corner, side = ("└── ", "    ") if position == last else ("├── ", "│   ")
-        yield f"{indent}{corner}{', '.join(inner.labels)}: {inner.cpus}"
-        yield from _draw(machine, inner, indent + side)
+    cores = [TextTree(line) for line in _core_lines(machine, own)]
+    domains = [
+        TextTree(f"{', '.join(inner.labels)}: {inner.cpus}", _below(machine, inner))
+        for inner in sorted(branch.below, key=lambda one: one.cpus.lowest)
+    ]
+    return (*cores, *domains)
 
 
 def _core_lines(machine: Machine, cpus: CpuSet) -> Iterator[str]:
@@ -147,20 +164,20 @@ def _core_lines(machine: Machine, cpus: CpuSet) -> Iterator[str]:
 
 
 def _memory_lines(machine: Machine) -> Iterator[str]:
-    near = [node for node in machine.numa_nodes if node.cpus]
+    with_cpus = machine.nodes_with_cpus
     for node in machine.numa_nodes:
         if node.cpus:
             continue
         text = f"NUMA node {node.id}, no cpus: {_memory(node)}"
-        if machine.distances and near:
-            least = min(machine.distance(one.id, node.id) for one in near)
-            closest = [str(one.id) for one in near if machine.distance(one.id, node.id) == least]
-            text += f", nearest to node {', '.join(closest)} (distance {least})"
+        nearest = machine.numa_distances.nearest(NodeSet.of(node.id), with_cpus)
+        if machine.distances and nearest:
+            least = machine.numa_distances.between(node.id, nearest.lowest)
+            text += f", nearest to node {', '.join(map(str, nearest))} (distance {least})"
         yield text
 
 
 def _device_lines(machine: Machine) -> Iterator[str]:
-    places: dict[str, list[Device]] = {}
+    places: dict[str, list[IoDevice]] = {}
     for device in machine.devices:
         place = "of unknown place"
         if device.numa_node is not None:

@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from ..model.machine import Cache, CoreKind, Cpu, Device, Machine, MemoryKind, NumaNode
+from ..model.machine import Cache, CoreKind, Cpu, IoDevice, Machine, MemoryKind, NumaNode
 from ..sets.cpuset import CpuSet, NodeSet
 from ..sysfs.cpus import CPU
 from ..sysfs.numa_nodes import NODE
-from .snapshot import Snapshot
+from ..sysfs.processor import CPUINFO
+from .snapshot import SysfsSnapshot
 
 _TIERS: Final = "sys/devices/virtual/memory_tiering"
 _CXL_ROOT: Final = "sys/devices/platform/ACPI0017:00/root0/decoder0.0"
@@ -16,11 +17,13 @@ _DRAM_TIER: Final = 4
 _FAST_TIER: Final = 2
 
 
-def machine_snapshot(machine: Machine) -> Snapshot:
+def machine_snapshot(machine: Machine) -> SysfsSnapshot:
     """The files in which discovery finds this machine (except its warnings), one line each."""
     files: dict[str, str] = {}
     links: dict[str, str] = {}
     files.update(_cpu_set_files(machine))
+    if machine.cpuinfo:
+        files[CPUINFO] = machine.cpuinfo
     for cpu in machine.cpus.values():
         files.update(_frequency_files(cpu))
     files.update(_topology_files(machine))
@@ -41,7 +44,7 @@ def machine_snapshot(machine: Machine) -> Snapshot:
     for node in machine.numa_nodes:
         base = f"{NODE}/node{node.id}"
         folders.update(f"{base}/access0/initiators/node{one}" for one in node.initiators)
-    return Snapshot(
+    return SysfsSnapshot(
         files={path: f"{text}\n" for path, text in files.items()},
         links=links,
         folders=frozenset(folders),
@@ -171,7 +174,7 @@ def _kind_files(machine: Machine, node: NumaNode) -> tuple[Mapping[str, str], Ma
             }, {}
 
 
-def _device_files(device: Device) -> tuple[Mapping[str, str], Mapping[str, str]]:
+def _device_files(device: IoDevice) -> tuple[Mapping[str, str], Mapping[str, str]]:
     place = f"sys/{device.path}"
     node = -1 if device.numa_node is None else device.numa_node
     files = {f"{place}/numa_node": str(node), f"{place}/local_cpulist": str(device.cpus)}

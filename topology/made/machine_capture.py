@@ -9,12 +9,11 @@ from typing import Final
 from ..model.machine import Machine
 from ..sysfs.attributes import Attributes
 from ..sysfs.cpus import CPU
-from ..sysfs.discovery import ask_hardware, discover, is_live
+from ..sysfs.discovery import discover, is_live
 from ..sysfs.numa_nodes import NODE
-from ..sysfs.speed_select.json_file import speed_select_text
-from ..sysfs.speed_select.paths import SNAPSHOT_FILE
+from ..sysfs.speed_select_source import ask_hardware, snapshot_files
 from ..sysfs.sysfs_tree import SysfsTree
-from .snapshot import Snapshot
+from .snapshot import SysfsSnapshot
 
 _WHOLE_MACHINE: Final = (
     "proc/cpuinfo",
@@ -27,6 +26,7 @@ _WHOLE_MACHINE: Final = (
     f"{NODE}/has_cpu",
     f"{NODE}/has_generic_initiator",
 )
+_PAGE_CHARACTERS: Final = 4096
 _CPU_FILES: Final = ("online", "cpu_capacity")
 _FREQUENCY_FILES: Final = (
     "affected_cpus",
@@ -69,6 +69,11 @@ class Recorder:
         """Put a file of our own into the snapshot."""
         self._files[path] = text
 
+    def beginning(self, path: str) -> str | None:
+        """The first page of a file, which may be all; None where there is none to read."""
+        text = self.read(path)
+        return None if text is None else text[:_PAGE_CHARACTERS]
+
     def names(self, path: str) -> list[str]:
         """The sorted names in a directory."""
         if path not in self._names:
@@ -82,8 +87,8 @@ class Recorder:
             self._links[path] = target
         return target
 
-    def snapshot(self) -> Snapshot:
-        """Everything recorded. What was read through a link is stored where the link leads."""
+    def snapshot(self) -> SysfsSnapshot:
+        """The snapshot of all files read; one read through a link is where the link leads."""
         # Listed folders count though nothing in them was read: an offline cpu's, an empty node's.
         folders = {
             f"{folder}/{name}"
@@ -91,7 +96,7 @@ class Recorder:
             for name in names
             if name[-1:].isdigit() and f"{folder}/{name}" not in self._files
         }
-        return Snapshot(
+        return SysfsSnapshot(
             files={self._place(path): text for path, text in self._files.items()},
             links=self._links,
             folders=frozenset(
@@ -114,7 +119,7 @@ class Recorder:
         return path
 
 
-def capture(tree: SysfsTree) -> tuple[Machine, Snapshot]:
+def capture(tree: SysfsTree) -> tuple[Machine, SysfsSnapshot]:
     """The machine a tree shows, and the snapshot in which discovery finds that very machine.
 
     What hardware was asked for is kept as a file; a warning that it could not be read is not.
@@ -123,8 +128,8 @@ def capture(tree: SysfsTree) -> tuple[Machine, Snapshot]:
     machine = discover(recorder)
     if is_live(tree):
         machine = ask_hardware(machine)
-        if machine.speed_select:
-            recorder.keep(SNAPSHOT_FILE, speed_select_text(machine.speed_select))
+        for path, text in snapshot_files(machine).items():
+            recorder.keep(path, text)
     for path in _more_files(recorder):
         recorder.read(path)
     return machine, recorder.snapshot()

@@ -16,7 +16,7 @@ SUFFIXES: Final = (".tar.xz", ".tar.gz", ".tar")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class SysfsSnapshot:
     """Files by path, links by path (their targets as paths of the snapshot), further folders."""
 
     files: Mapping[str, str]
@@ -37,7 +37,7 @@ class Snapshot:
         return ArchiveTree(root, top)
 
 
-def pack(snapshot: Snapshot, name: str) -> bytes:
+def pack(snapshot: SysfsSnapshot, name: str) -> bytes:
     """The snapshot as an archive of the kind a file name asks for; equal ones give equal bytes.
 
     Raises `TopologyError` where the name ends in no known suffix.
@@ -65,7 +65,7 @@ def pack(snapshot: Snapshot, name: str) -> bytes:
     return gzip.compress(content, mtime=0) if name.endswith(".gz") else content
 
 
-def write_tree(snapshot: Snapshot, root: str) -> None:
+def write_tree(snapshot: SysfsSnapshot, root: str) -> None:
     """Write the snapshot's files below a directory that exists."""
     for path in _folders(snapshot):
         os.makedirs(f"{root}/{path}", exist_ok=True)
@@ -76,7 +76,7 @@ def write_tree(snapshot: Snapshot, root: str) -> None:
         os.symlink(_relative(target, os.path.dirname(path)), f"{root}/{path}")
 
 
-def _folders(snapshot: Snapshot) -> Iterator[str]:
+def _folders(snapshot: SysfsSnapshot) -> Iterator[str]:
     """Every folder, those above before those below."""
     found = set(snapshot.folders)
     for path in (*snapshot.files, *snapshot.links, *snapshot.folders):

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import NewType
 
 from ..sets.cpuset import NO_CPUS, NO_NODES, CpuSet, NodeSet
+from .numa_distances import NumaDistances
 
 NumaNodeId = NewType("NumaNodeId", int)
 SocketId = NewType("SocketId", int)
@@ -36,7 +37,7 @@ class CoreKind(enum.Enum):
 
 
 class MemoryKind(enum.Enum):
-    """What a memory node is made of."""
+    """The kind of memory of a memory node."""
 
     DRAM = "dram"
     PMEM = "pmem"
@@ -108,7 +109,7 @@ class NumaNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class IoDevice:
     """A PCI, block or network device and the cpus near it (empty where the kernel does not say)."""
 
     path: str
@@ -121,8 +122,20 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Processor:
+    """The make of a machine's processors."""
+
+    vendor: str
+    """As the processor calls its maker: GenuineIntel, AuthenticAMD."""
+    name: str
+    """The model's name, as its maker writes it."""
+    flags: tuple[str, ...] = ()
+    """What it can do, sorted: the kernel's words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedSelect:
-    """What Intel Speed Select says of one power domain of a socket (a punit).
+    """One power domain (punit) of a socket, and the state of Intel Speed Select in it.
 
     Older parts have one for the whole socket. `supports_…` says that a feature could be enabled,
     `has_…` that it is. Source: Documentation/admin-guide/pm/intel-speed-select.rst.
@@ -154,10 +167,15 @@ class SpeedSelect:
     So many cpus have it wherever they are, and more where they share cores.
     """
 
+    @property
+    def label(self) -> str:
+        """The name of the power domain: "0/1", its socket and its number there."""
+        return f"{self.socket}/{self.domain}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """Everything discovery found, restricted to online cpus where cpus are grouped.
+    """The machine as discovered; groups of cpus hold online cpus only.
 
     Groups (`sockets`, `dies`, `clusters`, `cores`, `l2_groups`, `l3_groups`) are sorted by lowest
     cpu; `numa_nodes` by id; row and column i of `distances` belong to `numa_nodes[i]` (no rows
@@ -182,9 +200,11 @@ class Machine:
     l3_groups: tuple[CpuSet, ...] = ()
     numa_nodes: tuple[NumaNode, ...]
     distances: tuple[tuple[int, ...], ...] = ()
-    devices: tuple[Device, ...] = ()
+    devices: tuple[IoDevice, ...] = ()
     speed_select: tuple[SpeedSelect, ...] = ()
     """Power domains by socket and number; empty without Speed Select, or where it is not read."""
+    cpuinfo: str = ""
+    """The first cpu's paragraph of /proc/cpuinfo; see `sysfs.processor`."""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -212,13 +232,12 @@ class Machine:
         """Whether the machine has cores of both kinds."""
         return len({cpu.kind for cpu in self.cpus.values()}) > 1
 
-    def distance(self, one: NumaNodeId, other: NumaNodeId) -> int:
-        """The kernel's distance of two NUMA nodes; 10 (itself) or 20 where it has none."""
-        index = self._node_index
-        if self.distances and one in index and other in index:
-            return self.distances[index[one]][index[other]]
-        return 10 if one == other else 20
+    @cached_property
+    def numa_distances(self) -> NumaDistances:
+        """The distances of the NUMA nodes by their ids."""
+        return NumaDistances([node.id for node in self.numa_nodes], self.distances)
 
     @cached_property
-    def _node_index(self) -> Mapping[NumaNodeId, int]:
-        return {node.id: position for position, node in enumerate(self.numa_nodes)}
+    def nodes_with_cpus(self) -> NodeSet:
+        """The NUMA nodes that have online cpus."""
+        return NodeSet.collect(node.id for node in self.numa_nodes if node.cpus)

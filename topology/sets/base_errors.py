@@ -6,11 +6,11 @@ _QUOTED_MAX: Final = 80
 
 
 class PinfoldError(Exception):
-    """Something a person has to put right; the text reads `where: what — how to fix`."""
+    """An error that a person has to put right; the text reads `where: what — how to fix`."""
 
 
 class TopologyError(PinfoldError):
-    """This machine, or a description of one, cannot be read."""
+    """A machine, or a description of one, cannot be read."""
 
 
 def quoted(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Self
 
 from .base_errors import PinfoldError, quoted
@@ -14,6 +15,9 @@ _LIST_CHARACTERS_MAX: Final = 5 * MAX_IDS
 """As long as a list is that names every id by itself; the kernel's own are half as long."""
 
 _HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
+
+_TEXTS_KEPT: Final = 256
+"""Texts of sets; each may have some ten thousand characters."""
 
 
 class IdListError(PinfoldError):
@@ -52,6 +56,28 @@ def iter_bits(mask: int) -> Iterator[int]:
         low = mask & -mask
         yield low.bit_length() - 1
         mask ^= low
+
+
+def iter_runs(mask: int) -> Iterator[tuple[int, int]]:
+    """Runs of the bits set in `mask`, ascending: the first position, and that behind the last."""
+    base = 0
+    while mask:
+        skip = (mask & -mask).bit_length() - 1
+        mask >>= skip
+        base += skip
+        run = (mask ^ (mask + 1)).bit_length() - 1
+        yield base, base + run
+        mask >>= run
+        base += run
+
+
+# Containers that share cpus are told the same set, one after the other.
+@lru_cache(maxsize=_TEXTS_KEPT)
+def _list_format(mask: int) -> str:
+    """The kernel's list format of the positions of the bits set in `mask`."""
+    return ",".join(
+        [str(first) if end == first + 1 else f"{first}-{end - 1}" for first, end in iter_runs(mask)]
+    )
 
 
 @dataclass(frozen=True, slots=True, order=False)
@@ -144,17 +170,7 @@ class IdSet:
         return not self.mask & other.mask
 
     def __str__(self) -> str:
-        parts: list[str] = []
-        mask, base = self.mask, 0
-        while mask:
-            skip = (mask & -mask).bit_length() - 1
-            mask >>= skip
-            base += skip
-            run = (mask ^ (mask + 1)).bit_length() - 1
-            parts.append(str(base) if run == 1 else f"{base}-{base + run - 1}")
-            mask >>= run
-            base += run
-        return ",".join(parts)
+        return _list_format(self.mask)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}.parse({str(self)!r})"

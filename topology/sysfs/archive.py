@@ -19,6 +19,7 @@ _MAX_LINKS: Final = 40
 _Entry: TypeAlias = "bytes | str | dict[str, _Entry]"
 """A file's content, a link's target, or a directory."""
 Directory: TypeAlias = dict[str, _Entry]
+_PAGE_CHARACTERS: Final = 4096
 
 
 class ArchiveTree:
@@ -41,6 +42,11 @@ class ArchiveTree:
         if isinstance(entry, str):
             _, entry = self._walk(path)
         return entry.decode("utf-8", "replace") if isinstance(entry, bytes) else None
+
+    def beginning(self, path: str) -> str | None:
+        """The first page of a file, which may be all; None where there is none to read."""
+        text = self.read(path)
+        return None if text is None else text[:_PAGE_CHARACTERS]
 
     def names(self, path: str) -> list[str]:
         """The sorted names in a directory; empty where there is none."""

@@ -1,4 +1,4 @@
-"""Which cpus are online, and how sockets, dies, clusters and cores group them.
+"""Online cpus, and the sockets, dies, clusters and cores that group them.
 
 One cpu of a group speaks for all its members: the others' files hold the same text. Groups come
 from sibling files alone; ids are labels, because core_id repeats between sockets and

@@ -1,4 +1,4 @@
-"""Where the device with a device number is: the folders of sysfs that tell, and what they say.
+"""Places of devices by device number: the folders of sysfs that tell, and what they say.
 
 Read when asked, for one device; the devices found with the machine are in `devices`. Sources:
 Documentation/ABI/testing/sysfs-bus-pci, Documentation/admin-guide/devices.rst.
@@ -28,7 +28,7 @@ _KEPT_MAX: Final = 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class DeviceFolder:
     """A folder that tells where it is, in the kernel's words: offline cpus, unknown nodes too."""
 
     path: str
@@ -43,7 +43,7 @@ class Located:
 
     path: str = ""
     """The device's folder, "/sys/devices/...", empty where sysfs does not know the number."""
-    places: tuple[Place, ...] = ()
+    places: tuple[DeviceFolder, ...] = ()
 
 
 _NOWHERE: Final = Located()
@@ -55,12 +55,12 @@ class Locator:
     def __init__(self, tree: SysfsTree) -> None:
         self._tree = tree
         self._attributes = Attributes(tree)
-        self._folders: dict[str, Place | None] = {}
+        self._folders: dict[str, DeviceFolder | None] = {}
         self._placeless: set[str] = set()
         self._told: set[str] = set()
 
     def take_warnings(self) -> list[str]:
-        """What could not be read since the last call, as `where: what`; each file is told once."""
+        """Warnings (`where: what`) of unreadable files since the last call, once each."""
         found, self._attributes.warnings = self._attributes.warnings, []
         news = [one for one in found if one not in self._told]
         _bound(self._told)
@@ -68,7 +68,7 @@ class Locator:
         return news
 
     def locate(self, major: int, minor: int, *, is_block: bool) -> Located:
-        """Where the device is, the places in the order of their paths."""
+        """The device and its places, in the order of their paths."""
         number = f"{'block' if is_block else 'char'}/{major}:{minor}"
         # Terminals, /dev/null and their like are most of what containers have.
         if major <= 0 or number in self._placeless:
@@ -84,9 +84,9 @@ class Locator:
             self._placeless.add(number)
         return Located(path=f"/{path}", places=places)
 
-    def _places(self, path: str, members: list[str]) -> tuple[Place, ...]:
+    def _places(self, path: str, members: list[str]) -> tuple[DeviceFolder, ...]:
         """The places of a device and of all it is made of, however deep."""
-        found: dict[str, Place] = {}
+        found: dict[str, DeviceFolder] = {}
         seen = {path, *members}
         ahead = deque(members)
         while True:
@@ -101,7 +101,7 @@ class Locator:
                     seen.add(member)
                     ahead.append(member)
 
-    def _nearest(self, path: str) -> Place | None:
+    def _nearest(self, path: str) -> DeviceFolder | None:
         """The nearest folder upwards that says anything: a disk is where its controller is."""
         while path.startswith(_DEVICES):
             if path not in self._folders:
@@ -113,7 +113,7 @@ class Locator:
             path = path.rpartition("/")[0]
         return None
 
-    def _read(self, folder: str) -> Place | None:
+    def _read(self, folder: str) -> DeviceFolder | None:
         node = self._attributes.number(f"{folder}/numa_node")
         if node is not None and not 0 <= node < MAX_IDS:
             if node != _UNKNOWN:
@@ -126,7 +126,7 @@ class Locator:
         if node is None and not cpus:
             return None
         numa_node = None if node is None else NumaNodeId(node)
-        return Place(path=f"/{folder}", cpus=cpus, numa_node=numa_node)
+        return DeviceFolder(path=f"/{folder}", cpus=cpus, numa_node=numa_node)
 
     def _members(self, path: str) -> list[str]:
         """The devices a virtual one is made of: mapped disks, RAID, multipath, an IOMMU group."""
@@ -151,7 +151,7 @@ class Locator:
         return [path for path in paths if path is not None]
 
 
-def _bound(kept: dict[str, Place | None] | set[str]) -> None:
+def _bound(kept: dict[str, DeviceFolder | None] | set[str]) -> None:
     """Forget everything rather than grow without end, on nodes where devices come and go."""
     if len(kept) >= _KEPT_MAX:
         kept.clear()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ..model.machine import Device, NumaNodeId
+from ..model.machine import IoDevice, NumaNodeId
 from ..sets.cpuset import NO_CPUS, CpuSet, NodeSet
 from .attributes import Attributes
 
@@ -21,18 +21,18 @@ _INFINIBAND: Final = 0x0C06
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Locality:
-    """Where a device is; `cpus` is empty where the kernel does not say."""
+class DeviceLocality:
+    """The place of a device; `cpus` is empty where the kernel does not say."""
 
     numa_node: NumaNodeId | None = None
     cpus: CpuSet = NO_CPUS
 
 
-def read_devices(attributes: Attributes, online: CpuSet, node_ids: NodeSet) -> tuple[Device, ...]:
+def read_devices(attributes: Attributes, online: CpuSet, node_ids: NodeSet) -> tuple[IoDevice, ...]:
     """The devices with hardware of their own, sorted by kind and path."""
     finder = LocalityFinder(attributes, online, node_ids)
     found = [
-        Device(
+        IoDevice(
             path=path.removeprefix("sys/"),
             kind=kind,
             name=name,
@@ -51,9 +51,9 @@ class LocalityFinder:
         self.attributes = attributes
         self._online = online
         self._node_ids = node_ids
-        self._seen: dict[str, Locality | None] = {}
+        self._seen: dict[str, DeviceLocality | None] = {}
 
-    def locate(self, path: str) -> Locality:
+    def locate(self, path: str) -> DeviceLocality:
         """The place of a device by its resolved path ("sys/devices/pci0000:00/...")."""
         while path.startswith("sys/devices/"):
             if path not in self._seen:
@@ -62,9 +62,9 @@ class LocalityFinder:
             if place is not None:
                 return place
             path = path.rpartition("/")[0]
-        return Locality()
+        return DeviceLocality()
 
-    def _read(self, directory: str) -> Locality | None:
+    def _read(self, directory: str) -> DeviceLocality | None:
         attributes = self.attributes
         node = attributes.number(f"{directory}/numa_node")
         local = attributes.first_cpus(directory, _LOCAL_FILES)
@@ -78,7 +78,7 @@ class LocalityFinder:
         cpus = (local or NO_CPUS) & self._online
         if known is None and cpus == self._online:
             cpus = NO_CPUS
-        return Locality(numa_node=known, cpus=cpus)
+        return DeviceLocality(numa_node=known, cpus=cpus)
 
 
 def _pci_devices(attributes: Attributes) -> Iterator[tuple[str, str, str]]:

@@ -1,17 +1,16 @@
 """Discovery: a tree of sysfs files becomes a `Machine`. Nothing the kernel shows makes it fail."""
 
-import os
-
-from ..model.machine import CoreKind, Cpu, Machine, SocketId, SpeedSelect
+from ..model.machine import CoreKind, Cpu, Machine, SocketId
 from ..sets.base_errors import TopologyError
-from ..sets.cpuset import CpuSet, NodeSet
+from ..sets.cpuset import NodeSet
 from .attributes import Attributes
 from .caches import cache_groups, read_caches
 from .cpu_traits import Frequency, read_efficient, read_frequencies
 from .cpus import CPU, read_cpu_sets, read_layout
 from .devices import read_devices
 from .numa_nodes import read_numa
-from .speed_select.paths import DEVICE, SNAPSHOT_FILE
+from .processor import read_cpuinfo
+from .speed_select_source import ask_hardware, kept_speed_select
 from .sysfs_tree import SysfsTree, open_tree
 
 _NO_FREQUENCY = Frequency()
@@ -31,16 +30,6 @@ def read_machine(root: str = "/") -> Machine:
 def is_live(tree: SysfsTree) -> bool:
     """Whether a tree is that of the machine this runs on."""
     return tree.root == "/"
-
-
-def ask_hardware(machine: Machine, device: str = DEVICE) -> Machine:
-    """The machine this runs on with what no file says of it: Speed Select, where there is any."""
-    # Who has no such hardware is spared the modules.
-    if not os.path.lexists(device):
-        return machine
-    from .speed_select.device import add_speed_select
-
-    return add_speed_select(machine, device)
 
 
 def discover(tree: SysfsTree) -> Machine:
@@ -89,22 +78,7 @@ def discover(tree: SysfsTree) -> Machine:
         numa_nodes=numa.nodes,
         distances=numa.distances,
         devices=read_devices(attributes, online, NodeSet.collect(node.id for node in numa.nodes)),
-        speed_select=() if is_live(tree) else _kept_speed_select(attributes, tree, online),
+        speed_select=() if is_live(tree) else kept_speed_select(attributes, online),
+        cpuinfo=read_cpuinfo(tree),
         warnings=tuple(attributes.warnings),
     )
-
-
-def _kept_speed_select(
-    attributes: Attributes, tree: SysfsTree, online: CpuSet
-) -> tuple[SpeedSelect, ...]:
-    """What a snapshot keeps of Speed Select."""
-    text = tree.read(SNAPSHOT_FILE)
-    if text is None:
-        return ()
-    from .speed_select.json_file import on_cpus, parse_speed_select
-
-    try:
-        return on_cpus(parse_speed_select(f"{tree.root}/{SNAPSHOT_FILE}", text), online)
-    except TopologyError as error:
-        attributes.warnings.append(f"{error}; Speed Select is not read")
-        return ()

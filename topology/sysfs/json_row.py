@@ -10,7 +10,7 @@ from ..sets.cpuset import CpuSet, IdListError
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class JsonRow:
     """A JSON object and the place of it that messages name. Keys nobody asks for are ignored.
 
     A key that is missing or null gives the default; all methods raise `TopologyError`.
@@ -50,7 +50,7 @@ class Row:
         """A list of cpus in the kernel's format; empty by default."""
         return parse_cpus(f"{self.where}: {key}", self.text(key))
 
-    def rows(self, key: str) -> list["Row"]:
+    def rows(self, key: str) -> list["JsonRow"]:
         """A list of objects; empty by default."""
         value = self.values.get(key)
         if value is not None and not isinstance(value, list):
@@ -66,19 +66,19 @@ def is_whole(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def as_row(where: str, value: object) -> Row:
+def as_row(where: str, value: object) -> JsonRow:
     """The JSON value as an object. Raises `TopologyError` where it is something else."""
     if not isinstance(value, dict):
         raise TopologyError(f"{where}: {value!r} is not an object")
-    return Row(where, cast("dict[str, Any]", value))
+    return JsonRow(where, cast("dict[str, Any]", value))
 
 
-def parse_row(where: str, text: str) -> Row:
+def parse_row(where: str, text: str) -> JsonRow:
     """The one object a text holds. Raises `TopologyError` that names the place."""
     return as_row(where, _parsed(where, text, "a JSON object"))
 
 
-def parse_rows(where: str, text: str) -> list[Row]:
+def parse_rows(where: str, text: str) -> list[JsonRow]:
     """The objects in the list a text holds; none for an empty text. Raises `TopologyError`."""
     if not text.strip():
         return []

@@ -1,4 +1,4 @@
-"""What the memory of each NUMA node is made of, by the best evidence the kernel has.
+"""Kinds of memory of the NUMA nodes, by the best evidence the kernel has.
 
 In this order: the device the memory comes from (dax, nvdimm, CXL region), the kernel's memory
 tiers, access classes (HMAT), distances like those between cpus' own nodes, and at last its size.
@@ -23,7 +23,7 @@ _CXL: Final = "sys/bus/cxl/devices"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryNode:
-    """What the choice of a kind looks at, beside files of its own."""
+    """A NUMA node as the choice of its kind of memory looks at it, beside files of its own."""
 
     id: NumaNodeId
     has_cpus: bool

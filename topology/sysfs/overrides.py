@@ -14,14 +14,13 @@ from ..sets.cpuset import CpuSet
 from .caches import cache_bytes, cache_groups, in_order
 from .cpu_traits import efficient_cpus
 from .json_row import is_whole, parse_cpus, parse_row, parse_rows
-from .speed_select.json_file import on_cpus, parse_speed_select
+from .speed_select_source import given_speed_select, on_cpus
 
 CACHES: Final = "OVERRIDE_SYS_CACHES"
 CORE_CPUS: Final = "OVERRIDE_SYS_CORE_CPUS"
 ATOM_CPUS: Final = "OVERRIDE_SYS_ATOM_CPUS"
 CPUFREQ: Final = "OVERRIDE_SYS_CPUFREQ"
 MEMORY_TYPE: Final = "OVERRIDE_SYS_MEMORY_TYPE"
-SPEED_SELECT: Final = "OVERRIDE_SST"
 
 _TYPES: Final = {"d": "Data", "i": "Instruction", "u": "Unified", "": "Unified"}
 
@@ -38,7 +37,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overrides:
-    """What replaces discovery's results; nothing by default."""
+    """Values that replace discovery's results; none by default."""
 
     caches: tuple[Cache, ...] = ()
     performance: CpuSet | None = None
@@ -61,9 +60,7 @@ def parse_overrides(environment: Mapping[str, str]) -> Overrides:
         efficient=_cpus_in(environment, ATOM_CPUS),
         frequencies=_parse_frequencies(environment.get(CPUFREQ, "")),
         memory_kinds=_parse_memory_kinds(environment.get(MEMORY_TYPE, "")),
-        speed_select=parse_speed_select(SPEED_SELECT, environment[SPEED_SELECT])
-        if environment.get(SPEED_SELECT, "").strip()
-        else None,
+        speed_select=given_speed_select(environment),
     )
 
 

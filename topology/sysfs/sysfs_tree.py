@@ -16,6 +16,8 @@ _MAX_FILE_BYTES: Final = 2**24
 
 _CPU_DIRECTORY: Final = "devices/system/cpu"
 _PAGE_BYTES: Final = 4096
+_DIRECTORIES_MAX: Final = 8192
+"""Directories of which a tree remembers the place: processes and cgroups come and go for ever."""
 
 
 class SysfsTree(Protocol):
@@ -28,6 +30,10 @@ class SysfsTree(Protocol):
 
     def read(self, path: str) -> str | None:
         """The text of a file; None where there is none to read."""
+        ...
+
+    def beginning(self, path: str) -> str | None:
+        """The first page of a file, which may be all; None where there is none to read."""
         ...
 
     def names(self, path: str) -> list[str]:
@@ -43,7 +49,7 @@ class DirectoryTree:
     """A directory that holds sys/ and proc/ (such as "/"), or is a /sys directory itself.
 
     Links that lead out of it lead nowhere: a copy comes from anybody. Each directory is looked at
-    once; a link that is put there later is not noticed.
+    once in a long while; a link that is put there meanwhile is not noticed.
     """
 
     def __init__(self, root: str) -> None:
@@ -82,6 +88,9 @@ class DirectoryTree:
         place = None if above is None else f"{above}/{name}"
         if place is not None and (name == ".." or os.path.islink(place)):
             place = self._followed(place)
+        if len(self._directories) >= _DIRECTORIES_MAX:
+            # All at once: whatever is still asked for is soon known again.
+            self._directories = {"": self._top}
         self._directories[path] = place
         return place
 
@@ -134,6 +143,19 @@ class DirectoryTree:
         finally:
             os.close(file)
         return content.decode("utf-8", "replace")
+
+    def beginning(self, path: str) -> str | None:
+        """The first page of a file, which may be all; None where there is none to read."""
+        try:
+            file = self._open(path, os.O_RDONLY)
+        except OSError:
+            return None
+        try:
+            return os.read(file, _PAGE_BYTES).decode("utf-8", "replace")
+        except OSError:
+            return None
+        finally:
+            os.close(file)
 
     def names(self, path: str) -> list[str]:
         """The sorted names in a directory; empty where there is none."""

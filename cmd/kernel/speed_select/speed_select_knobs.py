@@ -4,14 +4,15 @@ import contextlib
 import dataclasses
 import errno
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Final, Protocol
 
 from ....policy.tuning.effects import ORDERED, Knob, KnobKind
 from ....topology.model.machine import Machine, SocketId, SpeedSelect
-from ....topology.sysfs.speed_select.paths import DEVICE
+from ....topology.sysfs.speed_select_source import DEVICE
+from ..speed_select_access import ROOT
 
-_ROOT: Final = "speedselect/"
 _NAMES: Final[Mapping[KnobKind, str]] = {
     KnobKind.TURBO_FREQUENCY: "turbo_frequency",
     KnobKind.CORE_POWER: "core_power",
@@ -24,12 +25,13 @@ _KINDS: Final[Mapping[str, KnobKind]] = {name: kind for kind, name in _NAMES.ite
 _IN_ORDER: Final = ("", *_NAMES.values())
 _ORDERED: Final = ORDERED.partition(" ")[2]
 
-SPEED_SELECT: Final = frozenset(_NAMES)
-"""The kinds of knobs that are registers of Speed Select."""
-
 
 class Registers(Protocol):
-    """What can be read and set of a power domain (socket, number there). Raises `OSError`."""
+    """Registers that can be read and set of a power domain (socket, number). Raise `OSError`."""
+
+    def session(self, machine: Machine) -> AbstractContextManager[None]:
+        """The time in which they can be used."""
+        ...
 
     def ensure(self, socket: int, domain: int) -> None:
         """Do nothing where there is such a domain that can be read."""
@@ -74,12 +76,12 @@ class SpeedSelectKnobs:
     """Reads and sets registers by path: "speedselect/clos/0/1/17" is cpu 17 in domain 0/1."""
 
     def __init__(self, registers: Registers | None) -> None:
-        """Without registers every read and write fails."""
+        """Reads and writes all fail without registers."""
         self._registers = registers
 
     def path(self, knob: Knob) -> str:
-        """Where a knob is. Raises `OSError` where the machine has no such power domain."""
-        path = f"{_ROOT}{_NAMES[knob.kind]}/{knob.name}/{knob.number}"
+        """The path of a knob. Raises `OSError` where the machine has no such power domain."""
+        path = f"{ROOT}{_NAMES[knob.kind]}/{knob.name}/{knob.number}"
         _, socket, domain, _ = _parsed(path)
         self._present().ensure(socket, domain)
         return path
@@ -128,20 +130,10 @@ class SpeedSelectKnobs:
         return self._registers
 
 
-def is_speed_select(path: str) -> bool:
-    """Whether a path is that of a register and not of a file."""
-    return path.startswith(_ROOT)
-
-
-def as_found(machine: Machine, originals: Mapping[str, str]) -> Machine:
-    """The machine with registers as they were before they were changed, by `originals`.
-
-    `originals`: texts by path; others than those of registers are passed over.
-    """
+def with_registers(machine: Machine, texts: Mapping[str, str]) -> Machine:
+    """The machine with registers as they are in `texts`, by path."""
     domains = {(one.socket, one.domain): one for one in machine.speed_select}
-    for path, text in originals.items():
-        if not is_speed_select(path):
-            continue
+    for path, text in texts.items():
         with contextlib.suppress(OSError, ValueError):
             kind, socket, domain, number = _parsed(path)
             key = SocketId(socket), domain
@@ -174,15 +166,15 @@ def _core_power(text: str) -> tuple[bool, bool]:
     return enabled == "1", order == _ORDERED
 
 
-def undo_order(path: str) -> int:
-    """The place of a path among those that are put back; files come first, in any order."""
-    name = path.removeprefix(_ROOT).partition("/")[0] if is_speed_select(path) else ""
+def register_order(path: str) -> int:
+    """The place of a register among those that are put back, from 1 on; 0 for an unknown one."""
+    name = path.removeprefix(ROOT).partition("/")[0]
     return _IN_ORDER.index(name) if name in _IN_ORDER else 0
 
 
 def _parsed(path: str) -> tuple[KnobKind, int, int, int]:
     try:
-        name, socket, domain, number = path.removeprefix(_ROOT).split("/")
+        name, socket, domain, number = path.removeprefix(ROOT).split("/")
         return _KINDS[name], int(socket), int(domain), int(number)
     except (KeyError, ValueError) as error:
         raise OSError(errno.ENOENT, f"no such register as {path!r}") from error

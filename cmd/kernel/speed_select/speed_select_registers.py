@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
@@ -14,9 +15,9 @@ from ....topology.sets.base_errors import TopologyError
 from ....topology.sets.cpuset import CpuSet
 from ....topology.sysfs.speed_select.isst import SpeedSelectControl
 
-Session: TypeAlias = tuple[tuple[SpeedSelect, ...], SpeedSelectControl]
+SpeedSelectSession: TypeAlias = tuple[tuple[SpeedSelect, ...], SpeedSelectControl]
 """What a device says by now, and what changes it."""
-Connect: TypeAlias = Callable[[Machine], AbstractContextManager[Session]]
+Connect: TypeAlias = Callable[[Machine], AbstractContextManager[SpeedSelectSession]]
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -124,8 +125,13 @@ class DeviceRegisters:
             self._domains[domain.socket, domain.domain] = domain
 
 
+def device_registers(path: Path) -> DeviceRegisters:
+    """The registers behind the device at a path, which need not be there yet."""
+    return DeviceRegisters(partial(open_registers, path))
+
+
 @contextlib.contextmanager
-def open_registers(path: Path, machine: Machine) -> Generator[Session, None, None]:
+def open_registers(path: Path, machine: Machine) -> Generator[SpeedSelectSession, None, None]:
     """The device at a path, open for changes. Raises `OSError` or `TopologyError`."""
     # Only machines with the device pay for the modules that know its languages.
     from ....topology.sysfs.speed_select.device import (

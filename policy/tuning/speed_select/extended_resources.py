@@ -6,19 +6,17 @@ from typing import Final
 from ....topology.model.machine import Machine
 from ....topology.sets.cpuset import CpuSet
 from ...configuration.config import Config, PctPriority
-from .speed_select_plan import is_speed_select
+from ..speed_select_plan import is_speed_select
 
 RESOURCE_DOMAIN: Final = "cpuclass.resource-policy.nri.io"
 
 
-def extended_resources(machine: Machine, config: Config, allowed: CpuSet) -> Mapping[str, int]:
-    """How many cpus each class could have that is to be published, by the name of the resource.
+def published_amounts(machine: Machine, config: Config, allowed: CpuSet) -> Mapping[str, int]:
+    """Numbers of cpus that classes to be published could have, by the name of the resource.
 
     Of cpus with the high turbo there are only as many as the hardware warrants in each power
     domain. What containers hold by now does not matter.
     """
-    if not machine.speed_select:
-        return {}
     high = _high_classes(machine, config)
     amounts: dict[str, int] = {}
     for one in config.cpu_classes:

@@ -9,6 +9,7 @@ from typing import Final
 
 from ...model.machine import Machine, SpeedSelect
 from ...sets.cpuset import CpuSet
+from ..speed_select_source import DEVICE
 from .isst import (
     Interface,
     Platform,
@@ -16,7 +17,6 @@ from .isst import (
     SpeedSelectDevice,
     SpeedSelectError,
 )
-from .paths import DEVICE
 from .punit_mailbox import mailbox_control
 from .punit_mailbox import read_domains as read_mailbox_domains
 from .tpmi import TpmiControl, read_places
@@ -65,7 +65,7 @@ def read_speed_select(device: SpeedSelectDevice, machine: Machine) -> tuple[Spee
 
 
 def speed_select_control(device: SpeedSelectDevice, cpus: CpuSet) -> SpeedSelectControl:
-    """What changes the Speed Select of these online cpus. Raises `SpeedSelectError`."""
+    """The control of Speed Select of these online cpus. Raises `SpeedSelectError`."""
     interface = Interface(device)
     platform = interface.platform()
     if _is_tpmi(platform):

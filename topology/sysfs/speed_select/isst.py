@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol
 from ...model.machine import SpeedSelect
 from ...sets.base_errors import TopologyError
 from ...sets.cpuset import CpuSet
-from .paths import DEVICE
+from ..speed_select_source import DEVICE
 
 READ: Final = 2
 WRITE: Final = 1
@@ -78,7 +78,7 @@ class SpeedSelectControl(Protocol):
         ...
 
 
-class Request(NamedTuple):
+class Ioctl(NamedTuple):
     """One kind of ioctl: how messages name it, its direction and number, its structure.
 
     The structure is written as `struct` writes it, with the padding a C compiler adds. Where it
@@ -97,14 +97,14 @@ class Request(NamedTuple):
         return self.direction << 30 | _POINTER_BYTES << 16 | _MAGIC << 8 | self.ordinal
 
 
-PLATFORM: Final = Request("platform", READ, 0, "<3H2B")
+PLATFORM: Final = Ioctl("platform", READ, 0, "<3H2B")
 """isst_if_platform_info: versions of interface and driver, commands per ioctl, mbox, mmio."""
-PHYSICAL_ID: Final = Request("physical id", READ | WRITE, 1, "<I", "2I")
+PHYSICAL_ID: Final = Ioctl("physical id", READ | WRITE, 1, "<I", "2I")
 """isst_if_cpu_maps: count; logical and physical number of each cpu."""
 
 
 class Platform(NamedTuple):
-    """What the driver says of itself."""
+    """The driver's own description of its interface."""
 
     api_version: int
     driver_version: int
@@ -114,8 +114,8 @@ class Platform(NamedTuple):
     has_registers: bool
 
 
-class Place(NamedTuple):
-    """Where the hardware has a cpu: power domain of its socket, and core (or module) of it."""
+class CpuPosition(NamedTuple):
+    """The place of a cpu in the hardware: power domain and core or module."""
 
     domain: int
     core: int
@@ -127,12 +127,12 @@ class Interface:
 
     device: SpeedSelectDevice
 
-    def ask(self, request: Request, *values: int) -> tuple[int, ...]:
+    def ask(self, request: Ioctl, *values: int) -> tuple[int, ...]:
         """The fields of the answer to a request with these fields."""
         return self._ask(request, request.layout + request.item, values)
 
     def ask_each(
-        self, request: Request, items: Sequence[tuple[int, ...]], limit: int, *head: int
+        self, request: Ioctl, items: Sequence[tuple[int, ...]], limit: int, *head: int
     ) -> Iterator[tuple[int, ...]]:
         """The answers to many items, `limit` in each ioctl; `head` follows the count of them."""
         for start in range(0, len(items), limit):
@@ -144,7 +144,7 @@ class Interface:
                 yield answer[at : at + width]
 
     def platform(self) -> Platform:
-        """What the driver says of itself."""
+        """The driver's own description of its interface."""
         api_version, driver_version, commands, mailbox, registers = self.ask(PLATFORM, *[0] * 5)
         return Platform(
             api_version,
@@ -161,7 +161,7 @@ class Interface:
         found = self.ask_each(PHYSICAL_ID, items, platform.commands)
         return {cpu: physical for cpu, physical in found if physical != _UNKNOWN}
 
-    def _ask(self, request: Request, layout: str, values: Sequence[int]) -> tuple[int, ...]:
+    def _ask(self, request: Ioctl, layout: str, values: Sequence[int]) -> tuple[int, ...]:
         where = f"{DEVICE}: {request.name}"
         try:
             data = struct.pack(layout, *values)

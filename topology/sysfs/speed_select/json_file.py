@@ -1,13 +1,12 @@
 """Speed Select as JSON: what operators write into OVERRIDE_SST, and what snapshots keep."""
 
-import dataclasses
 import json
 from typing import Any
 
 from ...model.machine import SocketId, SpeedSelect
 from ...sets.base_errors import TopologyError
 from ...sets.cpuset import CpuSet
-from ..json_row import Row, parse_row
+from ..json_row import JsonRow, parse_row
 
 _ORDERED = "ordered"
 _PRIORITIES = ("", _ORDERED, "proportional")
@@ -30,7 +29,7 @@ def parse_speed_select(where: str, text: str) -> tuple[SpeedSelect, ...]:
     found: dict[tuple[int, int], SpeedSelect] = {}
     taken = CpuSet()
     for package in document.rows("packages"):
-        for punit in package.rows("punits") or [Row(package.where, {"id": 0})]:
+        for punit in package.rows("punits") or [JsonRow(package.where, {"id": 0})]:
             domain = _domain(package, punit, clos_count)
             if domain.cpus & taken:
                 both = domain.cpus & taken
@@ -41,20 +40,6 @@ def parse_speed_select(where: str, text: str) -> tuple[SpeedSelect, ...]:
             taken |= domain.cpus
             found[key] = domain
     return tuple(found[key] for key in sorted(found))
-
-
-def on_cpus(domains: tuple[SpeedSelect, ...], online: CpuSet) -> tuple[SpeedSelect, ...]:
-    """The domains restricted to the cpus that are online; those without any are left out."""
-    return tuple(
-        dataclasses.replace(
-            domain,
-            cpus=domain.cpus & online,
-            clos_of={cpu: clos for cpu, clos in domain.clos_of.items() if cpu in online},
-            base_frequency_cpus=domain.base_frequency_cpus & online,
-        )
-        for domain in domains
-        if domain.cpus & online
-    )
 
 
 def speed_select_text(domains: tuple[SpeedSelect, ...]) -> str:
@@ -71,8 +56,8 @@ def speed_select_text(domains: tuple[SpeedSelect, ...]) -> str:
     return json.dumps(document, indent=1) + "\n"
 
 
-def _domain(package: Row, punit: Row, clos_count: int) -> SpeedSelect:
-    def source(key: str) -> Row:
+def _domain(package: JsonRow, punit: JsonRow, clos_count: int) -> SpeedSelect:
+    def source(key: str) -> JsonRow:
         return punit if punit.has(key) else package
 
     number = punit.whole("id", 0)

@@ -11,21 +11,21 @@ from typing import Final, NamedTuple
 
 from ...model.machine import Machine, SocketId, SpeedSelect
 from ...sets.cpuset import CpuSet
+from ..speed_select_source import DEVICE
 from .isst import (
     KHZ_PER_RATIO,
     READ,
     WRITE,
     Interface,
+    Ioctl,
     Platform,
-    Request,
     SpeedSelectError,
     ratio,
 )
-from .paths import DEVICE
 
-REGISTERS: Final = Request("registers", WRITE, 2, "<I", "4I")
+REGISTERS: Final = Ioctl("registers", WRITE, 2, "<I", "4I")
 """isst_if_io_regs: count; write, cpu, register, value."""
-MAILBOX: Final = Request("mailbox", READ | WRITE, 3, "<I", "4I2HI")
+MAILBOX: Final = Ioctl("mailbox", READ | WRITE, 3, "<I", "4I2HI")
 """isst_if_mbox_cmds: count; cpu, parameter, request, response, command, subcommand, reserved."""
 
 _CLASSES: Final = 4

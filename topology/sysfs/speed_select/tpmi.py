@@ -15,29 +15,29 @@ from .isst import (
     KHZ_PER_RATIO,
     READ,
     WRITE,
+    CpuPosition,
     Interface,
-    Place,
+    Ioctl,
     Platform,
-    Request,
     ratio,
 )
 
-INSTANCES: Final = Request("instances", READ, 5, "<2BH")
+INSTANCES: Final = Ioctl("instances", READ, 5, "<2BH")
 """isst_tpmi_instance_count: socket, count, mask of the domains that are there."""
-CORE_POWER: Final = Request("core power", READ | WRITE, 6, "<6B")
+CORE_POWER: Final = Ioctl("core power", READ | WRITE, 6, "<6B")
 """isst_core_power: set, socket, domain, enabled, supported, ordered priority."""
-CLOS: Final = Request("class of service", READ | WRITE, 7, "<4B2HBx")
+CLOS: Final = Ioctl("class of service", READ | WRITE, 7, "<4B2HBx")
 """isst_clos_param: set, socket, domain, class; lowest and highest MHz; proportional priority."""
-ASSOCIATION: Final = Request("association", READ | WRITE, 8, "<3H", "2B2H")
+ASSOCIATION: Final = Ioctl("association", READ | WRITE, 8, "<3H", "2B2H")
 """isst_if_clos_assoc_cmds: count, set, cpus in the punit's numbers; socket, domain, core, class."""
-LEVELS: Final = Request("performance levels", READ | WRITE, 9, "<11B")
+LEVELS: Final = Ioctl("performance levels", READ | WRITE, 9, "<11B")
 """isst_perf_level_info: socket, domain, highest level, revision, mask of levels, level in force,
 features in force, locked, enabled, SST-TF and SST-BF supported."""
-FEATURES: Final = Request("features", WRITE, 11, "<3B")
+FEATURES: Final = Ioctl("features", WRITE, 11, "<3B")
 """isst_perf_feature_control: socket, domain, features."""
-BASE_CPUS: Final = Request("base frequency cpus", READ, 15, "<4B4xQHb5x")
+BASE_CPUS: Final = Ioctl("base frequency cpus", READ, 15, "<4B4xQHb5x")
 """isst_perf_level_cpu_mask: socket, domain, level, cpus in the punit's numbers; mask of cores."""
-TURBO: Final = Request("turbo frequency", READ, 16, "<2BH3H6H8H48H")
+TURBO: Final = Ioctl("turbo frequency", READ, 16, "<2BH3H6H8H48H")
 """isst_turbo_freq_info: socket, domain; level; numbers of clip frequencies, buckets, levels; clip
 frequencies; cores of each bucket; frequencies."""
 
@@ -48,14 +48,16 @@ _PROPORTIONAL: Final = 0
 _ORDERED: Final = 1
 
 
-def read_places(interface: Interface, cpus: CpuSet, platform: Platform) -> Mapping[int, Place]:
+def read_places(
+    interface: Interface, cpus: CpuSet, platform: Platform
+) -> Mapping[int, CpuPosition]:
     """Power domain and core of each cpu, from MSR_PM_LOGICAL_ID as the driver hands it out.
 
     Bits 11-15 are the domain, bits 3-10 the core, on efficient cores the module. A cpu that the
     driver does not know is missing. Source: drivers/platform/x86/intel/tpmi_power_domains.c.
     """
     found = interface.physical_ids(cpus, platform)
-    return {cpu: Place(one >> 11 & 0x1F, one >> 3 & 0xFF) for cpu, one in found.items()}
+    return {cpu: CpuPosition(one >> 11 & 0x1F, one >> 3 & 0xFF) for cpu, one in found.items()}
 
 
 def read_domains(
@@ -136,7 +138,7 @@ class TpmiControl:
 
     interface: Interface
     platform: Platform
-    places: Mapping[int, Place]
+    places: Mapping[int, CpuPosition]
 
     def associate(self, domain: SpeedSelect, cpus: CpuSet, clos: int) -> None:
         """Put cpus into a class of service, with everybody on the same core."""

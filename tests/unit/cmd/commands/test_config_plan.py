@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pinfold.cmd.pinfold import main
-from pinfold.cmd.state.state_file import load_state, write_state
-from pinfold.cmd.state.state_keeper import Moment, saved_machine
+from pinfold.cmd.state.saved_states import SavedStates
+from pinfold.cmd.state.state_file import StateFile, load_state
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
@@ -46,7 +46,7 @@ def fixture_folder(tmp_path: Path) -> Path:
     for name, milli in (("web", 2000), ("db", 3000)):
         engine.create(container(name, milli))
         engine.start(ContainerId(f"id-{name}"))
-    write_state(tmp_path, Moment.of(engine).state(saved_machine(engine.machine)), LOG)
+    StateFile(tmp_path, LOG).write(SavedStates().of(engine.snapshot()))
     return tmp_path
 
 
@@ -148,7 +148,7 @@ def test_what_is_asked_for_in_vain_from_then_on_is_said(tmp_path: Path) -> None:
     key = "irq-affinity.resource-policy.nri.io/container.web"
     pod = dataclasses.replace(web.pod, annotations={key: "claim: ['*eth0*']"})
     engine.create(dataclasses.replace(web, pod=pod))
-    write_state(tmp_path, Moment.of(engine).state(saved_machine(read)), LOG)
+    StateFile(tmp_path, LOG).write(SavedStates().of(engine.snapshot()))
     file = tmp_path / "node.yaml"
     file.write_text('reservedResources: {cpu: "cpuset:0"}\ncontrollableInterrupts: ["*nvme*"]\n')
     arguments = [f"--state={tmp_path}", f"--sysfs-root={tmp_path}"]
@@ -171,7 +171,7 @@ def test_what_is_asked_for_in_vain_from_then_on_is_said(tmp_path: Path) -> None:
 def test_a_pod_whose_annotations_were_not_kept_is_named(folder: Path) -> None:
     state = load_state(folder / "state.json")
     pods = tuple(msgspec.structs.replace(pod, is_cut=pod.name == "web-pod") for pod in state.pods)
-    write_state(folder, msgspec.structs.replace(state, pods=pods), LOG)
+    StateFile(folder, LOG).write(msgspec.structs.replace(state, pods=pods))
     run = plan(folder, 'reservedResources: {cpu: "cpuset:0"}\n')
     assert run.output.splitlines()[0] == (
         "warning: default/web-pod: too long to be kept — planned without its annotations, labels"

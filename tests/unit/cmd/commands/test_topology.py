@@ -92,19 +92,48 @@ def test_the_version_is_that_of_the_package() -> None:
     assert result.exit_code == 0
 
 
-def test_a_start_imports_nothing_heavy() -> None:
+HEAVY = {
+    "asyncio",
+    "cpuinfo",
+    "google.protobuf",
+    "grpc",
+    "msgspec",
+    "prometheus_client",
+    "psutil",
+    "rich",
+    "tarfile",
+    "yaml",
+}
+
+
+def imported(*arguments: str) -> set[str]:
+    """The modules that a process has imported after a command."""
     program = (
         "import sys\n"
         "from pinfold.cmd.pinfold import main\n"
-        "main(['topology', '--machine', 'core:2'], standalone_mode=False)\n"
-        "heavy = {'grpc', 'google.protobuf', 'rich', 'yaml', 'msgspec', 'psutil', 'cpuinfo',\n"
-        "    'prometheus_client', 'asyncio', 'tarfile'}\n"
-        "print(sorted(heavy & sys.modules.keys()))\n"
+        "main(sys.argv[1:], standalone_mode=False)\n"
+        "print(*sys.modules)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
     )
-    assert done.stdout.splitlines()[-1] == "[]"
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_a_start_imports_nothing_heavy() -> None:
+    modules = imported("topology", "--machine", "core:2", "-o", "json")
+    assert not HEAVY & modules
+    assert not {one for one in modules if one.startswith("pinfold.policy")}
+
+
+def test_a_tree_needs_rich_and_nothing_else_that_is_heavy() -> None:
+    modules = imported("topology", "--machine", "core:2")
+    assert HEAVY & modules == {"rich"}
+    assert not {"pygments", "markdown_it", "rich.markdown", "rich.progress"} & modules
+
+
+def test_a_document_of_pools_needs_no_rich() -> None:
+    assert "rich" not in imported("pools", "--machine", "core:2", "-o", "json")
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,13 @@ from pinfold.cmd.state.state_keeper import StateKeeper
 from pinfold.nri.dispatch.report import Report
 from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
-from pinfold.nri.embedded.kubelet import resources_message, start_pod
+from pinfold.nri.embedded.kubelet import resources_message, start_pods
 from pinfold.nri.plugin.plugin import Timing
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
 from pinfold.policy.model.container import ContainerId, QosClass, Resources
-from pinfold.policy.model.decision import Grant
+from pinfold.policy.model.grant import Grant
 from pinfold.policy.model.kubelet_resources import linux_resources
 from pinfold.topology.model.machine import Machine
 
@@ -111,10 +111,15 @@ class PaperNode:
         assert self.daemon.plugin.settle()
 
     def run(self, *pods: PodSpec) -> None:
-        """Run pods. Raises `RequestError` where a container is refused."""
+        """Run pods, of which no container is refused."""
         for pod in pods:
-            start_pod(self.runtime, pod, memory_bytes(self.machine))
+            assert not start_pods(self.runtime, [pod], memory_bytes(self.machine))
             self.settle()
+
+    def refusal(self, pod: PodSpec) -> str:
+        """Why the one container of a pod is refused."""
+        (refused,) = start_pods(self.runtime, [pod], memory_bytes(self.machine))
+        return refused.reason
 
     def resize(self, name: str, milli: int, memory: int) -> None:
         """Ask for other amounts for a Guaranteed container, as the kubelet does in place."""

@@ -24,7 +24,7 @@ from pinfold.cmd.daemon.sd_notify import Notifier
 from pinfold.cmd.report.decision_log import DecisionLog
 from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
-from pinfold.nri.embedded.kubelet import start_pod
+from pinfold.nri.embedded.kubelet import start_pods
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
 from pinfold.policy.model.container import QosClass, Resources
@@ -106,7 +106,7 @@ class Node:
         assert self.daemon.plugin.settle()
 
     def run(self, spec: PodSpec) -> None:
-        start_pod(self.runtime, spec, 8 * GIB)
+        assert not start_pods(self.runtime, [spec], 8 * GIB)
         assert self.daemon.plugin.settle()
 
     def pass_seconds(self, seconds: float) -> None:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -349,9 +350,22 @@ def test_what_it_cannot_work_with_ends_it_with_status_two(
     assert len(run.stderr.splitlines()) == 1, "one line says what is wrong"
 
 
-def test_daemon_does_not_load_grpc() -> None:
+LOADED_WHERE_USED: Final = (
+    *("grpc", "google.rpc", "rich", "cpuinfo", "psutil", "prometheus_client", "uvicorn", "h11"),
+    *("asyncio", "ssl", "http", "email", "multiprocessing", "importlib.metadata", "tempfile"),
+    *("urllib.request", "subprocess", "tarfile", "lzma", "zipfile"),
+    *("pinfold.nri.embedded", "pinfold.nri.api.cri_pb2", "pinfold.nri.api.podresources_pb2"),
+    *("pinfold.policy.manifests", "pinfold.policy.scenarios", "pinfold.policy.engine.gauges"),
+    *("pinfold.topology.made", "pinfold.topology.sysfs.archive"),
+    *("pinfold.topology.sysfs.speed_select", "pinfold.cmd.kernel.speed_select"),
+    *("pinfold.cmd.web", "pinfold.cmd.metrics.metric_pages", "pinfold.cmd.commands.demo"),
+)
+
+
+def test_daemon_loads_what_few_nodes_need_where_it_is_used() -> None:
     program = (
-        "import sys, pinfold.cmd.pinfoldd; print([m for m in ('grpc', 'rich') if m in sys.modules])"
+        "import sys, pinfold.cmd.pinfoldd\n"
+        f"print([one for one in {LOADED_WHERE_USED!r} if one in sys.modules])"
     )
     run = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

@@ -6,12 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from pinfold.cmd.daemon.garbage_collection import LOOKS_MAX, Garbage
+from pinfold.cmd.daemon.garbage_collection import (
+    LOOKS_MAX,
+    MORE_THAN_AN_EVENT,
+    SOME_OBJECTS,
+    Garbage,
+)
 from pinfold.nri.dispatch.report import Decided, Released, Synchronized, Updated
 from pinfold.policy.configuration.config import Config
+from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
-from pinfold.policy.model.decision import Decision, Refusal
+from pinfold.policy.model.grant import Refusal
 from pinfold.topology.made.spec import machine_from_spec
 
 ID = ContainerId("c")
@@ -58,7 +64,23 @@ def test_nothing_is_collected_within_an_event(garbage: Garbage) -> None:
 def test_what_is_new_is_gone_through_after(garbage: Garbage, happening: Decided | Released) -> None:
     lost = knot()
     garbage(happening)
+    assert lost() is not None, "for a few objects it is not worth its time"
+    kept = [[number] for number in range(SOME_OBJECTS)]
+    garbage(happening)
     assert lost() is None
+    assert len(kept) == SOME_OBJECTS
+
+
+def test_what_is_too_much_for_an_event_waits_for_a_quiet_time(garbage: Garbage) -> None:
+    lost = knot()
+    kept = [[number] for number in range(MORE_THAN_AN_EVENT)]
+    garbage(Released(ONE, ()))
+    assert lost() is not None
+    assert gc.get_count()[0] < SOME_OBJECTS
+    garbage.look()
+    garbage.look()
+    assert lost() is None
+    assert len(kept) == MORE_THAN_AN_EVENT
 
 
 @pytest.mark.parametrize(
@@ -125,6 +147,8 @@ def test_decisions_and_engines_are_freed_without_it(garbage: Garbage) -> None:
         assert len(decision.candidates) == len(engine.tree.pools)
     engine.remove(ContainerId("c500"))
     assert gc.collect(1) == 0, "decisions left cycles"
-    ledger = weakref.ref(engine.ledger)
+    known = weakref.ref(engine)
+    held_by_ledgers = weakref.ref(engine.snapshot().pool_cpus.cores)
     del engine
-    assert ledger() is None
+    assert known() is None
+    assert held_by_ledgers() is None

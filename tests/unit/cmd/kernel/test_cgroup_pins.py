@@ -1,12 +1,13 @@
 """Reading a container's cpuset back from a tree like the kernel's."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from pinfold.cmd.kernel.cgroup_pins import cgroup_reader
 from pinfold.policy.model.container import ContainerId
-from pinfold.policy.model.decision import Pinning
+from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 
 ID = ContainerId("0123abcd" * 8)
@@ -78,6 +79,18 @@ def test_a_cgroup_that_is_known_is_found_without_its_process(root: Path) -> None
     (root / "proc/17/cgroup").unlink()
     write(root, f"sys/fs/cgroup/kubepods/{ID}/cpuset.cpus", "1\n")
     assert read(ID, 17) == Pinning(cpus=CpuSet.of(1), mems=NodeSet.of())
+
+
+def test_a_container_may_come_back_elsewhere(root: Path) -> None:
+    read = cgroup_reader(str(root))
+    for cgroup, cpus in (("kubepods", "2-3"), ("kubepods/burstable", "1"), ("kubepods", "4")):
+        write(root, "proc/17/cgroup", f"0::/{cgroup}/{ID}\n")
+        write(root, f"sys/fs/cgroup/{cgroup}/{ID}/cpuset.cpus", cpus)
+        write(root, f"sys/fs/cgroup/{cgroup}/{ID}/cpuset.mems", "0")
+        assert read(ID, 17) == Pinning(cpus=CpuSet.parse(cpus), mems=NodeSet.of(0))
+        shutil.rmtree(root / "proc/17")
+        shutil.rmtree(root / f"sys/fs/cgroup/{cgroup}/{ID}")
+        assert read(ID, 17) is None
 
 
 @pytest.mark.parametrize(

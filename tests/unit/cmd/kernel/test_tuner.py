@@ -13,6 +13,7 @@ from pinfold.nri.api import nri_pb2
 from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime, RequestError
 from pinfold.nri.plugin.plugin import Plugin, Timing
+from pinfold.nri.plugin.string_entries import write_entries
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.engine import Engine
@@ -68,7 +69,7 @@ class Node:
         (self.root / "proc/interrupts").write_text(f"  CPU0 CPU1 CPU2 CPU3\n{listed}")
 
     def create(self, name: str, annotations: dict[str, str]) -> str:
-        pod = nri_pb2.PodSandbox(id=name, name=name, annotations=annotations)
+        pod = nri_pb2.PodSandbox(id=name, name=name, annotations=write_entries(annotations))
         pod.linux.cgroup_parent = "/kubepods/pod1"
         self.runtime.run_pod(pod)
         container = nri_pb2.Container(id=name, name=name, pod_sandbox_id=name)

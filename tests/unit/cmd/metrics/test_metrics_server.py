@@ -1,13 +1,15 @@
-"""Metrics and health over HTTP, of a daemon that serves the embedded runtime."""
+"""MetricsServer and health over HTTP, of a daemon that serves the embedded runtime."""
 
 import errno
 import http.client
 import logging
+import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
@@ -19,13 +21,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pinfold.cmd.daemon.daemon import Daemon
-from pinfold.cmd.metrics.exposition import exposition, prometheus_name
-from pinfold.cmd.metrics.metrics_server import LOOK_SECONDS, Metrics
+from pinfold.cmd.metrics.exposition import Exposition, prometheus_name
+from pinfold.cmd.metrics.metrics_server import LOOK_SECONDS, MetricsServer
 from pinfold.cmd.web.web_server import Page, WebServer
 from pinfold.nri.dispatch.actuator import SUSPECT, NoAnswerError
 from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
-from pinfold.nri.embedded.kubelet import start_pod
+from pinfold.nri.embedded.kubelet import start_pods
 from pinfold.nri.plugin.plugin import RuntimeLink
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
@@ -33,7 +35,7 @@ from pinfold.policy.configuration.endpoint import Endpoint
 from pinfold.policy.engine.gauges import Gauge, Sample
 from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
 from pinfold.policy.model.container import ContainerId, QosClass, Resources
-from pinfold.policy.model.decision import Pinning
+from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.made.generator import machine_snapshot
 from pinfold.topology.made.snapshot import write_tree
 from pinfold.topology.made.spec import machine_from_spec
@@ -72,7 +74,7 @@ class Node:
         self.runtime = EmbeddedRuntime()
         self.now = 100.0
         self.daemon = Daemon(MACHINE, settings, embedded_link(self.runtime), clock=lambda: self.now)
-        self.metrics = Metrics(self.daemon, None if root is None else str(root), LOG)
+        self.metrics = MetricsServer(self.daemon, None if root is None else str(root), LOG)
 
     def start(self) -> None:
         # The timetable's own thread would look at another clock than the test.
@@ -160,7 +162,7 @@ def test_what_is_granted_is_on_the_page(run: Run) -> None:
         ("4-7", "1", "NUMA node #1"): 4,
         ("0-7", "0-1", "socket #0"): 8,
     }
-    start_pod(node.runtime, pod("alone", 2000), 8 * GIB)
+    assert not start_pods(node.runtime, [pod("alone", 2000)], 8 * GIB)
     assert node.daemon.plugin.settle()
     after = node.values()
     (grant,) = node.daemon.engine.grants.values()
@@ -174,7 +176,9 @@ def test_what_is_granted_is_on_the_page(run: Run) -> None:
 
 
 def test_the_page_has_all_instruments_that_operators_are_told_of(run: Run, tmp_path: Path) -> None:
-    rows = re.findall(r"^\| [^|]+ \| `((?:nri|pinfold)_\w+)` \| (.*) \|$", MANUAL, re.MULTILINE)
+    rows = re.findall(
+        r"^\| [^|]+ \| `((?:nri|pinfold|process)_\w+)` \| (.*) \|$", MANUAL, re.MULTILINE
+    )
     told = {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in rows}
     root = tmp_path / "root"
     root.mkdir()
@@ -208,9 +212,30 @@ def test_a_large_page_is_made_with_pauses(monkeypatch: pytest.MonkeyPatch) -> No
     gauge = Gauge(name="many", unit="", help="Many.", group="policy/system", samples=samples)
     pauses: list[float] = []
     monkeypatch.setattr(time, "sleep", pauses.append)
-    page = exposition([gauge], with_build=False)
+    page = Exposition().page([gauge], with_build=False, with_process=False)
     assert page.count(b"\nnri_many{") == 1000
     assert len(pauses) > 10
+
+
+def test_the_daemon_tells_of_itself(run: Run) -> None:
+    node = run(config(**HERE, metrics={"enabled": ["process"]}))
+    found = node.values()
+    assert all(name.startswith("process_") for name in found)
+    assert found["process_resident_memory_bytes"][()] > 1 << 20
+    assert found["process_threads"][()] >= threading.active_count() - 1
+    assert found["process_open_fds"][()] > 3
+    ballast = bytearray(os.urandom(1 << 20)) * 32
+    with tempfile.TemporaryFile() as file:
+        file.write(ballast)
+        file.flush()
+        os.fsync(file.fileno())
+        later = node.values()
+    grown = later["process_resident_memory_bytes"][()] - found["process_resident_memory_bytes"][()]
+    assert grown > len(ballast) // 2
+    for name in ("process_cpu_seconds_total", "process_disk_written_bytes_total"):
+        assert later[name][()] >= found[name][()]
+    switches = "process_context_switches_total"
+    assert later[switches]["voluntary",] > found[switches]["voluntary",]
 
 
 def test_memory_in_use_is_read_as_somebody_looks(run: Run, tmp_path: Path) -> None:
@@ -263,6 +288,8 @@ def test_all_is_well_while_runtime_and_policy_answer(
 class HungWay:
     """A CRI socket whose runtime answers nothing, until it does."""
 
+    raises_events = True
+
     def __init__(self) -> None:
         self.answers = threading.Event()
 
@@ -297,7 +324,7 @@ def test_a_daemon_without_its_runtime_is_not_well() -> None:
         raise ConnectionRefusedError(errno.ECONNREFUSED, "nobody")
 
     daemon = Daemon(MACHINE, config(**HERE), RuntimeLink(connect=connect))
-    metrics = Metrics(daemon, None, LOG)
+    metrics = MetricsServer(daemon, None, LOG)
     daemon.start()
     metrics.follow()
     try:
@@ -320,7 +347,8 @@ def test_without_an_endpoint_nobody_listens_and_nothing_is_loaded(run: Run) -> N
     assert run(config(prometheusExport=True)).metrics.port is None
     program = (
         "import sys, pinfold.cmd.pinfoldd\n"
-        "print([one for one in ('prometheus_client', 'http.server') if one in sys.modules])"
+        "late = ('prometheus_client', 'http.server', 'uvicorn', 'asyncio')\n"
+        "print([one for one in late if one in sys.modules])"
     )
     printed = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
@@ -357,7 +385,7 @@ def test_a_port_in_use_is_one_error_and_the_daemon_goes_on(
             f"instrumentation.httpEndpoint: cannot listen at 127.0.0.1:{port}: address already in"
             " use; trying again every 10 s — another program listens there; name another port"
         )
-        start_pod(node.runtime, pod("alone", 2000), 8 * GIB)
+        assert not start_pods(node.runtime, [pod("alone", 2000)], 8 * GIB)
         assert len(node.daemon.engine.grants) == 1
     node.pass_seconds(LOOK_SECONDS)
     assert node.metrics.port == port
@@ -423,7 +451,7 @@ def test_a_fault_of_a_page_is_contained(caplog: pytest.LogCaptureFixture) -> Non
         status, text = get(server.port, "/")
         assert (status, text) == (HTTPStatus.INTERNAL_SERVER_ERROR, "a fault of ours\n")
         assert "event=fault during=/" in caplog.text
-        assert get(server.port, "/", "POST")[0] == HTTPStatus.NOT_IMPLEMENTED
+        assert get(server.port, "/", "POST")[0] == HTTPStatus.METHOD_NOT_ALLOWED
     finally:
         server.stop()
 

@@ -23,10 +23,11 @@ from pinfold.nri.dispatch.report import (
     Updated,
 )
 from pinfold.policy.configuration.config import Config
+from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
-from pinfold.policy.model.decision import Change, Decision, Grant, Pinning, Refusal
-from pinfold.policy.pools.pool_tree import PoolId
+from pinfold.policy.model.grant import Grant, PoolId, Refusal
+from pinfold.policy.model.pinning import Change, Pinning
 from pinfold.policy.text.errors import Problem
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet

@@ -3,6 +3,7 @@ import logging
 import os
 import queue
 from collections.abc import Callable, Generator, Mapping
+from dataclasses import replace
 from logging.handlers import QueueHandler
 from pathlib import Path
 
@@ -11,13 +12,19 @@ import pytest
 
 from pinfold.cmd.daemon.daemon import Daemon
 from pinfold.cmd.state.own_file import BYTES_MAX
-from pinfold.cmd.state.saved_container import SavedContainer, SavedPod, SavedResources
+from pinfold.cmd.state.saved_container import (
+    PlacedContainer,
+    SavedContainer,
+    SavedPod,
+    SavedResources,
+)
 from pinfold.cmd.state.saved_pods import TEXT_BYTES_MAX, SavedPods
-from pinfold.cmd.state.state_file import SavedMachine, State, load_state, read_state, write_state
-from pinfold.cmd.state.state_keeper import Moment, StateKeeper, saved_machine
+from pinfold.cmd.state.saved_states import SavedStates, saved_machine
+from pinfold.cmd.state.state_file import SavedMachine, State, StateFile, load_state, read_state
+from pinfold.cmd.state.state_keeper import StateKeeper
 from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
-from pinfold.nri.embedded.kubelet import start_pod
+from pinfold.nri.embedded.kubelet import start_pods
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.adoption import Advice
@@ -32,6 +39,7 @@ from pinfold.policy.model.container import (
     QosClass,
     Resources,
 )
+from pinfold.policy.model.grant import Grant, PoolId
 from pinfold.policy.model.hint import Hint, HintOrigin
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
@@ -119,7 +127,7 @@ def exclusive_cpus(daemon: Daemon) -> Mapping[str, CpuSet]:
 
 
 def test_state_is_read_as_it_was_written(tmp_path: Path) -> None:
-    write_state(tmp_path, STATE, LOG)
+    StateFile(tmp_path, LOG).write(STATE)
     assert read_state(tmp_path, LOG) == STATE
     assert STATE.advice() == {
         ContainerId("c1"): Advice(
@@ -136,7 +144,7 @@ def test_numbers_may_be_keys(tmp_path: Path) -> None:
     resources = SavedResources(hugepage_bytes={2 << 20: 4 << 20, 1 << 30: 1 << 30})
     state = with_container(resources=resources)
     state = msgspec.structs.replace(state, config={"control": {"rdt": {1: 2}}})
-    write_state(tmp_path, state, LOG)
+    StateFile(tmp_path, LOG).write(state)
     again = read_state(tmp_path, LOG)
     assert again.pods == state.pods
     assert again.config == {"control": {"rdt": {"1": 2}}}
@@ -147,7 +155,7 @@ def test_no_file_means_nothing_is_remembered(tmp_path: Path) -> None:
 
 
 def written(tmp_path: Path) -> bytes:
-    write_state(tmp_path, STATE, LOG)
+    StateFile(tmp_path, LOG).write(STATE)
     return (tmp_path / "state.json").read_bytes()
 
 
@@ -208,7 +216,7 @@ def test_every_prefix_of_a_state_is_survived(tmp_path: Path) -> None:
 
 
 def test_values_that_make_no_sense_are_not_believed(tmp_path: Path) -> None:
-    write_state(tmp_path, with_container(exclusive="x"), LOG)
+    StateFile(tmp_path, LOG).write(with_container(exclusive="x"))
     put_aside(tmp_path)
 
 
@@ -266,7 +274,7 @@ def test_a_folder_in_the_way_is_put_aside(
 ) -> None:
     (tmp_path / name).mkdir()
     (tmp_path / name / "precious").touch()
-    write_state(tmp_path, STATE, LOG)
+    StateFile(tmp_path, LOG).write(STATE)
     assert read_state(tmp_path, LOG) == STATE
     (aside,) = tmp_path.glob(f"{name}.corrupt-*")
     assert (aside / "precious").exists()
@@ -320,7 +328,14 @@ def test_a_state_of_the_version_before_is_read(tmp_path: Path) -> None:
     assert read_state(tmp_path, LOG) == STATE
 
 
-ADVICE = Advice(pool="socket #0", exclusive=CpuSet.of(1))
+(POOL,) = Engine(MACHINE, Config()).tree.pools
+GRANT = Grant(container_id=ContainerId("any"), pool_id=PoolId(0), exclusive=CpuSet.of(1))
+ADVICE = Advice.of(GRANT, POOL)
+
+
+def placed(container: Container, grant: Grant = GRANT) -> PlacedContainer:
+    """A container with the cpus it says itself."""
+    return PlacedContainer(container, container.cpus, container.mems, grant, POOL)
 
 
 def talkative(pod: str, *names: str, text: str) -> list[Container]:
@@ -338,8 +353,7 @@ def talkative(pod: str, *names: str, text: str) -> list[Container]:
 
 
 def collected(running: list[Container], pods: SavedPods | None = None) -> State:
-    advice = {one.id: ADVICE for one in running}
-    return State(pods=(pods or SavedPods()).collect(running, advice))
+    return State(pods=(pods or SavedPods()).collect(map(placed, running)))
 
 
 @pytest.mark.parametrize(
@@ -357,7 +371,7 @@ def test_a_thousand_long_annotations_leave_a_small_file_with_all_grants(
         one for number in range(1000) for one in talkative(f"p{number:03}", "main", text=text)
     ]
     state = collected(running)
-    write_state(tmp_path, state, LOG)
+    StateFile(tmp_path, LOG).write(state)
     assert (tmp_path / "state.json").stat().st_size < TEXT_BYTES_MAX + 1000 * 500
     again = read_state(tmp_path, LOG)
     assert again == state
@@ -373,7 +387,7 @@ def test_a_pod_is_saved_once_for_all_of_its_containers(tmp_path: Path) -> None:
     names = [f"c{number}" for number in range(300)]
     running = talkative("p", *names, text="x" * 250_000)
     state = collected(running)
-    write_state(tmp_path, state, LOG)
+    StateFile(tmp_path, LOG).write(state)
     assert (tmp_path / "state.json").stat().st_size < 250_000 + 300 * 500
     assert {one.id: one for one in read_state(tmp_path, LOG).running()} == {
         one.id: one for one in running
@@ -400,10 +414,10 @@ def test_what_was_read_of_a_pod_is_right_the_next_time_too() -> None:
 
 
 def test_a_state_no_start_would_read_is_not_written(tmp_path: Path) -> None:
-    write_state(tmp_path, STATE, LOG)
+    StateFile(tmp_path, LOG).write(STATE)
     vast = with_container(name="x" * (BYTES_MAX + 1))
     with pytest.raises(OSError, match="File too large"):
-        write_state(tmp_path, vast, LOG)
+        StateFile(tmp_path, LOG).write(vast)
     assert read_state(tmp_path, LOG) == STATE
 
 
@@ -412,7 +426,7 @@ def test_what_lies_in_the_way_is_replaced_and_not_written_to(tmp_path: Path, nam
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_bytes(b"precious")
     (tmp_path / name).symlink_to(elsewhere)
-    write_state(tmp_path, STATE, LOG)
+    StateFile(tmp_path, LOG).write(STATE)
     assert read_state(tmp_path, LOG) == STATE
     assert elsewhere.read_bytes() == b"precious"
 
@@ -459,15 +473,16 @@ def test_a_container_is_saved_with_all_the_policy_looks_at() -> None:
             ),
         ),
     )
-    advice = Advice(pool="root", exclusive=CpuSet.of(200), grown=(CpuSet.of(200),))
-    (pod,) = SavedPods().collect([container], {container.id: advice})
+    grant = replace(GRANT, exclusive=CpuSet.of(200), grown=(CpuSet.of(200),))
+    advice = Advice.of(grant, POOL)
+    (pod,) = SavedPods().collect([placed(container, grant)])
     content = msgspec.json.encode(pod)
     saved = msgspec.json.decode(content, type=SavedPod)
     assert saved.containers[0].advice() == advice
     (again,) = saved.running()
     assert again.pod.annotations == ours
     assert again.pod.labels == container.pod.labels
-    (pod,) = SavedPods().collect([again], {container.id: advice})
+    (pod,) = SavedPods().collect([placed(again, grant)])
     assert msgspec.json.encode(pod) == content
     assert again.resources == container.resources
     assert again.hints == container.hints
@@ -488,11 +503,11 @@ def test_a_policy_made_of_its_state_holds_the_same() -> None:
         pod = Pod(id=PodId(name), name=name, qos=QosClass.GUARANTEED)
         resources = mixed(name).containers[0].resources
         engine.create(Container(id=ContainerId(name), name=name, pod=pod, resources=resources))
-    state = Moment.of(engine).state(saved_machine(MACHINE))
+    state = SavedStates().of(engine.snapshot())
     again = Engine(MACHINE, config_from_values(state.config))
     again.synchronize(state.running(), state.advice())
     assert again.config == config
-    assert Moment.of(again).state(saved_machine(MACHINE)) == state
+    assert SavedStates().of(again.snapshot()) == state
     assert state.machine.summary == "cpus 0-7, sockets: 1, NUMA nodes: 1"
 
 
@@ -510,7 +525,7 @@ def test_restarted_daemon_knows_which_cpus_are_whose(tmp_path: Path, run: Run) -
     runtime = EmbeddedRuntime()
     first = run(runtime)
     for name in ("one", "two", "three"):
-        start_pod(runtime, mixed(name), 8 << 30)
+        assert not start_pods(runtime, [mixed(name)], 8 << 30)
     assert first.plugin.settle()
     before = exclusive_cpus(first)
     cpus = {one.name: one.linux.resources.cpu.cpus for one in runtime.containers.values()}
@@ -524,7 +539,7 @@ def test_restarted_daemon_knows_which_cpus_are_whose(tmp_path: Path, run: Run) -
 
 
 def test_daemon_that_saw_no_runtime_does_not_forget(tmp_path: Path) -> None:
-    write_state(tmp_path, STATE, LOG)
+    StateFile(tmp_path, LOG).write(STATE)
     keeper = StateKeeper(tmp_path, LOG, pause_seconds=0)
     unconnected = EmbeddedRuntime()
     daemon = Daemon(MACHINE, Config(), embedded_link(unconnected), reports=(keeper,))
@@ -542,7 +557,7 @@ def test_another_configuration_is_saved(tmp_path: Path) -> None:
     keeper.start(daemon.plugin)
     daemon.start()
     assert runtime.wait_until_synchronized(5)
-    start_pod(runtime, mixed("one"), 8 << 30)
+    assert not start_pods(runtime, [mixed("one")], 8 << 30)
     assert daemon.reconfigure(Config(colocate_pods=True))
     assert daemon.plugin.settle()
     keeper.stop()
@@ -562,7 +577,7 @@ def test_folder_that_cannot_be_written_is_told_once(
     daemon.start()
     assert runtime.wait_until_synchronized(5)
     for name in ("one", "two"):
-        start_pod(runtime, mixed(name), 8 << 30)
+        assert not start_pods(runtime, [mixed(name)], 8 << 30)
         assert daemon.plugin.settle()
     keeper.stop()
     daemon.stop()
@@ -583,7 +598,7 @@ def test_a_fault_of_ours_ends_no_saving(caplog: pytest.LogCaptureFixture) -> Non
     daemon.start()
     assert runtime.wait_until_synchronized(5)
     for name in ("one", "two"):
-        start_pod(runtime, mixed(name), 8 << 30)
+        assert not start_pods(runtime, [mixed(name)], 8 << 30)
         assert "a fault of ours — the state is not saved" in saved.get(timeout=5).getMessage()
     keeper.stop()
     daemon.stop()

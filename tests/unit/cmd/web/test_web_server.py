@@ -8,8 +8,10 @@ import socket
 import threading
 import time
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from http import HTTPStatus
+from pathlib import Path
 
 import pytest
 
@@ -19,15 +21,20 @@ from pinfold.policy.configuration.endpoint import Endpoint
 LOG = logging.getLogger("test_webserver")
 SECONDS = 10
 PLACES = 8
+LARGE_BYTES = 1 << 24
 
 
 class Served:
-    """A server whose page "/" is there, and whose "/slow" waits until it is let go."""
+    """A server whose page "/" is there, "/slow" waits until it is let go, and "/large" is large."""
 
     def __init__(self) -> None:
         self.entered = threading.Semaphore(0)
         self.gate = threading.Event()
-        pages = {"/": lambda: Page(content=b"x"), "/slow": self._slow}
+        pages = {
+            "/": lambda: Page(content=b"x"),
+            "/slow": self._slow,
+            "/large": lambda: Page(content=bytes(LARGE_BYTES)),
+        }
         self.server = WebServer(Endpoint("127.0.0.1", 0), pages, LOG)
 
     def _slow(self) -> Page:
@@ -39,10 +46,14 @@ class Served:
         return socket.create_connection(("127.0.0.1", self.server.port), timeout=SECONDS)
 
     def get(self) -> int:
+        return self.ask("GET", "/")[0].status
+
+    def ask(self, method: str, path: str) -> tuple[http.client.HTTPResponse, bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=SECONDS)
         try:
-            connection.request("GET", "/")
-            return connection.getresponse().status
+            connection.request(method, path)
+            answer = connection.getresponse()
+            return answer, answer.read()
         finally:
             connection.close()
 
@@ -72,7 +83,7 @@ def test_the_client_that_is_silent_longest_makes_room_for_the_next(served: Serve
                 assert is_left(silent[0])
         assert time.monotonic() - started < 3
         silent[-1].sendall(b"GET / HTTP/1.0\r\n\r\n")
-        assert silent[-1].recv(15) == b"HTTP/1.0 200 OK", "one place is enough for the others"
+        assert silent[-1].recv(15) == b"HTTP/1.1 200 OK", "one place is enough for the others"
 
 
 def test_clients_that_wait_for_us_are_not_left_for_others(served: Served) -> None:
@@ -84,7 +95,7 @@ def test_clients_that_wait_for_us_are_not_left_for_others(served: Served) -> Non
         assert is_left(stack.enter_context(served.connect())), "the ninth is turned away"
         served.gate.set()
         for one in waiting:
-            assert one.recv(15) == b"HTTP/1.0 200 OK"
+            assert one.recv(15) == b"HTTP/1.1 200 OK"
 
 
 def test_a_client_that_sends_a_byte_at_a_time_has_no_more_time_than_others(
@@ -104,6 +115,94 @@ def test_a_client_that_sends_a_byte_at_a_time_has_no_more_time_than_others(
             except ConnectionError:
                 break
     assert time.monotonic() - started < 3
+
+
+def test_a_client_that_takes_no_answer_is_left(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pinfold.cmd.web.web_server._CLIENT_SECONDS", 0.3)
+    with ExitStack() as stack:
+        lazy = [stack.enter_context(served.connect()) for _ in range(PLACES)]
+        for one in lazy:
+            one.sendall(b"GET /large HTTP/1.1\r\nHost: here\r\n\r\n")
+        time.sleep(1)
+        assert served.get() == HTTPStatus.OK
+        for one in lazy:
+            received = 0
+            with suppress(ConnectionError):
+                while piece := one.recv(1 << 20):
+                    received += len(piece)
+            assert received < LARGE_BYTES
+
+
+def test_a_page_that_takes_too_long_is_given_up(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pinfold.cmd.web.web_server._CLIENT_SECONDS", 0.2)
+    answer, text = served.ask("GET", "/slow")
+    assert answer.status == HTTPStatus.SERVICE_UNAVAILABLE
+    assert text == b"/slow takes more than 0.2 s\n"
+    assert served.get() == HTTPStatus.OK
+
+
+def test_as_many_as_have_a_place_are_answered_at_once_and_whole(served: Served) -> None:
+    with ThreadPoolExecutor(PLACES) as clients:
+        for _ in range(5):
+            answers = clients.map(served.ask, ["GET"] * PLACES, ["/large"] * PLACES)
+            for answer, content in answers:
+                assert (answer.status, len(content)) == (HTTPStatus.OK, LARGE_BYTES)
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"hello\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: here\r\nContent-Length: many\r\n\r\n",
+        b"GET /" + bytes(1 << 17),
+    ],
+    ids=["another protocol", "no request", "version", "no host", "length", "head without end"],
+)
+def test_nonsense_is_refused_and_not_worth_a_line(
+    served: Served, nonsense: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    with served.connect() as client, suppress(OSError):
+        client.sendall(nonsense)
+        client.shutdown(socket.SHUT_WR)
+        assert client.recv(12) in (b"HTTP/1.1 400", b"")
+    assert served.get() == HTTPStatus.OK
+    assert not [one for one in caplog.records if one.levelno >= logging.INFO]
+
+
+def test_a_page_is_read_and_nothing_else(served: Served) -> None:
+    for method in ("POST", "PUT", "DELETE", "OPTIONS", "BREW"):
+        answer, text = served.ask(method, "/")
+        assert answer.status == HTTPStatus.METHOD_NOT_ALLOWED
+        assert answer.headers["Allow"] == "GET, HEAD"
+        assert text == b"/ is to be read: GET or HEAD\n"
+    answer, text = served.ask("HEAD", "/large")
+    assert (answer.status, answer.headers["Content-Length"]) == (HTTPStatus.OK, str(LARGE_BYTES))
+    assert text == b""
+    assert answer.headers["Server"] == "pinfold"
+    assert served.ask("POST", "/nowhere")[0].status == HTTPStatus.NOT_FOUND
+
+
+def test_a_server_without_clients_sleeps(served: Served) -> None:
+    assert served.get() == HTTPStatus.OK
+    # Servers of other tests may still be taking leave of their clients.
+    thread = [one for one in threading.enumerate() if one.name == "web"][-1]
+    status = Path(f"/proc/self/task/{thread.native_id}/status")
+
+    def wakings() -> int:
+        fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
+        return int(fields["voluntary_ctxt_switches"])
+
+    time.sleep(0.2)
+    before = wakings()
+    time.sleep(1)
+    assert wakings() - before <= 2
 
 
 @contextmanager
@@ -129,7 +228,7 @@ def test_without_descriptors_clients_wait_and_the_processor_rests(
             before = time.process_time()
             time.sleep(1.5)
             assert time.process_time() - before < 0.5
-        assert client.recv(15) == b"HTTP/1.0 200 OK"
+        assert client.recv(15) == b"HTTP/1.1 200 OK"
     (line,) = [one.getMessage() for one in caplog.records if one.name == LOG.name]
     assert line == (
         "instrumentation.httpEndpoint: cannot take a client: too many open files — if this lasts,"

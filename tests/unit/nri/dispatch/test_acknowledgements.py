@@ -10,7 +10,7 @@ from pinfold.nri.dispatch.acknowledgements import (
 )
 from pinfold.nri.dispatch.pin_state import Mismatch, Stage
 from pinfold.policy.model.container import ContainerId
-from pinfold.policy.model.decision import Pinning
+from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 
 A, B = ContainerId("a"), ContainerId("b")
@@ -41,12 +41,21 @@ def test_a_created_container_is_acknowledged_once_it_runs_with_its_cpus() -> Non
     books.create(A, pinned(0))
     assert books.acknowledged(A) is None
     assert stage(books, 9.0) is None, "nothing can be seen before it runs"
-    books.start(A, 17, 1.0)
-    assert stage(books, 1.0) is Stage.CHECK
+    assert books.start(A, 17, 1.0) == 1.0 + CHECK
+    assert stage(books, 1.0) is None, "it was told nothing, so it is looked at with others"
+    assert stage(books, 1.0 + CHECK) is Stage.CHECK
     assert books.pid(A) == 17
     assert books.observe(A, pinned(0), 1.0) is None
     assert books.acknowledged(A) == pinned(0)
     assert stage(books, 9.0) is None
+
+
+def test_containers_told_one_after_the_other_are_looked_at_together() -> None:
+    books = Acknowledgements(CHECK, can_read_back=True)
+    for one in (A, B):
+        books.create(one, pinned(0))
+    assert books.start(A, 17, 1.1) == books.start(B, 18, 1.2) == 1.75
+    assert books.next_due(can_tell=False) == 1.75
 
 
 def test_what_was_told_while_it_started_and_is_not_there_is_told_again_at_once() -> None:
@@ -54,7 +63,8 @@ def test_what_was_told_while_it_started_and_is_not_there_is_told_again_at_once()
     books.create(A, pinned(0, 1))
     books.told({A: pinned(1)}, 0.0)
     assert stage(books, 9.0) is None
-    books.start(A, 17, 1.0)
+    assert books.start(A, 17, 1.0) == 1.0
+    assert stage(books, 1.0) is Stage.CHECK, "what it was told may be lost: that cannot wait"
     assert books.observe(A, pinned(0, 1), 1.0) is None, "it was lost, which is no failure"
     assert stage(books, 1.0) is Stage.TELL
 

@@ -17,7 +17,7 @@ from pinfold.nri.dispatch.report import (
     Waiting,
 )
 from pinfold.policy.model.container import ContainerId
-from pinfold.policy.model.decision import Pinning
+from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 
 A, B = ContainerId("a"), ContainerId("b")
@@ -48,6 +48,7 @@ class Runtime:
         self.answers = threading.Event()
         self.answers.set()
         self.is_over = False
+        self.raises_events = True
 
     def send(self, updates: Mapping[ContainerId, Pinning]) -> Mapping[ContainerId, str]:
         self.sent.append(updates)
@@ -118,6 +119,31 @@ def test_nothing_is_sent_where_kernel_and_policy_agree(bench: Bench) -> None:
 def test_an_answer_that_the_runtime_lost_is_made_good(bench: Bench) -> None:
     bench.run(A, pinned(0, 1))
     assert bench.actuator.answer({A: pinned(1)}) == {A: pinned(1)}
+    assert bench.actuator.settle(SECONDS)
+    assert bench.runtime.kernel[A] == pinned(1)
+
+
+@pytest.mark.parametrize("raises_events", [True, False])
+def test_an_update_overtaken_by_somebody_elses_is_made_good(
+    bench: Bench, *, raises_events: bool
+) -> None:
+    bench.runtime.raises_events = raises_events
+    bench.run(A, pinned(0))
+    assert bench.actuator.settle(SECONDS)
+    bench.runtime.answers.clear()
+    bench.actuator.want({A: pinned(0, 1)})
+    bench.wait(lambda: bench.runtime.sent)
+    bench.actuator.want({A: pinned(1)})
+    # The event of another caller's update, whose answer repeats what is wanted by now.
+    others = bench.actuator.echo(A, {})
+    assert (others is not None) is raises_events, "what raises no event has no echo"
+    if others is None:
+        assert bench.actuator.answer({A: pinned(1)}) == {A: pinned(1)}
+    bench.runtime.answers.set()
+    if raises_events:
+        # Such a runtime asks about ours too, and writes the answer in its place.
+        bench.wait(lambda: bench.runtime.kernel[A] == pinned(0, 1))
+        bench.runtime.kernel[A] = pinned(1)
     assert bench.actuator.settle(SECONDS)
     assert bench.runtime.kernel[A] == pinned(1)
 

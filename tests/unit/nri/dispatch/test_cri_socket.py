@@ -16,7 +16,7 @@ from pinfold.nri.dispatch.actuator import NoAnswerError
 from pinfold.nri.dispatch.cri_socket import CriSocket
 from pinfold.nri.plugin.cri_socket_paths import AUTO, OFF, find_cri_socket
 from pinfold.policy.model.container import ContainerId
-from pinfold.policy.model.decision import Pinning
+from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 
 A, B = ContainerId("a"), ContainerId("b")

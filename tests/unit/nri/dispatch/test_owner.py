@@ -4,7 +4,8 @@ from functools import partial
 
 import pytest
 
-from pinfold.nri.dispatch.owner import Done, Failed, Owner, UnfinishedError
+from pinfold.nri.dispatch.owner import Owner, UnfinishedError
+from pinfold.nri.dispatch.turn import Done, Failed, Turn
 
 
 class Desk:
@@ -176,3 +177,62 @@ def test_closed_owner_lets_callers_do_their_work_themselves() -> None:
 
     assert owner.ask("save", save, seconds=0.0) == "saved"
     assert done == ["first", "afterwards"]
+
+
+def test_a_call_is_done_by_whoever_serves_it_and_in_its_thread(desk: Desk) -> None:
+    served = Turn("create", threading.get_ident)
+    assert desk.owner.serve(served, 5) == Done(threading.get_ident())
+
+
+def test_a_call_behind_one_that_was_late_is_done_behind_it(desk: Desk) -> None:
+    gate = threading.Event()
+    done: list[str] = []
+    late: list[None] = []
+    desk.owner.submit("reload", lambda: gate.wait(5))
+    while desk.owner.serve(Turn("probe", lambda: None), 0) is not None:
+        pass  # until the reload is at it
+    first = Turn("first", lambda: done.append("first"), late.append)
+    assert desk.owner.serve(first, 0.001) is None
+    second = Turn("second", lambda: done.append("second"))
+    threading.Timer(0.05, gate.set).start()
+    assert desk.owner.serve(second, 5) == Done(None)
+    assert (done, late) == (["first", "second"], [None])
+
+
+def test_what_is_left_is_done_piece_by_piece_and_before_work_that_is_handed_in(desk: Desk) -> None:
+    done: list[str] = []
+
+    def work() -> None:
+        desk.owner.afterwards(lambda: done.append("log"))
+        desk.owner.afterwards(lambda: done.append("state"))
+
+    desk.owner.serve(Turn("create", work), 5)
+    assert (done, desk.owner.has_left) == ([], True)
+    assert desk.owner.tidy()
+    assert done == ["log"]
+    desk.owner.ask("metrics", lambda: done.append("metrics"))
+    assert done == ["log", "state", "metrics"]
+    assert not desk.owner.has_left
+
+
+def test_nothing_comes_before_a_turn_that_is_held(desk: Desk) -> None:
+    done: list[str] = []
+    notice: Turn[None] = Turn("start", lambda: done.append("start"))
+    assert desk.owner.hold(notice)
+    settled = desk.owner.submit("settle", lambda: done.append("settle"))
+    assert not desk.owner.tidy()
+    desk.owner.do_held(notice)
+    assert settled.wait(5) == Done(None)
+    assert done == ["start", "settle"]
+
+
+def test_a_turn_that_cannot_be_held_is_done_in_its_order(desk: Desk) -> None:
+    gate = threading.Event()
+    done: list[str] = []
+    desk.owner.submit("reload", lambda: gate.wait(5))
+    while desk.owner.serve(Turn("probe", lambda: None), 0) is not None:
+        pass
+    assert not desk.owner.hold(Turn("start", lambda: done.append("start")))
+    gate.set()
+    desk.owner.ask("wait", lambda: None)
+    assert done == ["start"]

@@ -33,6 +33,7 @@ from pinfold.nri.hints.hint_probe import Lookout
 from pinfold.nri.hints.kubelet_hints import KubeletHints
 from pinfold.nri.hints.pod_resources import PodResources
 from pinfold.nri.plugin.plugin import Plugin, Timing
+from pinfold.nri.plugin.string_entries import write_entries
 from pinfold.policy.configuration.config import Agent, Config
 from pinfold.policy.configuration.config_text import read_config
 from pinfold.policy.engine.engine import Engine
@@ -143,7 +144,7 @@ class Node:
         return self.create(name, *sources, device_access=device_access)
 
     def run_pod(self, name: str, annotations: Mapping[str, str] | None = None) -> None:
-        pod = nri_pb2.PodSandbox(id=name, name=name, annotations=annotations)
+        pod = nri_pb2.PodSandbox(id=name, name=name, annotations=write_entries(annotations or {}))
         pod.linux.cgroup_parent = "/kubepods/pod1"
         self.runtime.run_pod(pod)
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from pinfold.cmd.kernel.host_device import device_of
-from pinfold.nri.hints.device_hints import DeviceNumber, Locality
+from pinfold.nri.hints.device_hints import DeviceHints, DeviceNumber
 from pinfold.policy.annotations.annotation_values import HintSource
 from pinfold.policy.model.container import Container, ContainerId, Device, Mount, Pod, PodId
 from pinfold.policy.model.hint import Hint, HintOrigin
-from pinfold.topology.made.snapshot import Snapshot, write_tree
+from pinfold.topology.made.snapshot import SysfsSnapshot, write_tree
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 from pinfold.topology.sysfs.device_locator import Located, Locator
 from pinfold.topology.sysfs.sysfs_tree import DirectoryTree, SysfsTree
@@ -58,7 +58,7 @@ LINKS = {
 
 
 def tree(files: Mapping[str, str] = FILES, links: Mapping[str, str] = LINKS) -> SysfsTree:
-    return Snapshot(files=files, links=links).tree()
+    return SysfsSnapshot(files=files, links=links).tree()
 
 
 def locate(kind: str, major: int, minor: int, over: SysfsTree | None = None) -> Located:
@@ -183,7 +183,7 @@ def test_volumes_made_of_each_other_end() -> None:
 
 
 def test_a_number_that_is_given_to_another_device_is_found_there(tmp_path: Path) -> None:
-    write_tree(Snapshot(files=FILES, links=LINKS), str(tmp_path))
+    write_tree(SysfsSnapshot(files=FILES, links=LINKS), str(tmp_path))
     (tmp_path / "sys/devices/system/cpu").mkdir(parents=True)
     locator = Locator(DirectoryTree(str(tmp_path)))
 
@@ -219,6 +219,10 @@ class CountingTree:
     def read(self, path: str) -> str | None:
         self.asked += 1
         return self._inner.read(path)
+
+    def beginning(self, path: str) -> str | None:
+        self.asked += 1
+        return self._inner.beginning(path)
 
     def names(self, path: str) -> list[str]:
         self.asked += 1
@@ -271,7 +275,7 @@ HOST_DISK = DeviceNumber(8, 0, True)
 
 def test_mounts_and_devices_become_hints_with_their_paths() -> None:
     host = Host(data=HOST_DISK)
-    found = Locality(tree(), host.device_of).hints(
+    found = DeviceHints(tree(), host.device_of).hints(
         container(
             Device(path="/dev/vfio/12", type="c", major=240, minor=0),
             Mount(source="/data", destination="/x"),
@@ -292,7 +296,7 @@ def test_mounts_and_devices_become_hints_with_their_paths() -> None:
 
 def test_only_mounts_worth_a_look_are_looked_at_and_each_path_once() -> None:
     host = Host(data=HOST_DISK)
-    Locality(tree(), host.device_of).hints(
+    DeviceHints(tree(), host.device_of).hints(
         container(
             Mount(source="/data", destination="/x"),
             Mount(source="/data", destination="/y"),
@@ -320,7 +324,7 @@ def test_what_a_container_does_not_want_is_not_looked_at(
         Device(path="/dev/sda", type="b", major=8, minor=0),
         Mount(source="/data", destination="/x"),
     )
-    found = Locality(tree(), host.device_of).hints(one, sources)
+    found = DeviceHints(tree(), host.device_of).hints(one, sources)
     assert [hint.origin for hint in found] == origins
     assert bool(host.asked) == (HintSource.MOUNTS in sources)
 
@@ -328,12 +332,12 @@ def test_what_a_container_does_not_want_is_not_looked_at(
 def test_of_many_mounts_and_devices_the_first_are_looked_at() -> None:
     host = Host(**{f"d{number}": HOST_DISK for number in range(500)})
     things = [Mount(source=f"/d{number}", destination="/d") for number in range(500)]
-    Locality(tree(), host.device_of).hints(container(*things))
+    DeviceHints(tree(), host.device_of).hints(container(*things))
     assert host.asked == [f"/d{number}" for number in range(128)]
 
 
 def test_character_and_block_devices_of_one_number_are_told_apart() -> None:
-    locality = Locality(tree(), Host().device_of)
+    locality = DeviceHints(tree(), Host().device_of)
     assert locality.hints(container(Device(path="/dev/x", type="c", major=8, minor=0))) == ()
     assert locality.hints(container(Device(path="/dev/x", type="b", major=8, minor=0)))
 

@@ -6,7 +6,7 @@ import pytest
 
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
-from pinfold.nri.embedded.kubelet import container_message, sandbox_message, start_pod
+from pinfold.nri.embedded.kubelet import container_message, sandbox_message, start_pods
 from pinfold.nri.plugin.messages import (
     PLACES_MAX,
     adjustment_message,
@@ -16,6 +16,7 @@ from pinfold.nri.plugin.messages import (
     pod_value,
     update_messages,
 )
+from pinfold.nri.plugin.string_entries import write_entries
 from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
 from pinfold.policy.model.container import (
     Container,
@@ -28,8 +29,8 @@ from pinfold.policy.model.container import (
     QosClass,
     Resources,
 )
-from pinfold.policy.model.decision import Pinning
 from pinfold.policy.model.kubelet_resources import LinuxResources
+from pinfold.policy.model.pinning import Pinning
 from pinfold.policy.text.errors import Problem
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 
@@ -46,8 +47,8 @@ def test_pod_is_read_with_its_qos_class() -> None:
         name="web",
         uid="u",
         namespace="shop",
-        labels={"app": "web"},
-        annotations={"smt.pinfold.dev/pod": "pack", "example.com/notes": "x" * 9000},
+        labels=write_entries({"app": "web"}),
+        annotations=write_entries({"smt.pinfold.dev/pod": "pack", "example.com/notes": "x" * 9000}),
         linux=nri_pb2.LinuxPodSandbox(cgroup_parent="/kubepods/burstable/podu"),
     )
     assert pod_value(message) == Pod(
@@ -83,7 +84,7 @@ def test_the_class_of_a_pod_without_a_sandbox_is_that_of_the_containers_cgroup(
 
 def test_what_is_beyond_the_budget_of_annotations_never_reaches_the_policy() -> None:
     annotations = {"rdtclass.resource-policy.nri.io/pod": "x" * 250_000}
-    pod = pod_value(nri_pb2.PodSandbox(id="p", name="web", annotations=annotations))
+    pod = pod_value(nri_pb2.PodSandbox(id="p", name="web", annotations=write_entries(annotations)))
     assert pod.annotations == {}
     (problem,) = pod.annotation_problems
     assert problem.where == "rdtclass.resource-policy.nri.io/pod of default/web"
@@ -353,14 +354,12 @@ def test_init_containers_end_before_the_others_start_and_sidecars_stay() -> None
         ),
         containers=(ContainerSpec(name="nginx"),),
     )
-    started = start_pod(runtime, pod, None)
-    assert [runtime.containers[one].name for one in started] == ["sidecar", "nginx"]
-    states = {one.name: one.state for one in runtime.containers.values()}
-    assert states == {
-        "once": nri_pb2.CONTAINER_STOPPED,
-        "sidecar": nri_pb2.CONTAINER_RUNNING,
-        "nginx": nri_pb2.CONTAINER_RUNNING,
-    }
+    assert not start_pods(runtime, [pod], None)
+    assert [(one.name, one.state) for one in runtime.containers.values()] == [
+        ("once", nri_pb2.CONTAINER_STOPPED),
+        ("sidecar", nri_pb2.CONTAINER_RUNNING),
+        ("nginx", nri_pb2.CONTAINER_RUNNING),
+    ]
 
 
 def test_nothing_is_said_of_a_container_without_an_id() -> None:

@@ -6,16 +6,17 @@ import pytest
 
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.dispatch.actuator import Actuator
+from pinfold.nri.dispatch.events import Events
 from pinfold.nri.dispatch.owner import Owner
-from pinfold.nri.dispatch.report import Happening, Unsupported
-from pinfold.nri.plugin.events import Events
+from pinfold.nri.dispatch.report import Crashed, Happening, Unsupported
+from pinfold.nri.plugin.arrivals import Arrivals
 from pinfold.nri.plugin.messages import adjustment_message
-from pinfold.nri.plugin.service import PLUGIN_SERVICE, Service
+from pinfold.nri.plugin.service import PLUGIN_SERVICE, ServedCall, Service
 from pinfold.nri.wire.connection import Call
 from pinfold.policy.configuration.config import SchedulingClass
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.model.decision import Pinning
+from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.made.spec import machine_from_spec
 
 MACHINE = machine_from_spec("socket:1 numa:1 core:8 thread:1 mem:8G")
@@ -75,10 +76,12 @@ class Served:
 
     def __init__(self) -> None:
         self.unsupported: list[str] = []
+        self.crashes: list[str] = []
         self.owner = Owner(self._fail)
         actuator = Actuator(self._report, lambda: 0.0)
         events = Events(Engine(MACHINE, CONFIG), actuator, self.owner, self._report)
-        self.service = Service(events, self.owner, self._report, lambda: 0.0, 5.0)
+        arrivals = Arrivals(None, self._report, None)
+        self.service = Service(events, arrivals, self.owner, self._report, lambda: 0.0, 5.0)
 
     def _fail(self, what: str, error: Exception) -> None:
         raise AssertionError(what) from error
@@ -86,6 +89,8 @@ class Served:
     def _report(self, happening: Happening) -> None:
         if isinstance(happening, Unsupported):
             self.unsupported.append(happening.what)
+        if isinstance(happening, Crashed):
+            self.crashes.append(happening.what)
 
     def configure(self, version: str, nri_version: str = "") -> None:
         request = nri_pb2.ConfigureRequest(
@@ -102,11 +107,13 @@ class Served:
         return nri_pb2.CreateContainerResponse.FromString(answer)
 
     def call(self, method: str, payload: bytes) -> bytes:
-        answer = self.service.serve(
-            Call(stream_id=1, service=PLUGIN_SERVICE, method=method, payload=payload)
-        )
-        assert isinstance(answer, bytes)
-        return answer
+        call = Call(stream_id=1, service=PLUGIN_SERVICE, method=method, payload=payload)
+        served = ServedCall(call=call, started=0.0)
+        self.service.serve(served)
+        while self.owner.has_left:
+            assert self.owner.tidy()
+        assert isinstance(served.answer, bytes)
+        return served.answer
 
 
 @pytest.fixture(name="served")
@@ -134,3 +141,14 @@ def test_an_older_runtime_is_told_nothing_and_the_operator_once(served: Served) 
         "scheduling class 'fast': containerd v2.1.9 cannot set how processes are scheduled, so its"
         " containers run without — use a runtime with NRI 0.11 or newer"
     ]
+
+
+def test_a_fault_in_reading_a_call_is_answered_safely(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Arrivals, "mention", fail)
+    assert served.call("UpdateContainer", b"") == b""
+    assert served.crashes == ["UpdateContainer"]

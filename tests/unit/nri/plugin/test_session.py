@@ -32,12 +32,13 @@ from pinfold.nri.plugin.plugin import Timing, retry_seconds
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.adoption import Advice
-from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.engine import Synchronized as Adopted
+from pinfold.policy.engine.decision import Decision
+from pinfold.policy.engine.engine import Adopted, Engine
 from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
 from pinfold.policy.model.container import Container, ContainerId, QosClass, Resources
-from pinfold.policy.model.decision import Change, Decision, Refusal
+from pinfold.policy.model.grant import Refusal
 from pinfold.policy.model.kubelet_resources import linux_resources
+from pinfold.policy.model.pinning import Change
 from pinfold.topology.model.machine import Machine
 from tests.unit.nri.plugin.session_node import (
     FAST,

@@ -7,7 +7,7 @@ import pytest
 
 from pinfold.nri.dispatch.report import Crashed, Decided
 from pinfold.nri.embedded.kubelet import container_message, sandbox_message
-from pinfold.nri.plugin import newcomers
+from pinfold.nri.plugin import arrivals
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
@@ -38,14 +38,14 @@ class UnreadableError(Exception):
 
 def poison(monkeypatch: pytest.MonkeyPatch, reader: str) -> None:
     """Let the reading of whatever has a certain name fail."""
-    read = getattr(newcomers, reader)
+    read = getattr(arrivals, reader)
 
     def fail(message: Any, *rest: Any, **named: Any) -> object:
         if message.name == POISON:
             raise UnreadableError
         return read(message, *rest, **named)
 
-    monkeypatch.setattr(newcomers, reader, fail)
+    monkeypatch.setattr(arrivals, reader, fail)
 
 
 def forget_all(node: Node) -> None:
@@ -125,6 +125,21 @@ def reasons(node: Node, ids: Sequence[str]) -> list[object]:
     policy = node.plugin.events.policy
     found = [policy.decisions[ContainerId(one)] for one in ids]
     return [(one.decided_by, one.candidates, one.result, one.pinning) for one in found]
+
+
+def packed_ids(node: Node) -> set[str]:
+    found = node.settled().plugin.events.policy.decisions
+    assert all(one.lineup for one in found.values())
+    return {key for key, one in found.items() if one.lineup and one.lineup == one.lineup.packed()}
+
+
+def test_what_was_known_of_all_pools_is_kept_packed(node: Node) -> None:
+    ids = [node.add("alone", exclusive(2)), node.add("beside", SHARED)]
+    assert packed_ids(node) == set(ids)
+    for one in ids:
+        node.runtime.kernel[one].cpus = node.runtime.containers[one].linux.resources.cpu.cpus = ""
+    forget_all(node)
+    assert packed_ids(node) == set(ids), "placed anew"
 
 
 def test_one_container_that_was_refused_too_late_leaves_all_others_alone() -> None:

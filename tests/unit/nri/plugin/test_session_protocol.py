@@ -15,14 +15,16 @@ from pinfold.nri.api import nri_pb2
 from pinfold.nri.dispatch.report import Disconnected, Happening, Outcome, Tally
 from pinfold.nri.embedded.plugin_link import Trunk
 from pinfold.nri.plugin.plugin import Plugin, RuntimeLink, Timing
-from pinfold.nri.plugin.service import EVENT_MASK, PLUGIN_SERVICE
+from pinfold.nri.plugin.runtime_events import EVENT_MASK
+from pinfold.nri.plugin.service import PLUGIN_SERVICE
 from pinfold.nri.plugin.session import Identity
+from pinfold.nri.plugin.string_entries import write_entries
 from pinfold.nri.wire.connection import Call, Connection, Event, Reply, Role
 from pinfold.nri.wire.mux import encode_message
 from pinfold.nri.wire.ttrpc import Code, Message, MessageType
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.adoption import Advice
-from pinfold.policy.engine.engine import Engine, Synchronized
+from pinfold.policy.engine.engine import Adopted, Engine
 from pinfold.policy.model.container import Container, ContainerId
 from pinfold.topology.made.spec import machine_from_spec
 
@@ -301,7 +303,7 @@ def test_pieces_of_a_synchronize_are_echoed_and_acted_on_with_the_last(peer: Pee
 def test_a_synchronize_without_end_ends_the_connection(peer: Peer) -> None:
     trunk, _ = peer.register()
     configure(trunk)
-    pod = nri_pb2.PodSandbox(id="pod", annotations={"blob": "x" * (3 << 20)})
+    pod = nri_pb2.PodSandbox(id="pod", annotations=write_entries({"blob": "x" * (3 << 20)}))
     piece = nri_pb2.SynchronizeRequest(pods=[pod], more=True).SerializeToString()
     codes = [trunk.exchange("Synchronize", piece, LONG).code for _ in range(43)]
     assert set(codes[:42]) == {0}
@@ -332,7 +334,7 @@ class SuspendedEngine(Engine):
         containers: Sequence[Container],
         advice: Mapping[ContainerId, Advice] = MappingProxyType({}),
         unread: Mapping[ContainerId, Exception] = MappingProxyType({}),
-    ) -> Synchronized:
+    ) -> Adopted:
         if not self.clock.now:
             self.clock.now += LONG + 1
         return super().synchronize(containers, advice, unread)

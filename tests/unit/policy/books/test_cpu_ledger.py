@@ -11,9 +11,9 @@ from pinfold.policy.books.cpu_ledger import Ledger
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.cpus.picker import CpuPicker
 from pinfold.policy.model.container import ContainerId
-from pinfold.policy.model.decision import Grant
+from pinfold.policy.model.grant import Grant, PoolId
 from pinfold.policy.model.request import CpuType
-from pinfold.policy.pools.pool_tree import PoolId, build_tree
+from pinfold.policy.pools.pool_tree import build_tree
 from pinfold.policy.pools.supply import Supply, read_supply
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine

@@ -7,9 +7,10 @@ from pinfold.policy.books.pinning import Pinner
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.cpus.picker import CpuPicker
 from pinfold.policy.model.container import ContainerId
-from pinfold.policy.model.decision import Grant, Pinning
+from pinfold.policy.model.grant import Grant, PoolId
+from pinfold.policy.model.pinning import Pinning
 from pinfold.policy.model.request import CpuType
-from pinfold.policy.pools.pool_tree import PoolId, build_tree
+from pinfold.policy.pools.pool_tree import build_tree
 from pinfold.policy.pools.supply import read_supply
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
@@ -93,7 +94,7 @@ def test_memory_that_is_not_accounted_is_not_told() -> None:
 def test_nothing_is_told_where_pinning_is_off() -> None:
     _, pinner = pinner_of(Config(pin_cpu=False, pin_memory=False))
     assert pinner.pinning(grant(milli=500)) == Pinning()
-    assert pinner.cpus(grant(milli=500)) == CpuSet.parse("4-7"), "it is known all the same"
+    assert pinner.pool_cpus.of(grant(milli=500)) == CpuSet.parse("4-7"), "it is known all the same"
 
 
 def note(ledger: Ledger, pinner: Pinner, held: Grant) -> None:

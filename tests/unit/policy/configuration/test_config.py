@@ -3,7 +3,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pinfold.policy.configuration.config import Amounts, BurstLevel, Config, CpuPriority, yaml_name
+from pinfold.policy.configuration.config import Amounts, Config, yaml_name
 from pinfold.policy.configuration.config_text import (
     build_config,
     config_from_values,
@@ -13,6 +13,7 @@ from pinfold.policy.configuration.config_text import (
     read_config,
     setting_document,
 )
+from pinfold.policy.model.cpu_preference import BurstLevel, CpuPriority
 from pinfold.policy.text.errors import ConfigError
 from pinfold.policy.text.quantity import ByteQuantity, CpuQuantity
 
@@ -182,8 +183,10 @@ spec:
         pytest.param("- pinCPU", 1, "expected a mapping", id="a list as the whole file"),
         pytest.param("pinCPU: !!python/name:os.system x", 1, "is not accepted", id="a tag"),
         pytest.param("agent: &a {}\nlog:\n  <<: *a", 3, "merge keys", id="a merge key"),
-        pytest.param("pinCPU: true\nagent: ]", 2, "not YAML", id="not YAML at all"),
-        pytest.param("agent: &x {x: *x}", 1, "nested too deep", id="an alias inside itself"),
+        pytest.param("pinCPU: true\nagent: ]", 2, "not valid YAML", id="not YAML at all"),
+        pytest.param(
+            "agent: &x {x: *x}", 1, "alias 'x' of an unknown anchor", id="an alias inside itself"
+        ),
     ],
 )
 def test_a_fault_is_named_with_its_line_and_the_way_out(text: str, line: int, reason: str) -> None:
@@ -269,7 +272,7 @@ def test_every_fault_has_its_own_line() -> None:
         ),
         pytest.param(
             "reservedResources: {cpu: 0}\nagent: ]",
-            ["not YAML"],
+            ["not valid YAML"],
             id="a text that is no YAML says nothing of anything",
         ),
     ],
@@ -295,10 +298,10 @@ def test_faults_of_all_sources_are_told_at_once() -> None:
         build_config(documents)
     lines = str(raised.value).splitlines()
     for expected in (
-        "a.yaml:2:8: not YAML",
+        "a.yaml:2:8: not valid YAML",
         "b.yaml:2: pinMemory: 3 is not accepted",
         "PINFOLD_PIN_CPU: pinCPU: 'sure' is not accepted",
-        "PINFOLD_AGENT__POD_RESOURCE_API:2:1: not YAML",
+        "PINFOLD_AGENT__POD_RESOURCE_API:2:1: not valid YAML",
         "'colocatePods' is not FIELD=VALUE",
         "setting 'reservedResource.cpu': reservedResource: unknown field — did you mean 'reserved",
     ):

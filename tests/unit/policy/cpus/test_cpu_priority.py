@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from pinfold.policy.configuration.config import CpuPriority
 from pinfold.policy.cpus.cpu_blocks import CpuBlocks
 from pinfold.policy.cpus.cpu_priority import PriorityClasses, priority_classes
-from pinfold.policy.cpus.smt import hide_siblings
+from pinfold.policy.model.cpu_preference import CpuPriority
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import CoreKind, Machine, SocketId, SpeedSelect
 from pinfold.topology.sets.cpuset import CpuSet
@@ -215,4 +214,4 @@ HIDDEN = {
 @pytest.mark.parametrize(("cpus", "expected"), HIDDEN.values(), ids=HIDDEN)
 def test_hidden_siblings(cpus: str, expected: str) -> None:
     cores = CpuBlocks(core.mask for core in machine_from_spec("core:4 thread:2").cores)
-    assert str(CpuSet(hide_siblings(CpuSet.parse(cpus).mask, cores))) == expected
+    assert str(CpuSet(cores.lowest_members(CpuSet.parse(cpus).mask))) == expected

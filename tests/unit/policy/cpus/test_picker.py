@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from pinfold.policy.configuration.config import CpuPriority
 from pinfold.policy.cpus.clusters import CpuCluster
 from pinfold.policy.cpus.cpu_priority import PriorityClasses
 from pinfold.policy.cpus.picker import CpuPicker
-from pinfold.policy.cpus.smt import SmtPreference
+from pinfold.policy.model.cpu_preference import CpuPriority, SmtPreference
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Cache, CoreKind, Domain, Machine
 from pinfold.topology.sets.cpuset import CpuSet

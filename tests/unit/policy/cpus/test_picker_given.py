@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from pinfold.policy.configuration.config import CpuPriority
 from pinfold.policy.cpus.clusters import CpuCluster
 from pinfold.policy.cpus.cpu_priority import PriorityClasses
 from pinfold.policy.cpus.picker import CpuPicker
+from pinfold.policy.model.cpu_preference import CpuPriority
 from pinfold.topology.model.machine import (
     Cache,
     CoreKind,

@@ -8,7 +8,7 @@ import pytest
 
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.adoption import Advice, adoption_order, newest_of_each_name
-from pinfold.policy.engine.engine import Engine, Synchronized
+from pinfold.policy.engine.engine import Adopted, Engine
 from pinfold.policy.model.container import (
     Container,
     ContainerId,
@@ -74,7 +74,7 @@ def exclusive(one: Engine) -> dict[str, str]:
     return {name: str(grant.exclusive) for name, grant in one.grants.items() if grant.exclusive}
 
 
-def changed(answer: Synchronized) -> dict[str, tuple[str, str]]:
+def changed(answer: Adopted) -> dict[str, tuple[str, str]]:
     return {one.container_id: (str(one.after.cpus), str(one.after.mems)) for one in answer.changes}
 
 
@@ -222,7 +222,7 @@ def test_what_a_grown_container_got_last_is_remembered() -> None:
         one.update(ContainerId("a"), Resources(cpu_request_milli=milli, cpu_limit_milli=milli))
     before = one.grants[ContainerId("a")]
     again = engine("socket:1 core:6", "cpuset:0")
-    again.synchronize([running("a", 4000, str(before.exclusive), "0")], one.advice())
+    again.synchronize([running("a", 4000, str(before.exclusive), "0")], one.snapshot().advice())
     for one_engine in (one, again):
         one_engine.update(ContainerId("a"), Resources(cpu_request_milli=1000, cpu_limit_milli=1000))
     assert again.grants[ContainerId("a")].exclusive == one.grants[ContainerId("a")].exclusive

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pinfold.policy.configuration.config import Amounts, Config, OnBadAnnotation
+from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import (
     Container,
@@ -17,7 +18,8 @@ from pinfold.policy.model.container import (
     QosClass,
     Resources,
 )
-from pinfold.policy.model.decision import Change, Decision, Grant, Pinning, Refusal
+from pinfold.policy.model.grant import Grant, Refusal
+from pinfold.policy.model.pinning import Change, Pinning
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine
 
@@ -126,15 +128,20 @@ def test_a_share_more_or_less_changes_nobodys_cpus() -> None:
     assert one.stop(ContainerId("b")) == ()
 
 
+def held(engine: Engine) -> tuple[object, ...]:
+    now = engine.snapshot()
+    return now.grants, now.memory, now.room
+
+
 def test_a_refusal_changes_nothing() -> None:
     one = engine()
     one.create(container("a", 500))
-    before = (dict(one.grants), one.memory.snapshot(), one.ledger.room)
+    before = held(one)
     decision = one.create(container("big", 9000))
     assert isinstance(decision.result, Refusal)
     assert decision.pinning == Pinning()
     assert decision.changes == ()
-    assert (dict(one.grants), one.memory.snapshot(), one.ledger.room) == before
+    assert held(one) == before
     assert one.remove(ContainerId("big")) == ()
 
 
@@ -166,7 +173,7 @@ def test_a_removed_container_gives_back_what_it_had() -> None:
     one = engine()
     one.create(container("a", 3000, memory=GIB))
     one.remove(ContainerId("a"))
-    assert one.memory.usage(one.tree.root.memory_nodes) == 0
+    assert one.snapshot().memory.usage(one.tree.root.memory_nodes) == 0
     assert isinstance(one.create(container("b", 3000)).result, Grant)
 
 
@@ -318,7 +325,7 @@ def test_a_full_node_falls_back_to_the_nearest_pool_above_that_has_cpus() -> Non
     assert len(pools) == 2
     for name in "abcd":
         one.create(container(name, 1000))
-    left = one.ledger.free_sharable[one.tree.root.id]
+    left = one.snapshot().free_sharable[one.tree.root.id]
     assert left.bit_count() == 1
     for decision in idle:
         assert cpus(one, decision.container_id) == str(left.bit_length() - 1)
@@ -394,17 +401,18 @@ def test_the_same_events_have_the_same_answers(machine: Machine, events: Events)
 )
 def test_a_release_undoes_a_grant(machine: Machine, events: Events, milli: int) -> None:
     one, _ = run(machine, events)
-    cpus_before = [one.ledger.room, list(one.ledger.free_sharable), list(one.ledger.free_isolated)]
-    used = one.memory.usage(one.tree.root.memory_nodes)
+    before = one.snapshot()
+    used = before.memory.usage(one.tree.root.memory_nodes)
     told_before = {name: one.pinning(name) for name in one.grants}
     decision = one.create(container("newcomer", milli))
     is_lifting = decision.decided_by == "room_made"
     back = {change.container_id: change.after for change in one.remove(ContainerId("newcomer"))}
-    assert one.memory.usage(one.tree.root.memory_nodes) == used
-    assert one.ledger.free_sharable == cpus_before[1]
-    assert one.ledger.free_isolated == cpus_before[2]
+    after = one.snapshot()
+    assert after.memory.usage(one.tree.root.memory_nodes) == used
+    assert after.free_sharable == before.free_sharable
+    assert after.free_isolated == before.free_isolated
     if not is_lifting:
-        assert one.ledger.room == cpus_before[0]
+        assert after.room == before.room
         assert {name: one.pinning(name) for name in one.grants} == told_before
         assert all(told_before[name] == after for name, after in back.items())
     one.check()
@@ -414,7 +422,7 @@ def test_a_release_undoes_a_grant(machine: Machine, events: Events, milli: int) 
 @given(machine=st.sampled_from(MACHINES), events=EVENTS)
 def test_nobody_is_promised_more_than_there_is(machine: Machine, events: Events) -> None:
     one, answers = run(machine, events)
-    assert min(one.ledger.room.grantable_milli) >= 0
+    assert min(one.snapshot().room.grantable_milli) >= 0
     kernel: dict[ContainerId, Pinning] = {}
     for answer in answers:
         changes = answer.changes if isinstance(answer, Decision) else answer

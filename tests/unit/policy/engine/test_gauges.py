@@ -8,9 +8,9 @@ import pytest
 
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.gauges import Figures, Gauge, is_selected, read_gauges
+from pinfold.policy.engine.gauges import Gauge, is_selected, read_gauges
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
-from pinfold.policy.model.decision import Grant
+from pinfold.policy.model.grant import Grant
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet
 
@@ -51,7 +51,7 @@ def engine(*containers: Container, config: Config | None = None) -> Engine:
 
 
 def gauges(policy: Engine) -> dict[str, Gauge]:
-    return {one.name: one for one in read_gauges(Figures.of(policy), {0: 5, 9: 7})}
+    return {one.name: one for one in read_gauges(policy.snapshot(), {0: 5, 9: 7})}
 
 
 def values(policy: Engine, name: str) -> dict[str, float]:

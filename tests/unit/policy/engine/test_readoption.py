@@ -20,7 +20,7 @@ from pinfold.policy.model.container import (
     QosClass,
     Resources,
 )
-from pinfold.policy.model.decision import Grant, Refusal
+from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 from tests.unit.topology.model.offline import without
@@ -87,7 +87,7 @@ def test_a_container(bad: Container) -> None:
     assert not late.exclusive & CpuSet.parse("4-7"), "what it runs on is not given away"
     engine.check()
     engine.stop(bad.id)
-    assert CpuSet.parse("4-5") <= CpuSet(engine.ledger.free_sharable[-1])
+    assert CpuSet.parse("4-5") <= CpuSet(engine.snapshot().free_sharable[-1])
     engine.check()
 
 
@@ -102,7 +102,7 @@ def test_a_reload_and_a_resize_with_a_container(bad: Container) -> None:
     assert answer.changes == ()
     assert set(answer.faults) == {"bad"}
     assert str(again.grants[bad.id].exclusive) == "4-5"
-    assert {one.fate for one in find_moves(engine, again)} == {Fate.STAYS}
+    assert {one.fate for one in find_moves(engine.snapshot(), again.snapshot())} == {Fate.STAYS}
     again.check()
 
 
@@ -206,7 +206,7 @@ def test_a_reload_with_other_pools_keeps_the_criterion_alone() -> None:
 def test_a_reconnection_keeps_why_a_container_is_where_it_is() -> None:
     engine = Engine(NODES, CONFIG)
     before = engine.create(running("a", 2000))
-    engine.synchronize(engine.running())
+    engine.synchronize(engine.snapshot().running())
     after = engine.decisions[ContainerId("a")]
     assert (after.decided_by, after.lineup) == (before.decided_by, before.lineup)
 

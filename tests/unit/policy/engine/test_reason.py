@@ -3,13 +3,13 @@ from dataclasses import replace
 import pytest
 
 from pinfold.policy.configuration.config import Config
+from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.reason import CRITERIA, reason_of, request_text, runner_up, words_of
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
-from pinfold.policy.model.decision import Decision, Grant, GrantKind, Refusal
+from pinfold.policy.model.grant import Grant, GrantKind, PoolId, Refusal
 from pinfold.policy.model.request import CpuType
 from pinfold.policy.placing.rank import Rank
-from pinfold.policy.pools.pool_tree import PoolId
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet
 

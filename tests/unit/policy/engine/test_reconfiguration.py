@@ -12,7 +12,7 @@ from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.reconfiguration import Fate, find_moves
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
-from pinfold.policy.model.decision import Pinning
+from pinfold.policy.model.pinning import Pinning
 from pinfold.policy.tuning.interrupts import Interrupt
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine
@@ -54,7 +54,10 @@ def fates(
 ) -> dict[str, tuple[Fate, str]]:
     new, _ = old.reconfigured(config, machine)
     new.check()
-    return {one.container.name: (one.fate, one.reason) for one in find_moves(old, new)}
+    return {
+        one.container.name: (one.fate, one.reason)
+        for one in find_moves(old.snapshot(), new.snapshot())
+    }
 
 
 def test_the_same_configuration_moves_nobody() -> None:

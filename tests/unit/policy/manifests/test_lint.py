@@ -4,7 +4,11 @@ import pytest
 from click.testing import CliRunner
 
 from pinfold.cmd.pinfold import main
-from pinfold.policy.manifests.annotation_lint import is_configuration, lint_manifests
+from pinfold.policy.manifests.annotation_lint import (
+    has_pods,
+    is_configuration,
+    lint_manifests,
+)
 
 POD = """\
 apiVersion: v1
@@ -214,6 +218,17 @@ def test_all_kinds_with_pods_are_looked_at_once_per_pod() -> None:
         "smt.pinfold.dev/pod of n/c/three",
         "smt.pinfold.dev/pods of default/e",
     ]
+
+
+def test_lists_of_lists_by_alias_come_to_an_end() -> None:
+    texts = ["kind: List", "items:", "- &a0 {kind: List, items: []}"]
+    texts += [f"- &a{n} {{kind: List, items: [*a{n - 1}, *a{n - 1}]}}" for n in range(1, 40)]
+    text = "\n".join(texts)
+    (found,) = lint_manifests(text)
+    assert found.text("web.yaml") == (
+        "web.yaml:1: manifest: more than 10000 objects — write several files"
+    )
+    assert not has_pods(text)
 
 
 @pytest.mark.parametrize("text", ["", "x", "- a", "kind: Pod", "kind: Pod\nmetadata: 7", "\x00"])

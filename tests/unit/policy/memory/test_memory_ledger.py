@@ -75,7 +75,7 @@ def test_available_is_bound_by_the_zones_around() -> None:
     memory = ledger()
     taken(memory, request("a", "0-1", 15), request("b", "1", 3))
     assert memory.free(NodeSet.of(0)) == 10
-    assert memory.available(NodeSet.of(0)) == 2
+    assert memory.snapshot().available(NodeSet.of(0)) == 2
     first = memory.initial_zone(1, memory.nodes.kinds_mask(DRAM))
     assert first is not None
     assert first.mask == 1
@@ -125,7 +125,7 @@ def test_adopted_containers_keep_their_zone_even_if_overcommitted() -> None:
         assert memory.adopt(request(one, "0", 6), NodeSet.of(0)) == NodeSet.of(0)
     memory.check()
     assert memory.free(NodeSet.of(0)) == -8
-    assert memory.available(NodeSet.of(0)) == 0
+    assert memory.snapshot().available(NodeSet.of(0)) == 0
 
 
 def test_newcomers_do_not_stir_up_what_was_overcommitted_before_them() -> None:

@@ -5,9 +5,10 @@ import dataclasses
 import pytest
 
 from pinfold.policy.configuration.config import Amounts, Config
+from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
-from pinfold.policy.model.decision import Decision, Grant
+from pinfold.policy.model.grant import Grant
 from pinfold.policy.text.errors import ConfigError
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine, MemoryKind, NumaNode, NumaNodeId
@@ -312,7 +313,7 @@ def test_memory_that_is_not_pinned_is_accounted_and_told_to_nobody() -> None:
     decision = engine.create(container("free", GIB, {}))
     assert decision.pinning.mems is None
     assert engine.grants[ContainerId("free")].memory_bytes == GIB
-    assert engine.memory.usage(engine.grants[ContainerId("free")].memory) == GIB
+    assert engine.snapshot().memory.usage(engine.grants[ContainerId("free")].memory) == GIB
 
 
 def test_preserved_memory_is_accounted_and_told_to_nobody() -> None:
@@ -327,7 +328,7 @@ def test_preserved_memory_is_accounted_and_told_to_nobody() -> None:
 def readopted(engine: Engine) -> tuple[Engine, Decision]:
     """A new engine that found the one container of another running."""
     again = Engine(engine.machine, engine.config)
-    (decision,) = again.synchronize(engine.running()).decisions
+    (decision,) = again.synchronize(engine.snapshot().running()).decisions
     return again, decision
 
 

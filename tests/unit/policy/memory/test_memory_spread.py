@@ -7,9 +7,10 @@ from types import MappingProxyType
 import pytest
 
 from pinfold.policy.configuration.config import Config
+from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
-from pinfold.policy.model.decision import Decision, Grant
+from pinfold.policy.model.grant import Grant
 from pinfold.policy.model.hint import Hint, HintOrigin
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine, MemoryKind, NumaNode, NumaNodeId
@@ -103,7 +104,7 @@ def test_a_cold_start_ends_on_all_nodes_and_stays_there() -> None:
     (change,) = engine.end_cold_start(ContainerId("cold"))
     assert str(change.after.mems) == "0-3"
     again = Engine(engine.machine, engine.config)
-    again.synchronize(engine.running())
+    again.synchronize(engine.snapshot().running())
     for one in (engine, again):
         one.create(container("other", limit=2 * GIB))
         assert one.stop(ContainerId("other")) == ()
@@ -128,7 +129,7 @@ def test_a_resize_keeps_all_nodes() -> None:
     engine = Engine(BOTH, Config())
     engine.create(container("a"))
     assert mems(engine.update(ContainerId("a"), container("a", 2 * GIB).resources)) == "0-1"
-    assert engine.memory.usage(NodeSet.of(0, 1)) == 2 * GIB
+    assert engine.snapshot().memory.usage(NodeSet.of(0, 1)) == 2 * GIB
     engine.check()
 
 

@@ -106,7 +106,7 @@ def test_nodes_of_unknown_size_have_room_for_anything() -> None:
     taken(memory, request("big", "0", 1 << 50))
     assert memory.capacity(NodeSet.of(0)) is None
     assert memory.free(NodeSet.of(0, 1)) is None
-    assert memory.available(NodeSet.of(0)) is None
+    assert memory.snapshot().available(NodeSet.of(0)) is None
     assert memory.capacity(NodeSet.of(1)) == 10
 
 

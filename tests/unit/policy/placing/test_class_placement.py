@@ -3,9 +3,10 @@
 import dataclasses
 
 from pinfold.policy.configuration.config import Amounts, Config, CpuClass
+from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
-from pinfold.policy.model.decision import Decision, Grant
+from pinfold.policy.model.grant import Grant
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine
 from pinfold.topology.sets.cpuset import CpuSet

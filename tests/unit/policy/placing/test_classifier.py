@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from pinfold.policy.configuration.config import BurstLevel, Config, CpuPriority
-from pinfold.policy.cpus.smt import SmtPreference
+from pinfold.policy.configuration.config import Config
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
+from pinfold.policy.model.cpu_preference import BurstLevel, CpuPriority, SmtPreference
 from pinfold.policy.model.request import CpuType, Isolation, Request
 from pinfold.policy.placing.classifier import Classified, Classifier
 from pinfold.topology.model.machine import MemoryKind

@@ -1,9 +1,10 @@
 """Containers that go where their devices are: preferred, strict, and cpu by cpu."""
 
 from pinfold.policy.configuration.config import Amounts, Config
+from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
-from pinfold.policy.model.decision import Decision, Grant, Refusal
+from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.policy.model.hint import Hint, HintOrigin
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet

@@ -3,9 +3,10 @@
 import pytest
 
 from pinfold.policy.configuration.config import Amounts, Config
+from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
-from pinfold.policy.model.decision import Decision, Grant, Refusal
+from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.topology.made.spec import machine_from_spec
 
 MACHINE = machine_from_spec("socket:2 numa:2 core:2 thread:2 mem:8G")

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from pinfold.policy.configuration.config import Amounts, Config
+from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
-from pinfold.policy.model.decision import Decision, Grant, Refusal
+from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.policy.model.request import CpuType
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet
@@ -186,13 +187,13 @@ def test_a_refused_resize_leaves_everything_as_it_was() -> None:
     one = engine("socket:1 numa:2 core:2 mem:1G")
     one.create(container("a", 1000, memory=GIB // 2))
     one.create(container("b", 1000))
-    before = (dict(one.grants), one.decisions[ContainerId("a")], one.memory.snapshot())
+    before = (dict(one.grants), one.decisions[ContainerId("a")], one.snapshot().memory)
     for milli, memory in ((4000, GIB // 2), (1000, 3 * GIB)):
         decision = resize(one, "a", milli, memory)
         assert isinstance(decision.result, Refusal)
         assert not decision.changes
         assert decision.pinning == one.pinning(ContainerId("a"))
-        after = (dict(one.grants), one.decisions[ContainerId("a")], one.memory.snapshot())
+        after = (dict(one.grants), one.decisions[ContainerId("a")], one.snapshot().memory)
         assert after == before
     reason = refused(resize(one, "a", 4000, GIB // 2))
     assert reason.startswith("no room to grow to 4 exclusive CPUs")
@@ -213,7 +214,7 @@ def test_who_is_promised_more_than_there_is_may_shrink() -> None:
     one = engine("socket:1 core:3")
     listed = [container("a", 3900, SHARED), container("b", 900)]
     one.synchronize([replace(found, cpus=CpuSet.parse("1-2")) for found in listed])
-    assert one.ledger.room.grantable_milli == (-2800,)
+    assert one.snapshot().room.grantable_milli == (-2800,)
     assert granted(resize(one, "a", 3000)).shared_milli == 3000
     assert granted(resize(one, "b", 900, GIB // 4)).memory_bytes == GIB // 4
     assert "950m of shared CPU: 0m free" in refused(resize(one, "b", 950))
@@ -275,9 +276,9 @@ def test_containers_of_the_system_are_never_refused(sizes: list[int], cpu_type: 
     assert grant.cpu_type is cpu_type
     assert grant.shared_milli == sizes[-1]
     assert str(decision.pinning.cpus) == ("0" if cpu_type is CpuType.RESERVED else "1-3")
-    assert min(one.ledger.room.grantable_milli) >= 0, "nobody else is owed more than there is"
+    assert min(one.snapshot().room.grantable_milli) >= 0, "nobody else is owed more than there is"
     one.stop(ContainerId("dns"))
-    assert one.ledger.free_reserved_milli == 1000
+    assert one.snapshot().free_reserved_milli == 1000
 
 
 def test_reserved_requests_fill_the_reserved_cpus_in_order_of_arrival() -> None:
@@ -310,4 +311,4 @@ def test_memory_that_is_kept_is_accounted_and_not_touched() -> None:
     one = engine(TWO_NODES)
     decision = one.create(container("own", 500, {"memory.preserve": "true"}, memory=GIB))
     assert decision.pinning.mems is None
-    assert one.memory.usage(one.tree.root.memory_nodes) == GIB
+    assert one.snapshot().memory.usage(one.tree.root.memory_nodes) == GIB

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from pinfold.policy.configuration.config import Amounts, BurstLevel, Config
+from pinfold.policy.configuration.config import Amounts, Config
+from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
-from pinfold.policy.model.decision import Decision, Grant, Refusal
+from pinfold.policy.model.cpu_preference import BurstLevel
+from pinfold.policy.model.grant import Dropped, Grant, Refusal
 from pinfold.policy.placing.pool_choice import ONLY_CANDIDATE
-from pinfold.policy.placing.rank import Dropped, Rank
+from pinfold.policy.placing.rank import Rank
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine, MemoryKind, NumaNode, NumaNodeId
 from pinfold.topology.sets.cpuset import CpuSet

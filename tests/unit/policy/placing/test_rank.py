@@ -5,17 +5,18 @@ from typing import Any
 
 import pytest
 
-from pinfold.policy.configuration.config import CpuPriority
+from pinfold.policy.memory.memory_choice import ZoneSummary
 from pinfold.policy.model.container import ContainerId, QosClass
+from pinfold.policy.model.cpu_preference import CpuPriority
 from pinfold.policy.model.request import Isolation, Request
-from pinfold.policy.placing.rank import CRITERIA, Contest, Rank, Zone, choose, ranks
+from pinfold.policy.placing.rank import CRITERIA, Contest, Rank, choose, ranks
 
-PLAIN = Zone(mask=1, node_count=1, is_exact=True, is_below_limit=False, lacks_kind=False)
+PLAIN = ZoneSummary(mask=1, node_count=1, is_exact=True, is_below_limit=False, lacks_kind=False)
 OWN = {"exclusive": 1}
 ISOLATED = {"exclusive": 1, "isolation": Isolation.PREFERRED}
 
 
-def zone(**changes: Any) -> Zone:
+def zone(**changes: Any) -> ZoneSummary:
     return PLAIN._replace(**changes)
 
 

@@ -12,7 +12,7 @@ from pinfold.policy.model.container import (
     QosClass,
     Resources,
 )
-from pinfold.policy.model.decision import Grant
+from pinfold.policy.model.grant import Grant
 from pinfold.topology.made.spec import machine_from_spec
 
 

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from pinfold.policy.configuration.config import Amounts, Config
+from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.reconfiguration import find_moves
 from pinfold.policy.model.container import (
@@ -17,7 +18,7 @@ from pinfold.policy.model.container import (
     QosClass,
     Resources,
 )
-from pinfold.policy.model.decision import Decision, Grant, Refusal
+from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.policy.pools.memory_supply import read_memory_supply
 from pinfold.policy.text.errors import ConfigError
 from pinfold.topology.made.spec import machine_from_spec
@@ -373,7 +374,7 @@ def test_another_configuration_moves_only_who_must_and_says_why() -> None:
     }
     assert sorted(before.values()) == ["0", "1", "2", "3"]
     other, told = engine.reconfigured(config("exclude-nodeset:1", "nodeset:3"))
-    moves = {move.container.id: move for move in find_moves(engine, other)}
+    moves = {move.container.id: move for move in find_moves(engine.snapshot(), other.snapshot())}
     where = {nodes: one for one, nodes in before.items()}
     assert {one.container_id for one in told.changes} == {where["1"], where["3"]}
     assert moves[ContainerId(where["0"])].reason == ""
@@ -397,7 +398,7 @@ def test_who_must_leave_its_nodes_is_not_put_where_others_stay() -> None:
     assert [(one.container_id, str(one.after.mems)) for one in found.changes] == [
         ("first", "0,2-3")
     ]
-    assert engine.memory.usage(NodeSet.of(0)) == 3 * GIB
+    assert engine.snapshot().memory.usage(NodeSet.of(0)) == 3 * GIB
     engine.check()
 
 
@@ -408,5 +409,5 @@ def test_who_is_placed_anew_is_not_counted_twice() -> None:
     decisions = {one.container_id: one for one in engine.synchronize([lost, moved]).decisions}
     assert all(isinstance(one.result, Grant) for one in decisions.values())
     assert not any(one.degraded for one in decisions.values())
-    assert engine.memory.usage(NodeSet.parse("0,2-3")) == 4 * GIB
+    assert engine.snapshot().memory.usage(NodeSet.parse("0,2-3")) == 4 * GIB
     engine.check()

@@ -226,7 +226,7 @@ def test_a_bad_rule_is_reported_and_the_others_stay(
         ("[" * 40000, 1, "nested deeper than 16 levels"),
         ("a: " + "{all: [" * 10 + "b", 1, "nested deeper"),
         ("x" * 70000, 0, "70000 characters of text"),
-        ("a: [" + "b, " * 9000 + "]", 1, "more than 5632 values"),
+        ("a: [" + "b, " * 9000 + "]", 1, "more than 2816 values"),
         ("a: \udc80", 0, "not valid YAML"),
         ("a: \x00", 0, "not valid YAML"),
     ],
@@ -255,7 +255,7 @@ def test_patterns_that_are_read_one_by_one_are_limited() -> None:
 
 
 def test_the_expressions_of_a_pod_are_limited() -> None:
-    terms = ", ".join(["{operator: AlwaysTrue}"] * 400)
+    terms = ", ".join(["{operator: AlwaysTrue}"] * 200)
     rules, (problem,) = read("a:\n" + f"- match: {{all: [{terms}]}}\n" * 3)
     assert len(rules["a"]) == 2
     assert f"more than {MAX_EXPRESSIONS} expressions" in problem.what

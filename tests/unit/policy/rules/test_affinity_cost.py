@@ -5,7 +5,8 @@ from collections.abc import ItemsView, Iterable
 import pytest
 
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
-from pinfold.policy.rules.affinity import AffinityRule
+from pinfold.policy.rules import symmetric_rules
+from pinfold.policy.rules.affinity import MAX_RULES, AffinityRule
 from pinfold.policy.rules.affinity_index import (
     NEWCOMER_RULES_STEPS,
     RULE_STEPS,
@@ -13,11 +14,22 @@ from pinfold.policy.rules.affinity_index import (
 )
 from pinfold.policy.rules.container_facts import Subkey, facts
 from pinfold.policy.rules.evaluation import Steps, TooManyStepsError, holds
-from pinfold.policy.rules.expression import ALWAYS, Expression, condition
+from pinfold.policy.rules.expression import ALWAYS, AllOf, AnyOf, Expression, Not, condition
 from pinfold.policy.rules.residents import Residents
 from pinfold.policy.rules.selection import Selection
-from pinfold.policy.rules.symmetric_rules import OWNER_STEPS
-from pinfold.policy.rules.trigger import TriggerKind
+from pinfold.policy.rules.symmetric_rules import (
+    OWNER_STEPS,
+    TRIGGERS_MADE_MAX,
+    TRIGGERS_MAX,
+    SymmetricRules,
+)
+from pinfold.policy.rules.trigger import (
+    Background,
+    TriggerKind,
+    background,
+    background_value,
+    triggers_made,
+)
 
 JOINT = ":" + ":".join(["pod/name"] * 16)
 
@@ -80,7 +92,7 @@ def test_rules_whose_parts_multiply_are_given_up_and_the_others_count() -> None:
 def test_as_many_ordinary_rules_as_there_may_be_all_count(
     key: str, operator: str, text: str
 ) -> None:
-    rules = [rule(condition(key, operator, text.format(n)), n + 1) for n in range(256)]
+    rules = [rule(condition(key, operator, text.format(n)), n + 1) for n in range(MAX_RULES)]
     assert not index(1000).affinities(NEWCOMER, rules).given_up
 
 
@@ -103,7 +115,7 @@ def test_what_is_given_up_depends_on_rules_and_containers_alone() -> None:
         pytest.param(condition(JOINT, "Matches", "*a*b*c"), id="patterns over long joint texts"),
         pytest.param(condition("pod/name", "Matches", "*?" * 200), id="patterns of many stars"),
         pytest.param(condition("pod/name", "Matches", f"*{'a' * 250}*"), id="long parts"),
-        pytest.param(condition(JOINT, "Exists"), id="long joint keys"),
+        pytest.param(condition(JOINT, "Matches", "b*"), id="long joint keys"),
     ],
 )
 def test_a_selection_takes_no_more_steps_than_it_is_given(match: Expression) -> None:
@@ -115,6 +127,99 @@ def test_a_selection_takes_no_more_steps_than_it_is_given(match: Expression) -> 
     steps = Steps(10**9)
     Selection(residents, steps).select(match, residents.everyone)
     assert steps.left < 10**9 - RULE_STEPS
+
+
+def test_whether_a_joint_key_has_a_value_is_known_without_joining_any() -> None:
+    residents = Residents()
+    for number in range(1000):
+        residents.add(container(number, name_length=253))
+    steps = Steps(1000)
+    selection = Selection(residents, steps)
+    assert selection.select(condition(JOINT, "Exists"), residents.everyone) == residents.everyone
+    missing = condition(":labels/a:tags/b", "Exists")
+    assert selection.select(missing, residents.everyone) == 0
+    assert steps.left > 0
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        pytest.param(
+            [
+                rule(
+                    condition("name", "In", *(f"{n}-{one}" for one in range(240))),
+                    1,
+                    symmetric=True,
+                )
+                for n in range(20)
+            ],
+            id="rules of many values",
+        ),
+        pytest.param(
+            [
+                rule(
+                    AnyOf(tuple(condition("name", "In", f"{n}") for n in range(5000))),
+                    1,
+                    symmetric=True,
+                )
+            ],
+            id="a rule of many terms",
+        ),
+        pytest.param(
+            [
+                rule(
+                    AllOf(
+                        (
+                            condition("name", "Equals", f"{n}"),
+                            AnyOf(tuple(condition("name", "In", f"{one}") for one in range(600))),
+                        )
+                    ),
+                    1,
+                    symmetric=True,
+                )
+                for n in range(8)
+            ],
+            id="rules of which few triggers are kept",
+        ),
+    ],
+)
+def test_no_more_triggers_are_made_than_are_looked_for(
+    rules: list[AffinityRule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = 0
+
+    def counted(expression: Expression) -> Background:
+        nonlocal made
+        made += triggers_made(expression)
+        return background(expression)
+
+    # The work alone is counted: what is made of it stays the same.
+    monkeypatch.setattr(symmetric_rules, "background", counted)
+    index = SymmetricRules()
+    index.add(ContainerId("c"), rules)
+    assert 0 <= made <= TRIGGERS_MADE_MAX
+    kept = vars(index)["_groups"]
+    assert sum(len(group.background.triggers) for group in kept.values()) <= (
+        TRIGGERS_MAX + len(rules)
+    )
+    index.remove(ContainerId("c"))
+    assert index.is_empty
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        condition("name", "In", "a", "b"),
+        Not(condition("name", "NotIn", "a")),
+        AllOf((condition("name", "NotEqual", "a"), condition(JOINT, "NotExists"))),
+        AnyOf((condition("name", "Equals", "a"), ALWAYS)),
+        AllOf((Not(AnyOf((condition("name", "Exists"),))), ALWAYS)),
+    ],
+    ids=str,
+)
+def test_the_value_of_a_background_alone_is_that_of_the_whole(expression: Expression) -> None:
+    assert background_value(expression) == background(expression).value
+    assert len(background(expression).triggers) <= triggers_made(expression)
 
 
 def test_a_condition_of_many_rules_is_looked_at_once() -> None:
@@ -173,7 +278,9 @@ def test_where_symmetric_rules_are_too_many_the_first_of_each_container_count() 
 
 def test_a_hog_of_symmetric_rules_does_not_silence_the_others() -> None:
     made = index(50, [rule(condition("name", "MatchesAny", "m*"), 5, symmetric=True)])
-    hog = [rule(condition(JOINT, "Matches", f"*a*{n}*"), 9, symmetric=True) for n in range(256)]
+    hog = [
+        rule(condition(JOINT, "Matches", f"*a*{n}*"), 9, symmetric=True) for n in range(MAX_RULES)
+    ]
     made.add(container(100), hog)
     found = made.affinities(NEWCOMER)
     assert {found.weights[ContainerId(f"c{number}")] for number in range(50)} == {5}

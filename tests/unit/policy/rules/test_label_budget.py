@@ -2,6 +2,7 @@
 
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.plugin.messages import container_linux_value, container_value, pod_value
+from pinfold.nri.plugin.string_entries import write_entries
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.model.container import ContainerId
 from pinfold.policy.placing.classifier import Classifier
@@ -43,7 +44,7 @@ def test_a_label_longer_than_kubernetes_allows_does_not_count() -> None:
 
 
 def test_what_is_kept_of_a_container_is_bounded_and_its_author_is_told() -> None:
-    pod = pod_value(nri_pb2.PodSandbox(id="p", name="web", labels=MANY))
+    pod = pod_value(nri_pb2.PodSandbox(id="p", name="web", labels=write_entries(MANY)))
     message = nri_pb2.Container(id="c", name="c", labels=MANY)
     container, _ = container_value(message, pod, container_linux_value(message), None)
     assert len(container.pod.labels) == len(container.labels) == LABELS_MAX

@@ -40,7 +40,7 @@ def test_a_table_of_nodes_is_a_machine() -> None:
     assert (second.memory_bytes, second.kind) == (1 << 20, MemoryKind.HBM)
     assert (third.id, third.kind, third.is_normal) == (4, MemoryKind.PMEM, False)
     assert str(third.initiators) == "0"
-    assert machine.distance(third.id, second.id) == 28
+    assert machine.numa_distances.between(third.id, second.id) == 28
     assert [str(one) for one in machine.l3_groups] == ["0-3", "4-7"]
 
 

@@ -7,7 +7,7 @@ import pytest
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.model.container import QosClass
-from pinfold.policy.model.decision import GrantKind
+from pinfold.policy.model.grant import GrantKind
 from pinfold.policy.scenarios.result import ContainerResult, ScenarioResult
 from pinfold.policy.scenarios.scenario_file import Topology, parse_scenarios
 from pinfold.policy.scenarios.scenario_run import run_scenario

@@ -8,7 +8,14 @@ from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, Q
 from pinfold.policy.placing.classifier import Classified, Classifier
 from pinfold.policy.pools.supply import Supply
 from pinfold.policy.tuning.cpu_class import Clock, CpuSettings, misfits, suitable_cpus
-from pinfold.policy.tuning.effects import Hardware, Holding, Knob, KnobKind, Occupancy, effects
+from pinfold.policy.tuning.effects import (
+    ExclusiveCpus,
+    Hardware,
+    Knob,
+    KnobKind,
+    Occupancy,
+    effects,
+)
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine
 from pinfold.topology.sets.cpuset import CpuSet
@@ -119,7 +126,9 @@ def test_a_class_where_there_are_none_is_no_reason_to_refuse() -> None:
 def occupancy(
     configured: Config, *exclusive: tuple[str, str | None], machine: Machine = MACHINE
 ) -> Occupancy:
-    holdings = tuple(Holding(cpus=CpuSet.parse(cpus), cpu_class=name) for cpus, name in exclusive)
+    holdings = tuple(
+        ExclusiveCpus(cpus=CpuSet.parse(cpus), cpu_class=name) for cpus, name in exclusive
+    )
     return Occupancy(machine=machine, config=configured, supply=SUPPLY, holdings=holdings)
 
 

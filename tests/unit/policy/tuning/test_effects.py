@@ -16,7 +16,7 @@ from pinfold.policy.model.container import (
     QosClass,
     Resources,
 )
-from pinfold.policy.model.decision import Grant, Refusal
+from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.policy.tuning.effects import Hardware, Knob, KnobKind, effects
 from pinfold.policy.tuning.interrupts import Interrupt
 from pinfold.topology.made.spec import machine_from_spec
@@ -62,7 +62,9 @@ TUNED = container(irq="claim: ['nvme*']", cpu_class="high")
 
 
 def seen(engine: Engine) -> dict[Knob, str]:
-    return dict(effects(engine.occupancy, Hardware(interrupts=engine.interrupts)).values)
+    return dict(
+        effects(engine.snapshot().occupancy(), Hardware(interrupts=engine.interrupts)).values
+    )
 
 
 def expected(cpus: str) -> dict[Knob, str]:
@@ -91,7 +93,7 @@ def test_effects_survive_another_configuration(engine: Engine) -> None:
 def test_effects_survive_a_restart(engine: Engine) -> None:
     fresh = Engine(MACHINE, config(), interrupts=(DISK, NET))
     running = replace(TUNED, state=ContainerState.RUNNING, cpus=CpuSet.parse("1-2"))
-    fresh.synchronize([running], engine.advice())
+    fresh.synchronize([running], engine.snapshot().advice())
     assert seen(fresh) == expected("1-2")
 
 

@@ -6,7 +6,7 @@ from pinfold.nri.plugin.messages import adjustment_message
 from pinfold.policy.configuration.config import BlockIoControl, Config, Control, RdtControl
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass
-from pinfold.policy.model.decision import Pinning
+from pinfold.policy.model.pinning import Pinning
 from pinfold.policy.tuning.resource_class import NO_CLASSES, ResourceClasses
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet

@@ -1,5 +1,6 @@
 import pytest
 
+from pinfold.policy.annotations.preferences import parse_preferences
 from pinfold.policy.configuration.config import SchedulingClass
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass
@@ -37,13 +38,15 @@ def container(namespace: str, qos: QosClass, annotations: dict[str, str]) -> Con
 def test_the_most_specific_class_counts(
     namespace: str, qos: QosClass, annotations: dict[str, str], expected: str | None
 ) -> None:
-    chosen = scheduling_class(container(namespace, qos, annotations), CONFIG)
+    one = container(namespace, qos, annotations)
+    chosen = scheduling_class(one, parse_preferences(one), CONFIG)
     assert not isinstance(chosen, Problem)
     assert (chosen.name if chosen else None) == expected
 
 
 def test_an_unknown_class_is_a_problem() -> None:
-    chosen = scheduling_class(container("a", QosClass.BURSTABLE, {KEY: "fats"}), CONFIG)
+    one = container("a", QosClass.BURSTABLE, {KEY: "fats"})
+    chosen = scheduling_class(one, parse_preferences(one), CONFIG)
     assert isinstance(chosen, Problem)
     assert str(chosen) == (
         "scheduling-class of a/p/c: no scheduling class 'fats' — did you mean 'fast'?"

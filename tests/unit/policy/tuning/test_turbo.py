@@ -8,7 +8,7 @@ from pinfold.policy.configuration.config import Config, CpuClass
 from pinfold.policy.model.container import ContainerId, QosClass
 from pinfold.policy.model.request import Request
 from pinfold.policy.pools.supply import Supply
-from pinfold.policy.tuning.effects import Holding, Occupancy
+from pinfold.policy.tuning.effects import ExclusiveCpus, Occupancy
 from pinfold.policy.tuning.turbo import prefer_turbo
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet
@@ -31,7 +31,7 @@ def narrowed(name: str | None, running: Mapping[str, str], config: Config = CONF
     """The cpus that suit a class while others have `running` (cpus by class)."""
     supply = Supply(isolated=CpuSet(), reserved=CpuSet.of(0), sharable=CpuSet.parse("1-11"))
     holdings = tuple(
-        Holding(cpus=CpuSet.parse(cpus), cpu_class=one) for one, cpus in running.items()
+        ExclusiveCpus(cpus=CpuSet.parse(cpus), cpu_class=one) for one, cpus in running.items()
     )
     now = Occupancy(machine=MACHINE, config=config, supply=supply, holdings=holdings)
     request = Request(

@@ -13,9 +13,9 @@ from pinfold.topology.made.snapshot import pack, write_tree
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import SocketId, SpeedSelect
 from pinfold.topology.sets.cpuset import CpuSet
-from pinfold.topology.sysfs.discovery import ask_hardware, discover, read_machine
+from pinfold.topology.sysfs.discovery import discover, read_machine
 from pinfold.topology.sysfs.speed_select.json_file import speed_select_text
-from pinfold.topology.sysfs.speed_select.paths import SNAPSHOT_FILE
+from pinfold.topology.sysfs.speed_select_source import SNAPSHOT_FILE, ask_hardware
 from pinfold.topology.sysfs.sysfs_tree import open_tree
 
 SPECS = ["core:1", "socket:2 numa:2 core:2 thread:2", "die:2 l3:2 cluster:2 core:2 isolated:0"]

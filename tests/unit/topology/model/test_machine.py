@@ -3,7 +3,7 @@
 import dataclasses
 
 from pinfold.topology.made.spec import machine_from_spec
-from pinfold.topology.model.machine import CoreKind, NumaNodeId
+from pinfold.topology.model.machine import CoreKind
 from pinfold.topology.sets.cpuset import CpuSet
 
 MACHINE = machine_from_spec("socket:2 core:2 thread:2")
@@ -29,8 +29,8 @@ def test_a_machine_is_hybrid_when_it_has_cores_of_both_kinds() -> None:
 
 
 def test_distances_fall_back_to_the_kernels_own() -> None:
-    one, two, absent = NumaNodeId(0), NumaNodeId(1), NumaNodeId(7)
-    assert MACHINE.distance(one, two) == 21
-    assert MACHINE.distance(one, absent) == 20
-    bare = dataclasses.replace(MACHINE, distances=())
-    assert (bare.distance(one, one), bare.distance(one, two)) == (10, 20)
+    known = MACHINE.numa_distances
+    assert known.between(0, 1) == 21
+    assert known.between(0, 7) == 20
+    bare = dataclasses.replace(MACHINE, distances=()).numa_distances
+    assert (bare.between(0, 0), bare.between(0, 1)) == (10, 20)

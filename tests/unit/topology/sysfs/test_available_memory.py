@@ -61,3 +61,12 @@ def test_memory_in_use_is_told_by_node(tmp_path: Path) -> None:
         (base / node).mkdir(parents=True)
         (base / node / "meminfo").write_text(text)
     assert read_used_memory(open_tree(str(tmp_path))) == {3: 7 * KIB}
+
+
+def test_memory_in_use_is_found_among_all_lines(tmp_path: Path) -> None:
+    node = tmp_path / "sys/devices/system/node/node0"
+    node.mkdir(parents=True)
+    (tmp_path / "sys/devices/system/cpu/cpu0").mkdir(parents=True)
+    text = meminfo(0, MemTotal=9, MemUsed=7, MemUsedByOthers=1) + "\0"
+    (node / "meminfo").write_text(text)
+    assert read_used_memory(open_tree(str(tmp_path))) == {0: 7 * KIB}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from pinfold.topology.made.generator import machine_snapshot
-from pinfold.topology.made.snapshot import Snapshot
+from pinfold.topology.made.snapshot import SysfsSnapshot
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import CoreKind, Domain, Machine
 from pinfold.topology.sets.base_errors import TopologyError
@@ -23,7 +23,7 @@ def files_of(spec: str = SPEC) -> dict[str, str]:
 
 
 def read(files: Mapping[str, str], folders: frozenset[str] = frozenset()) -> Machine:
-    return discover(Snapshot(files=files, folders=folders).tree())
+    return discover(SysfsSnapshot(files=files, folders=folders).tree())
 
 
 def without(files: Mapping[str, str], *ends: str) -> dict[str, str]:
@@ -257,7 +257,7 @@ def test_sparse_node_ids_take_distance_columns_in_the_order_of_online_nodes() ->
     machine = read(files)
     assert [node.id for node in machine.numa_nodes] == [0, 8, 252]
     assert machine.distances == ((10, 20, 40), (20, 10, 80), (40, 80, 10))
-    assert machine.distance(machine.numa_nodes[1].id, machine.numa_nodes[2].id) == 80
+    assert machine.numa_distances.between(*(node.id for node in machine.numa_nodes[1:3])) == 80
 
 
 def test_a_node_folder_that_a_dump_lost_takes_its_column_along() -> None:

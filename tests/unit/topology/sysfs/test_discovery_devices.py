@@ -6,16 +6,16 @@ from collections.abc import Mapping
 import pytest
 
 from pinfold.topology.made.generator import machine_snapshot
-from pinfold.topology.made.snapshot import Snapshot
+from pinfold.topology.made.snapshot import SysfsSnapshot
 from pinfold.topology.made.spec import machine_from_spec
-from pinfold.topology.model.machine import Device, Machine, NumaNodeId
+from pinfold.topology.model.machine import IoDevice, Machine, NumaNodeId
 from pinfold.topology.sets.cpuset import CpuSet
 from pinfold.topology.sysfs.discovery import discover
 
 PCI = "sys/devices/pci0000:00/0000:00:02.0"
 
 
-def snapshot_of(files: Mapping[str, str], links: Mapping[str, str]) -> Snapshot:
+def snapshot_of(files: Mapping[str, str], links: Mapping[str, str]) -> SysfsSnapshot:
     base = machine_snapshot(machine_from_spec("socket:2 core:2"))
     return dataclasses.replace(base, files={**base.files, **files}, links=links)
 
@@ -91,14 +91,14 @@ def test_pci_devices_that_workloads_use_are_listed(code: str, is_listed: bool) -
 
 def test_devices_go_round_through_a_generated_tree() -> None:
     devices = (
-        Device(
+        IoDevice(
             path="devices/pci0000:00/0000:00:03.0/net/eth0",
             kind="net",
             name="eth0",
             numa_node=NumaNodeId(1),
             cpus=CpuSet.parse("2-3"),
         ),
-        Device(path="devices/pci0000:00/0000:00:04.0", kind="pci", name="0000:00:04.0"),
+        IoDevice(path="devices/pci0000:00/0000:00:04.0", kind="pci", name="0000:00:04.0"),
     )
     machine = dataclasses.replace(machine_from_spec("socket:2 core:2"), devices=devices)
     assert discover(machine_snapshot(machine).tree()) == machine

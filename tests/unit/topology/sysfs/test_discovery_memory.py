@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from pinfold.topology.made.generator import machine_snapshot
-from pinfold.topology.made.snapshot import Snapshot
+from pinfold.topology.made.snapshot import SysfsSnapshot
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine, MemoryKind, NumaNode, NumaNodeId
 from pinfold.topology.sets.cpuset import CpuSet
@@ -17,7 +17,7 @@ GIB = 2**30
 FAST, ALIKE, SLOW = ("60", "400"), ("100", "100"), ("250", "30")
 
 
-def bare(memory_bytes: int = 4 * GIB, distances: str = "17 28 10") -> tuple[Machine, Snapshot]:
+def bare(memory_bytes: int = 4 * GIB, distances: str = "17 28 10") -> tuple[Machine, SysfsSnapshot]:
     """Two sockets of 2G and node 2 without cpus, with no evidence but size and distances."""
     machine = machine_from_spec("socket:2 core:2 mem:2G")
     extra = NumaNode(id=NumaNodeId(2), memory_bytes=memory_bytes, free_bytes=memory_bytes)
@@ -39,7 +39,7 @@ def access(node: int, latency: str, bandwidth: str, name: str = "access0") -> di
     }
 
 
-def kind_of(more: dict[str, str], links: dict[str, str], machine: Snapshot) -> Machine:
+def kind_of(more: dict[str, str], links: dict[str, str], machine: SysfsSnapshot) -> Machine:
     files = {**machine.files, **more}
     return discover(dataclasses.replace(machine, files=files, links=links).tree())
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from pinfold.topology.made.generator import machine_snapshot
-from pinfold.topology.made.snapshot import Snapshot, pack, write_tree
+from pinfold.topology.made.snapshot import SysfsSnapshot, pack, write_tree
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.base_errors import TopologyError
-from pinfold.topology.sysfs import archive
+from pinfold.topology.sysfs import archive, sysfs_tree
 from pinfold.topology.sysfs.discovery import read_machine
 from pinfold.topology.sysfs.sysfs_tree import SysfsTree, open_tree
 
@@ -28,6 +28,26 @@ def written(folder: Path) -> Path:
 
 def test_a_directory_holds_sys_and_proc(tmp_path: Path) -> None:
     assert read_machine(str(written(tmp_path))) == MACHINE
+
+
+def test_a_tree_remembers_few_directories_and_follows_the_same_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sysfs_tree, "_DIRECTORIES_MAX", 3)
+    root = written(tmp_path / "root")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/secret").write_text("hush")
+    (root / "sys/out").symlink_to("../../outside")
+    (root / "sys/in").symlink_to("devices/system")
+    assert read_machine(str(root)) == MACHINE
+    tree = open_tree(str(root))
+    for number in range(10):
+        (root / f"proc/{number}").mkdir(parents=True)
+        (root / f"proc/{number}/cgroup").write_text(str(number))
+        assert tree.read(f"proc/{number}/cgroup") == str(number)
+        assert tree.read("sys/out/secret") is None
+        assert tree.read("sys/in/cpu/online") == tree.read("sys/devices/system/cpu/online")
+    assert tree.read("sys/in/cpu/online")
 
 
 def test_a_root_may_be_a_sys_directory_itself(tmp_path: Path) -> None:
@@ -196,7 +216,7 @@ def test_a_file_that_cannot_be_read_is_as_good_as_none(tmp_path: Path) -> None:
 
 
 def test_equal_snapshots_give_equal_bytes() -> None:
-    shuffled = Snapshot(
+    shuffled = SysfsSnapshot(
         files=dict(sorted(SNAPSHOT.files.items(), reverse=True)), folders=SNAPSHOT.folders
     )
     for name in ("m.tar.xz", "m.tar.gz", "m.tar"):

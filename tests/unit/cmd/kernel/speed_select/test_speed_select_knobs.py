@@ -3,6 +3,7 @@
 import errno
 import logging
 import os
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from pinfold.cmd.kernel.kernel_settings import KernelSettings
 from pinfold.cmd.kernel.knobs import Knobs
 from pinfold.cmd.kernel.originals import Originals
 from pinfold.cmd.kernel.speed_select.speed_select_knobs import Registers
+from pinfold.cmd.kernel.speed_select_access import SpeedSelectAccess
 from pinfold.policy.tuning.effects import Effects, Knob, KnobKind
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine, SocketId, SpeedSelect
@@ -36,6 +38,9 @@ class Domain:
         self.turbo = False
         self.written: list[str] = []
         self.refusal: int | None = None
+
+    def session(self, machine: Machine) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def state(self) -> tuple[object, ...]:
         return dict(self.clos), dict(self.khz), self.power, self.turbo
@@ -91,7 +96,9 @@ class Domain:
 
 def settings(folder: Path, registers: Registers | None) -> KernelSettings:
     log = logging.getLogger("settings")
-    return KernelSettings(Knobs(folder, registers), Originals(folder, "boot", log), log)
+    return KernelSettings(
+        Knobs(folder, SpeedSelectAccess(lambda: registers)), Originals(folder, "boot", log), log
+    )
 
 
 def test_what_is_set_is_put_back_in_the_order_the_hardware_needs(tmp_path: Path) -> None:

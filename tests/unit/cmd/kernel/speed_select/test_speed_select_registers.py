@@ -13,9 +13,10 @@ from pinfold.cmd.kernel.knobs import Knobs
 from pinfold.cmd.kernel.originals import Originals
 from pinfold.cmd.kernel.speed_select.speed_select_registers import (
     DeviceRegisters,
-    Session,
+    SpeedSelectSession,
     open_registers,
 )
+from pinfold.cmd.kernel.speed_select_access import SpeedSelectAccess
 from pinfold.policy.tuning.effects import Effects, Knob, KnobKind
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine
@@ -59,12 +60,13 @@ class Node:
         self.opened = 0
         self.refusal: OSError | None = None
         self.registers = DeviceRegisters(self.connect)
+        self.access = SpeedSelectAccess(lambda: self.registers)
         log = logging.getLogger("settings")
-        knobs = Knobs(folder, self.registers)
+        knobs = Knobs(folder, self.access)
         self.settings = KernelSettings(knobs, Originals(folder, "boot", log), log)
 
     @contextlib.contextmanager
-    def connect(self, machine: Machine) -> Generator[Session, None, None]:
+    def connect(self, machine: Machine) -> Generator[SpeedSelectSession, None, None]:
         self.opened += 1
         if self.refusal is not None:
             raise self.refusal
@@ -74,7 +76,7 @@ class Node:
         )
 
     def apply(self, wanted: Effects) -> int:
-        with self.registers.session(MACHINE):
+        with self.access.session(MACHINE):
             return self.settings.apply(wanted)
 
 

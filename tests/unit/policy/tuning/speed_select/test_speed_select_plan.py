@@ -10,11 +10,18 @@ from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.pools.supply import Supply
 from pinfold.policy.tuning.cpu_class import Clock
-from pinfold.policy.tuning.effects import Hardware, Holding, Knob, KnobKind, Occupancy, effects
-from pinfold.policy.tuning.speed_select.extended_resources import extended_resources
-from pinfold.policy.tuning.speed_select.speed_select_plan import (
+from pinfold.policy.tuning.effects import (
+    ExclusiveCpus,
+    Hardware,
+    Knob,
+    KnobKind,
+    Occupancy,
+    effects,
+)
+from pinfold.policy.tuning.speed_select_plan import (
     ClosId,
     SpeedSelectPlan,
+    extended_resources,
     plan_speed_select,
     speed_select_warnings,
 )
@@ -224,7 +231,7 @@ def test_knobs_are_turned_in_the_order_the_hardware_needs() -> None:
         machine=alone,
         config=MANAGED,
         supply=supply,
-        holdings=(Holding(cpus=CpuSet.parse("2-3"), cpu_class="high"),),
+        holdings=(ExclusiveCpus(cpus=CpuSet.parse("2-3"), cpu_class="high"),),
     )
     values = effects(occupancy, Hardware()).values
     assert {knob: text for knob, text in values.items() if knob.kind is KnobKind.CLOS} == {

@@ -20,7 +20,7 @@ from pinfold.topology.sysfs.speed_select.device import (
     read_speed_select,
     speed_select_control,
 )
-from pinfold.topology.sysfs.speed_select.isst import MAX_KHZ, Request, SpeedSelectError
+from pinfold.topology.sysfs.speed_select.isst import MAX_KHZ, Ioctl, SpeedSelectError
 from tests.unit.topology.sysfs.speed_select.fake_isst import Domain, FakeTpmi
 
 MACHINE = machine_from_spec("socket:2 die:2 core:2 thread:2")
@@ -286,7 +286,7 @@ REQUESTS = {
 
 @pytest.mark.parametrize(("request_", "structure", "macro"), REQUESTS.values(), ids=REQUESTS)
 def test_layouts_and_numbers_are_those_of_the_kernels_header(
-    request_: Request, structure: str, macro: str, tmp_path: Path
+    request_: Ioctl, structure: str, macro: str, tmp_path: Path
 ) -> None:
     compiler = shutil.which("gcc")
     header = Path("/usr/include/linux/isst_if.h")
@@ -319,5 +319,5 @@ SIZES = {
 
 
 @pytest.mark.parametrize(("request_", "size", "number"), SIZES.values(), ids=SIZES)
-def test_layouts_where_the_header_is_older(request_: Request, size: int, number: int) -> None:
+def test_layouts_where_the_header_is_older(request_: Ioctl, size: int, number: int) -> None:
     assert (struct.calcsize(request_.layout + request_.item), request_.number) == (size, number)

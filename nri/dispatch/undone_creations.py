@@ -4,7 +4,7 @@ from typing import Final
 
 from ...policy.engine.adoption import instance_key
 from ...policy.model.container import Container
-from ..dispatch.report import CreationUndone
+from .report import CreationUndone
 
 _KNOWN_MAX: Final = 1000
 

@@ -1,7 +1,7 @@
-"""The containers of the runtime's messages, with what they are near."""
+"""Containers of the runtime's messages, converted, with the hints of what they are near."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -9,8 +9,9 @@ from ...policy.model.container import Container, ContainerId, ContainerState, Po
 from ...policy.model.kubelet_resources import LinuxResources
 from ...policy.text.errors import Problem
 from ..api import nri_pb2
-from ..dispatch.owner import Done, Failed, attempt
+from ..dispatch.newcomer import Listing, Mention, Newcomer
 from ..dispatch.report import Crashed, Report
+from ..dispatch.turn import Done, Failed, attempt
 from ..hints.hint_finder import Found, HintFinder
 from .bare_container import bare_container_value, bare_linux_value
 from .messages import container_linux_value, container_value, lost_pod_value, pod_value
@@ -20,37 +21,31 @@ FIND_SECONDS: Final = 0.05
 _FIND_ALL_SECONDS: Final = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Newcomer:
-    """A container that is to be placed, what the kubelet wants for it, and what is odd about it."""
-
-    container: Container
-    linux: LinuxResources
-    problems: tuple[Problem, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Residents:
-    """All containers of a runtime's list. Mappings are by container."""
-
-    containers: tuple[Container, ...]
-    linux: Mapping[ContainerId, LinuxResources]
-    problems: Mapping[ContainerId, tuple[Problem, ...]]
-    pids: Mapping[ContainerId, int]
-    """Of those that run; 0 where the runtime does not tell."""
-    unread: Mapping[ContainerId, Exception]
-    """What went wrong with those that could not be read: all but their cpus is unknown."""
-
-
 class Arrivals:
     """Reads containers, and has their hints found; without a finder they have none."""
 
     def __init__(
         self, finder: HintFinder | None, report: Report, machine_memory_bytes: int | None
     ) -> None:
-        self.finder = finder
+        self._finder = finder
         self._report = report
         self._machine_memory_bytes = machine_memory_bytes
+
+    def expect(self, pod: nri_pb2.PodSandbox, *, with_kubelet: bool) -> None:
+        """A pod begins, and its containers follow. Does not wait."""
+        if self._finder is not None and with_kubelet:
+            self._finder.expect(pod_value(pod))
+
+    def mention(
+        self, pod: nri_pb2.PodSandbox, message: nri_pb2.Container, *, with_kubelet: bool
+    ) -> Mention:
+        """A container that was created before; the rest of the message is read if need be."""
+        return Mention(
+            container_id=ContainerId(message.id),
+            read=lambda: self.read_running(pod, message, with_kubelet=with_kubelet),
+            pid=message.pid,
+            is_over=message.state == nri_pb2.CONTAINER_STOPPED,
+        )
 
     def read(
         self,
@@ -65,13 +60,14 @@ class Arrivals:
         container, problems = container_value(
             message, pod_value(pod), linux, self._machine_memory_bytes
         )
-        finder = self.finder
+        finder = self._finder
         if finder is not None:
             found = self._told(
                 lambda: finder.find(container, with_kubelet=with_kubelet, seconds=seconds)
             )
             problems = (*problems, *found.problems.get(container.id, ()))
-            container = replace(container, hints=found.hints.get(container.id, ()))
+            if hints := found.hints.get(container.id, ()):
+                container = replace(container, hints=hints)
         return Newcomer(container=container, linux=linux, problems=problems)
 
     def read_running(
@@ -94,8 +90,8 @@ class Arrivals:
         known: Mapping[ContainerId, Container],
         *,
         with_kubelet: bool,
-    ) -> Residents:
-        """Everything there is, each with the hints it had or those that are found now.
+    ) -> Listing:
+        """Containers of a runtime's list, each with the hints it had or those that are found now.
 
         A container that cannot be read, whatever the fault, keeps nobody else from being known.
         """
@@ -128,7 +124,7 @@ class Arrivals:
         listed, odd = self.with_hints(listed, known, with_kubelet=with_kubelet)
         for container_id, found in odd.items():
             problems[container_id] = (*problems[container_id], *found)
-        return Residents(
+        return Listing(
             containers=tuple(listed), linux=linux, problems=problems, pids=pids, unread=unread
         )
 
@@ -150,7 +146,7 @@ class Arrivals:
         with_kubelet: bool,
     ) -> tuple[list[Container], Mapping[ContainerId, tuple[Problem, ...]]]:
         """Containers that run, with the hints they had or those found now, and what is odd."""
-        finder = self.finder
+        finder = self._finder
         if finder is None:
             return listed, {}
         hints = {one.id: known[one.id].hints for one in listed if one.id in known}
@@ -165,7 +161,7 @@ class Arrivals:
         return [replace(one, hints=hints.get(one.id, ())) for one in listed], found.problems
 
     def _told(self, find: Callable[[], Found]) -> Found:
-        """What is found, or nothing where there is a fault in finding; all of it is told."""
+        """Hints found, none where finding them fails; what is missing, and a fault, is reported."""
         result = attempt(find)
         if isinstance(result, Failed):
             self._report(Crashed("hints", result.error))

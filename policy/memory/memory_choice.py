@@ -7,15 +7,14 @@ from typing import Final, NamedTuple
 from ...topology.drawing.machine_tree import bytes_text
 from ...topology.model.machine import MemoryKind
 from ...topology.sets.cpuset import NodeSet
-from ..memory import memory_zones as held
-from ..memory.memory_ledger import MemoryLedger
-from ..memory.offers import MemoryPriority, MemoryRequest, Offer
 from ..model.container import QosClass
-from ..model.decision import Grant, Refusal
+from ..model.grant import Dropped, Grant, PoolId, Refusal
+from ..model.hint import HintOrigin
 from ..model.request import CpuType, Request
-from ..pools.pool_tree import PoolId, PoolTree
-from .hint_demand import hinted_memory
-from .rank import Dropped, Zone
+from ..pools.pool_tree import PoolTree
+from .memory_ledger import MemoryLedger
+from .memory_zones import Zone
+from .offers import MemoryPriority, MemoryRequest, Offer
 
 _PRIORITIES = {
     QosClass.BEST_EFFORT: MemoryPriority.BEST_EFFORT,
@@ -30,8 +29,10 @@ class _Nodes(NamedTuple):
     """What never changes about the nodes a request starts from."""
 
     affinity: int
-    initial: held.Zone | None
+    initial: Zone | None
     """What a request gets that fits at once."""
+    usual: "ZoneSummary"
+    """The properties of that, where no limit is greater than the memory there is."""
     capacity: int
     lacks_kind: bool
     """A kind asked for is not among them."""
@@ -48,6 +49,25 @@ class _Start(NamedTuple):
     """Each distinct set of nodes once."""
     of_pool: tuple[int, ...]
     """By pool id the index into `nodes`."""
+    initial: tuple[Zone, ...]
+    """The initial zones of `nodes`; empty where not all have one."""
+    usual: "tuple[ZoneSummary, ...]"
+    """By pool id the zone where a request fits at once everywhere."""
+    capacity_min: int
+    """The smallest capacity among `nodes`."""
+
+
+class ZoneSummary(NamedTuple):
+    """Properties of the memory zone a pool would give, as far as they rank it."""
+
+    mask: int
+    node_count: int
+    is_exact: bool
+    """It has exactly the kinds of memory asked for."""
+    is_below_limit: bool
+    """The pool's memory of these kinds is smaller than the container's limit."""
+    lacks_kind: bool
+    """A kind asked for is not among the pool's nodes."""
 
 
 class PoolMemory:
@@ -62,7 +82,7 @@ class PoolMemory:
     def choice(self, request: Request) -> "MemoryChoice":
         """The choice of memory for one request."""
         types = None if request.preserve_memory else request.memory_kinds
-        hinted = hinted_memory(request) if request.hints else 0
+        hinted = _hinted_nodes(request) if request.hints else 0
         key = (types, hinted, _may_use_reserved(request))
         start = self._starts.get(key)
         if start is None:
@@ -90,25 +110,51 @@ class PoolMemory:
             affinities = [one if hinted & ~mask else hinted for mask, one in pairs]
         distinct = list(dict.fromkeys(affinities))
         targets = [kinds & nodes.kinds_present or nodes.kinds(one) for one in distinct]
-        return _Start(
-            wanted=tuple(targets),
-            nodes=tuple(
+        starts: list[_Nodes] = []
+        for one, target in zip(distinct, targets, strict=True):
+            initial = self._ledger.initial_zone(one, kinds, may_use_reserved)
+            is_foreign, lacks_kind = not one & wanted, bool(target & ~nodes.kinds(one))
+            mask = initial.mask if initial is not None else 0
+            is_exact = not is_foreign and self._ledger.nodes.kinds(mask) == target
+            usual = ZoneSummary(mask, mask.bit_count(), is_exact, False, lacks_kind)
+            if types is None:
+                usual = ZoneSummary(mask, mask.bit_count(), True, False, False)
+            starts.append(
                 _Nodes(
                     affinity=one,
-                    initial=self._ledger.initial_zone(one, kinds, may_use_reserved),
+                    initial=initial,
+                    usual=usual,
                     capacity=nodes.capacity(one),
-                    lacks_kind=bool(target & ~nodes.kinds(one)),
-                    is_foreign=not one & wanted,
+                    lacks_kind=lacks_kind,
+                    is_foreign=is_foreign,
                 )
-                for one, target in zip(distinct, targets, strict=True)
-            ),
-            of_pool=tuple(distinct.index(one) for one in affinities),
+            )
+        of_pool = tuple(distinct.index(one) for one in affinities)
+        initials = tuple(one.initial for one in starts if one.initial is not None)
+        return _Start(
+            wanted=tuple(targets),
+            nodes=tuple(starts),
+            of_pool=of_pool,
+            initial=initials if len(initials) == len(starts) else (),
+            usual=tuple(starts[index].usual for index in of_pool),
+            capacity_min=min(one.capacity for one in starts),
         )
 
 
 def _may_use_reserved(request: Request) -> bool:
     # Where preserved memory is, nobody knows: it may be on reserved nodes as well.
     return request.preserve_memory or request.cpu_type is CpuType.RESERVED
+
+
+def _hinted_nodes(request: Request) -> int:
+    """The nodes of the devices the kubelet gave, where memory goes by them; else none."""
+    if not request.pick_by_hints:
+        return 0
+    mask = 0
+    for hint in request.hints:
+        if hint.origin is HintOrigin.POD_RESOURCES:
+            mask |= hint.numa_nodes.mask
+    return mask
 
 
 class MemoryChoice:
@@ -120,12 +166,21 @@ class MemoryChoice:
         self._ledger = ledger
         self._offers: dict[int, Offer] = {}
 
-    def zones(self) -> Sequence[Zone | Dropped]:
-        """By pool id the zone the request would get, or why none. O(pools)."""
+    def zones(self) -> Sequence[ZoneSummary | Dropped]:
+        """Zones by pool id: the one the request would get, or why none. O(pools)."""
+        request, start = self._request, self._start
+        limit, size = request.memory_limit_bytes, request.memory_bytes
+        if (
+            start.initial
+            and not request.hugepage_bytes
+            and (limit is None or limit in (size, 0) or limit <= start.capacity_min)
+            and self._ledger.have_room(start.initial, size)
+        ):
+            return start.usual
         found = [self._look(index) for index in range(len(self._start.nodes))]
         return [found[index] for index in self._start.of_pool]
 
-    def zone(self, pool_id: PoolId) -> Zone | Dropped:
+    def zone(self, pool_id: PoolId) -> ZoneSummary | Dropped:
         """The zone the request would get from one pool, or why none."""
         return self._look(self._start.of_pool[pool_id])
 
@@ -162,7 +217,7 @@ class MemoryChoice:
         return None if request.limit_bytes == known.limit_bytes else ledger.kept(request)
 
     def request_at(self, pool_id: PoolId) -> MemoryRequest:
-        """What is asked of the ledger for a pool, or for the root where memory is spread."""
+        """The request to the ledger for a pool, or for the root where memory is spread."""
         root = PoolId(len(self._start.of_pool) - 1)
         return self._memory_request(
             self._affinity(root if self._request.spreads_memory else pool_id)
@@ -171,7 +226,7 @@ class MemoryChoice:
     def _affinity(self, pool_id: PoolId) -> int:
         return self._start.nodes[self._start.of_pool[pool_id]].affinity
 
-    def _look(self, index: int) -> Zone | Dropped:
+    def _look(self, index: int) -> ZoneSummary | Dropped:
         request, ledger = self._request, self._ledger
         nodes = self._start.nodes[index]
         initial = nodes.initial
@@ -180,6 +235,8 @@ class MemoryChoice:
             and not request.hugepage_bytes
             and ledger.has_room(initial, request.memory_bytes)
         ):
+            if request.memory_limit_bytes in (None, request.memory_bytes):
+                return nodes.usual
             mask = initial.mask
         else:
             offer = ledger.offer(self._memory_request(nodes.affinity))
@@ -188,9 +245,9 @@ class MemoryChoice:
             self._offers[nodes.affinity] = offer
             mask = offer.zone.mask
         if request.preserve_memory:
-            return Zone(mask, mask.bit_count(), True, False, False)
+            return ZoneSummary(mask, mask.bit_count(), True, False, False)
         limit = request.memory_limit_bytes
-        return Zone(
+        return ZoneSummary(
             mask=mask,
             node_count=mask.bit_count(),
             is_exact=not nodes.is_foreign and ledger.nodes.kinds(mask) == self._start.wanted[index],

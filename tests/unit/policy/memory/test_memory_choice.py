@@ -7,12 +7,11 @@ import pytest
 
 from pinfold.policy.books.books import Books
 from pinfold.policy.configuration.config import Config
+from pinfold.policy.memory.memory_choice import MemoryChoice, ZoneSummary
 from pinfold.policy.memory.offers import MemoryPriority
 from pinfold.policy.model.container import ContainerId, QosClass
+from pinfold.policy.model.grant import Dropped, PoolId
 from pinfold.policy.model.request import Request
-from pinfold.policy.placing.memory_choice import MemoryChoice
-from pinfold.policy.placing.rank import Dropped, Zone
-from pinfold.policy.pools.pool_tree import PoolId
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine, MemoryKind, NumaNode, NumaNodeId
 from pinfold.topology.sets.cpuset import NodeSet
@@ -44,10 +43,10 @@ def choice(**asks: Any) -> MemoryChoice:
     return BOOKS.pool_memory.choice(Request(container_id=ContainerId("c"), **asks))
 
 
-def zones(**asks: Any) -> list[Zone]:
-    found: list[Zone] = []
+def zones(**asks: Any) -> list[ZoneSummary]:
+    found: list[ZoneSummary] = []
     for zone in choice(**asks).zones():
-        assert isinstance(zone, Zone), zone
+        assert isinstance(zone, ZoneSummary), zone
         found.append(zone)
     return found
 
@@ -174,3 +173,34 @@ def test_priority(qos: QosClass, is_preserved: bool, priority: MemoryPriority) -
     asked = choice(qos=qos, preserve_memory=is_preserved).request_at(PoolId(0))
     assert asked.priority is priority
     assert asked.affinity == (NodeSet.of(0, 1, 2) if is_preserved else NodeSet.of(0))
+
+
+@pytest.mark.parametrize("free_gib", [None, 5, 3], ids=["not observed", "much free", "little free"])
+@pytest.mark.parametrize("limit_gib", [None, 0, 3, 20])
+@pytest.mark.parametrize("size_gib", [0, 1, 3, 5, 7])
+@pytest.mark.parametrize("kinds", [{DRAM}, {HBM}, {DRAM, HBM}], ids=str)
+def test_all_pools_at_once_have_the_zones_of_single_pools(
+    kinds: set[MemoryKind], size_gib: int, limit_gib: int | None, free_gib: int | None
+) -> None:
+    books = Books(machine(), Config())
+    if free_gib is not None:
+        books.observe({node: free_gib * GIB for node in range(3)})
+    holder = Request(
+        container_id=ContainerId("held"),
+        qos=QosClass.GUARANTEED,
+        memory_bytes=GIB,
+        memory_kinds=frozenset({DRAM}),
+    )
+    books.memory.adopt(books.pool_memory.choice(holder).request_at(PoolId(0)), NodeSet.of(0))
+    request = Request(
+        container_id=ContainerId("c"),
+        qos=QosClass.GUARANTEED,
+        memory_bytes=size_gib * GIB,
+        memory_limit_bytes=None if limit_gib is None else limit_gib * GIB,
+        memory_kinds=frozenset(kinds),
+    )
+    for _ in range(2):
+        # The second time the free memory of the zones has been asked for.
+        single = books.pool_memory.choice(request)
+        found = books.pool_memory.choice(request).zones()
+        assert list(found) == [single.zone(pool.id) for pool in books.tree.pools]

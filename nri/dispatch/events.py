@@ -1,4 +1,7 @@
-"""What the runtime's events mean to the policy. Everything here runs in the policy's thread."""
+"""Events of a runtime, as values, and what they mean to the policy.
+
+Everything here is done in a turn of the owner's; whoever serves a runtime converts its messages.
+"""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -7,17 +10,19 @@ from typing import Final
 
 from ...policy.configuration.config import Config
 from ...policy.engine.adoption import Advice
+from ...policy.engine.decision import Decision
 from ...policy.engine.engine import Engine
 from ...policy.engine.reconfiguration import find_moves
 from ...policy.model.container import Container, ContainerId, ContainerState, PodId
-from ...policy.model.decision import Change, Decision, Pinning, Refusal
+from ...policy.model.grant import Refusal
 from ...policy.model.kubelet_resources import LinuxResources, estimate, merge
+from ...policy.model.pinning import Change, Pinning
 from ...topology.model.machine import Machine
-from ..api import nri_pb2
-from ..dispatch.actuator import Actuator
-from ..dispatch.answer import Answer
-from ..dispatch.owner import Owner
-from ..dispatch.report import (
+from .actuator import Actuator
+from .answer import Answer
+from .newcomer import Listing, Mention, Newcomer
+from .owner import Owner
+from .report import (
     Adjusted,
     ColdStarted,
     Crashed,
@@ -27,23 +32,19 @@ from ..dispatch.report import (
     Report,
     Synchronized,
 )
-from ..hints.hint_finder import HintFinder
-from .messages import container_linux_value, linux_value, pod_value
-from .newcomers import FIND_SECONDS, Arrivals, Newcomer
 from .undone_creations import UndoneCreations
 
 _GONE_MAX: Final = 1000
 
 
 class Events:
-    """Carries events to the policy; each method is safe to call twice, or never.
+    """Events on their way to the policy; each method is safe to call twice, or never.
 
-    Messages without the id they are about are passed over: nobody can be told anything then, and
-    some runtimes take an empty id for anybody's.
+    Those without the id they are about are passed over: nobody can be told anything then, and some
+    runtimes take an empty id for anybody's.
 
     `asked` is what the kubelet wants for each container, resizes included. `advice` is what an
-    earlier process remembered, to be set before the first connection. Without `finder` no container
-    has hints.
+    earlier process remembered, to be set before the first connection.
     """
 
     def __init__(
@@ -53,7 +54,6 @@ class Events:
         owner: Owner,
         report: Report,
         machine_memory_bytes: int | None = None,
-        finder: HintFinder | None = None,
     ) -> None:
         self.policy = policy
         self.asked: dict[ContainerId, LinuxResources] = {}
@@ -62,23 +62,13 @@ class Events:
         self._owner = owner
         self._report = report
         self._machine_memory_bytes = machine_memory_bytes
-        self._arrivals = Arrivals(finder, report, machine_memory_bytes)
         self._undone = UndoneCreations()
         self._gone: deque[ContainerId] = deque(maxlen=_GONE_MAX)
 
-    def expect(self, pod: nri_pb2.PodSandbox) -> None:
-        """A pod begins. Does not wait."""
-        if self._arrivals.finder is not None and self._asks_kubelet:
-            self._arrivals.finder.expect(pod_value(pod))
-
-    def read(
-        self,
-        pod: nri_pb2.PodSandbox,
-        message: nri_pb2.Container,
-        seconds: float = FIND_SECONDS,
-    ) -> Newcomer:
-        """A new container with its hints, as far as they are found in time. For any thread."""
-        return self._arrivals.read(pod, message, with_kubelet=self._asks_kubelet, seconds=seconds)
+    @property
+    def asks_kubelet(self) -> bool:
+        """Whether the configuration in force has the kubelet asked about devices."""
+        return self.policy.config.agent.pod_resource_api
 
     def create(self, newcomer: Newcomer) -> Answer:
         """Place a new container."""
@@ -86,48 +76,45 @@ class Events:
             return Answer()
         return self._placed("create", newcomer, ContainerState.CREATED, self.policy.create)
 
-    def start(self, pod: nri_pb2.PodSandbox, container: nri_pb2.Container) -> None:
+    def start(self, mention: Mention) -> None:
         """The container runs; one that holds nothing is placed where it runs.
 
         It was never announced, or was created without us: we were late, or not there.
         """
-        container_id = ContainerId(container.id)
+        container_id = mention.container_id
         if not container_id:
             return
-        if self._is_news(container):
-            self.post(self._adopt(pod, container))
+        if self._is_news(mention):
+            self.post(self._adopt(mention))
         self.policy.start(container_id)
         self._undone.forget(self.policy.containers.get(container_id))
-        self._owner.afterwards(lambda: self._tell_cold_start(container_id))
-        self._actuator.run(container_id, container.pid)
+        decision = self.policy.decisions.get(container_id)
+        if decision is not None and decision.cold_start_ns:
+            self._owner.afterwards(lambda: self._tell_cold_start(container_id))
+        self._actuator.run(container_id, mention.pid)
 
-    def update(
-        self,
-        pod: nri_pb2.PodSandbox,
-        container: nri_pb2.Container,
-        resources: nri_pb2.LinuxResources,
-    ) -> Answer:
-        """Change what a container asks for.
+    def update(self, mention: Mention, wanted: LinuxResources) -> Answer:
+        """Change what a container asks for; what is unset in `wanted` stays as it is.
 
         The answer repeats the container's own pinning: a cpuset in the request would override it.
         """
-        container_id = ContainerId(container.id)
+        container_id = mention.container_id
         if not container_id:
             return Answer()
-        if self._is_news(container):
-            self.post(self._adopt(pod, container))
+        if self._is_news(mention):
+            self.post(self._adopt(mention))
         known = self.policy.containers.get(container_id)
         if known is None or container_id not in self.policy.grants:
             return Answer(container_id=container_id)
-        asked = self.asked.get(container_id) or container_linux_value(container)
-        merged = merge(asked, linux_value(resources))
+        asked = self.asked.get(container_id) or mention.read().linux
+        merged = merge(asked, wanted)
         if merged == asked:
             # Cpus or memory nodes at most: an update of our own, or somebody else's, who is
             # overruled.
             own = self.policy.pinning(container_id)
             return Answer(container_id=container_id, own=own, is_echo=True)
-        wanted = estimate(merged, known.pod.qos, self._machine_memory_bytes)
-        decision = self.policy.update(container_id, wanted)
+        resources = estimate(merged, known.pod.qos, self._machine_memory_bytes)
+        decision = self.policy.update(container_id, resources)
         self._owner.afterwards(lambda: self._decided("update", container_id, known, decision))
         others = _pinnings(decision.changes)
         others.pop(container_id, None)
@@ -165,16 +152,11 @@ class Events:
         for container_id in self._of_pod(pod_id):
             self.post(self.remove(container_id))
 
-    def synchronize(
-        self, pods: Iterable[nri_pb2.PodSandbox], containers: Iterable[nri_pb2.Container]
-    ) -> Answer:
+    def synchronize(self, listed: Listing) -> Answer:
         """Adopt everything that runs; who differs from its new pinning is in the answer."""
-        listed = self._arrivals.read_all(
-            pods, containers, self.policy.containers, with_kubelet=self._asks_kubelet
-        )
         self.asked.clear()
         self.asked.update(listed.linux)
-        advice = {**self.advice, **self.policy.advice()}
+        advice = {**self.advice, **self.policy.snapshot().advice()}
         adopted = self.policy.synchronize(listed.containers, advice, listed.unread)
         self.advice = {}
         containers_by_id = {one.id: one for one in listed.containers}
@@ -193,6 +175,7 @@ class Events:
                     )
                 )
                 self._tell_cold_start(known.id)
+                self.policy.compact(known.id)
             self._report(Synchronized(len(containers_by_id), len(adopted.changes)))
 
         self._owner.afterwards(tell)
@@ -209,7 +192,7 @@ class Events:
             return False
         self.policy, adopted = old.reconfigured(config, machine)
         self._actuator.want(_pinnings(adopted.changes))
-        moves = find_moves(old, self.policy)
+        moves = find_moves(old.snapshot(), self.policy.snapshot())
 
         def tell() -> None:
             self._tell_faults(adopted.faults)
@@ -225,7 +208,7 @@ class Events:
         self._adjust("end of cold start", self.policy.end_cold_start(container_id))
 
     def observe_memory(self, free_bytes: Mapping[int, int]) -> None:
-        """What memory can be had from each node by now, by node id."""
+        """Available memory in bytes by NUMA node id, as read just now."""
         self._adjust("memory pressure", self.policy.observe_memory(free_bytes))
 
     def heard(self) -> None:
@@ -242,7 +225,7 @@ class Events:
             return self.answered(answer)
         self._actuator.create(answer.container_id, answer.own)
         others = self._actuator.answer(answer.others, but=answer.container_id)
-        return replace(answer, others=others)
+        return answer if others == answer.others else replace(answer, others=others)
 
     def answered(self, answer: Answer) -> Answer:
         """An answer to any other call, noted as told; with it goes what waits for others."""
@@ -257,7 +240,7 @@ class Events:
         told = self._actuator.answer(answer.all)
         if answer.own is not None and answer.container_id is not None:
             told.pop(answer.container_id, None)
-        return replace(answer, others=told)
+        return answer if told == answer.others else replace(answer, others=told)
 
     def _adjust(self, cause: str, changes: tuple[Change, ...]) -> None:
         self._actuator.want(_pinnings(changes))
@@ -284,10 +267,6 @@ class Events:
         if container.state is ContainerState.RUNNING:
             self._report(ColdStarted(container_id, decision.cold_start_ns))
 
-    @property
-    def _asks_kubelet(self) -> bool:
-        return self.policy.config.agent.pod_resource_api
-
     def _placed(
         self,
         event: str,
@@ -295,13 +274,18 @@ class Events:
         state: ContainerState,
         place: Callable[[Container], Decision],
     ) -> Answer:
-        container, problems = replace(newcomer.container, state=state), newcomer.problems
+        container, problems = newcomer.container, newcomer.problems
+        if container.state is not state:
+            container = replace(container, state=state)
         decision = place(container)
-        self._owner.afterwards(
-            lambda: self._report(
+
+        def tell() -> None:
+            self._report(
                 Decided(event=event, container=container, decision=decision, problems=problems)
             )
-        )
+            self.policy.compact(container.id)
+
+        self._owner.afterwards(tell)
         others = _pinnings(decision.changes)
         if isinstance(decision.result, Refusal):
             return Answer(container_id=container.id, others=others, refusal=decision.result.reason)
@@ -314,9 +298,9 @@ class Events:
             others=others,
         )
 
-    def _adopt(self, pod: nri_pb2.PodSandbox, message: nri_pb2.Container) -> Answer:
+    def _adopt(self, mention: Mention) -> Answer:
         """Take over a container that runs already: it cannot be refused any more."""
-        newcomer = self._arrivals.read_running(pod, message, with_kubelet=self._asks_kubelet)
+        newcomer = mention.read()
         return self._placed("adopt", newcomer, ContainerState.RUNNING, self.policy.adopt)
 
     def _release(
@@ -329,14 +313,14 @@ class Events:
             self._owner.afterwards(lambda: self._report(Released(known, changes)))
         return Answer(others=_pinnings(changes))
 
-    def _is_news(self, container: nri_pb2.Container) -> bool:
+    def _is_news(self, mention: Mention) -> bool:
         """Whether a container that runs holds nothing."""
-        container_id = ContainerId(container.id)
+        container_id = mention.container_id
         known = self.policy.containers.get(container_id)
         return (
             container_id not in self.policy.grants
             and container_id not in self._gone
-            and container.state != nri_pb2.CONTAINER_STOPPED
+            and not mention.is_over
             and (known is None or known.state is not ContainerState.EXITED)
         )
 
@@ -345,9 +329,8 @@ class Events:
         policy = self.policy
         return {one: policy.pinning(one) or Pinning() for one in policy.grants}
 
-    def _of_pod(self, pod_id: PodId) -> list[ContainerId]:
-        known = self.policy.containers.values()
-        return [one.id for one in known if pod_id and one.pod.id == pod_id]
+    def _of_pod(self, pod_id: PodId) -> tuple[ContainerId, ...]:
+        return self.policy.of_pod(pod_id) if pod_id else ()
 
     def _decided(
         self, event: str, container_id: ContainerId, known: Container, decision: Decision

@@ -1,0 +1,14 @@
+"""Texts of strangers that are safe to show, in the log and on a terminal."""
+
+import json
+
+
+def escaped(text: str) -> str:
+    r"""A text with what could end a line, or steer a reader's terminal, as JSON would write it.
+
+    >>> print(escaped("web\n\x1b[2J"))
+    web\n\u001b[2J
+    """
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)

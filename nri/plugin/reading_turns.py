@@ -1,0 +1,121 @@
+"""Two threads of which one reads; the other one stands in where that one is away for too long.
+
+So the thread that reads a call may also find its answer, and no hand-over is paid for, while the
+runtime still gets an answer in time when that takes too long.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+_LOOK_SECONDS: Final = 0.025
+_LOOKS: Final = 4
+"""The thread that waits looks at the other one so often in the time of its patience, or oftener:
+a call may have a shorter deadline of its own."""
+_QUIET_LOOKS: Final = 8
+"""After so many looks at one who only waits it sleeps until it is woken."""
+_FAULT: Final = "a fault of ours"
+
+
+class ReadingTurns:
+    """The turns of two threads at reading, until one of them says why it is over."""
+
+    def __init__(
+        self,
+        read: Callable[[], str],
+        due: Callable[[float], float],
+        stand_in: Callable[[], bool],
+        clock: Callable[[], float],
+        patience_seconds: float,
+    ) -> None:
+        """`read`: one step, which returns why it is over, if so; called by the one that reads.
+
+        `due`: when the other one has to act, by the time since when the one that reads is away.
+        `stand_in`: does for the one that reads what is most urgent, and returns whether its place
+        is to be taken; called by the other one.
+        """
+        self._read = read
+        self._due = due
+        self._stand_in = stand_in
+        self._clock = clock
+        self._look_seconds = min(_LOOK_SECONDS, patience_seconds / _LOOKS)
+        self._place = threading.Lock()
+        """For who reads, and whether it only waits."""
+        self._reader = 0
+        self._away_since: float | None = clock()
+        """Since when the one that reads does something else; None while it waits for bytes."""
+        self._changed = threading.Condition()
+        self._is_asleep = False
+        self._over = ""
+
+    def run(self) -> str:
+        """Take turns until it is over, and return why."""
+        self._reader = threading.get_ident()
+        threading.Thread(target=self._take_turns, name="stand-in", daemon=True).start()
+        self._take_turns()
+        return self._over
+
+    @property
+    def is_reader(self) -> bool:
+        """Whether it is the caller that reads."""
+        return self._reader == threading.get_ident()
+
+    def begin_wait(self) -> bool:
+        """The caller would wait for bytes; False where another one reads by now."""
+        with self._place:
+            if not self.is_reader:
+                return False
+            self._away_since = None
+            return True
+
+    def end_wait(self, now: float) -> None:
+        """The caller has got bytes, and may be stood in for from here on."""
+        self._away_since = now
+        if self._is_asleep:
+            with self._changed:
+                self._changed.notify()
+
+    def take(self, take: Callable[[], T]) -> T | None:
+        """Value of `take`, done while nobody stands in; None where another one reads by now."""
+        with self._place:
+            return take() if self.is_reader else None
+
+    def _take_turns(self) -> None:
+        me = threading.get_ident()
+        reason = _FAULT
+        try:
+            while not self._over:
+                if self._reader != me:
+                    self._watch(me)
+                elif reason := self._read():
+                    break
+        finally:
+            with self._changed:
+                self._over = self._over or reason or _FAULT
+                self._changed.notify()
+
+    def _watch(self, me: int) -> None:
+        quiet_looks = 0
+        while not self._over:
+            pause = self._look_seconds
+            since = self._away_since
+            if since is not None:
+                left = self._due(since) - self._clock()
+                if left <= 0 and self._has_stood_in(me, since):
+                    return
+                pause = min(pause, left) if left > 0 else pause
+            quiet_looks = quiet_looks + 1 if since is None else 0
+            with self._changed:
+                self._is_asleep = quiet_looks > _QUIET_LOOKS
+                if not self._over and not (self._is_asleep and self._away_since is not None):
+                    self._changed.wait(None if self._is_asleep else pause)
+                self._is_asleep = False
+
+    def _has_stood_in(self, me: int, since: float) -> bool:
+        with self._place:
+            if self._away_since != since or not self._stand_in():
+                return False
+            self._reader, self._away_since = me, self._clock()
+            return True

@@ -1,0 +1,117 @@
+"""Room of the pools: what each could still give, kept up to date where something changed."""
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import reduce
+from typing import NamedTuple
+
+from ..pools.pool_tree import PoolTree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """Cpus that every pool could still give, by pool id, at one moment."""
+
+    shared_milli: tuple[int, ...]
+    """Sharable milli-cpus, one less where the pool's subtree has a container that asked for none
+    (it must not be the last one's cpu); negative where more was promised than there is."""
+    grantable_milli: tuple[int, ...]
+    """The same without that one: what shared requests may still be promised."""
+    sliceable: tuple[int, ...]
+    """Whole sharable cpus that can be taken without touching what any pool owes."""
+
+
+class Owed(NamedTuple):
+    """Free cpus of each pool, as mask and count, and its subtree's promises, by pool id."""
+
+    free_sharable: Sequence[int]
+    free_count: Sequence[int]
+    shared_milli: Sequence[int]
+    zero_requests: Sequence[int]
+
+
+class PoolRoom:
+    """The room of every pool of a tree.
+
+    It follows from each pool's own numbers, from what can be sliced below it and from what the
+    pools above it allow.
+    """
+
+    def __init__(self, tree: PoolTree) -> None:
+        """Every pool is stale at first: no room is measured yet."""
+        pools = tree.pools
+        self._parent = [-1 if pool.parent is None else int(pool.parent) for pool in pools]
+        self._children = [pool.children for pool in pools]
+        # cpus of a pool that are in none of its children: nobody below owes them.
+        self.own = [
+            reduce(
+                lambda rest, child: rest & ~pools[child].cpus.mask, pool.children, pool.cpus.mask
+            )
+            for pool in pools
+        ]
+        self._slack = [0] * len(pools)
+        """Milli-cpus a pool has left by its own numbers."""
+        self._spare = [0] * len(pools)
+        """The whole cpus it can give by its own numbers and those of the pools below."""
+        self._whole_alone = [0] * len(pools)
+        self._whole = [0] * len(pools)
+        """Whole cpus that the pool and all above it have left beside a last one that is owed."""
+        self._grantable = [0] * len(pools)
+        self._shared = [0] * len(pools)
+        self._sliceable = [0] * len(pools)
+
+    def copy(self) -> "PoolRoom":
+        """A copy with the same numbers, which change apart from these."""
+        other = copy(self)
+        other._slack, other._spare = list(self._slack), list(self._spare)
+        other._whole_alone, other._whole = list(self._whole_alone), list(self._whole)
+        other._grantable, other._shared = list(self._grantable), list(self._shared)
+        other._sliceable = list(self._sliceable)
+        return other
+
+    def measure(self, owed: Owed, stale: set[int]) -> Room:
+        """The room after the numbers of some pools changed; with a pool, all above it are stale."""
+        self._look_below(owed, stale)
+        self._look_above(owed.zero_requests, stale)
+        return Room(
+            shared_milli=tuple(self._shared),
+            grantable_milli=tuple(self._grantable),
+            sliceable=tuple(self._sliceable),
+        )
+
+    def _look_below(self, owed: Owed, stale: set[int]) -> None:
+        # Children have lower ids than their parents.
+        for pool_id in sorted(stale):
+            shared, zero = owed.shared_milli[pool_id], owed.zero_requests[pool_id] > 0
+            slack = 1000 * owed.free_count[pool_id] - shared
+            spare = (slack - zero) // 1000
+            if below := self._children[pool_id]:
+                inside = (owed.free_sharable[pool_id] & self.own[pool_id]).bit_count()
+                spare = min(spare, inside + sum([self._spare[child] for child in below]))
+            self._slack[pool_id] = slack
+            self._spare[pool_id] = max(0, spare)
+            # Who asked for nothing binds its own pool and those around it, and the pools beside
+            # only where they would take the last cpu of all around both. Promised shares keep one
+            # anyway.
+            self._whole_alone[pool_id] = (slack - (zero and not shared)) // 1000
+
+    def _look_above(self, zero_requests: Sequence[int], stale: set[int]) -> None:
+        """From the root down, as far as something is another than before."""
+        pending = [len(self._parent) - 1]
+        while pending:
+            pool_id = pending.pop()
+            grantable, whole = self._slack[pool_id], self._whole_alone[pool_id]
+            parent = self._parent[pool_id]
+            if parent >= 0:
+                grantable = min(grantable, self._grantable[parent])
+                whole = min(whole, self._whole[parent])
+            zero = zero_requests[pool_id] > 0
+            spare = min((grantable - zero) // 1000, whole, self._spare[pool_id])
+            is_other = grantable != self._grantable[pool_id] or whole != self._whole[pool_id]
+            self._grantable[pool_id], self._whole[pool_id] = grantable, whole
+            self._shared[pool_id] = grantable - zero
+            self._sliceable[pool_id] = max(0, spare)
+            for child in self._children[pool_id]:
+                if is_other or child in stale:
+                    pending.append(child)

@@ -1,0 +1,46 @@
+"""Decisions as data: what a container got or why not, every candidate, and who else changes."""
+
+from dataclasses import dataclass, field
+
+from ..configuration.config import SchedulingClass
+from ..model.container import ContainerId
+from ..model.grant import Dropped, Grant, Refusal
+from ..model.pinning import Change, Pinning
+from ..placing.lineup import Lineup
+from ..placing.rank import Rank
+from ..text.errors import Problem
+from ..tuning.resource_class import NO_CLASSES, ResourceClasses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The answer for one container and its whole reason.
+
+    `lineup` is None where no choice was made (reserved and preserved containers, re-adoption,
+    refusal before any pool was looked at). `decided_by` is the first criterion in which the winner
+    differs from the runner-up. Both stay with a container that is adopted as it was.
+    """
+
+    container_id: ContainerId
+    result: Grant | Refusal
+    pool: str = ""
+    pinning: Pinning = field(default_factory=Pinning)
+    scheduling: SchedulingClass | None = None
+    """How the processes of a new container are scheduled; None leaves that to the runtime."""
+    classes: ResourceClasses = NO_CLASSES
+    """The classes the runtime puts a new container in."""
+    cold_start_ns: int = 0
+    """How long after its start its memory is to be widened (`Engine.end_cold_start`); 0: never."""
+    degraded: str = ""
+    """What a container that runs already should have and could not get; empty where it has all."""
+    fault: str = ""
+    """Our own fault for which a running container is left as it is; empty for all others."""
+    lineup: Lineup | None = None
+    decided_by: str = ""
+    changes: tuple[Change, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def candidates(self) -> tuple[Rank | Dropped, ...]:
+        """Ranks of the pools by id, or why one was dropped; see `Lineup.candidates`."""
+        return self.lineup.candidates() if self.lineup else ()

@@ -1,0 +1,150 @@
+"""Snapshots of an engine: pools, containers, decisions, memory and cpus at one moment.
+
+What metrics, status, plans and the state file are made from: none of them needs to look into the
+ledgers, and all of them work while the engine goes on.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ...topology.model.machine import Machine
+from ...topology.sets.cpuset import CpuSet, NodeSet
+from ..books.pinning import PoolCpus
+from ..books.pool_room import Room
+from ..configuration.config import Config
+from ..memory.held_memory import HeldMemory
+from ..memory.observed_memory import MemoryLook
+from ..memory.offers import MemoryRequest
+from ..model.container import Container, ContainerId
+from ..model.grant import Grant
+from ..model.pinning import Pinning
+from ..model.request import CpuType
+from ..placing.classifier import Classified
+from ..pools.pool_tree import PoolTree
+from ..pools.supply import Supply
+from ..tuning.effects import ExclusiveCpus, Occupancy
+from .adoption import Advice
+from .decision import Decision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Snapshot:
+    """An engine's containers, grants, decisions and pinnings, with its pools, at one moment.
+
+    Nothing in it ever changes, and its values are shared with the engine and with other snapshots:
+    a container is the same object in two of them where nothing happened to it. Any thread may read
+    it; what is not at hand is worked out by whoever asks. Sequences are by pool id, masks of cpus.
+    """
+
+    machine: Machine
+    config: Config
+    tree: PoolTree
+    supply: Supply
+    containers: Mapping[ContainerId, Container]
+    """Every container known, stopped ones included until they are removed."""
+    grants: Mapping[ContainerId, Grant]
+    """What every placed container holds, oldest first."""
+    decisions: Mapping[ContainerId, Decision]
+    """The last decision about each known container."""
+    pinnings: Mapping[ContainerId, Pinning]
+    """What the kernel was told of every placed container."""
+    classified: Mapping[ContainerId, Classified]
+    """What every known container asks for."""
+    room: Room
+    """What every pool could still give."""
+    free_sharable: tuple[int, ...]
+    free_isolated: tuple[int, ...]
+    pool_cpus: PoolCpus
+    memory: HeldMemory
+    withheld: MemoryRequest | None
+    """Memory of the ordinary nodes that is not for containers, wherever on them it is."""
+    memory_look: MemoryLook | None
+    """The free memory that was last observed."""
+    due_dram: tuple[ContainerId, ...]
+    """Containers whose cold start is over and for which there was no DRAM yet."""
+    unread: Mapping[ContainerId, Exception]
+    """What went wrong with containers that could not be read."""
+
+    def cpus_of(self, container_id: ContainerId) -> CpuSet | None:
+        """The cpus a placed container has, whoever chose them; None where that is not known."""
+        told = self.pinnings.get(container_id)
+        if told is not None and told.cpus:
+            return told.cpus
+        return self.pool_cpus.of(self.grants[container_id]) or self.containers[container_id].cpus
+
+    def memory_of(self, container_id: ContainerId) -> NodeSet:
+        """The memory nodes a placed container has."""
+        told = self.pinnings.get(container_id)
+        return told.mems if told is not None and told.mems else self.grants[container_id].memory
+
+    def running(self) -> tuple[Container, ...]:
+        """Every placed container with its cpus and memory, as a runtime would list it."""
+        return tuple(
+            replace(self.containers[one], cpus=self.cpus_of(one), mems=self.memory_of(one))
+            for one in self.grants
+        )
+
+    def advice(self) -> Mapping[ContainerId, Advice]:
+        """Advice to remember of every grant for the next `synchronize`, by container id."""
+        pools = self.tree.pools
+        return {one: Advice.of(grant, pools[grant.pool_id]) for one, grant in self.grants.items()}
+
+    def occupancy(self) -> Occupancy:
+        """The cpus that containers have for themselves, and what they ask of them."""
+        holdings = exclusive_cpus(self.grants, self.classified)
+        return Occupancy(
+            machine=self.machine, config=self.config, supply=self.supply, holdings=holdings
+        )
+
+    def containers_of_pools(self) -> tuple[int, ...]:
+        """Number of containers placed in exactly each pool."""
+        counts = Counter(grant.pool_id for grant in self.grants.values())
+        return tuple(counts[pool.id] for pool in self.tree.pools)
+
+    def sharing_of_pools(self) -> tuple[int, ...]:
+        """Number of containers of exactly each pool that run on sharable or reserved cpus."""
+        counts = Counter(grant.pool_id for grant in self.grants.values() if _shares(grant))
+        return tuple(counts[pool.id] for pool in self.tree.pools)
+
+    def promised_milli(self) -> tuple[int, ...]:
+        """Milli-cpus promised to the containers that share those of exactly each pool.
+
+        Reserved cpus count for the root, wherever the grant was found.
+        """
+        milli = [0] * len(self.tree.pools)
+        for grant in self.grants.values():
+            if grant.cpu_type is CpuType.RESERVED:
+                milli[-1] += grant.shared_milli
+            elif grant.has_shared_part:
+                milli[grant.pool_id] += grant.shared_milli
+        return tuple(milli)
+
+    @property
+    def free_reserved_milli(self) -> int:
+        """Milli-cpus of the reserved cpus that are not promised."""
+        promised = sum(
+            grant.shared_milli
+            for grant in self.grants.values()
+            if grant.cpu_type is CpuType.RESERVED
+        )
+        return 1000 * len(self.tree.root.reserved) - promised
+
+
+def exclusive_cpus(
+    grants: Mapping[ContainerId, Grant], classified: Mapping[ContainerId, Classified]
+) -> tuple[ExclusiveCpus, ...]:
+    """The cpus that containers have for themselves, and what they ask of them. O(grants)."""
+    return tuple(
+        ExclusiveCpus(
+            cpus=grant.exclusive,
+            irq=classified[container_id].irq,
+            cpu_class=classified[container_id].cpu_class,
+        )
+        for container_id, grant in grants.items()
+        if grant.exclusive
+    )
+
+
+def _shares(grant: Grant) -> bool:
+    return grant.has_shared_part or grant.cpu_type is CpuType.RESERVED

@@ -1,0 +1,55 @@
+"""Memory that is held at one moment: a picture that stays while its ledger goes on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ...topology.sets.cpuset import NodeSet
+from ..model.container import ContainerId
+from .memory_nodes import MemoryNodes
+from .memory_zones import Holding, ZoneSum
+from .offers import MemoryRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldMemory:
+    """Memory held by all containers at one moment, by container and by zone."""
+
+    nodes: MemoryNodes = field(compare=False, repr=False)
+    holdings: tuple[tuple[Holding, int], ...]
+    """Each with the mask of its zone."""
+    sequence: int
+    sums: tuple[ZoneSum, ...] = field(compare=False, repr=False)
+    """Of each zone of which something is held, once. They follow from the holdings."""
+
+    def requests(self) -> Mapping[ContainerId, MemoryRequest]:
+        """Requests of every container with memory. O(containers)."""
+        return {holding.id: holding.request for holding, _ in self.holdings}
+
+    def open_to(self, request: MemoryRequest) -> NodeSet:
+        """The nodes whose memory a request may have."""
+        return NodeSet(self.nodes.open_to(request.may_use_reserved).with_memory)
+
+    def capacity(self, zone: NodeSet) -> int | None:
+        """Bytes of memory of a zone, without huge pages; None where a node's size is not known."""
+        return self.nodes.size_bytes(zone)
+
+    def usage(self, zone: NodeSet) -> int:
+        """Bytes held of the zone and of all zones within it. O(zones)."""
+        return sum(one.held_bytes for one in self.sums if not one.mask & ~zone.mask)
+
+    def available(self, zone: NodeSet) -> int | None:
+        """Bytes that can be had without moving anybody; None where the size is not known. O(zones).
+
+        Zones around may allow less than is free in the zone itself.
+        """
+        capacity = self.capacity(zone)
+        if capacity is None:
+            return None
+        around = [one.left_bytes for one in self.sums if not zone.mask & ~one.mask]
+        return max(0, min([capacity - self.usage(zone), *around]))
+
+    def free_page_bytes(self, page_bytes: int) -> int:
+        """Bytes left in huge pages of one size; 0 where more are promised. O(containers)."""
+        held = sum(holding.pages().get(page_bytes, 0) for holding, _ in self.holdings)
+        count = self.nodes.page_count(self.nodes.with_memory, page_bytes)
+        return page_bytes * max(0, count - held)

@@ -1,0 +1,38 @@
+"""Preferences for cpus: their priority, their hardware threads, how wide a container bursts."""
+
+import enum
+
+
+class CpuPriority(enum.Enum):
+    """The class of cpus a container would rather have; NONE does not care."""
+
+    HIGH = "high"
+    NORMAL = "normal"
+    LOW = "low"
+    NONE = "none"
+
+
+class BurstLevel(enum.Enum):
+    """The widest level that a container without a cpu limit may spread over."""
+
+    SYSTEM = "system"
+    PACKAGE = "package"
+    DIE = "die"
+    NUMA = "numa"
+    L3_CACHE = "l3cache"
+    L2_CACHE = "l2cache"
+    CORE = "core"
+    THREAD = "thread"
+
+
+class SmtPreference(enum.Enum):
+    """The way a container's cpus lie on the threads of cores."""
+
+    ANY = "any"
+    """Whole idle cores first, as for everyone who says nothing."""
+    PACK = "pack"
+    """As few cores as possible."""
+    SPREAD = "spread"
+    """One thread of each core; siblings only when the cores run out."""
+    HIDE = "hide"
+    """Picked like ANY; then only the lowest thread of each core is put into the cpuset."""

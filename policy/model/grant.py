@@ -1,0 +1,85 @@
+"""Grants and refusals: what a container holds of which pool, or why it got nothing."""
+
+import enum
+from dataclasses import dataclass
+from typing import NamedTuple, NewType
+
+from ...topology.sets.cpuset import NO_CPUS, NO_NODES, CpuSet, NodeSet
+from .container import ContainerId
+from .request import CpuType
+
+PoolId = NewType("PoolId", int)
+"""The index of a pool in the pools of its tree: children come before their parents."""
+
+
+class GrantKind(enum.Enum):
+    """The kind of a grant, by the cpus it is of."""
+
+    EXCLUSIVE = "exclusive"
+    SHARED = "shared"
+    MIXED = "mixed"
+    """Exclusive ones, isolated or not, and a share of sharable ones."""
+    ISOLATED = "isolated"
+    RESERVED = "reserved"
+    PRESERVED = "preserved"
+    """Whatever cpus the container has: they are not touched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """Cpus and memory a container holds. Its shared part runs on the pool's sharable cpus."""
+
+    container_id: ContainerId
+    pool_id: PoolId
+    cpu_type: CpuType = CpuType.NORMAL
+    exclusive: CpuSet = NO_CPUS
+    isolated: CpuSet = NO_CPUS
+    """The kernel-isolated ones among `exclusive`."""
+    grown: tuple[CpuSet, ...] = ()
+    """The parts of `exclusive` that resizes added, oldest first; they are given up first."""
+    shared_milli: int = 0
+    """The share it was granted of the sharable (or reserved) cpus; 0 with no exclusive cpu is a
+    zero-request container, which still runs on the sharable cpus."""
+    memory: NodeSet = NO_NODES
+    memory_bytes: int = 0
+    preserve_memory: bool = False
+    """Its memory is accounted and never touched."""
+    hide_hyperthreads: bool = False
+    is_strict: bool = False
+    """It has to stay near its hints, so no wider pool will do."""
+
+    @property
+    def has_shared_part(self) -> bool:
+        """Whether it runs on sharable cpus, alone or beside its exclusive ones."""
+        return self.cpu_type is CpuType.NORMAL and (self.shared_milli > 0 or not self.exclusive)
+
+    @property
+    def kind(self) -> GrantKind:
+        """The kind of the grant, by its cpus."""
+        if self.cpu_type is not CpuType.NORMAL:
+            is_reserved = self.cpu_type is CpuType.RESERVED
+            return GrantKind.RESERVED if is_reserved else GrantKind.PRESERVED
+        if not self.exclusive:
+            return GrantKind.SHARED
+        if self.has_shared_part:
+            return GrantKind.MIXED
+        return GrantKind.ISOLATED if self.isolated else GrantKind.EXCLUSIVE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A container got nothing, for this reason."""
+
+    reason: str
+
+
+class Dropped(NamedTuple):
+    """A pool that was no candidate: it has too little of something, or a rule is against it."""
+
+    criterion: str
+    """What was short: exclusive cpus, shared cpu, memory …"""
+    wanted: str
+    available: str
+
+    def __str__(self) -> str:
+        return f"{self.criterion}: wanted {self.wanted}, available {self.available}"

@@ -1,0 +1,31 @@
+"""Pinnings: the cpus and memory nodes the kernel is told for a container, and changes of them."""
+
+from dataclasses import dataclass
+
+from ...topology.sets.cpuset import CpuSet, NodeSet
+from .container import ContainerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pinning:
+    """Cpus and memory nodes that the kernel is told for one container; None leaves them alone.
+
+    Cpu shares are left as the kubelet set them: they are the request, and all that tells of it
+    after a restart.
+    """
+
+    cpus: CpuSet | None = None
+    mems: NodeSet | None = None
+
+    def differs_from(self, before: "Pinning") -> bool:
+        """Whether the kernel has to be told anything where it was told `before`."""
+        return self.cpus not in (None, before.cpus) or self.mems not in (None, before.mems)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A container whose pinning differs from what it was, and both values."""
+
+    container_id: ContainerId
+    before: Pinning
+    after: Pinning

@@ -1,0 +1,281 @@
+"""`python -m tests.bench.hostile_residents [GLOB..]`: pods of one bad shape among their like.
+
+Each shape fills a machine of 256 cpus; then one more pod of it comes again and again, as if its
+annotations had never been read, and after each a pod without any. What counts is all the process
+does for an event, both ends of the socket and what follows the answer.
+"""
+
+import argparse
+import gc
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Final
+
+from pinfold.cmd.daemon.garbage_collection import Garbage
+from pinfold.nri.api import nri_pb2
+from pinfold.nri.embedded.kubelet import container_message, sandbox_message
+from pinfold.policy.annotations.annotation_budget import admit
+from pinfold.policy.configuration.config import Config
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from tests.bench.hostile_pods import hostile_pods
+from tests.bench.hostile_rules import (
+    AFFINITY,
+    EVERYONE,
+    Attacker,
+    Rule,
+    annotation,
+    glob_rules,
+    joint_rules,
+)
+from tests.bench.peer import Peer
+from tests.bench.session import forget_annotations
+from tests.bench.sizes import MEDIUM, Size
+from tests.bench.timings import Timings, percentile_ms
+
+_NAME: Final = "c"
+_ROW: Final = "{:<44}{:>8}{:>8}{:>10}{:>8}{:>8}"
+_CHANCES: Final = 12
+"""Shapes made by chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a pod of a number has that is bad about it."""
+
+    annotations: Callable[[int], Mapping[str, str]] = lambda _: {}
+    labels: Callable[[int], Mapping[str, str]] = lambda _: {}
+
+
+@dataclass(slots=True)
+class ShapeTimings:
+    """What the events of a shape's pods cost."""
+
+    arrivals: Timings = field(default_factory=lambda: Timings(time.process_time_ns))
+    events: Timings = field(default_factory=lambda: Timings(time.process_time_ns))
+    next_pods: Timings = field(default_factory=lambda: Timings(time.process_time_ns))
+
+    def row(self, name: str) -> str:
+        """A line of the table: cpu times in ms."""
+        cells = [
+            percentile_ms(timings.cpu, percent)
+            for timings, percent in (
+                (self.events, 50),
+                (self.events, 100),
+                (self.arrivals, 100),
+                (self.next_pods, 50),
+                (self.next_pods, 100),
+            )
+        ]
+        return _ROW.format(name, *(f"{cell:.1f}" for cell in cells))
+
+
+def time_shape(size: Size, shape: Shape, residents: int, samples: int) -> ShapeTimings:
+    """The cost of a shape's pods while they arrive, of one more, and of a plain one after it."""
+    timings = ShapeTimings()
+    garbage = Garbage()
+    peer = Peer(Engine(size.machine, Config()), size.memory_bytes, garbage)
+    gc.collect()
+    garbage.start()
+    try:
+        peer.synchronize([nri_pb2.SynchronizeRequest().SerializeToString()])
+        for number in range(residents):
+            _create(peer, size, _pod(shape, number), timings.arrivals)
+        for number in range(residents, residents + samples):
+            for pod, found in (
+                (_pod(shape, number), timings.events),
+                (PodSpec(name=f"plain-{number}"), timings.next_pods),
+            ):
+                _remove(peer, _create(peer, size, pod, found))
+    finally:
+        peer.close()
+        garbage.stop()
+    return timings
+
+
+def _pod(shape: Shape, number: int) -> PodSpec:
+    return PodSpec(
+        name=f"hostile-{number}",
+        annotations=shape.annotations(number),
+        labels=shape.labels(number),
+    )
+
+
+def _create(
+    peer: Peer, size: Size, pod: PodSpec, timings: Timings
+) -> nri_pb2.CreateContainerRequest:
+    sandbox = sandbox_message(pod)
+    container = container_message(ContainerSpec(name=_NAME), pod, size.memory_bytes)
+    request = nri_pb2.CreateContainerRequest(pod=sandbox, container=container)
+    message = request.SerializeToString()
+    forget_annotations()
+    timings.time(partial(_call_out, peer, message))
+    return request
+
+
+def _call_out(peer: Peer, message: bytes) -> None:
+    peer.call("CreateContainer", message)
+    # What was put off until after the answer is done before the next one.
+    peer.call("PostCreateContainer", b"")
+
+
+def _remove(peer: Peer, request: nri_pb2.CreateContainerRequest) -> None:
+    event = nri_pb2.StateChangeEvent(
+        event=nri_pb2.REMOVE_CONTAINER, pod=request.pod, container=request.container
+    )
+    peer.call("StateChange", event.SerializeToString())
+
+
+def shapes() -> Mapping[str, Shape]:
+    """All shapes by what is bad about them."""
+    found = {f"pods, {name}": Shape(_always(texts)) for name, texts in hostile_pods().items()}
+    for name, make in _RULES.items():
+        found[f"symmetric, {name}"] = Shape(partial(_annotation, make))
+    found["labels, many"] = Shape(labels=lambda _: {f"k{one}": "v" for one in range(32_000)})
+    found["labels, kept and long"] = Shape(
+        labels=lambda number: {f"a{one}.{'k' * 200}": f"v{number}" for one in range(1000)}
+    )
+    found["labels and keys"] = Shape(
+        annotations=lambda _: {f"nri{one}": "" for one in range(32_000)},
+        labels=lambda _: {f"k{one}": "v" for one in range(32_000)},
+    )
+    found["keys, nri 32000"] = Shape(lambda _: {f"nri{one:05}": "" for one in range(32_000)})
+    found["keys, nri falling"] = Shape(
+        lambda _: {f"nri{one:05}": "" for one in range(32_000, 0, -1)}
+    )
+    found["keys, nri shortest"] = Shape(lambda _: {f"nri{one:x}": "" for one in range(38_000)})
+    found["keys, nri 4000"] = Shape(lambda _: {f"nri{one:x}.{'x' * 50}": "" for one in range(4000)})
+    found["keys, shortest"] = Shape(lambda _: {f"{one:x}": "" for one in range(54_000)})
+    found["rules, a few near"] = Shape(
+        partial(_annotation, lambda _: _near_rules(150, "namespace", "default"))
+    )
+    found["rules, a few near, joint"] = Shape(
+        partial(
+            _annotation, lambda _: _near_rules(150, ":namespace:qosclass", "default:BestEffort")
+        )
+    )
+    for seed in range(_CHANCES):
+        found[f"chance {seed}"] = Shape(partial(_chance, seed))
+    return found
+
+
+def _always(texts: Mapping[str, str]) -> Callable[[int], Mapping[str, str]]:
+    return lambda _: texts
+
+
+def _annotation(make: Callable[[int], list[Rule]], number: int) -> Mapping[str, str]:
+    """As many of the rules as are read: what is over the budget costs next to nothing."""
+    rules = make(number)
+    while True:
+        texts = annotation(rules, _NAME, AFFINITY)
+        if len(rules) == 1 or not admit(texts, "").problems:
+            return texts
+        rules = rules[: len(rules) * 19 // 20]
+
+
+def _chance(seed: int, number: int) -> Mapping[str, str]:
+    """Others for every pod, made in one way."""
+    attacker = Attacker(seed, is_symmetric=True)
+    for _ in range(number % 4):
+        attacker.annotations()
+    return {
+        key: text.replace('{"main":', f'{{"{_NAME}":', 1)
+        for key, text in attacker.annotations().items()
+    }
+
+
+def _symmetric(match: Rule, weight: int, scope: Rule = EVERYONE) -> Rule:
+    return {"scope": scope, "match": match, "weight": weight, "symmetric": True}
+
+
+def _near_rules(count: int, key: str, value: str) -> list[Rule]:
+    """Rules whose scope is a few containers, or all of them, and each another pattern."""
+    return [
+        {
+            "scope": _condition(key, "Equals", value),
+            "match": _condition("pod/name", "Matches", f"*{one:x}?*"),
+            "weight": one + 1,
+        }
+        for one in range(count)
+    ]
+
+
+def _rules(count: int, match: Callable[[int, str], Rule]) -> Callable[[int], list[Rule]]:
+    """So many symmetric rules; `match` makes one of its number and what is the pod's own."""
+    return lambda number: [
+        _symmetric(match(rule, f"{number:x}-{rule:x}-"), rule + 1) for rule in range(count)
+    ]
+
+
+def _condition(key: str, operator: str, *values: str) -> Rule:
+    return {"key": key, "operator": operator, "values": [*values]}
+
+
+def _several(key: str, operator: str, form: str, count: int = 240) -> Callable[[int, str], Rule]:
+    """A condition of many values of a form."""
+    return lambda _, own: _condition(
+        key, operator, *(form.format(f"{own}{one:x}") for one in range(count))
+    )
+
+
+def _terms(word: str, count: int, operator: str = "Equals") -> Callable[[int, str], Rule]:
+    return lambda _, own: {
+        word: [_condition("name", operator, f"{own}{one:x}") for one in range(count)]
+    }
+
+
+_RULES: Final[Mapping[str, Callable[[int], list[Rule]]]] = {
+    "20 of 240 values": _rules(20, _several("name", "In", "{}")),
+    "20 of 240 other values": _rules(20, _several("name", "NotIn", "{}")),
+    "18 of 240 joint values": _rules(18, _several(":,;name,id", "In", "{};")),
+    "17 of 240 joint values of many parts": _rules(17, _several(":,;name,id", "In", "{};;")),
+    "20 of 240 heads": _rules(20, _several("name", "MatchesAny", "{}*")),
+    "20 of 240 tails": _rules(20, _several("name", "MatchesAny", "*{}")),
+    "20 of 240 parts": _rules(20, _several("name", "MatchesAny", "*{}*")),
+    "20 of 240 others": _rules(20, _several("name", "MatchesNone", "{}?")),
+    "180 of not": _rules(180, lambda _, own: {"not": _condition("name", "In", own)}),
+    "190 of not, flat": _rules(
+        190, lambda _, own: {"not": {"key": f"tags/{own}", "operator": "Exists"}}
+    ),
+    "250 plain": _rules(250, lambda _, own: _condition("name", "In", own)),
+    "250 joint": lambda number: joint_rules(250, is_symmetric=True, seed=number),
+    "250 globs": lambda number: glob_rules(250, is_symmetric=True, seed=number),
+    "250 that match": _rules(250, lambda _, own: _condition("name", "In", _NAME, own)),
+    "250 of present labels": _rules(
+        250, lambda _, own: {"key": f"labels/{own}", "operator": "Exists"}
+    ),
+    "250 of joint keys": _rules(
+        250, lambda _, own: {"key": f":name:labels/{own}", "operator": "Exists"}
+    ),
+    "60 of joint keys of 16": _rules(
+        60, lambda _, own: {"key": ":" + ":".join([f"labels/{own}"] * 16), "operator": "Exists"}
+    ),
+    "120 of not not": _rules(
+        120, lambda _, own: {"not": {"not": {"key": f"labels/x{own}", "operator": "NotExists"}}}
+    ),
+    "one of 200 terms": _rules(1, _terms("any", 200)),
+    "one of 200 other terms": _rules(1, _terms("all", 200, "NotEqual")),
+    "4 of 100 terms": _rules(4, _terms("any", 100)),
+    "100 of 4 terms": _rules(100, _terms("all", 4)),
+}  # fmt: skip
+
+
+def main(arguments: Iterable[str] | None = None) -> None:
+    """Print a row for each shape."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("globs", nargs="*", default=["*"], metavar="GLOB")
+    parser.add_argument("--residents", type=int, default=150)
+    parser.add_argument("--samples", type=int, default=40)
+    chosen = parser.parse_args(arguments if arguments is None else list(arguments))
+    print(_ROW.format("cpu ms of the event", "p50", "max", "arriving", "next", "max"))
+    for name, shape in shapes().items():
+        if any(fnmatchcase(name, glob) for glob in chosen.globs):
+            found = time_shape(MEDIUM, shape, chosen.residents, chosen.samples)
+            print(found.row(name), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""Pages of gauges: what is kept of one changes nothing on the next."""
+
+from collections.abc import Iterator, Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from pinfold.cmd.metrics.exposition import Exposition
+from pinfold.policy.engine.gauges import Gauge, Sample
+
+NAMES = ("a", "many_created", "zone.with-dots")
+TEXTS = st.text('ab0. }\\"\n\r\u2028', max_size=4)
+LABELS = st.dictionaries(st.sampled_from(("zone", "cpu.id")), TEXTS, max_size=2)
+VALUES = (
+    st.integers(-(2**70), 2**70)
+    | st.floats().map(lambda value: value + 0.0)
+    | st.sampled_from((0, 0.5, 1e7, float("inf"), float("nan")))
+)
+SAMPLES = st.lists(
+    st.builds(Sample, LABELS, VALUES),
+    unique_by=lambda one: tuple(sorted(one.labels.items())),
+    max_size=4,
+)
+
+
+def gauge(name: str, samples: Sequence[Sample]) -> Gauge:
+    return Gauge(name=name, unit="", help="Many\n\\.", group="any", samples=tuple(samples))
+
+
+class Library(Collector):
+    """The same gauges, formatted by the library alone."""
+
+    def __init__(self, gauges: Sequence[Gauge]) -> None:
+        self._gauges = gauges
+
+    def collect(self) -> Iterator[Metric]:
+        for one in self._gauges:
+            name = f"nri_{one.name}".replace(".", "_").replace("-", "_")
+            family = GaugeMetricFamily(name, one.help)
+            for labels, value in one.samples:
+                told = {key.replace(".", "_"): text for key, text in labels.items()}
+                family.add_sample(name, told, value)
+            yield family
+
+
+def by_the_library(gauges: Sequence[Gauge]) -> bytes:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Library(gauges))
+    return generate_latest(registry)
+
+
+GAUGES = st.builds(gauge, st.sampled_from(NAMES), SAMPLES)
+PAGES = st.lists(st.lists(GAUGES, max_size=3), max_size=3)
+
+
+@given(PAGES)
+def test_every_page_is_as_the_library_alone_formats_it(pages: list[list[Gauge]]) -> None:
+    exposition = Exposition()
+    for gauges in pages:
+        page = exposition.page(gauges, with_build=False, with_process=False)
+        assert page == by_the_library(gauges)
+
+
+def test_later_pages_have_the_values_of_their_time() -> None:
+    exposition = Exposition()
+
+    def page(*values: float) -> list[bytes]:
+        samples = [Sample({"n": str(number)}, value) for number, value in enumerate(values)]
+        content = exposition.page([gauge("a", samples)], with_build=False, with_process=False)
+        return content.splitlines()[2:]
+
+    assert page(1, 2) == [b'nri_a{n="0"} 1.0', b'nri_a{n="1"} 2.0']
+    assert page(3) == [b'nri_a{n="0"} 3.0']
+    assert page(4, 0, 0) == [b'nri_a{n="0"} 4.0', b'nri_a{n="1"} 0.0', b'nri_a{n="2"} 0.0']

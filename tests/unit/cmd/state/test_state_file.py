@@ -1,0 +1,194 @@
+"""The file of a state: the same bytes, whether made anew or of what is kept from the last time."""
+
+import hashlib
+import logging
+import os
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pinfold.cmd.state.saved_states import SavedStates
+from pinfold.cmd.state.state_file import State, StateFile, load_state
+from pinfold.policy.configuration.config import Amounts, Config
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.engine.snapshot import Snapshot
+from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
+from pinfold.topology.made.spec import machine_from_spec
+
+LOG = logging.getLogger("test_state_file")
+MACHINE = machine_from_spec("socket:2 numa:2 core:4 thread:2 mem:8G")
+CONFIG = Config(reserved_resources=Amounts(cpu="cpuset:0"))
+TEXT_BYTES_MAX = 6000
+STEPS = 400
+
+
+class Node:
+    """Containers that come, change and go by chance, some of them with long texts."""
+
+    def __init__(self, seed: int) -> None:
+        self.engine = Engine(MACHINE, CONFIG)
+        self._chance = random.Random(seed)
+        self._pods: list[Pod] = []
+        self._count = 0
+
+    def step(self) -> None:
+        """One event."""
+        chance = self._chance
+        known = list(self.engine.containers)
+        some = chance.choice(known) if known else ContainerId("none")
+        event = chance.randrange(20)
+        if event < 9:
+            self.engine.create(self._container())
+        elif event < 11:
+            self.engine.update(some, self._resources())
+        elif event == 11:
+            self.engine.start(some)
+        elif event < 14:
+            self.engine.stop(some)
+        elif event < 17:
+            self.engine.remove(some)
+        elif event == 17:
+            nodes = range(len(MACHINE.numa_nodes))
+            self.engine.observe_memory({one: chance.randrange(8 << 30) for one in nodes})
+        elif event == 18:
+            before = self.engine.snapshot()
+            pin_cpu, colocate = chance.random() < 0.5, chance.random() < 0.5
+            config = msgspec.structs.replace(CONFIG, pin_cpu=pin_cpu, colocate_pods=colocate)
+            self.engine = Engine(MACHINE, config)
+            self.engine.take_over(before)
+        else:
+            snapshot = self.engine.snapshot()
+            self.engine = Engine(MACHINE, self.engine.config)
+            self.engine.synchronize(snapshot.running(), snapshot.advice())
+
+    def _container(self) -> Container:
+        self._count += 1
+        name = f"c{self._count}"
+        return Container(
+            id=ContainerId(f"{self._chance.randrange(1 << 32):08x}-{name}"),
+            name=name,
+            pod=self._pod(),
+            labels={"b": "x" * self._text(), "a": "\x01" * self._text()},
+            resources=self._resources(),
+        )
+
+    def _pod(self) -> Pod:
+        if self._pods and self._chance.random() < 0.5:
+            pod = self._chance.choice(self._pods)
+            # A pod that is told of again, now and then with other texts.
+            if self._chance.random() < 0.3:
+                pod = replace(pod, labels={"y": "z" * self._text()})
+            return pod
+        name = f"p{self._chance.randrange(1 << 32):08x}"
+        annotations = {"affinity.resource-policy.nri.io/pod": "\N{SNOWMAN}" * self._text(), "a": ""}
+        pod = Pod(id=PodId(name), name=name, annotations=annotations, qos=QosClass.BURSTABLE)
+        self._pods.append(pod)
+        return pod
+
+    def _text(self) -> int:
+        return self._chance.choice((0, 0, 10, 100, 1000, 5000))
+
+    def _resources(self) -> Resources:
+        milli = self._chance.choice((0, 100, 500, 1000, 2000))
+        hugepages = {2 << 20: 4 << 20, 1 << 30: 1 << 30} if self._chance.random() < 0.2 else {}
+        return Resources(
+            cpu_request_milli=milli,
+            cpu_limit_milli=milli or None,
+            memory_request_bytes=1 << 20,
+            hugepage_bytes=hugepages,
+        )
+
+
+def walk(seed: int) -> Iterator[Snapshot]:
+    node = Node(seed)
+    for _ in range(STEPS):
+        node.step()
+        yield node.engine.snapshot()
+
+
+def anew(state: State) -> bytes:
+    """The file of a state, encoded as a whole."""
+    content = msgspec.json.encode(msgspec.to_builtins(state, str_keys=True), order="sorted")
+    checksum = hashlib.sha256(content).hexdigest()
+    file = {"version": 3, "checksum": checksum, "state": msgspec.Raw(content)}
+    return msgspec.json.encode(file)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_kept_changes_no_byte_of_the_file(tmp_path: Path, seed: int) -> None:
+    states, file = SavedStates(TEXT_BYTES_MAX), StateFile(tmp_path, LOG)
+    cut: set[bool] = set()
+    for snapshot in walk(seed):
+        file.write(states.of(snapshot))
+        fresh = SavedStates(TEXT_BYTES_MAX).of(snapshot)
+        assert (tmp_path / "state.json").read_bytes() == anew(fresh)
+        running = {one.id: (one.cpus, one.mems) for one in snapshot.running()}
+        assert {one.id: (one.cpus, one.mems) for one in fresh.running()} == running
+        assert fresh.advice() == snapshot.advice()
+        cut |= {pod.is_cut for pod in fresh.pods}
+    assert cut == {False, True}
+
+
+def test_pods_to_which_nothing_happened_are_the_same_objects() -> None:
+    engine = Engine(MACHINE, CONFIG)
+    states = SavedStates()
+    for name, milli in (("one", 1000), ("two", 2000), ("three", 2000)):
+        engine.create(
+            Container(
+                id=ContainerId(name),
+                name=name,
+                pod=Pod(id=PodId(name), name=name, qos=QosClass.GUARANTEED),
+                resources=Resources(cpu_request_milli=milli, cpu_limit_milli=milli),
+            )
+        )
+    before = {pod.id: pod for pod in states.of(engine.snapshot()).pods}
+    engine.start(ContainerId("two"))
+    engine.remove(ContainerId("three"))
+    after = states.of(engine.snapshot())
+    assert {pod.id: pod is before[pod.id] for pod in after.pods} == {"one": True, "two": False}
+    assert states.of(engine.snapshot()).config is after.config
+
+
+def inode(folder: Path) -> int:
+    return (folder / "state.json").stat().st_ino
+
+
+def test_the_same_state_is_not_written_again(tmp_path: Path) -> None:
+    states, file, engine = SavedStates(), StateFile(tmp_path, LOG), Engine(MACHINE, CONFIG)
+    file.write(states.of(engine.snapshot()))
+    before = inode(tmp_path)
+    file.write(states.of(engine.snapshot()))
+    assert inode(tmp_path) == before
+    engine.create(Container(id=ContainerId("c"), name="c", pod=Pod(id=PodId("p"), name="p")))
+    file.write(states.of(engine.snapshot()))
+    assert inode(tmp_path) != before
+
+
+@pytest.mark.parametrize("harm", ["gone", "changed", "replaced"])
+def test_a_file_that_is_not_as_it_was_left_is_written_again(tmp_path: Path, harm: str) -> None:
+    state, file, path = State(), StateFile(tmp_path, LOG), tmp_path / "state.json"
+    file.write(state)
+    if harm == "gone":
+        path.unlink()
+    elif harm == "changed":
+        path.write_bytes(path.read_bytes().replace(b"3", b"4"))
+        os.utime(path, ns=(1, 1))
+    else:
+        (tmp_path / "other").write_bytes(b"x")
+        (tmp_path / "other").rename(path)
+    file.write(state)
+    assert load_state(path) == state
+
+
+def test_a_file_that_could_not_be_written_is_written_later(tmp_path: Path) -> None:
+    folder = tmp_path / "none"
+    file = StateFile(folder, LOG)
+    with pytest.raises(FileNotFoundError):
+        file.write(State())
+    folder.mkdir()
+    file.write(State())
+    assert load_state(folder / "state.json") == State()

@@ -1,0 +1,150 @@
+"""Two threads at one connection: whatever the one that reads is at, somebody reads on."""
+
+import threading
+import time
+from collections.abc import Callable
+
+from pinfold.nri.plugin.reading_turns import ReadingTurns
+
+PATIENCE = 0.15
+SECONDS = 5.0
+
+
+class Desk:
+    """Steps that are taken one by one, by whichever thread reads."""
+
+    def __init__(self, *steps: Callable[[], None], stand_in: bool = True) -> None:
+        self.steps = [*steps]
+        self.readers: list[int] = []
+        self.stood_in = 0
+        self._can = stand_in
+        self.turns = ReadingTurns(
+            self._read, lambda since: since + PATIENCE, self._stand_in, time.monotonic, PATIENCE
+        )
+
+    def run(self) -> str:
+        return self.turns.run()
+
+    def _read(self) -> str:
+        if not self.steps:
+            return "nothing more"
+        if not self.turns.begin_wait():
+            return ""
+        self.turns.end_wait(time.monotonic())
+        step = self.steps.pop(0)
+        self.readers.append(threading.get_ident())
+        step()
+        return ""
+
+    def _stand_in(self) -> bool:
+        self.stood_in += 1
+        return self._can
+
+
+def nothing() -> None:
+    pass
+
+
+def test_one_thread_reads_as_long_as_it_is_quick() -> None:
+    desk = Desk(nothing, nothing, nothing)
+    assert desk.run() == "nothing more"
+    assert desk.readers == [threading.get_ident()] * 3
+    assert not desk.stood_in
+
+
+def test_the_other_one_reads_on_where_a_step_lasts() -> None:
+    gate = threading.Event()
+
+    def last() -> None:
+        gate.wait(SECONDS)
+
+    desk = Desk(last, gate.set, nothing)
+    assert desk.run() == "nothing more"
+    assert desk.readers[0] == threading.get_ident()
+    assert desk.readers[1] != threading.get_ident()
+    assert desk.stood_in
+
+
+def test_it_does_not_where_the_first_is_nearly_ready() -> None:
+    desk = Desk(lambda: time.sleep(3 * PATIENCE), nothing, stand_in=False)
+    assert desk.run() == "nothing more"
+    assert desk.readers == [threading.get_ident()] * 2
+    assert desk.stood_in
+
+
+def test_nothing_is_taken_by_one_that_another_stood_in_for() -> None:
+    gate = threading.Event()
+    taken: list[str | None] = []
+
+    def last() -> None:
+        gate.wait(SECONDS)
+        taken.append(desk.turns.take(lambda: "by the first"))
+
+    def short() -> None:
+        taken.append(desk.turns.take(lambda: "by the second"))
+        gate.set()
+
+    desk = Desk(last, short)
+    assert desk.run() == "nothing more"
+    assert taken == ["by the second", None]
+
+
+def test_places_change_again_and_again() -> None:
+    gates = [threading.Event() for _ in range(4)]
+
+    def step(own: threading.Event | None, other: threading.Event | None) -> Callable[[], None]:
+        def run() -> None:
+            if other is not None:
+                other.set()
+            if own is not None:
+                own.wait(SECONDS)
+
+        return run
+
+    desk = Desk(
+        step(gates[0], None),
+        step(gates[1], gates[0]),
+        step(gates[2], gates[1]),
+        step(None, gates[2]),
+    )
+    assert desk.run() == "nothing more"
+    assert len(desk.readers) == 4
+    assert len(set(desk.readers)) == 2
+
+
+def test_one_that_slept_is_woken() -> None:
+    gate = threading.Event()
+    pause = threading.Event()
+
+    def last() -> None:
+        gate.wait(SECONDS)
+
+    # So many looks without anything that it sleeps by then.
+    desk = Desk(nothing, last, gate.set)
+    read = desk.turns.begin_wait
+
+    def begin_wait() -> bool:
+        is_reader = read()
+        if is_reader and len(desk.readers) == 1:
+            pause.wait(0.6)
+        return is_reader
+
+    desk.turns.begin_wait = begin_wait  # type: ignore[method-assign]  # a wait that lasts
+    assert desk.run() == "nothing more"
+    assert desk.stood_in
+
+
+def test_a_fault_of_a_step_ends_it() -> None:
+    class OddError(Exception):
+        pass
+
+    def fail() -> None:
+        raise OddError
+
+    desk = Desk(nothing, fail)
+    try:
+        desk.run()
+    except OddError:
+        assert len(desk.readers) == 2
+    else:
+        raise AssertionError

@@ -1,0 +1,75 @@
+"""Calls on a connection whose two threads change places: each gets one answer, in its order."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from pinfold.nri.api import nri_pb2
+from pinfold.nri.dispatch.report import Answered, Decided, Disconnected
+from pinfold.nri.embedded.kubelet import container_message, sandbox_message
+from pinfold.nri.embedded.runtime_dialects import CONTAINERD_2_1
+from pinfold.nri.plugin.plugin import Timing
+from pinfold.policy.configuration.config import Config
+from pinfold.policy.engine.decision import Decision
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.model.container import Container, QosClass, Resources
+from tests.unit.nri.plugin.session_node import MACHINE, MEMORY, exclusive, running
+
+SHORT = Timing(deadline_seconds=0.1, first_retry_seconds=0.002, last_retry_seconds=0.004)
+
+
+class SlowEngine(Engine):
+    """Takes its time over creations, as it is told one by one."""
+
+    def __init__(self, *seconds: float) -> None:
+        super().__init__(MACHINE, Config())
+        self._seconds = [*seconds]
+
+    def create(self, container: Container) -> Decision:
+        if self._seconds:
+            time.sleep(self._seconds.pop(0))
+        return super().create(container)
+
+
+def test_a_call_is_answered_that_came_before_a_late_one_was_over() -> None:
+    with running(policy=SlowEngine(0.15, 0.07), timing=SHORT, timeout=1.0) as node:
+        late, next_one = node.create("late", exclusive(1)), node.create("next", exclusive(1))
+        assert node.runtime.wait_until_synchronized(0)
+        node.settled()
+        assert not node.seen(Disconnected)
+        assert node.cpus(late) == "1"
+        assert node.cpus(next_one) == "2"
+
+
+def test_calls_that_come_together_are_each_answered_whoever_serves_them() -> None:
+    seconds = [0.12, 0.03, 0.12, 0.0, 0.05, 0.05, 0.05, 0.0, 0.12, 0.0]
+    with running(policy=SlowEngine(*seconds), timing=SHORT, timeout=5.0) as node:
+        requests: list[bytes] = []
+        for number in range(len(seconds)):
+            container = ContainerSpec(name=f"c{number}", resources=Resources())
+            pod = PodSpec(name=f"p{number}", qos=QosClass.BEST_EFFORT)
+            message = container_message(container, pod, MEMORY)
+            requests.append(
+                nri_pb2.CreateContainerRequest(
+                    pod=sandbox_message(pod), container=message
+                ).SerializeToString()
+            )
+        with ThreadPoolExecutor(len(requests)) as callers:
+            calls = [
+                callers.submit(node.runtime.exchange, "CreateContainer", one, 5.0)
+                for one in requests
+            ]
+            assert [one.result() for one in calls] == [0] * len(requests)
+        node.settled()
+        assert len(node.policy.grants) == len(requests)
+        assert len(node.seen(Answered)) == len(requests) + 2, "and Configure and Synchronize"
+        assert not node.seen(Disconnected)
+
+
+def test_what_is_left_of_a_late_call_is_done_although_the_runtime_is_silent() -> None:
+    with running(CONTAINERD_2_1, SlowEngine(0.3), SHORT, way=lambda _: "none") as node:
+        node.create("late", exclusive(1))
+        until = time.monotonic() + 2
+        while not node.seen(Decided) and time.monotonic() < until:
+            time.sleep(0.01)
+        assert node.seen(Decided)

@@ -1,0 +1,69 @@
+"""Labels and annotations are read entry by entry, and of very many only a few."""
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pinfold.nri.api import nri_pb2
+from pinfold.nri.plugin.messages import pod_value
+from pinfold.nri.plugin.string_entries import (
+    READ_MAX,
+    read_annotations,
+    read_entries,
+    read_labels,
+    write_entries,
+)
+from pinfold.policy.annotations.annotation_budget import ANNOTATIONS_MAX
+from pinfold.policy.rules.container_facts import KUBELET_LABELS
+from pinfold.policy.rules.label_budget import LABELS_MAX
+
+OURS = {"smt.pinfold.dev/pod": "pack", "noderesource.dev/resources": "{}"}
+
+
+@given(st.dictionaries(st.text(max_size=9), st.text(max_size=9)))
+def test_what_is_written_is_read(texts: dict[str, str]) -> None:
+    assert read_entries(write_entries(texts)) == texts
+
+
+def test_entries_are_those_of_a_map_on_the_wire() -> None:
+    texts = {"a": "1", "b": "", "": "2"}
+    as_map = nri_pb2.Container(labels=texts).SerializeToString()
+    assert read_entries(nri_pb2.PodSandbox.FromString(as_map).labels) == texts
+
+
+def test_a_malformed_entry_is_left_out_and_the_others_are_read() -> None:
+    assert read_entries([b"\n\xff", *write_entries({"a": "1"}), b"\n\x01\xff"]) == {"a": "1"}
+
+
+def test_annotations_for_us_are_found_among_any_number_of_others() -> None:
+    others = {f"k{number}": "" for number in range(50_000)}
+    assert read_annotations(write_entries(others | OURS)) == (OURS, 0)
+
+
+def test_of_too_many_annotations_that_may_be_ours_the_shortest_are_read() -> None:
+    keys = [f"nri{number}" for number in range(READ_MAX + 1)]
+    random.Random(1).shuffle(keys)
+    found, left_out = read_annotations(write_entries(dict.fromkeys(keys, "")))
+    assert sorted(found, key=keys.index) == [one for one in keys if one in found]
+    assert set(found) == set(sorted(keys, key=lambda one: (len(one), one))[:ANNOTATIONS_MAX])
+    assert left_out == len(keys) - ANNOTATIONS_MAX
+
+
+def test_a_pod_is_told_how_many_annotations_it_has() -> None:
+    keys = [f"nri{number}" for number in range(20_000)]
+    pod = pod_value(nri_pb2.PodSandbox(id="p", annotations=write_entries(dict.fromkeys(keys, ""))))
+    assert len(pod.annotations) == ANNOTATIONS_MAX
+    assert "20000 annotations, of which 512 are read" in str(pod.annotation_problems[0])
+
+
+def test_of_too_many_labels_the_kubelets_and_the_shortest_are_read() -> None:
+    kubelets = dict.fromkeys(KUBELET_LABELS, "x")
+    many = {f"k{number}": "" for number in range(READ_MAX)}
+    found, left_out = read_labels(write_entries(many | kubelets))
+    assert len(found) == LABELS_MAX + len(kubelets)
+    assert kubelets.items() <= found.items()
+    assert left_out == READ_MAX - LABELS_MAX
+    pod = pod_value(nri_pb2.PodSandbox(id="p", labels=write_entries(many | kubelets)))
+    assert len(pod.labels) == LABELS_MAX
+    assert f"{len(many | kubelets)} labels" in str(pod.annotation_problems[0])

@@ -1,0 +1,35 @@
+"""The free memory that was observed, less what was granted since."""
+
+import random
+
+from pinfold.policy.memory.memory_nodes import UNLIMITED_BYTES
+from pinfold.policy.memory.memory_zones import Zone
+from pinfold.policy.memory.observed_memory import ObservedMemory
+from pinfold.policy.model.container import ContainerId
+
+
+def _zone(mask: int) -> Zone:
+    return Zone(mask=mask, kinds=1, capacity=1000 * mask.bit_count())
+
+
+def test_room_after_grants_and_releases_is_what_a_fresh_count_says() -> None:
+    chance = random.Random(1)
+    observed = ObservedMemory({node: 1000 for node in range(4)})
+    ids = [ContainerId(f"c{number}") for number in range(12)]
+    for _ in range(300):
+        one = chance.choice(ids)
+        if chance.randrange(3):
+            observed.grant(one, _zone(chance.randrange(1, 16)), chance.randrange(-50, 100))
+        else:
+            observed.release(one)
+        # Not all sets are asked for at every step: their sums must have been kept all the same.
+        fresh = ObservedMemory.of(observed.look())
+        for mask in chance.sample(range(1, 16), 3):
+            assert observed.room(mask) == fresh.room(mask)
+
+
+def test_nodes_that_were_not_looked_at_are_free_without_limit() -> None:
+    observed = ObservedMemory({0: 1000})
+    observed.grant(ContainerId("c0"), _zone(1), 400)
+    assert observed.room(1) == 600
+    assert observed.room(3) >= UNLIMITED_BYTES
