@@ -75,9 +75,9 @@ def pod_value(pod: nri_pb2.PodSandbox) -> Pod:
     """The pod of a message, which may hold an id alone where the sandbox is gone."""
     namespace = pod.namespace or "default"
     path = f"{namespace}/{pod.name}"
-    annotations, annotations_left_out = read_annotations(pod.annotations)
+    annotations, annotations_unread = read_annotations(pod.annotations)
     labels, labels_left_out = read_labels(pod.labels)
-    admitted = admit(annotations, path, annotations_left_out)
+    admitted = admit(annotations, path, annotations_unread)
     admitted_labels = admit_labels(labels, path, labels_left_out)
     return Pod(
         id=PodId(pod.id),

@@ -7,7 +7,9 @@ Source: the protocol buffers' encoding guide, "Maps": an entry is a message of k
 
 import heapq
 import re
+from bisect import bisect
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Final
 
 from google.protobuf.message import DecodeError
@@ -17,10 +19,17 @@ from ...policy.rules.label_budget import LABELS_MAX
 from ..api import nri_pb2
 
 READ_MAX: Final = 4096
-"""So many entries are read if need be; of more, the shortest keys."""
+"""So many entries are looked at one by one; of more labels, the shortest keys are read."""
 
-_OURS: Final = re.compile(rb"resource|pinfold|nri")
+NAMES_MAX: Final = 2 * ANNOTATIONS_MAX
+"""So often a name like ours may stand in a pod's annotations; beyond that none of them is read."""
+
+_NAMES: Final = (b"resource", b"pinfold", b"nri")
 """What the keys have that `annotation_budget.is_ours`; also some values, which does no harm."""
+
+_OURS: Final = re.compile(b"|".join(_NAMES))
+_BETWEEN: Final = b"\0"
+"""Between entries, so that no name is made of two of them."""
 
 _KUBELETS: Final = re.compile(rb"..?io\.kubernetes\.", re.DOTALL)
 
@@ -46,17 +55,28 @@ def read_entries(entries: Iterable[bytes]) -> dict[str, str]:
 
 
 def read_annotations(entries: Sequence[bytes]) -> tuple[dict[str, str], int]:
-    """The annotations of a pod that may be for us, and how many of those were left out.
+    """The annotations of a pod that may be for us; if there are too many, none, and how many.
 
     O(entries).
     """
-    ours = list(filter(_OURS.search, entries))
-    left_out = 0
-    if len(ours) > READ_MAX:
-        left_out = len(ours) - ANNOTATIONS_MAX
-        # An entry begins with the length of its key.
-        ours = _smallest(ANNOTATIONS_MAX, ours)
-    return read_entries(ours), left_out
+    if len(entries) <= READ_MAX:
+        ours = list(filter(_OURS.search, entries))
+        is_flood = len(ours) > NAMES_MAX
+    else:
+        every = [*entries]
+        text = _BETWEEN.join(every)
+        is_flood = sum(map(text.count, _NAMES)) > NAMES_MAX
+        ours = [] if is_flood else _found(every, text)
+    return ({}, len(entries)) if is_flood else (read_entries(ours), 0)
+
+
+def _found(entries: list[bytes], text: bytes) -> list[bytes]:
+    """The entries with a name like ours, of which there are few; `text`: all of them together."""
+    starts = [match.start() for match in _OURS.finditer(text)]
+    if not starts:
+        return []
+    ends = list(accumulate(map(len(_BETWEEN).__add__, map(len, entries))))
+    return [entries[one] for one in sorted({bisect(ends, start) for start in starts})]
 
 
 def read_labels(entries: Sequence[bytes]) -> tuple[dict[str, str], int]:

@@ -30,13 +30,17 @@ class Admitted:
     problems: tuple[Problem, ...] = ()
 
 
-def admit(annotations: Mapping[str, str], pod_path: str, left_out: int = 0) -> Admitted:
+def admit(annotations: Mapping[str, str], pod_path: str, unread: int = 0) -> Admitted:
     """The annotations to be read, in the order of their keys; `pod_path` is for messages.
 
-    `left_out`: so many more there were, of which whoever has these has left out too many to read.
+    `unread`: so many there are, and none of them was read.
 
     O(annotations). Applied again it changes nothing.
     """
+    where = f"annotations of {pod_path}"
+    if unread:
+        what = f"{unread} annotations, of which none is read: too many may be for Pinfold"
+        return Admitted({}, (Problem(where=where, what=what, fix="write fewer"),))
     # Of tens of thousands of keys each is looked at, without a call, and hardly any value.
     keys = [
         key
@@ -46,9 +50,9 @@ def admit(annotations: Mapping[str, str], pod_path: str, left_out: int = 0) -> A
     if not keys:
         return Admitted({})
     problems: list[Problem] = []
-    if len(keys) + left_out > ANNOTATIONS_MAX:
-        what = f"{len(keys) + left_out} annotations, of which {ANNOTATIONS_MAX} are read, in order"
-        problems.append(Problem(where=f"annotations of {pod_path}", what=what, fix="write fewer"))
+    if len(keys) > ANNOTATIONS_MAX:
+        what = f"{len(keys)} annotations, of which {ANNOTATIONS_MAX} are read, in order"
+        problems.append(Problem(where=where, what=what, fix="write fewer"))
     ours = {key: annotations[key] for key in _first(keys)}
     for sizes_of, limit, noun in (
         (_characters, CHARACTERS_MAX, "characters"),

@@ -147,6 +147,9 @@ def shapes() -> Mapping[str, Shape]:
         lambda _: {f"nri{one:05}": "" for one in range(32_000, 0, -1)}
     )
     found["keys, nri shortest"] = Shape(lambda _: {f"nri{one:x}": "" for one in range(38_000)})
+    found["keys, nri few"] = Shape(
+        lambda _: {f"{'nri' if one % 40 == 0 else ''}{one:x}": "" for one in range(40_000)}
+    )
     found["keys, nri 4000"] = Shape(lambda _: {f"nri{one:x}.{'x' * 50}": "" for one in range(4000)})
     found["keys, shortest"] = Shape(lambda _: {f"{one:x}": "" for one in range(54_000)})
     found["rules, a few near"] = Shape(

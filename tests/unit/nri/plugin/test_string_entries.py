@@ -2,19 +2,20 @@
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.plugin.messages import pod_value
 from pinfold.nri.plugin.string_entries import (
+    NAMES_MAX,
     READ_MAX,
     read_annotations,
     read_entries,
     read_labels,
     write_entries,
 )
-from pinfold.policy.annotations.annotation_budget import ANNOTATIONS_MAX
 from pinfold.policy.rules.container_facts import KUBELET_LABELS
 from pinfold.policy.rules.label_budget import LABELS_MAX
 
@@ -41,20 +42,40 @@ def test_annotations_for_us_are_found_among_any_number_of_others() -> None:
     assert read_annotations(write_entries(others | OURS)) == (OURS, 0)
 
 
-def test_of_too_many_annotations_that_may_be_ours_the_shortest_are_read() -> None:
-    keys = [f"nri{number}" for number in range(READ_MAX + 1)]
-    random.Random(1).shuffle(keys)
-    found, left_out = read_annotations(write_entries(dict.fromkeys(keys, "")))
-    assert sorted(found, key=keys.index) == [one for one in keys if one in found]
-    assert set(found) == set(sorted(keys, key=lambda one: (len(one), one))[:ANNOTATIONS_MAX])
-    assert left_out == len(keys) - ANNOTATIONS_MAX
+@pytest.mark.parametrize(
+    ("ours", "others", "read"),
+    [
+        pytest.param(NAMES_MAX, 0, NAMES_MAX, id="as many as may be"),
+        pytest.param(NAMES_MAX + 1, 0, 0, id="one more, and none is read"),
+        pytest.param(NAMES_MAX, 50_000, NAMES_MAX, id="as many as may be among many others"),
+        pytest.param(NAMES_MAX + 1, 50_000, 0, id="one more among many others"),
+    ],
+)
+def test_of_too_many_annotations_that_may_be_ours_none_is_read(
+    ours: int, others: int, read: int
+) -> None:
+    entries = write_entries(
+        dict.fromkeys([f"nri{number}" for number in range(ours)], "")
+        | dict.fromkeys([f"k{number}" for number in range(others)], "")
+    )
+    random.Random(1).shuffle(entries)
+    found, unread = read_annotations(entries)
+    assert len(found) == read
+    assert unread == (0 if read else ours + others)
+
+
+@given(st.data())
+def test_the_order_of_the_entries_does_not_matter(data: st.DataObject) -> None:
+    entries = write_entries({f"k{number}": "" for number in range(READ_MAX)} | OURS)
+    split = data.draw(st.integers(0, len(entries)))
+    assert read_annotations(entries[split:] + entries[:split]) == (OURS, 0)
 
 
 def test_a_pod_is_told_how_many_annotations_it_has() -> None:
     keys = [f"nri{number}" for number in range(20_000)]
     pod = pod_value(nri_pb2.PodSandbox(id="p", annotations=write_entries(dict.fromkeys(keys, ""))))
-    assert len(pod.annotations) == ANNOTATIONS_MAX
-    assert "20000 annotations, of which 512 are read" in str(pod.annotation_problems[0])
+    assert not pod.annotations
+    assert "20000 annotations, of which none is read" in str(pod.annotation_problems[0])
 
 
 def test_of_too_many_labels_the_kubelets_and_the_shortest_are_read() -> None:
