@@ -88,7 +88,8 @@ class Actuator:
         """Whether the updates under way raise events that ask about them."""
         self._sleeps_until = -math.inf
         """When the thread wakes by itself: an answer wakes it only for something earlier, since
-        whoever writes the answer would wait for it."""
+        whoever writes the answer would wait for it. Before all times where it was woken, and has
+        yet to look at what there is to do."""
         self._thread = threading.Thread(target=self._run, name="actuator", daemon=True)
 
     def start(self) -> None:
@@ -100,7 +101,7 @@ class Actuator:
         with self._changed:
             self._is_closed = True
             ways, self._ways = self._ways, ()
-            self._changed.notify_all()
+            self._wake()
         for way in ways:
             way.close()
         if self._thread.is_alive():
@@ -112,14 +113,14 @@ class Actuator:
             self._ways, self._reason, self._is_open = tuple(ways), reason, True
             self._heard_at = self._clock()
             self._is_suspect = self._has_said_waiting = False
-            self._changed.notify_all()
+            self._wake()
 
     def disconnect(self) -> None:
         """The runtime is gone: keep its updates for the next one."""
         with self._changed:
             ways, self._ways, self._is_open = self._ways, (), False
             self._books.recall(self._clock())
-            self._changed.notify_all()
+            self._wake()
         for way in ways:
             way.close()
 
@@ -129,7 +130,7 @@ class Actuator:
         if self._is_suspect:
             with self._changed:
                 was_suspect, self._is_suspect = self._is_suspect, False
-                self._changed.notify_all()
+                self._wake()
             if was_suspect:
                 self._report(Recovered())
 
@@ -143,7 +144,7 @@ class Actuator:
         if pinnings:
             with self._changed:
                 self._books.want(pinnings, self._clock())
-                self._changed.notify_all()
+                self._wake()
 
     def answer(
         self, pinnings: Mapping[ContainerId, Pinning], but: ContainerId | None = None
@@ -182,7 +183,7 @@ class Actuator:
         """The runtime listed all there is; see `Acknowledgements.synchronize`."""
         with self._changed:
             self._books.synchronize(placed, running, told, self._clock())
-            self._changed.notify_all()
+            self._wake()
 
     def echo(
         self, container_id: ContainerId, others: Mapping[ContainerId, Pinning]
@@ -225,7 +226,7 @@ class Actuator:
         """Whether all that can be told was told and read back in this time."""
         with self._changed:
             self._books.hurry()
-            self._changed.notify_all()
+            self._wake()
             return self._changed.wait_for(self._is_settled, seconds)
 
     def _is_settled(self) -> bool:
@@ -237,10 +238,15 @@ class Actuator:
         can_tell = bool(self._ways) and self._is_open and not self._is_suspect
         return self._books.is_settled(self._clock(), can_tell=can_tell)
 
+    def _wake(self) -> None:
+        # Until it has looked, nobody can say that all is settled.
+        self._sleeps_until = -math.inf
+        self._changed.notify_all()
+
     def _wake_for(self, due: float) -> None:
         # Whoever wakes the thread without need pays for it: a runtime waits for this one.
         if due < self._sleeps_until:
-            self._changed.notify_all()
+            self._wake()
 
     def _run(self) -> None:
         while True:

@@ -1,5 +1,6 @@
 """The way out to a runtime: what is sent, what waits, and a runtime that hangs."""
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -182,6 +183,24 @@ def test_without_a_way_it_waits_for_the_next_answer_and_says_so_once(bench: Benc
     assert bench.actuator.counts().waiting == 2
     assert bench.actuator.answer({}) == {A: pinned(1), B: pinned(1)}
     assert bench.runtime.sent == []
+
+
+def test_nothing_is_settled_before_the_thread_has_looked(bench: Bench) -> None:
+    """Whoever asks right after it wants something may be faster than the thread wakes."""
+    interval = sys.getswitchinterval()
+    # Long enough that the thread gets its turn only when this one waits.
+    sys.setswitchinterval(1.0)
+    try:
+        for number in range(100):
+            bench.actuator.connect([], "there is no CRI socket")
+            container_id = ContainerId(f"c{number}")
+            bench.run(container_id, pinned(0, 1))
+            assert bench.actuator.settle(SECONDS)
+            bench.actuator.want({container_id: pinned(1)})
+            assert bench.actuator.settle(SECONDS)
+            assert len(bench.seen(Waiting)) == number + 1
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_a_runtime_that_hangs_is_sent_nothing_more_until_it_is_heard_of(bench: Bench) -> None:
