@@ -1,7 +1,6 @@
 """Two threads at one connection: whatever the one that reads is at, somebody reads on."""
 
 import threading
-import time
 from collections.abc import Callable
 
 from pinfold.nri.plugin.reading_turns import ReadingTurns
@@ -11,16 +10,27 @@ SECONDS = 5.0
 
 
 class Desk:
-    """Steps that are taken one by one, by whichever thread reads."""
+    """Steps that are taken one by one, by whichever thread reads.
+
+    Its time stands still unless a step lasts: a thread that gets no cpu is not late by that.
+    """
 
     def __init__(self, *steps: Callable[[], None], stand_in: bool = True) -> None:
         self.steps = [*steps]
         self.readers: list[int] = []
-        self.stood_in = 0
+        self.stood_in = threading.Event()
         self._can = stand_in
+        self._now = 0.0
         self.turns = ReadingTurns(
-            self._read, lambda since: since + PATIENCE, self._stand_in, time.monotonic, PATIENCE
+            self._read, lambda since: since + PATIENCE, self._stand_in, self._clock, PATIENCE
         )
+
+    def last_until(self, event: threading.Event) -> None:
+        self._now += 2 * PATIENCE
+        event.wait(SECONDS)
+
+    def _clock(self) -> float:
+        return self._now
 
     def run(self) -> str:
         return self.turns.run()
@@ -30,14 +40,14 @@ class Desk:
             return "nothing more"
         if not self.turns.begin_wait():
             return ""
-        self.turns.end_wait(time.monotonic())
+        self.turns.end_wait(self._now)
         step = self.steps.pop(0)
         self.readers.append(threading.get_ident())
         step()
         return ""
 
     def _stand_in(self) -> bool:
-        self.stood_in += 1
+        self.stood_in.set()
         return self._can
 
 
@@ -49,27 +59,24 @@ def test_one_thread_reads_as_long_as_it_is_quick() -> None:
     desk = Desk(nothing, nothing, nothing)
     assert desk.run() == "nothing more"
     assert desk.readers == [threading.get_ident()] * 3
-    assert not desk.stood_in
+    assert not desk.stood_in.is_set()
 
 
 def test_the_other_one_reads_on_where_a_step_lasts() -> None:
     gate = threading.Event()
 
-    def last() -> None:
-        gate.wait(SECONDS)
-
-    desk = Desk(last, gate.set, nothing)
+    desk = Desk(lambda: desk.last_until(gate), gate.set, nothing)
     assert desk.run() == "nothing more"
     assert desk.readers[0] == threading.get_ident()
     assert desk.readers[1] != threading.get_ident()
-    assert desk.stood_in
+    assert desk.stood_in.is_set()
 
 
 def test_it_does_not_where_the_first_is_nearly_ready() -> None:
-    desk = Desk(lambda: time.sleep(3 * PATIENCE), nothing, stand_in=False)
+    desk = Desk(lambda: desk.last_until(desk.stood_in), nothing, stand_in=False)
     assert desk.run() == "nothing more"
     assert desk.readers == [threading.get_ident()] * 2
-    assert desk.stood_in
+    assert desk.stood_in.is_set()
 
 
 def test_nothing_is_taken_by_one_that_another_stood_in_for() -> None:
@@ -77,7 +84,7 @@ def test_nothing_is_taken_by_one_that_another_stood_in_for() -> None:
     taken: list[str | None] = []
 
     def last() -> None:
-        gate.wait(SECONDS)
+        desk.last_until(gate)
         taken.append(desk.turns.take(lambda: "by the first"))
 
     def short() -> None:
@@ -97,7 +104,7 @@ def test_places_change_again_and_again() -> None:
             if other is not None:
                 other.set()
             if own is not None:
-                own.wait(SECONDS)
+                desk.last_until(own)
 
         return run
 
@@ -116,11 +123,8 @@ def test_one_that_slept_is_woken() -> None:
     gate = threading.Event()
     pause = threading.Event()
 
-    def last() -> None:
-        gate.wait(SECONDS)
-
     # So many looks without anything that it sleeps by then.
-    desk = Desk(nothing, last, gate.set)
+    desk = Desk(nothing, lambda: desk.last_until(gate), gate.set)
     read = desk.turns.begin_wait
 
     def begin_wait() -> bool:
@@ -131,7 +135,7 @@ def test_one_that_slept_is_woken() -> None:
 
     desk.turns.begin_wait = begin_wait  # type: ignore[method-assign]  # a wait that lasts
     assert desk.run() == "nothing more"
-    assert desk.stood_in
+    assert desk.stood_in.is_set()
 
 
 def test_a_fault_of_a_step_ends_it() -> None:
