@@ -125,7 +125,8 @@ def fixture_old() -> Plugins:
 
 @pytest.fixture(name="hasty")
 def fixture_hasty() -> Plugins:
-    yield from connected(NEWEST, timeout=0.05)
+    # Less patient than others, and still for long enough to get through the handshake.
+    yield from connected(NEWEST, timeout=1.0)
 
 
 POD = nri_pb2.PodSandbox(id="pod", name="pod")

@@ -26,12 +26,7 @@ from pinfold.topology.model.machine import Machine
 
 MACHINE = machine_from_spec("socket:1 numa:1 core:8 thread:1 mem:8G")
 MEMORY = 8 << 30
-FAST = Timing(
-    deadline_seconds=0.05,
-    first_retry_seconds=0.002,
-    last_retry_seconds=0.004,
-    handshake_seconds=0.5,
-)
+FAST = Timing(deadline_seconds=0.05, first_retry_seconds=0.002, last_retry_seconds=0.004)
 PATIENT = Timing(deadline_seconds=1.4, first_retry_seconds=0.002, last_retry_seconds=0.004)
 
 

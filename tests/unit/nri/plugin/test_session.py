@@ -204,6 +204,8 @@ def test_container_refused_too_late_is_placed_when_it_runs() -> None:
     with running(policy=policy, timing=FAST) as node:
         policy.gate.set()
         alone = node.add("alone", exclusive(2))
+        # On a busy machine this one may have been answered late, too.
+        before = node.settled().runtime.update_counts.copy()
         policy.gate.clear()
         huge = node.create("huge", exclusive(64))
         policy.gate.set()
@@ -213,7 +215,7 @@ def test_container_refused_too_late_is_placed_when_it_runs() -> None:
         node.settled()
         # It cannot have what it asks for, but must leave others' cpus alone.
         assert (node.cpus(alone), node.cpus(huge)) == ("1-2", "3-7")
-        assert node.runtime.update_counts == {huge: 1}
+        assert node.runtime.update_counts - before == {huge: 1}
 
 
 class SlowStarter(Engine):
@@ -235,9 +237,13 @@ class SlowStarter(Engine):
 
 
 @dialects
-def test_slow_synchronize_is_answered_safely_and_follows_as_updates(dialect: Dialect) -> None:
+def test_slow_synchronize_is_answered_safely_and_follows_as_updates(
+    dialect: Dialect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The runtime waits for seconds, as others may need the cpus now; our part of it is short.
+    monkeypatch.setattr("pinfold.nri.plugin.service._PATIENCE", 0.05)
     policy = SlowStarter(MACHINE)
-    node = Node(dialect, policy, PATIENT, timeout=0.6)
+    node = Node(dialect, policy, PATIENT, timeout=5.0)
     container = node.create("early", exclusive(2))
     node.thread.start()
     assert node.plugin.wait_until_ready(5)
@@ -376,10 +382,11 @@ def test_lost_connection_is_reported_with_the_pause_before_the_next(node: Node) 
     assert lost.retry_seconds > 0
 
 
-def test_time_a_request_has_left_shortens_the_deadline() -> None:
+def test_time_a_request_has_left_shortens_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = GatedEngine(MACHINE)
-    with running(CONTAINERD_1_7, policy, PATIENT, timeout=0.1) as node:
+    with running(CONTAINERD_1_7, policy, PATIENT, timeout=5.0) as node:
         # This dialect does not tell its timeout, but every request carries it.
+        monkeypatch.setattr("pinfold.nri.plugin.service._PATIENCE", 0.02)
         container = node.create("late", exclusive(1))
         assert node.cpus(container) == ""
         assert node.tally.outcomes[Outcome.LATE] == 1

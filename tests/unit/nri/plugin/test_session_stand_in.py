@@ -32,7 +32,7 @@ class SlowEngine(Engine):
 
 
 def test_a_call_is_answered_that_came_before_a_late_one_was_over() -> None:
-    with running(policy=SlowEngine(0.15, 0.07), timing=SHORT, timeout=1.0) as node:
+    with running(policy=SlowEngine(0.15, 0.07), timing=SHORT, timeout=5.0) as node:
         late, next_one = node.create("late", exclusive(1)), node.create("next", exclusive(1))
         assert node.runtime.wait_until_synchronized(0)
         node.settled()
@@ -69,7 +69,7 @@ def test_calls_that_come_together_are_each_answered_whoever_serves_them() -> Non
 def test_what_is_left_of_a_late_call_is_done_although_the_runtime_is_silent() -> None:
     with running(CONTAINERD_2_1, SlowEngine(0.3), SHORT, way=lambda _: "none") as node:
         node.create("late", exclusive(1))
-        until = time.monotonic() + 2
+        until = time.monotonic() + 10
         while not node.seen(Decided) and time.monotonic() < until:
             time.sleep(0.01)
         assert node.seen(Decided)
