@@ -209,9 +209,9 @@ def test_a_runtime_that_hangs_is_sent_nothing_more_until_it_is_heard_of(bench: B
     bench.runtime.answers.clear()
     bench.actuator.want({A: pinned(1)})
     bench.wait(lambda: bench.runtime.sent)
-    bench.clock.ahead += SILENCE_SECONDS - 0.5
+    bench.clock.ahead += SILENCE_SECONDS / 2
     assert not bench.actuator.is_suspect
-    bench.clock.ahead += 1
+    bench.clock.ahead += SILENCE_SECONDS
     bench.wait(lambda: bench.actuator.is_suspect)
     bench.wait(lambda: bench.seen(Suspect))
     assert bench.actuator.problems() == (SUSPECT,)
