@@ -87,9 +87,10 @@ class Tuner:
     def _run(self, plugin: Plugin) -> None:
         while True:
             self._is_due.wait()
+            # In this order: an end that comes in between is seen, or sets the event anew.
+            self._is_due.clear()
             if self._is_stopping.is_set():
                 return
-            self._is_due.clear()
             try:
                 snapshot = plugin.owner.ask(
                     "tuning", lambda: plugin.events.policy.snapshot(), _BUSY_SECONDS

@@ -78,8 +78,9 @@ class StateKeeper:
             self._is_changed.wait()
             # Many containers start at once: one file for all of them.
             self._is_stopping.wait(max(self._pause_seconds, _PAUSES * self._cost_seconds))
-            is_last = self._is_stopping.is_set()
+            # In this order: an end that comes in between is seen, or sets the event anew.
             self._is_changed.clear()
+            is_last = self._is_stopping.is_set()
             if self._is_dirty:
                 self._is_dirty = False
                 begun = time.thread_time()

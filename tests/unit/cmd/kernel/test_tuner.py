@@ -10,6 +10,7 @@ import pytest
 
 from pinfold.cmd.kernel.tuner import Tuner, tuner_below
 from pinfold.nri.api import nri_pb2
+from pinfold.nri.dispatch.report import Synchronized
 from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime, RequestError
 from pinfold.nri.plugin.plugin import Plugin, Timing
@@ -18,6 +19,7 @@ from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.engine import Engine
 from pinfold.topology.made.spec import machine_from_spec
+from tests.unit.cmd.overtaken_event import OvertakenEvent
 
 SECONDS = 10.0
 PATIENT = Timing(deadline_seconds=1.4)
@@ -162,3 +164,16 @@ def test_nothing_is_set_before_anything_is_known(tmp_path: Path) -> None:
     tuner = tuner_below(tmp_path, None, logging.getLogger("tuning"))
     tuner.stop()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_end_is_not_missed_whenever_it_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuner = tuner_below(tmp_path, None, logging.getLogger("tuning"))
+    due = OvertakenEvent(tuner.stop)
+    monkeypatch.setattr(tuner, "_is_due", due)
+    plugin = Plugin(Engine(MACHINE, config()), embedded_link(EmbeddedRuntime()), tuner)
+    tuner.start(plugin)
+    tuner(Synchronized(0, 0))
+    assert due.is_over.wait(SECONDS), "it waits for a change for ever"
+    plugin.owner.close()

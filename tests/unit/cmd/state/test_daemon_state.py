@@ -22,6 +22,7 @@ from pinfold.cmd.state.saved_pods import TEXT_BYTES_MAX, SavedPods
 from pinfold.cmd.state.saved_states import SavedStates, saved_machine
 from pinfold.cmd.state.state_file import SavedMachine, State, StateFile, load_state, read_state
 from pinfold.cmd.state.state_keeper import StateKeeper
+from pinfold.nri.dispatch.report import Synchronized
 from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
 from pinfold.nri.embedded.kubelet import start_pods
@@ -43,6 +44,8 @@ from pinfold.policy.model.grant import Grant, PoolId
 from pinfold.policy.model.hint import Hint, HintOrigin
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
+from tests.unit.cmd.daemon.paper_node import PATIENT
+from tests.unit.cmd.overtaken_event import SECONDS, OvertakenEvent
 
 LOG = logging.getLogger("test_daemon_state")
 MACHINE = machine_from_spec("socket:1 numa:1 core:8 thread:1 mem:8G")
@@ -109,12 +112,15 @@ def fixture_run(tmp_path: Path) -> Generator[Run]:
     def run(runtime: EmbeddedRuntime) -> Daemon:
         stop()
         keeper = StateKeeper(tmp_path, LOG, pause_seconds=0)
-        daemon = Daemon(MACHINE, Config(), embedded_link(runtime), reports=(keeper,))
+        daemon = Daemon(
+            MACHINE, Config(), embedded_link(runtime), reports=(keeper,), timing=PATIENT
+        )
         running.append((daemon, keeper))
         daemon.plugin.events.advice = read_state(tmp_path, LOG).advice()
         keeper.start(daemon.plugin)
         daemon.start()
         assert runtime.wait_until_synchronized(5)
+        assert daemon.plugin.wait_until_ready(5)
         assert daemon.plugin.settle()
         return daemon
 
@@ -557,6 +563,7 @@ def test_another_configuration_is_saved(tmp_path: Path) -> None:
     keeper.start(daemon.plugin)
     daemon.start()
     assert runtime.wait_until_synchronized(5)
+    assert daemon.plugin.wait_until_ready(5)
     assert not start_pods(runtime, [mixed("one")], 8 << 30)
     assert daemon.reconfigure(Config(colocate_pods=True))
     assert daemon.plugin.settle()
@@ -603,3 +610,17 @@ def test_a_fault_of_ours_ends_no_saving(caplog: pytest.LogCaptureFixture) -> Non
     keeper.stop()
     daemon.stop()
     LOG.removeHandler(handler)
+
+
+def test_an_end_is_not_missed_whenever_it_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = StateKeeper(tmp_path, LOG, pause_seconds=0)
+    changed = OvertakenEvent(keeper.stop)
+    monkeypatch.setattr(keeper, "_is_changed", changed)
+    daemon = Daemon(MACHINE, Config(), embedded_link(EmbeddedRuntime()), reports=(keeper,))
+    keeper.start(daemon.plugin)
+    keeper(Synchronized(0, 0))
+    assert changed.is_over.wait(SECONDS), "it waits for a change for ever"
+    daemon.plugin.owner.close()
+    assert (tmp_path / "state.json").exists()
