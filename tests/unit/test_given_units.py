@@ -12,6 +12,7 @@ from pinfold.cmd.report.console import tree_lines
 from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
 from pinfold.nri.embedded.kubelet import start_pods
+from pinfold.nri.plugin.plugin import Timing
 from pinfold.policy.books.books import Books
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine
@@ -281,12 +282,19 @@ def test_a_cold_start_goes_as_given() -> None:
 def test_a_cold_start_ends_by_the_daemons_clock() -> None:
     clock = [100.0]
     runtime = EmbeddedRuntime()
-    daemon = Daemon(two_memories(), Config(), embedded_link(runtime), clock=lambda: clock[0])
+    daemon = Daemon(
+        two_memories(),
+        Config(),
+        embedded_link(runtime),
+        timing=Timing(deadline_seconds=1.4),
+        clock=lambda: clock[0],
+    )
     # The timetable's own thread would look at another clock than the test.
     daemon.timetable.start = lambda: None  # type: ignore[method-assign]
     daemon.start()
     try:
         assert runtime.wait_until_synchronized(5)
+        assert daemon.plugin.wait_until_ready(5)
         cold = guaranteed("cold", 1000, **COLD)
         spec = PodSpec(
             name="cold",

@@ -91,6 +91,8 @@ class PaperNode:
         """Run the daemon until it knows all that the runtime has."""
         self.daemon.start()
         assert self.runtime.wait_until_synchronized(5)
+        # Only from here on updates are sent that nobody asked for.
+        assert self.daemon.plugin.wait_until_ready(5)
         self.settle()
 
     def restart(self) -> None:

@@ -33,6 +33,7 @@ from pinfold.topology.made.snapshot import write_tree
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine, MemoryKind, NumaNode, NumaNodeId
 from pinfold.topology.sysfs.discovery import read_machine
+from tests.unit.cmd.daemon.paper_node import PATIENT
 
 GIB = 2**30
 LOG = logging.getLogger("test_chores")
@@ -95,6 +96,7 @@ class Node:
             settings,
             embedded_link(runtime),
             reports=(DecisionLog(LOG, "here"),),
+            timing=PATIENT,
             clock=self.clock,
         )
 
@@ -102,7 +104,11 @@ class Node:
         # The timetable's own thread would look at another clock than the test.
         self.daemon.timetable.start = lambda: None  # type: ignore[method-assign]
         self.daemon.start()
+        self.await_synchronization()
+
+    def await_synchronization(self) -> None:
         assert self.runtime.wait_until_synchronized(5)
+        assert self.daemon.plugin.wait_until_ready(5)
         assert self.daemon.plugin.settle()
 
     def run(self, spec: PodSpec) -> None:
@@ -177,8 +183,7 @@ def test_a_cold_start_goes_on_over_a_reconnection(run: Run) -> None:
     node.run(pod("cold", COLD))
     node.pass_seconds(6)
     node.runtime.drop()
-    assert node.runtime.wait_until_synchronized(5)
-    assert node.daemon.plugin.settle()
+    node.await_synchronization()
     node.pass_seconds(5)
     assert node.told("cold")[1] == "1,3"
 
