@@ -2,6 +2,7 @@
 
 import logging
 import os
+import select
 import socket
 import threading
 import time
@@ -144,6 +145,12 @@ def test_a_pipe_nobody_reads_neither_holds_up_the_caller_nor_the_end(log: loggin
     log.addHandler(handler)
     for number in range(10_000):
         log.info("line %d", number)
+    full = select.poll()
+    full.register(writing, select.POLLOUT)
+    until = time.monotonic() + SECONDS
+    while full.poll(0):
+        assert time.monotonic() < until
+        time.sleep(0.01)
     handler.stop(0)
     log.info("too late")
     text = os.read(reading, 1 << 20).decode()
