@@ -2,6 +2,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,10 @@ def test_reload_needs_no_program_but_the_shell() -> None:
     # Whoever runs the tests may ignore the signal, as nohup does, and children inherit that.
     sleep = ["/usr/bin/env", "--default-signal=HUP", "/bin/sleep", "60"]
     with subprocess.Popen(sleep) as daemon:
+        until = time.monotonic() + 60
+        while Path(f"/proc/{daemon.pid}/comm").read_text() != "sleep\n":
+            assert time.monotonic() < until
+            time.sleep(0.01)
         told = subprocess.run(
             command, env={"PATH": "/nonexistent", "MAINPID": str(daemon.pid)}, check=False
         )

@@ -118,7 +118,7 @@ def test_scarce_memory_widens_by_its_own_kind_first(run: Run) -> None:
 @pytest.mark.parametrize("pins", [True, False], ids=["pinned", "not pinned"])
 def test_the_timer_of_the_daemon_ends_a_cold_start(run: Run, pins: bool) -> None:
     node = run(PMEM, settings=config(pinMemory=pins))
-    node.run(guaranteed("cold", 500, memory=512 * MIB, cold_start="duration: 250ms"))
+    node.run(guaranteed("cold", 500, memory=512 * MIB, cold_start="duration: 2s"))
     assert node.memory("cold") == "3"
     assert node.mems("cold") == ("3" if pins else "")
     if pins:
@@ -126,7 +126,7 @@ def test_the_timer_of_the_daemon_ends_a_cold_start(run: Run, pins: bool) -> None
         assert (adjusted.container.name, adjusted.cause) == ("cold", "end of cold start")
     else:
         ended = threading.Event()
-        node.daemon.timetable.once("after it", 0.3, ended.set)
+        node.daemon.timetable.once("after it", 2, ended.set)
         assert ended.wait(5)
     node.settle()
     assert node.memory("cold") == "1,3"
