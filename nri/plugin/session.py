@@ -71,6 +71,8 @@ class Session:
         self._tidied = clock()
         """When nothing was left to do, seen last."""
         self._is_ready = False
+        self._reason = ""
+        """Why the connection is over, as whoever noticed first says."""
         self._turns = ReadingTurns(
             self._read, self._due, self._stand_in, clock, service.deadline_seconds
         )
@@ -121,6 +123,8 @@ class Session:
             reason = self._step()
         finally:
             if reason:
+                # Before the other thread sees the end that is made here, and takes it for another.
+                reason = self._reason = self._reason or reason
                 # Closing would not wake it, and the runtime would see no end.
                 self.close()
         return reason

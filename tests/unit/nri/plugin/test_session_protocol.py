@@ -17,7 +17,7 @@ from pinfold.nri.embedded.plugin_link import Trunk
 from pinfold.nri.plugin.plugin import Plugin, RuntimeLink, Timing
 from pinfold.nri.plugin.runtime_events import EVENT_MASK
 from pinfold.nri.plugin.service import PLUGIN_SERVICE
-from pinfold.nri.plugin.session import Identity
+from pinfold.nri.plugin.session import Identity, Session
 from pinfold.nri.plugin.string_entries import write_entries
 from pinfold.nri.wire.connection import Call, Connection, Event, Reply, Role
 from pinfold.nri.wire.mux import encode_message
@@ -340,7 +340,25 @@ class SuspendedEngine(Engine):
         return super().synchronize(containers, advice, unread)
 
 
-def test_synchronize_answered_too_late_ends_the_connection() -> None:
+def test_synchronize_answered_too_late_ends_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    look_around, close = getattr(Session, "_look_around"), Session.close  # noqa: B009
+    closers: list[Session] = []
+
+    def look_around_late(session: Session) -> str:
+        # Meanwhile the other thread reads on ...
+        time.sleep(0.1)
+        return str(look_around(session))
+
+    def close_slowly(session: Session) -> None:
+        close(session)
+        # ... and is the first to go on after the end that is made here.
+        closers.append(session)
+        time.sleep(0.2 if len(closers) == 1 else 0)
+
+    monkeypatch.setattr(Session, "_look_around", look_around_late)
+    monkeypatch.setattr(Session, "close", close_slowly)
     clock = Clock()
     peer = Peer(policy=SuspendedEngine(clock), clock=clock)
     try:
