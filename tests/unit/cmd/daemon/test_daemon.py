@@ -20,6 +20,7 @@ from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
 
 MACHINE = "socket:1 numa:1 core:8 thread:1 mem:8G"
 SECONDS = 20
+PATIENT = Path(__file__).with_name("patient_pinfoldd.py")
 
 PODS = """
 apiVersion: v1
@@ -50,8 +51,7 @@ class Process:
             self.process = subprocess.Popen(
                 [
                     sys.executable,
-                    "-m",
-                    "pinfold.cmd.pinfoldd",
+                    str(PATIENT),
                     f"--machine={MACHINE}",
                     f"--config={config}",
                     *arguments,

@@ -52,6 +52,7 @@ WITH_KUBELET = Config(agent=Agent(pod_resource_api=True))
 HINTS = "topologyhints.resource-policy.nri.io/pod"
 TEST_HINTS = "test.topologyhints.resource-policy.nri.io/pod"
 SECONDS = 20
+PATIENT_PINFOLDD = Path(__file__).parents[2] / "cmd" / "daemon" / "patient_pinfoldd.py"
 
 
 def be_patient(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -658,7 +659,7 @@ def test_the_daemon_has_hints_on_a_machine_and_none_on_paper(
         listener.settimeout(SECONDS)
         process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "pinfold.cmd.pinfoldd", f"{option}={machine}"),
+                *(sys.executable, str(PATIENT_PINFOLDD), f"{option}={machine}"),
                 *(f"--config={config}", f"--nri-socket={tmp_path}/nri.sock"),
                 f"--kernel-root={tmp_path}",
             ],
