@@ -22,9 +22,16 @@ EXCLUSIVE = PodSpec(name="exclusive", containers=(guaranteed("owner", 1),))
 
 def cpus(node: Node, pod: RunningPod, container: str) -> CpuSet:
     """The cpus of a container; what the task has and what its cgroup was told must agree."""
-    pins = node.pins(pod, container)
-    assert CpuSet.parse(pins.cgroup_cpus) == CpuSet.parse(pins.cpus)
-    return CpuSet.parse(pins.cpus)
+    found: list[CpuSet] = []
+
+    def agree() -> bool:
+        pins = node.pins(pod, container)
+        found[:] = CpuSet.parse(pins.cpus), CpuSet.parse(pins.cgroup_cpus)
+        return found[0] == found[1]
+
+    # Read one after the other: an update may come in between.
+    assert eventually(agree, 5), found
+    return found[0]
 
 
 def shared_cpus(node: Node, pod: RunningPod) -> tuple[CpuSet, ...]:
