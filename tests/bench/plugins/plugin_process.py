@@ -135,6 +135,7 @@ class Scraper:
         self._url = f"http://127.0.0.1:{port}/metrics"
         self._is_due = threading.Event()
         self._is_over = threading.Event()
+        self._reading = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="scraper", daemon=True)
         self.scrapes = 0
 
@@ -152,19 +153,26 @@ class Scraper:
         self._is_due.set()
 
     def pause(self) -> None:
-        """It is somebody else's turn."""
+        """It is somebody else's turn, once the reading that is under way is over."""
         self._is_due.clear()
+        with self._reading:
+            pass
 
     def _run(self) -> None:
         while self._is_due.wait() and not self._is_over.is_set():
-            try:
-                with urllib.request.urlopen(self._url, timeout=_END_SECONDS) as page:
-                    page.read()
-            except (urllib.error.URLError, OSError):
-                pass  # a plugin without metrics, or not that far yet
-            else:
-                self.scrapes += 1
+            with self._reading:
+                if self._is_due.is_set():
+                    self._read()
             self._is_over.wait(_SCRAPE_SECONDS)
+
+    def _read(self) -> None:
+        try:
+            with urllib.request.urlopen(self._url, timeout=_END_SECONDS) as page:
+                page.read()
+        except (urllib.error.URLError, OSError):
+            pass  # a plugin without metrics, or not that far yet
+        else:
+            self.scrapes += 1
 
 
 def free_port() -> int:
