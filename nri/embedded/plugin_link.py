@@ -1,21 +1,20 @@
 """The runtime's end of one connection to a plugin, for the embedded runtime."""
 
+import contextlib
 import socket
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from google.protobuf.message import Message
 
 from ..plugin.service import PLUGIN_SERVICE
-from ..wire.connection import BadCall, Call, Connection, Event, Reply, Role
+from ..plugin.wire_socket import WireSocket
+from ..wire.connection import Call, Event, Reply, Role
 from ..wire.ttrpc import Code
 from ..wire.wire_error import WireError
 
 M = TypeVar("M", bound=Message)
-
-_CHUNK_BYTES: Final = 256 * 1024
 
 
 class CallError(Exception):
@@ -39,12 +38,9 @@ class Trunk:
         answer: Callable[["Trunk", Call], None],
         ended: Callable[["Trunk"], None] = lambda _: None,
     ) -> None:
-        self._socket = sock
+        self._wire = WireSocket(sock, Role.RUNTIME, PLUGIN_SERVICE)
         self._answer = answer
         self._ended = ended
-        self._connection = Connection(Role.RUNTIME)
-        self._lock = threading.Lock()
-        self._replies: dict[int, Future[Reply]] = {}
         self._reader = threading.Thread(target=self._read, name="trunk", daemon=True)
 
     def start(self) -> None:
@@ -60,66 +56,38 @@ class Trunk:
 
     def exchange(self, method: str, payload: bytes, seconds: float) -> Reply:
         """The plugin's answer to a payload of any bytes; raises `OSError` as `call` does."""
-        future: Future[Reply] = Future()
-        with self._lock:
-            stream_id, data = self._connection.request(
-                PLUGIN_SERVICE, method, payload, int(seconds * 1e9)
-            )
-            self._replies[stream_id] = future
-            self._socket.sendall(data)
-        return future.result(seconds)
+        return self._wire.request(method, payload, int(seconds * 1e9)).result(seconds)
 
     def respond(self, stream_id: int, message: Message) -> None:
-        """Answer a call of the plugin."""
-        with self._lock:
-            self._send(self._connection.respond(stream_id, message.SerializeToString()))
+        """Answer a call of the plugin; one that is gone does not care."""
+        with contextlib.suppress(OSError):
+            self._wire.respond(stream_id, message.SerializeToString())
 
     def fail(self, stream_id: int, code: Code, text: str) -> None:
         """Answer a call of the plugin with an error."""
-        with self._lock:
-            self._send(self._connection.fail(stream_id, code, text))
+        with contextlib.suppress(OSError):
+            self._wire.fail(stream_id, code, text)
 
     def close(self) -> None:
         """End the connection; calls under way fail."""
-        try:
-            self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            return  # the plugin was faster
-
-    def _send(self, data: bytes) -> None:
-        try:
-            self._socket.sendall(data)
-        except OSError:
-            return  # the plugin is gone and does not care
+        self._wire.close()
 
     def _read(self) -> None:
         try:
-            while chunk := self._socket.recv(_CHUNK_BYTES):
-                with self._lock:
-                    events = self._connection.receive(chunk)
-                for event in events:
+            while chunk := self._wire.read():
+                for event in self._wire.events(chunk):
                     self._handle(event)
-                self._connection.check()
+                self._wire.check()
         except (OSError, WireError):
             pass  # ends like a connection that was closed
         finally:
-            self._socket.close()
-            with self._lock:
-                waiting, self._replies = self._replies, {}
-            for future in waiting.values():
-                future.set_exception(ConnectionError("ttrpc: closed"))
+            self._wire.release()
             self._ended(self)
 
     def _handle(self, event: Event) -> None:
-        match event:
-            case Reply(stream_id=stream_id):
-                with self._lock:
-                    waiting = self._replies.pop(stream_id, None)
-                if waiting is not None:
-                    waiting.set_result(event)
-            case Call():
-                threading.Thread(
-                    target=self._answer, args=(self, event), name=event.method, daemon=True
-                ).start()
-            case BadCall(stream_id=stream_id, code=code, message=message):
-                self.fail(stream_id, code, message)
+        if isinstance(event, Call):
+            threading.Thread(
+                target=self._answer, args=(self, event), name=event.method, daemon=True
+            ).start()
+        else:
+            self._wire.attend(event)

@@ -27,6 +27,7 @@ class ReadingTurns:
         read: Callable[[], str],
         due: Callable[[float], float],
         stand_in: Callable[[], bool],
+        left: Callable[[], None],
         clock: Callable[[], float],
         patience_seconds: float,
     ) -> None:
@@ -35,10 +36,12 @@ class ReadingTurns:
         `due`: when the other one has to act, by the time since when the one that reads is away.
         `stand_in`: does for the one that reads what is most urgent, and returns whether its place
         is to be taken; called by the other one.
+        `left`: called once both are through, by the last one: nobody reads any more.
         """
         self._read = read
         self._due = due
         self._stand_in = stand_in
+        self._left = left
         self._clock = clock
         self._look_seconds = min(_LOOK_SECONDS, patience_seconds / _LOOKS)
         self._place = threading.Lock()
@@ -49,6 +52,7 @@ class ReadingTurns:
         self._changed = threading.Condition()
         self._is_asleep = False
         self._over = ""
+        self._present = 2
 
     def run(self) -> str:
         """Take turns until it is over, and return why."""
@@ -94,7 +98,11 @@ class ReadingTurns:
         finally:
             with self._changed:
                 self._over = self._over or reason or _FAULT
+                self._present -= 1
+                is_last = not self._present
                 self._changed.notify()
+            if is_last:
+                self._left()
 
     def _watch(self, me: int) -> None:
         quiet_looks = 0

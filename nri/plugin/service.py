@@ -81,10 +81,10 @@ class Service:
         deadline_seconds: float,
     ) -> None:
         self.owner = owner
+        self.report = report
         self.deadline_seconds = deadline_seconds
         self._events = events
         self._arrivals = arrivals
-        self._report = report
         self._clock = clock
         self._request_timeout_seconds = _REQUEST_TIMEOUT_SECONDS
         self._pods: list[nri_pb2.PodSandbox] = []
@@ -113,7 +113,7 @@ class Service:
             served.answer, served.outcome = Rejection(Code.INVALID_ARGUMENT, text), Outcome.UNKNOWN
         except Exception as error:
             # Whatever is wrong with one call, those behind it are to be answered.
-            self._report(Crashed(served.call.method, error))
+            self.report(Crashed(served.call.method, error))
             served.answer, served.outcome = SAFE_ANSWER, Outcome.CRASHED
 
     def give_up(self, served: ServedCall) -> bool:
@@ -130,10 +130,9 @@ class Service:
             self.is_synchronized = True
         return True
 
-    def answers(self, served: ServedCall) -> None:
-        """The answer is about to be sent: have it counted."""
-        seconds = self._clock() - served.started
-        self._report(Answered(served.call.method, seconds, served.outcome))
+    def answered(self, served: ServedCall) -> Answered:
+        """The report of an answer that is given now."""
+        return Answered(served.call.method, self._clock() - served.started, served.outcome)
 
     def _serve(self, served: ServedCall) -> tuple[Message | Rejection | bytes, Outcome]:
         call = served.call
@@ -175,7 +174,7 @@ class Service:
         self.abilities = abilities(
             request.runtime_name, request.runtime_version, request.NRI_version
         )
-        self._report(Connected(self._runtime))
+        self.report(Connected(self._runtime))
         return nri_pb2.ConfigureResponse(events=EVENT_MASK), Outcome.DONE
 
     def _synchronize(self, served: ServedCall) -> tuple[Message | Rejection, Outcome]:
@@ -231,7 +230,7 @@ class Service:
             )
         )
         if isinstance(read, Failed):
-            self._report(Crashed(served.call.method, read.error))
+            self.report(Crashed(served.call.method, read.error))
             return nri_pb2.CreateContainerResponse(), Outcome.CRASHED
         newcomer = read.value
         answer, outcome = self._ask(
@@ -256,7 +255,7 @@ class Service:
             return chosen
         if chosen.name not in self._unscheduled:
             self._unscheduled.add(chosen.name)
-            self._report(
+            self.report(
                 Unsupported(
                     f"scheduling class {chosen.name!r}: {self._runtime or 'the runtime'} cannot set"
                     " how processes are scheduled, so its containers run without — use a runtime"

@@ -1,9 +1,6 @@
 """One connection to a runtime, from registration to its end."""
 
-import contextlib
-import select
 import socket
-import struct
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -14,14 +11,14 @@ from typing import Final
 from google.protobuf.message import Message
 
 from ..api import nri_pb2
-from ..wire.connection import BadCall, Call, Connection, Event, Reply, Role
+from ..dispatch.report import Answered
+from ..wire.connection import Call, Event, Reply, Role
 from ..wire.wire_error import WireError
 from .reading_turns import ReadingTurns
 from .runtime_versions import OUR_NRI_VERSION
 from .service import RUNTIME_SERVICE, SAFE_ANSWER, Rejection, ServedCall, Service
+from .wire_socket import WireSocket
 
-_CHUNK_BYTES: Final = 256 * 1024
-_SEND_SECONDS: Final = 2
 _GRACE_MILLISECONDS: Final = 1
 """What nobody waits for is begun once the runtime has sent nothing for so long."""
 _LEFT_SECONDS: Final = 0.2
@@ -55,38 +52,44 @@ class Session:
         ready: Callable[[], None],
         handshake_seconds: float = 10.0,
     ) -> None:
-        self._socket = sock
+        self._wire = WireSocket(sock, Role.PLUGIN, RUNTIME_SERVICE)
         self._service = service
         self._identity = identity
         self._clock = clock
         self._ready = ready
         self._handshake_until = clock() + handshake_seconds
-        self._connection = Connection(Role.PLUGIN)
-        self._lock = threading.Lock()
-        """For the connection, what is written, and who writes it."""
-        self._replies: dict[int, Future[Reply]] = {}
         self._registered: Future[Reply] | None = None
         self._unread: deque[Event] = deque()
         self._serving: ServedCall | None = None
+        """Put there by whoever reads, and taken away by whoever answers it."""
+        self._late: deque[Answered] = deque()
+        """Calls that were answered for another thread, and not reported yet."""
         self._tidied = clock()
         """When nothing was left to do, seen last."""
         self._is_ready = False
+        self._noticing = threading.Lock()
+        """For that flag."""
         self._reason = ""
         """Why the connection is over, as whoever noticed first says."""
         self._turns = ReadingTurns(
-            self._read, self._due, self._stand_in, clock, service.deadline_seconds
+            self._read,
+            self._due,
+            self._stand_in,
+            self._wire.release,
+            clock,
+            service.deadline_seconds,
         )
-        # A runtime that does not read must not hold us for ever.
-        timeout = struct.pack("ll", _SEND_SECONDS, 0)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
 
     def run(self) -> str:
         """Register and serve until the connection is over; returns why it is."""
         try:
             self._registered = self._register()
-            return self._turns.run()
         except OSError as error:
-            return error.strerror or str(error)
+            self._end()
+            self._wire.release()
+            return _words(error)
+        try:
+            return self._turns.run()
         finally:
             self._end()
 
@@ -97,16 +100,13 @@ class Session:
         ours would wait for.
         """
         try:
-            return self._send_request(method, message).result(seconds)
+            return self._wire.request(method, message.SerializeToString()).result(seconds)
         except OSError:  # a timeout is one, too
             return None
 
     def close(self) -> None:
         """End `run` from another thread."""
-        try:
-            self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            return  # the peer was faster
+        self._wire.close()
 
     def _register(self) -> Future[Reply]:
         request = nri_pb2.RegisterPluginRequest(
@@ -114,7 +114,7 @@ class Session:
             plugin_idx=self._identity.index,
             NRI_version=OUR_NRI_VERSION,
         )
-        return self._send_request("RegisterPlugin", request)
+        return self._wire.request("RegisterPlugin", request.SerializeToString())
 
     def _read(self) -> str:
         """One step; once it is over, the other thread does not wait at the socket any more."""
@@ -132,6 +132,7 @@ class Session:
     def _step(self) -> str:
         """One event, or the next bytes and what is left to do before; why it is over, if so."""
         try:
+            self._report_late()
             if self._unread:
                 taken = self._turns.take(self._take)
                 if taken is None:
@@ -144,23 +145,22 @@ class Session:
                 return ""
             if not self._is_ready:
                 left = max(0.0, self._handshake_until - self._clock())
-                if not self._is_readable(left * 1000):
+                if not self._wire.is_readable(left * 1000):
                     return "the runtime did not finish the handshake"
-            chunk = self._socket.recv(_CHUNK_BYTES)
+            chunk = self._wire.read()
             now = self._clock()
             if not self._service.owner.has_left:
                 self._tidied = now
             if not chunk:
                 return "the runtime closed the connection"
-            with self._lock:
-                self._unread.extend(self._connection.receive(chunk))
+            self._unread.extend(self._wire.events(chunk))
             # Not before: whoever reads on must find these bytes in their place.
             self._turns.end_wait(now)
             return "" if self._unread else self._look_around()
         except WireError as error:
             return str(error)
         except OSError as error:
-            return error.strerror or str(error)
+            return _words(error)
 
     def _tidy(self) -> None:
         """Do what is left, piece by piece, while the runtime does not call."""
@@ -168,7 +168,7 @@ class Session:
         grace = _GRACE_MILLISECONDS
         while owner.has_left:
             is_late = owner.is_overloaded or self._clock() - self._tidied > _LEFT_SECONDS
-            is_called = self._is_readable(0 if is_late else grace)
+            is_called = self._wire.is_readable(0 if is_late else grace)
             if is_called and not is_late:
                 return
             # Else somebody else is at work with the policy, and does this afterwards.
@@ -176,19 +176,9 @@ class Session:
                 return
             grace = 0
 
-    def _is_readable(self, milliseconds: float) -> bool:
-        # Made anew each time: one of them is not for two threads.
-        poller = select.poll()
-        try:
-            poller.register(self._socket, select.POLLIN)
-        except ValueError:
-            # Closed meanwhile: the other thread has seen the end.
-            return True
-        return bool(poller.poll(milliseconds))
-
     def _look_around(self) -> str:
         """The reason why the connection is over, from the events so far; empty while it is not."""
-        self._connection.check()
+        self._wire.check()
         registered = self._registered
         if registered is not None and registered.done() and (reply := registered.result()).code:
             return f"registration refused: {reply.message}"
@@ -215,32 +205,28 @@ class Session:
         match taken:
             case ServedCall():
                 self._serve(taken)
-            case BadCall(stream_id=stream_id, code=code, message=message):
-                with self._lock:
-                    self._socket.sendall(self._connection.fail(stream_id, code, message))
-            case Reply(stream_id=stream_id):
-                with self._lock:
-                    waiting = self._replies.pop(stream_id, None)
-                if waiting is not None:
-                    waiting.set_result(taken)
             case Call():
                 raise AssertionError("a call is taken to be served")
+            case _:
+                self._wire.attend(taken)
 
     def _serve(self, served: ServedCall) -> None:
         self._service.serve(served)
         notice, owner = served.notice, self._service.owner
         # Before the answer: whoever has seen that may rely on the event.
         is_held = notice is not None and owner.hold(notice)
+        answered: Answered | None = None
         try:
-            with self._lock:
-                # Else it was answered for us, and another call is being served by now.
-                if self._serving is served:
-                    self._serving = None
-                    self._service.answers(served)
-                    self._answer(served)
+            happening = self._service.answered(served)
+            # Else it was answered for us, and another call is being served by now.
+            if self._has_answered(served, served.answer):
+                answered = happening
         finally:
             if notice is not None and is_held:
                 owner.do_held(notice)
+        if answered is not None:
+            # Not before: whoever takes reports may take its time, and holds up nobody's answer.
+            self._service.report(answered)
         if not self._turns.is_reader:
             # The one that reads could not do what is left, as we were at work.
             self._tidy()
@@ -254,48 +240,53 @@ class Session:
 
     def _stand_in(self) -> bool:
         """The thread that reads is late: whether another one is to read on from here."""
-        with self._lock:
-            served = self._serving
-            if served is not None:
-                if self._clock() < served.deadline or not self._service.give_up(served):
-                    # It is still being read, or its answer is as good as written.
-                    return False
-                self._serving = None
-                served.answer = SAFE_ANSWER
-                self._service.answers(served)
-                # A runtime that is gone is noticed by whoever reads next.
-                with contextlib.suppress(OSError):
-                    self._answer(served)
+        served = self._serving
+        if served is None:
+            return True
+        if self._clock() < served.deadline or not self._service.give_up(served):
+            # It is still being read, or its answer is as good as written.
+            return False
+        try:
+            if not self._has_answered(served, SAFE_ANSWER):
+                # The other one gave it up, too, and was faster.
+                return False
+        except OSError:
+            # A runtime that is gone is noticed by whoever reads next.
+            self._serving = None
+            return True
+        self._late.append(self._service.answered(served))
         return True
 
-    def _answer(self, served: ServedCall) -> None:
-        stream_id, answer = served.call.stream_id, served.answer
-        if isinstance(answer, Rejection):
-            data = self._connection.fail(stream_id, answer.code, answer.message)
-        else:
-            data = self._connection.respond(stream_id, answer)
-        self._socket.sendall(data)
+    def _has_answered(self, served: ServedCall, answer: bytes | Rejection) -> bool:
+        """Whether this is the answer to a call: each gets one, and the other thread may be first.
 
-    def _send_request(self, method: str, message: Message) -> Future[Reply]:
-        future: Future[Reply] = Future()
-        with self._lock:
-            stream_id, data = self._connection.request(
-                RUNTIME_SERVICE, method, message.SerializeToString()
-            )
-            self._replies[stream_id] = future
+        Who gives it takes the call away. The other one does not read meanwhile, so that there is no
+        further call in its place.
+        """
+        stream_id = served.call.stream_id
+        is_first = (
+            self._wire.fail(stream_id, answer.code, answer.message)
+            if isinstance(answer, Rejection)
+            else self._wire.respond(stream_id, answer)
+        )
+        if is_first:
+            self._serving = None
+        return is_first
+
+    def _report_late(self) -> None:
+        # By whoever reads: while it is at that, another one can stand in.
+        while self._late:
             try:
-                self._socket.sendall(data)
-            except OSError:
-                # Half a message may be out: nothing can follow it.
-                self.close()
-                raise
-        return future
+                answered = self._late.popleft()
+            except IndexError:
+                return  # the other one was faster
+            self._service.report(answered)
 
     def _watch_readiness(self) -> None:
         """Notice once that everything that runs is known."""
         if self._is_ready or not self._service.is_synchronized:
             return
-        with self._lock:
+        with self._noticing:
             is_news, self._is_ready = not self._is_ready, True
         if is_news:
             self._ready()
@@ -306,10 +297,11 @@ class Session:
         return self._identity.is_preinstalled and not (can is None or can.synchronizes_preinstalled)
 
     def _end(self) -> None:
-        self._socket.close()
+        self._wire.end()
+        self._report_late()
         if self._service.owner.has_left:
             self._service.owner.submit("what is left", lambda: None)
-        with self._lock:
-            waiting, self._replies = self._replies, {}
-        for future in waiting.values():
-            future.set_exception(ConnectionError("the connection is over"))
+
+
+def _words(error: OSError) -> str:
+    return error.strerror or str(error)

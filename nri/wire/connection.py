@@ -61,7 +61,8 @@ Event = Call | BadCall | Reply
 class Connection:
     """The state of one end: decoders, stream ids, and the requests that wait for an answer.
 
-    Not for use by two threads at once.
+    One thread may receive while another one requests or responds: they share the set of requests
+    that wait and nothing else, and a request is in there before its bytes are known to anybody.
     """
 
     def __init__(self, role: Role) -> None:

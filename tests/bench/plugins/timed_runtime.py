@@ -1,6 +1,5 @@
 """The embedded runtime at a real socket, in one thread, with a stopwatch at each call."""
 
-import select
 import socket
 import time
 from collections import defaultdict
@@ -12,11 +11,11 @@ from pinfold.nri.api import nri_pb2
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
 from pinfold.nri.embedded.plugin_link import Trunk
 from pinfold.nri.plugin.service import PLUGIN_SERVICE
-from pinfold.nri.wire.connection import BadCall, Call, Event, Reply
+from pinfold.nri.plugin.wire_socket import WireSocket
+from pinfold.nri.wire.connection import Call, Reply, Role
 from pinfold.nri.wire.wire_error import WireError
 from tests.bench.plugins.paper_kernel import PaperKernel
 
-_CHUNK_BYTES: Final = 256 * 1024
 _PATIENCE_SECONDS: Final = 120.0
 """So long that no answer is given up: it is to be measured, however long it takes."""
 
@@ -30,6 +29,16 @@ class Pace:
     Both ends sleep meanwhile, and the plugin may do what it put off."""
     times: dict[str, list[int]] = field(default_factory=lambda: defaultdict[str, list[int]](list))
     """Nanoseconds by method."""
+
+
+class TimedSocket(WireSocket):
+    """A socket that knows when its last message went out."""
+
+    sent_at_ns = 0
+
+    def _send(self, data: bytes) -> None:
+        self.sent_at_ns = time.perf_counter_ns()
+        super()._send(data)
 
 
 class TimedTrunk(Trunk):
@@ -48,9 +57,10 @@ class TimedTrunk(Trunk):
         pace: Pace,
     ) -> None:
         super().__init__(sock, answer, ended)
+        self._wire = self._timed = TimedSocket(sock, Role.RUNTIME, PLUGIN_SERVICE)
         sock.settimeout(_PATIENCE_SECONDS)
         self._pace = pace
-        self._calls: list[Call | BadCall] = []
+        self._calls: list[Call] = []
 
     def start(self) -> None:
         """Wait for the plugin's registration; it is synchronized when this returns."""
@@ -60,53 +70,46 @@ class TimedTrunk(Trunk):
 
     def exchange(self, method: str, payload: bytes, seconds: float) -> Reply:
         """The plugin's answer; the time from its first byte out to its last byte in is noted."""
-        stream_id, data = self._connection.request(
-            PLUGIN_SERVICE, method, payload, int(seconds * 1e9)
-        )
         if self._pace.pause_seconds:
             time.sleep(self._pace.pause_seconds)
-        start = time.perf_counter_ns()
-        self._socket.sendall(data)
-        reply: Reply | None = None
-        while reply is None:
-            reply = self._receive(stream_id)
-        self._pace.times[method].append(time.perf_counter_ns() - start)
-        return reply
+        waiting = self._wire.request(method, payload, int(seconds * 1e9))
+        start = end = self._timed.sent_at_ns
+        while not waiting.done():
+            end = self._receive()
+        self._pace.times[method].append(end - start)
+        return waiting.result()
 
     def take_calls(self, seconds: float) -> None:
         """Answer what the plugin asked for, and what it asks for within this time."""
         while True:
             calls, self._calls = self._calls, []
             for call in calls:
-                if isinstance(call, Call):
-                    self._answer(self, call)
-                else:
-                    self.fail(call.stream_id, call.code, call.message)
-            if not select.select([self._socket], [], [], seconds)[0]:
+                self._answer(self, call)
+            if not self._wire.is_readable(seconds * 1000):
                 return
             self._receive()
 
     def close(self) -> None:
         """End the connection."""
-        self._socket.close()
+        self._wire.release()
 
-    def _receive(self, stream_id: int = 0) -> Reply | None:
-        """The answer on a stream, if it was in the bytes that came next."""
-        chunk = self._socket.recv(_CHUNK_BYTES)
+    def _receive(self) -> int:
+        """Take the bytes that come next; returns when they were understood."""
+        chunk = self._wire.read()
         if not chunk:
             raise ConnectionError("the plugin closed the connection")
         try:
-            events: list[Event] = self._connection.receive(chunk)
-            self._connection.check()
+            events = self._wire.events(chunk)
+            self._wire.check()
         except WireError as error:
             raise ConnectionError(str(error)) from error
-        found: Reply | None = None
+        understood = time.perf_counter_ns()
         for event in events:
-            if not isinstance(event, Reply):
+            if isinstance(event, Call):
                 self._calls.append(event)
-            elif event.stream_id == stream_id:
-                found = event
-        return found
+            else:
+                self._wire.attend(event)
+        return understood
 
 
 class TimedRuntime(EmbeddedRuntime):

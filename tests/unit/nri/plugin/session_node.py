@@ -1,11 +1,13 @@
 """A node on paper for tests of the session: the embedded runtime, the plugin, all that happens."""
 
 import threading
-from collections.abc import Generator
+import time
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from pinfold.nri.dispatch.report import (
     Happening,
+    Outcome,
     Tally,
 )
 from pinfold.nri.embedded.embedded_cri import EmbeddedCri, kernel_reader
@@ -104,8 +106,22 @@ class Node:
         assert self.plugin.settle()
         return self
 
+    def answered(self, outcome: Outcome, times: int) -> bool:
+        """Whether calls ended so, so many times: told once the runtime has its answers."""
+        return eventually(lambda: self.tally.outcomes[outcome] == times)
+
     def seen(self, kind: type) -> list[Happening]:
         return [one for one in self.happenings if isinstance(one, kind)]
+
+
+def eventually(holds: Callable[[], bool]) -> bool:
+    """Whether something holds within a time that is never needed."""
+    until = time.monotonic() + 5
+    while not holds():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.001)
+    return True
 
 
 def qos_of(resources: Resources) -> QosClass:

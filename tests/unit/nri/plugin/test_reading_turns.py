@@ -21,8 +21,14 @@ class Desk:
         self.stood_in = threading.Event()
         self._can = stand_in
         self._now = 0.0
+        self.left: list[int] = []
         self.turns = ReadingTurns(
-            self._read, lambda since: since + PATIENCE, self._stand_in, self._clock, PATIENCE
+            self._read,
+            lambda since: since + PATIENCE,
+            self._stand_in,
+            lambda: self.left.append(threading.get_ident()),
+            self._clock,
+            PATIENCE,
         )
 
     def last_until(self, event: threading.Event) -> None:
@@ -136,6 +142,25 @@ def test_one_that_slept_is_woken() -> None:
     desk.turns.begin_wait = begin_wait  # type: ignore[method-assign]  # a wait that lasts
     assert desk.run() == "nothing more"
     assert desk.stood_in.is_set()
+
+
+def test_the_last_one_to_leave_says_so() -> None:
+    has_ended = threading.Event()
+    others: list[threading.Thread] = []
+
+    def last() -> None:
+        desk.last_until(has_ended)
+        others[0].join(SECONDS)
+        assert not desk.left, "somebody may be reading still"
+
+    def end() -> None:
+        others.append(threading.current_thread())
+        desk.steps.clear()
+        has_ended.set()
+
+    desk = Desk(last, end)
+    assert desk.run() == "nothing more"
+    assert desk.left == [desk.readers[0]]
 
 
 def test_a_fault_of_a_step_ends_it() -> None:

@@ -104,7 +104,7 @@ def test_refusal_fails_the_creation_with_its_whole_reason(node: Node) -> None:
     assert isinstance(decided.decision.result, Refusal)
     assert node.seen(CreationUndone) == [], "the runtime undoes it, and nobody else is at fault"
     assert f"code = 9 desc = {decided.decision.result.reason}" in str(raised.value)
-    assert node.tally.outcomes[Outcome.REFUSED] == 1
+    assert node.answered(Outcome.REFUSED, 1)
     assert node.cpus(node.add("small", exclusive(1))) == "1"
 
 
@@ -168,7 +168,7 @@ def test_slow_decision_is_answered_safely_and_follows_as_an_update(dialect: Dial
     with running(dialect, policy, FAST) as node:
         container = node.create("late", exclusive(2))
         assert node.cpus(container) == ""
-        assert node.tally.outcomes[Outcome.LATE] == 1
+        assert node.answered(Outcome.LATE, 1)
         policy.gate.set()
         node.settled()
         assert node.cpus(container) == "1-2"
@@ -180,7 +180,7 @@ def test_later_events_are_answered_in_time_while_the_policy_thinks() -> None:
     with running(policy=policy, timing=FAST) as node:
         first, second = node.add("first", exclusive(1)), node.add("second", exclusive(1))
         node.runtime.stop(first)
-        assert node.tally.outcomes[Outcome.LATE] == 3
+        assert node.answered(Outcome.LATE, 3)
         policy.gate.set()
         node.settled()
         assert ContainerId(first) not in node.policy.grants
@@ -247,7 +247,8 @@ def test_slow_synchronize_is_answered_safely_and_follows_as_updates(
     container = node.create("early", exclusive(2))
     node.thread.start()
     assert node.plugin.wait_until_ready(5)
-    assert (node.cpus(container), node.tally.outcomes[Outcome.LATE]) == ("", 1)
+    assert node.cpus(container) == ""
+    assert node.answered(Outcome.LATE, 1)
     policy.gate.set()
     node.settled()
     assert node.cpus(container) == "1-2"
@@ -284,7 +285,8 @@ def test_fault_in_the_policy_changes_nothing_and_harms_nobody_else() -> None:
         node.runtime.stop(viper)
         assert node.cpus(node.add("healthy", exclusive(1))) == "2"
         # The third is the attempt to adopt the container at its start.
-        assert (node.tally.crashes, node.tally.outcomes[Outcome.CRASHED]) == (3, 2)
+        assert node.tally.crashes == 3
+        assert node.answered(Outcome.CRASHED, 2)
         assert node.tally.connections == 1
 
 
@@ -389,7 +391,7 @@ def test_time_a_request_has_left_shortens_the_deadline(monkeypatch: pytest.Monke
         monkeypatch.setattr("pinfold.nri.plugin.service._PATIENCE", 0.02)
         container = node.create("late", exclusive(1))
         assert node.cpus(container) == ""
-        assert node.tally.outcomes[Outcome.LATE] == 1
+        assert node.answered(Outcome.LATE, 1)
         policy.gate.set()
         node.settled()
         assert node.tally.connections == 1
