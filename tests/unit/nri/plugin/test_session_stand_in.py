@@ -1,11 +1,15 @@
 """Calls on a connection whose two threads change places: each gets one answer, in its order."""
 
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from pinfold.nri.api import nri_pb2
-from pinfold.nri.dispatch.report import Answered, Decided, Disconnected
+from pinfold.nri.dispatch.report import Answered, Decided, Disconnected, Happening, Outcome
 from pinfold.nri.embedded.kubelet import container_message, sandbox_message
+from pinfold.nri.embedded.loopback import loopback
 from pinfold.nri.embedded.runtime_dialects import CONTAINERD_2_1
 from pinfold.nri.plugin.plugin import Timing
 from pinfold.policy.configuration.config import Config
@@ -81,3 +85,35 @@ def test_what_is_left_of_a_late_call_is_done_although_the_runtime_is_silent() ->
         while not node.seen(Decided) and time.monotonic() < until:
             time.sleep(0.01)
         assert node.seen(Decided)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "think_seconds"),
+    [
+        pytest.param(Outcome.DONE, 0.0, id="a call that was answered in time"),
+        pytest.param(Outcome.LATE, 0.3, id="a call that was answered for the other thread"),
+    ],
+)
+def test_whoever_takes_reports_holds_up_no_answer(outcome: Outcome, think_seconds: float) -> None:
+    hung, gate = threading.Event(), threading.Event()
+
+    def report(happening: Happening) -> None:
+        if isinstance(happening, Answered) and happening.method == "CreateContainer":
+            assert happening.outcome is outcome
+            hung.set()
+            gate.wait(10)
+
+    with loopback(
+        SlowEngine(think_seconds), report, timing=SHORT, machine_memory_bytes=MEMORY
+    ) as node:
+        pod = PodSpec(name="p", qos=QosClass.GUARANTEED)
+        node.runtime.run_pod(sandbox_message(pod))
+        container = ContainerSpec(name="c", resources=exclusive(1))
+        created = node.runtime.create(container_message(container, pod, MEMORY))
+        assert hung.wait(5)
+        try:
+            for _ in range(3):
+                node.runtime.update_cpuset(created.id, "5", "0")
+            assert node.runtime.wait_until_synchronized(0), "it was answered in time"
+        finally:
+            gate.set()
