@@ -26,6 +26,7 @@ class Owner:
     work is handed in (`submit`, `ask`) and done by a thread of the owner's, in the order it came.
     Work that raises is reported to `crashed` with its name, and the next one is done. Once closed,
     work is done by whoever hands it in: the last state is to be saved though the runtime is gone.
+    What work hands in by itself is then done behind it.
     """
 
     def __init__(self, crashed: Callable[[str, Exception], None]) -> None:
@@ -33,12 +34,14 @@ class Owner:
         self._queue: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
         self._held = threading.Lock()
         """Whoever has it may touch the policy."""
+        self._worker = 0
+        """The thread that is at work, if any."""
         self._counting = threading.Lock()
         self._calls_queued = 0
-        self._left: deque[Turn[None]] = deque()
+        self._left: deque[Turn[Any]] = deque()
         self._closing = threading.Lock()
         self._is_closed = False
-        self._after_end = threading.RLock()
+        self._after_end = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="policy", daemon=True)
         self._thread.start()
 
@@ -154,10 +157,15 @@ class Owner:
             is_own = not self._is_closed or threading.current_thread() is self._thread
             if is_own:
                 self._queue.put(entry)
-        if not is_own:
-            self._thread.join()
-            with self._after_end:
-                self._work_off(entry)
+        if is_own:
+            return
+        if self._worker == threading.get_ident():
+            # It would wait for itself, or for the owner's thread, which waits for it.
+            self._left.append(entry.turn)
+            return
+        self._thread.join()
+        with self._after_end:
+            self._work_off(entry)
 
     def _run(self) -> None:
         while (entry := self._queue.get()) is not None:
@@ -182,9 +190,13 @@ class Owner:
                     self._do(self._left.popleft())
 
     def _do(self, turn: Turn[Any]) -> None:
-        failure = turn.run()
-        if failure is not None:
-            self._crashed(turn.name, failure.error)
+        self._worker = threading.get_ident()
+        try:
+            failure = turn.run()
+            if failure is not None:
+                self._crashed(turn.name, failure.error)
+        finally:
+            self._worker = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
 import threading
+import time
 from collections.abc import Iterator
 from functools import partial
 
@@ -6,6 +7,8 @@ import pytest
 
 from pinfold.nri.dispatch.owner import Owner, UnfinishedError
 from pinfold.nri.dispatch.turn import Done, Failed, Turn
+
+LONG = 5.0
 
 
 class Desk:
@@ -175,6 +178,63 @@ def test_closed_owner_lets_callers_do_their_work_themselves() -> None:
 
     assert owner.ask("save", save, seconds=0.0) == "saved"
     assert done == ["first", "afterwards"]
+
+
+def test_work_that_hands_in_work_after_the_end_has_it_done_behind_it() -> None:
+    done: list[str] = []
+    owner = Owner(lambda what, error: done.append(f"{what}: {error}"))
+    owner.close()
+
+    def save() -> None:
+        owner.submit("reload", reload)
+        owner.afterwards(lambda: done.append("log"))
+        done.append("save")
+
+    def reload() -> None:
+        owner.submit("tell", lambda: done.append("tell"))
+        done.append("reload")
+
+    thread = threading.Thread(target=lambda: owner.ask("save", save), daemon=True)
+    thread.start()
+    thread.join(LONG)
+    assert not thread.is_alive()
+    assert done == ["save", "reload", "log", "tell"]
+
+
+def test_a_call_that_hands_in_work_while_the_owner_is_closed_ends() -> None:
+    done: list[str] = []
+    owner = Owner(lambda what, error: done.append(f"{what}: {error}"))
+    begun, closing = threading.Event(), threading.Event()
+
+    def stop() -> None:
+        begun.set()
+        assert closing.wait(LONG)
+        owner.submit("tell", lambda: done.append("tell"))
+        done.append("stop")
+
+    def serve() -> None:
+        owner.serve(Turn("stop", stop), LONG)
+        while owner.has_left:
+            owner.tidy()
+
+    calling = threading.Thread(target=serve, daemon=True)
+    calling.start()
+    assert begun.wait(LONG)
+    # The owner's thread ends only once it is its turn, behind the call.
+    owner.submit("memory", lambda: done.append("memory"))
+    ending = threading.Thread(target=owner.close, daemon=True)
+    ending.start()
+    while not is_closed(owner):
+        time.sleep(0.001)
+    closing.set()
+    for thread in (calling, ending):
+        thread.join(LONG)
+        assert not thread.is_alive()
+    assert sorted(done) == ["memory", "stop", "tell"]
+
+
+def is_closed(owner: Owner) -> bool:
+    return owner._is_closed  # pyright: ignore[reportPrivateUsage]  # no other sign of it
 
 
 def test_a_call_is_done_by_whoever_serves_it_and_in_its_thread(desk: Desk) -> None:
