@@ -49,19 +49,22 @@ class Owner:
         """The outcome of a runtime's call, done by the caller where nobody else is at work.
 
         None where it is not over in time, or was given up meanwhile: it is done later all the same,
-        before calls that come behind it. For one thread at a time. What is left to do afterwards is
-        left to `tidy`.
+        before calls that come behind it. Of several threads the one that begins first comes first.
+        What is left to do afterwards is left to `tidy`.
         """
         # Calls that were not over in time wait in the queue, and this one comes behind them.
         is_behind = self._calls_queued > 0
-        if not is_behind and self._held.acquire(timeout=seconds):
-            try:
-                self._do(turn)
-            finally:
-                self._held.release()
-            return turn.outcome
-        self._queue_call(turn)
-        return turn.wait(seconds if is_behind else 0.0)
+        if is_behind or not self._held.acquire(blocking=False):
+            # At once: another thread may give this one up, and serve the call behind it.
+            self._queue_call(turn)
+            # Done by whoever is first: other work may wait in the queue before it.
+            if is_behind or not self._held.acquire(timeout=seconds):
+                return turn.wait(seconds if is_behind else 0.0)
+        try:
+            self._do(turn)
+        finally:
+            self._held.release()
+        return turn.outcome
 
     def hold(self, turn: Turn[None]) -> bool:
         """Have nothing come before this turn; whether the caller is to `do_held` it, and soon.

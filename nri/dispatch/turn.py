@@ -71,12 +71,12 @@ class Turn(Generic[T]):
         self._result: Done[T] | Failed | None = None
 
     def run(self) -> Failed | None:
-        """Do the work unless it was withdrawn; called once, in the owner's turn.
+        """Do the work unless it was withdrawn, or begun before; in the owner's turn.
 
         Returns its failure.
         """
         with self._lock:
-            if self._is_withdrawn:
+            if self._is_withdrawn or self._has_begun:
                 return None
             self._has_begun = True
         result = attempt(self._work)

@@ -257,6 +257,29 @@ def test_a_call_behind_one_that_was_late_is_done_behind_it(desk: Desk) -> None:
     assert (done, late) == (["first", "second"], [None])
 
 
+def test_a_call_behind_one_that_still_waits_for_its_turn_is_done_behind_it(desk: Desk) -> None:
+    for _ in range(20):
+        begun, gate = threading.Event(), threading.Event()
+        done: list[str] = []
+
+        def reload(begun: threading.Event = begun, gate: threading.Event = gate) -> None:
+            begun.set()
+            gate.wait(LONG)
+
+        desk.owner.submit("reload", reload)
+        assert begun.wait(LONG)
+        first = Turn("first", partial(done.append, "first"))
+        waiting = threading.Thread(target=desk.owner.serve, args=(first, LONG))
+        waiting.start()
+        time.sleep(0.005)
+        # As by a thread that gave the first one up, which its own thread has not noticed yet.
+        assert desk.owner.serve(Turn("second", partial(done.append, "second")), 0.001) is None
+        gate.set()
+        desk.owner.ask("wait", lambda: None)
+        waiting.join(LONG)
+        assert done == ["first", "second"]
+
+
 def test_what_is_left_is_done_piece_by_piece_and_before_work_that_is_handed_in(desk: Desk) -> None:
     done: list[str] = []
 
