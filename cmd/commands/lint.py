@@ -1,6 +1,5 @@
 """`pinfold lint`: what is wrong with annotations in manifests and with configurations."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from ...policy.manifests.annotation_lint import has_pods, is_configuration, lint
 from ...policy.scenarios.pod_check import PodCheck
 from ...policy.text.errors import ConfigError
 from ...topology.model.machine import Machine
-from ..daemon.config_file import ConfigFileError, load_config, read_file
+from ..daemon.config_file import ConfigFileError, input_name, load_config, read_input
 from ..daemon.machine_source import machine_of, machine_options
 
 _ERROR = 1
@@ -36,8 +35,8 @@ def command(
     What passes is not refused for its annotations on a node with this configuration. Where a
     machine is given, each pod is also placed on it, alone.
 
-    Exit status: 1 if something is wrong (advice does not count), 2 if a file cannot be read; the
-    others are checked then too.
+    Exit status: 1 if something is wrong, such as a text that is no YAML (advice does not count);
+    2 if a file cannot be read, or is no text; the others are checked then too.
     """
     config = None if config_path is None else load_config(Path(config_path)).config
     has_machine = sysfs_root is not None or machine is not None
@@ -45,9 +44,9 @@ def command(
     check = PodCheck(config, on)
     status = 0
     for file in files:
-        name = "standard input" if file == "-" else file
+        name = input_name(file)
         try:
-            text = sys.stdin.read() if file == "-" else read_file(Path(file))
+            text = read_input(file)
         except ConfigFileError as error:
             click.echo(str(error), err=True)
             status = _UNREADABLE

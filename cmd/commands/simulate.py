@@ -2,7 +2,6 @@
 
 import fnmatch
 import json
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,7 @@ from ...policy.scenarios.scenario_run import pods_scenario, run_scenario
 from ...policy.text.yaml_fields import Field, FieldError, read_fields
 from ...topology.model.machine import Machine
 from ...topology.sysfs.discovery import read_machine
-from ..daemon.config_file import read_file
+from ..daemon.config_file import input_name, read_input
 from ..daemon.machine_source import machine_of, machine_options
 from .output_option import output_option
 from .pools import chosen_config
@@ -76,8 +75,9 @@ def command(
     """Place the pods of Kubernetes manifests, or run scenario files; "-" is standard input.
 
     Exit status: 1 if an expectation does not hold, a container is refused that no
-    expect_create_error waits for, or a law is broken; 2 if something cannot be read. A fault in an
-    annotation that refuses nobody is shown and changes no status.
+    expect_create_error waits for, or a law is broken; 2 if something cannot be read, also a text
+    that is no YAML or no manifest: nothing is placed then. A fault in an annotation that refuses
+    nobody is shown and changes no status.
     """
     config, warnings = chosen_config(config_path)
     for warning in warnings:
@@ -128,10 +128,9 @@ def _jobs(files: Sequence[str], hardware: _Hardware) -> list[Job]:
     jobs: list[Job] = []
     manifests: list[Field] = []
     for name in files:
-        text = sys.stdin.read() if name == "-" else read_file(Path(name))
-        documents = read_fields(text, "standard input" if name == "-" else name)
+        documents = read_fields(read_input(name), input_name(name))
         if not documents:
-            raise FieldError(f"{name}: is empty — write manifests or scenarios")
+            raise FieldError(f"{input_name(name)}: is empty — write manifests or scenarios")
         for document in documents:
             if not is_scenario_file(document):
                 manifests.append(document)

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,13 +113,36 @@ def read_file(path: Path) -> str:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise ConfigFileError(f"{path}: not a regular file — name a readable file")
             content = file.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            raise ConfigFileError(f"{path}: more than {MAX_BYTES >> 20} MiB — split it")
-        return content.decode("utf-8")
     except OSError as error:
         raise ConfigFileError(f"{path}: {error.strerror} — name a readable file") from error
+    return _text(content, str(path))
+
+
+def read_input(name: str) -> str:
+    """The text of a file, or of standard input for "-", as `read_file` has it."""
+    if name != "-":
+        return read_file(Path(name))
+    try:
+        # Absent where the process was started with it closed.
+        content = b"" if sys.stdin is None else sys.stdin.buffer.read(MAX_BYTES + 1)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigFileError(f"{input_name(name)}: {reason} — name a readable file") from error
+    return _text(content, input_name(name))
+
+
+def input_name(name: str) -> str:
+    """The name of a file in messages: "-" is standard input."""
+    return "standard input" if name == "-" else name
+
+
+def _text(content: bytes, name: str) -> str:
+    if len(content) > MAX_BYTES:
+        raise ConfigFileError(f"{name}: more than {MAX_BYTES >> 20} MiB — split it")
+    try:
+        return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ConfigFileError(f"{path}: not UTF-8 at byte {error.start} — save it as UTF-8") from (
+        raise ConfigFileError(f"{name}: not UTF-8 at byte {error.start} — save it as UTF-8") from (
             error
         )
 

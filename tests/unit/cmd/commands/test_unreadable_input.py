@@ -1,0 +1,93 @@
+"""Exit statuses of the commands that read manifests, for what is hard to read.
+
+A fault of a text is what `lint` is asked for, and its answer is 1. `simulate` is asked where pods
+go: it has no answer then, and ends with 2.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pinfold.cmd.pinfold import main
+
+SPEC = ("--machine", "socket:1 numa:1 core:2 mem:1G")
+POD = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c}]}}"
+
+TEXTS = [
+    pytest.param(b"a: [b\n", 1, 2, "not valid YAML", id="a text that is no YAML"),
+    pytest.param(b"a: \x07\n", 1, 2, "not valid YAML", id="a character that YAML does not allow"),
+    pytest.param(
+        b"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: 3}\n",
+        1,
+        2,
+        "is not a list",
+        id="a pod that is none",
+    ),
+    pytest.param(b"\xff\xfe", 2, 2, "not UTF-8 at byte 0", id="bytes that are no text"),
+    pytest.param(POD.encode(), 0, 0, "", id="a pod"),
+]
+
+
+def run(*arguments: str, content: bytes = b"") -> Result:
+    return CliRunner().invoke(main, arguments, input=content)
+
+
+@pytest.mark.parametrize(("content", "lint", "simulate", "message"), TEXTS)
+@pytest.mark.parametrize("is_file", [True, False], ids=["in a file", "on standard input"])
+def test_each_command_answers_what_it_is_asked(
+    tmp_path: Path, content: bytes, lint: int, simulate: int, message: str, *, is_file: bool
+) -> None:
+    path = tmp_path / "pods.yaml"
+    path.write_bytes(content)
+    name, text = (str(path), b"") if is_file else ("-", content)
+    for command, status in (("lint", lint), ("simulate", simulate)):
+        result = run(command, name, *SPEC, content=text)
+        assert (command, result.exit_code) == (command, status), result.output
+        assert message in result.output
+        if message:
+            assert result.output.startswith(str(path) if is_file else "standard input")
+
+
+@pytest.mark.parametrize("name", ["/nowhere/at-all.yaml", "/", "/dev/null"])
+def test_what_is_no_file_with_a_text_is_status_2(name: str) -> None:
+    for command in ("lint", "simulate"):
+        result = run(command, name, *SPEC)
+        assert result.exit_code == 2
+        assert result.stderr.startswith(f"{name}: ")
+
+
+def test_a_file_that_cannot_be_read_outweighs_faults_and_hides_none(tmp_path: Path) -> None:
+    path = tmp_path / "pods.yaml"
+    path.write_text("a: [b\n")
+    for names in ((str(path), "/nowhere"), ("/nowhere", str(path))):
+        result = run("lint", *names)
+        assert result.exit_code == 2
+        assert "not valid YAML" in result.stdout
+
+
+@pytest.mark.parametrize("command", ["lint", "simulate"])
+def test_bytes_that_are_no_text_are_told_in_every_locale(command: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "pinfold.cmd.pinfold", command, "-", *SPEC],
+        input=b"\xff\xfe",
+        env={**os.environ, "PYTHONIOENCODING": "utf-8:strict"},
+        capture_output=True,
+        check=False,
+    )
+    expected = "standard input: not UTF-8 at byte 0 — save it as UTF-8\n"
+    assert (ended.returncode, ended.stderr.decode()) == (2, expected)
+
+
+@pytest.mark.parametrize("command", ["lint", "simulate"])
+def test_standard_input_that_is_closed_is_empty(command: str) -> None:
+    ended = subprocess.run(
+        ["sh", "-c", '"$0" -m pinfold.cmd.pinfold "$@" <&-', sys.executable, command, "-", *SPEC],
+        capture_output=True,
+        check=False,
+    )
+    assert ended.stderr.decode().startswith("standard input: ")
+    assert ended.returncode == (0 if command == "lint" else 2)
