@@ -249,7 +249,12 @@ class Actuator:
             self._wake()
 
     def _run(self) -> None:
+        waiting: Waiting | None = None
         while True:
+            if waiting is not None:
+                # Outside the lock, which whoever answers the runtime takes.
+                self._report(waiting)
+                waiting = None
             with self._changed:
                 if self._is_closed:
                     return
@@ -259,8 +264,10 @@ class Actuator:
                 batch = self._books.batch(tells, _BATCH_MAX)
                 can_tell = bool(self._ways) and not self._is_suspect
                 if not checks and not (tells and can_tell):
-                    if tells and not self._ways:
-                        self._say_waiting(len(tells))
+                    if tells and not self._ways and not self._has_said_waiting:
+                        self._has_said_waiting = True
+                        waiting = Waiting(len(tells), self._reason)
+                        continue
                     self._wait(now, can_tell=can_tell)
                     continue
             if checks:
@@ -275,11 +282,6 @@ class Actuator:
         self._sleeps_until = math.inf if due is None else due
         self._changed.wait(None if due is None else max(0.0, due - now))
         self._sleeps_until = -math.inf
-
-    def _say_waiting(self, containers: int) -> None:
-        if not self._has_said_waiting:
-            self._has_said_waiting = True
-            self._report(Waiting(containers, self._reason))
 
     def _check(self, container_ids: Iterable[ContainerId]) -> None:
         for container_id in container_ids:

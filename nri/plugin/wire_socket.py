@@ -38,8 +38,9 @@ class WireSocket:
         self._unanswered: set[int] = set()
         self._replies: dict[int, Future[Reply]] = {}
         self._is_over = False
-        self._closing = threading.Lock()
-        """For the descriptor: once it is closed, its number may be that of another file."""
+        self._closing = threading.RLock()
+        """For the descriptor: once it is closed, its number may be that of another file. A signal's
+        handler may close while the thread it interrupts does."""
         timeout = struct.pack("ll", *divmod(int(send_seconds * 1e6), 1_000_000))
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
 
@@ -52,6 +53,7 @@ class WireSocket:
         events = self._connection.receive(chunk)
         for event in events:
             if isinstance(event, Call):
+                # Without the lock: nobody answers a call that nobody has seen.
                 self._unanswered.add(event.stream_id)
         return events
 

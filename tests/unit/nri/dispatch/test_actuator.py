@@ -203,6 +203,27 @@ def test_nothing_is_settled_before_the_thread_has_looked(bench: Bench) -> None:
         sys.setswitchinterval(interval)
 
 
+def test_an_answer_does_not_wait_for_whoever_is_told_that_updates_wait() -> None:
+    hung, gate = threading.Event(), threading.Event()
+
+    def report(_happening: Happening) -> None:
+        hung.set()
+        gate.wait(SECONDS)
+
+    actuator = Actuator(report, time.monotonic)
+    actuator.start()
+    actuator.connect([], "the CRI socket is off")
+    actuator.create(A, pinned(0))
+    actuator.run(A, 1)
+    actuator.want({A: pinned(1)})
+    assert hung.wait(SECONDS)
+    started = time.monotonic()
+    assert actuator.answer({}) == {A: pinned(1)}
+    assert time.monotonic() - started < SECONDS / 2
+    gate.set()
+    actuator.close()
+
+
 def test_a_runtime_that_hangs_is_sent_nothing_more_until_it_is_heard_of(bench: Bench) -> None:
     bench.run(A, pinned(0))
     bench.run(B, pinned(0))

@@ -253,6 +253,30 @@ def test_one_that_sends_for_long_sees_the_end(pair: Pair) -> None:
     assert time.monotonic() - started < 1
 
 
+class InterruptedSocket(socket.socket):
+    """A socket in whose shutdown a signal arrives."""
+
+    handler: Callable[[], None] | None = None
+
+    def shutdown(self, how: int) -> None:
+        super().shutdown(how)
+        handler, self.handler = self.handler, None
+        if handler is not None:
+            handler()
+
+
+def test_a_signals_handler_may_close_while_its_thread_does() -> None:
+    ours, theirs = socket.socketpair()
+    interrupted = InterruptedSocket(fileno=ours.detach())
+    wire = WireSocket(interrupted, Role.PLUGIN, RUNTIME_SERVICE)
+    interrupted.handler = wire.close
+    closing = threading.Thread(target=wire.release, daemon=True)
+    closing.start()
+    closing.join(LONG)
+    assert not closing.is_alive()
+    theirs.close()
+
+
 def test_closing_is_safe_at_any_time_and_more_than_once(pair: Pair) -> None:
     pair.plugin.close()
     pair.plugin.close()
