@@ -202,8 +202,9 @@ Happening = (
 )
 
 Report = Callable[[Happening], None]
-"""Takes what happened. Called by the policy's thread (after the runtime has its answer) and by the
-connection's; it must be safe for both and must not raise."""
+"""Takes what happened. Called by the policy's thread (after the runtime has its answer), by the
+connection's two and by others; it must be safe for all of them, must not raise and should not wait
+for anybody."""
 
 
 class Fanout:

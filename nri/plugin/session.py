@@ -23,6 +23,8 @@ _GRACE_MILLISECONDS: Final = 1
 """What nobody waits for is begun once the runtime has sent nothing for so long."""
 _LEFT_SECONDS: Final = 0.2
 """Or once it was left lying for so long."""
+_UNTOLD_MAX: Final = 1024
+"""So many reports wait behind one that takes its time; of more, the newest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +64,10 @@ class Session:
         self._unread: deque[Event] = deque()
         self._serving: ServedCall | None = None
         """Put there by whoever reads, and taken away by whoever answers it."""
-        self._late: deque[Answered] = deque()
-        """Calls that were answered for another thread, and not reported yet."""
+        self._untold: deque[Answered] = deque(maxlen=_UNTOLD_MAX)
+        """Calls that were answered, and not reported yet."""
+        self._telling = threading.Lock()
+        """For whoever reports that: it may take its time, and the other thread does not wait."""
         self._tidied = clock()
         """When nothing was left to do, seen last."""
         self._is_ready = False
@@ -132,7 +136,7 @@ class Session:
     def _step(self) -> str:
         """One event, or the next bytes and what is left to do before; why it is over, if so."""
         try:
-            self._report_late()
+            self._tell()
             if self._unread:
                 taken = self._turns.take(self._take)
                 if taken is None:
@@ -215,18 +219,15 @@ class Session:
         notice, owner = served.notice, self._service.owner
         # Before the answer: whoever has seen that may rely on the event.
         is_held = notice is not None and owner.hold(notice)
-        answered: Answered | None = None
         try:
-            happening = self._service.answered(served)
+            answered = self._service.answered(served)
             # Else it was answered for us, and another call is being served by now.
             if self._has_answered(served, served.answer):
-                answered = happening
+                self._untold.append(answered)
         finally:
             if notice is not None and is_held:
                 owner.do_held(notice)
-        if answered is not None:
-            # Not before: whoever takes reports may take its time, and holds up nobody's answer.
-            self._service.report(answered)
+        self._tell()
         if not self._turns.is_reader:
             # The one that reads could not do what is left, as we were at work.
             self._tidy()
@@ -254,7 +255,7 @@ class Session:
             # A runtime that is gone is noticed by whoever reads next.
             self._serving = None
             return True
-        self._late.append(self._service.answered(served))
+        self._untold.append(self._service.answered(served))
         return True
 
     def _has_answered(self, served: ServedCall, answer: bytes | Rejection) -> bool:
@@ -273,14 +274,15 @@ class Session:
             self._serving = None
         return is_first
 
-    def _report_late(self) -> None:
-        # By whoever reads: while it is at that, another one can stand in.
-        while self._late:
+    def _tell(self) -> None:
+        """Report what was answered; where the other thread is at that, it goes on with this."""
+        # Looked at again once the lock is free: the other one may have left something just then.
+        while self._untold and self._telling.acquire(blocking=False):
             try:
-                answered = self._late.popleft()
-            except IndexError:
-                return  # the other one was faster
-            self._service.report(answered)
+                while self._untold:
+                    self._service.report(self._untold.popleft())
+            finally:
+                self._telling.release()
 
     def _watch_readiness(self) -> None:
         """Notice once that everything that runs is known."""
@@ -298,7 +300,7 @@ class Session:
 
     def _end(self) -> None:
         self._wire.end()
-        self._report_late()
+        self._tell()
         if self._service.owner.has_left:
             self._service.owner.submit("what is left", lambda: None)
 
