@@ -60,10 +60,7 @@ class Owner:
             # Done by whoever is first: other work may wait in the queue before it.
             if is_behind or not self._held.acquire(timeout=seconds):
                 return turn.wait(seconds if is_behind else 0.0)
-        try:
-            self._do(turn)
-        finally:
-            self._held.release()
+        self.do_held(turn)
         return turn.outcome
 
     def hold(self, turn: Turn[None]) -> bool:
@@ -76,8 +73,8 @@ class Owner:
         self._queue_call(turn)
         return False
 
-    def do_held(self, turn: Turn[None]) -> None:
-        """Do a turn after `hold` returned True."""
+    def do_held(self, turn: Turn[Any]) -> None:
+        """Do a turn for which the policy is held, as after `hold` returned True."""
         try:
             self._do(turn)
         finally:
