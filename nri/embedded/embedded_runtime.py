@@ -62,6 +62,8 @@ class EmbeddedRuntime:
         self._event_mask = 0
         self._trunk: Trunk | None = None
         self._is_synchronized = threading.Event()
+        self._linking = threading.Lock()
+        """For which connection is there, and whether its plugin is synchronized."""
         # One lock for every event of every plugin, and for updates: that is how runtimes do it.
         self._lock = threading.RLock()
 
@@ -74,15 +76,17 @@ class EmbeddedRuntime:
 
     def serve(self, sock: socket.socket) -> None:
         """Let the plugin at the other end of a connected socket register."""
-        self._is_synchronized.clear()
         trunk = Trunk(sock, self._answer, self._forget)
-        self._trunk = trunk
+        with self._linking:
+            self._trunk = trunk
+            self._is_synchronized.clear()
         trunk.start()
 
     def drop(self) -> None:
         """Cut the connection, as a runtime does that ends or has lost its patience."""
-        trunk, self._trunk = self._trunk, None
-        self._is_synchronized.clear()
+        with self._linking:
+            trunk, self._trunk = self._trunk, None
+            self._is_synchronized.clear()
         if trunk is not None:
             trunk.close()
 
@@ -258,8 +262,9 @@ class EmbeddedRuntime:
 
     def _forget(self, trunk: Trunk) -> None:
         """The plugin is gone, if this was its connection."""
-        if trunk is self._trunk:
-            self._is_synchronized.clear()
+        with self._linking:
+            if trunk is self._trunk:
+                self._is_synchronized.clear()
 
     def _answer(self, trunk: Trunk, call: Call) -> None:
         """Serve one call of the plugin, in a thread of its own as the answer may take long."""
@@ -302,7 +307,10 @@ class EmbeddedRuntime:
             with self._lock:
                 self._synchronize(trunk, timeout)
                 self._event_mask = response.events or 0x7FF
-                self._is_synchronized.set()
+                with self._linking:
+                    # Unless it was dropped meanwhile.
+                    if trunk is self._trunk:
+                        self._is_synchronized.set()
         except (CallError, OSError):
             trunk.close()
 

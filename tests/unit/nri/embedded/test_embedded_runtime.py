@@ -4,7 +4,7 @@ import queue
 import socket
 import threading
 from collections.abc import Generator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from google.protobuf.message import Message
@@ -324,3 +324,25 @@ def test_new_connection_replaces_the_old_one(plugin: BarePlugin) -> None:
     plugin.thread.join(LONG)
     assert not plugin.thread.is_alive()
     newer.close()
+
+
+def test_a_plugin_that_is_dropped_while_it_is_introduced_is_not_synchronized() -> None:
+    runtime = EmbeddedRuntime()
+
+    class Dropping(dict[str, nri_pb2.Container]):
+        """Containers of a runtime that drops its plugin when it looks for one to update."""
+
+        def get(self, key: str, default: Any = None) -> Any:
+            is_applied.set()
+            runtime.drop()
+            return super().get(key, default)
+
+    is_applied = threading.Event()
+    runtime.containers = Dropping()
+    plugin = BarePlugin(runtime)
+    plugin.answers["Synchronize"] = nri_pb2.SynchronizeResponse(update=[update("c", "1")])
+    request = nri_pb2.RegisterPluginRequest(plugin_name="bare", plugin_idx="10")
+    assert plugin.call("RegisterPlugin", request).code == 0
+    assert is_applied.wait(LONG)
+    assert not runtime.wait_until_synchronized(0.1)
+    end(plugin)
