@@ -27,7 +27,7 @@ DOMAIN = "resource-policy.nri.io"
 LOG = logging.getLogger("papernode")
 
 # Two processors shared by everybody: an answer may take longer here than a runtime likes.
-PATIENT = Timing(deadline_seconds=1.4)
+PATIENT = Timing(deadline_seconds=7.0)
 
 
 def config(**fields: object) -> Config:
@@ -83,7 +83,7 @@ class PaperNode:
         self.settings = settings or config()
         self.folder = folder
         self.reports = tuple(reports)
-        self.runtime = EmbeddedRuntime()
+        self.runtime = EmbeddedRuntime(request_timeout_seconds=10.0)
         self.keeper: StateKeeper | None = None
         self.daemon = self._daemon()
 

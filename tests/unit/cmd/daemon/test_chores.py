@@ -141,7 +141,7 @@ def fixture_run() -> Generator[Run]:
         config: Path | None = None,
         settings: Config = RESERVED,
     ) -> Node:
-        node = Node(machine, runtime or EmbeddedRuntime(), settings)
+        node = Node(machine, runtime or EmbeddedRuntime(request_timeout_seconds=10.0), settings)
         running.append(node)
         watch = ConfigWatch(config or Path("/nonexistent"))
         plan_chores(node.daemon, watch, None if root is None else str(root), LOG)

@@ -19,7 +19,7 @@ from pinfold.nri.api import nri_pb2
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
 
 MACHINE = "socket:1 numa:1 core:8 thread:1 mem:8G"
-SECONDS = 20
+SECONDS = 60
 PATIENT = Path(__file__).with_name("patient_pinfoldd.py")
 
 PODS = """
@@ -110,7 +110,7 @@ def test_daemon_is_ready_after_synchronize_and_leaves_everything_as_it_is(
     tmp_path: Path, start: Start, listener: socket.socket
 ) -> None:
     daemon = start(f"--nri-socket={tmp_path}/nri.sock", "--nri-plugin-index=42")
-    runtime = EmbeddedRuntime()
+    runtime = EmbeddedRuntime(request_timeout_seconds=SECONDS)
     accept(listener, runtime)
     assert runtime.plugin_name == "42-pinfold"
     assert "READY=1" in daemon.await_notice("READY=1")
@@ -232,7 +232,7 @@ def test_containers_start_while_nobody_reads_the_log_nor_hears_of_readiness(
             NOTIFY_SOCKET=str(tmp_path / "deaf"),
             WATCHDOG_USEC="20000",
         )
-        runtime = EmbeddedRuntime()
+        runtime = EmbeddedRuntime(request_timeout_seconds=SECONDS)
         accept(listener, runtime)
         runtime.run_pod(
             nri_pb2.PodSandbox(id="p", name="p", linux={"cgroup_parent": "/kubepods/pod1"})
@@ -269,7 +269,7 @@ def stuff(address: str) -> int:
 def test_plugin_started_by_its_runtime_serves_the_socket_it_got_and_ends_with_it(
     tmp_path: Path,
 ) -> None:
-    runtime = EmbeddedRuntime()
+    runtime = EmbeddedRuntime(request_timeout_seconds=SECONDS)
     theirs = runtime.connect()
     config = tmp_path / "pinfold.yaml"
     config.touch()

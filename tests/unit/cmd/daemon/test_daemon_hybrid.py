@@ -170,7 +170,7 @@ def test_the_daemon_believes_its_environment(
     with daemon.stderr as log:
         created = next((line for line in log if "event=create" in line), "nothing was created")
         daemon.terminate()
-        daemon.wait(20)
+        daemon.wait(60)
     assert expected in created
 
 

@@ -22,7 +22,7 @@ from pinfold.topology.made.spec import machine_from_spec
 from tests.unit.cmd.overtaken_event import OvertakenEvent
 
 SECONDS = 10.0
-PATIENT = Timing(deadline_seconds=1.4)
+PATIENT = Timing(deadline_seconds=7.0)
 MACHINE = machine_from_spec("socket:1 numa:1 core:4 thread:1 mem:8G")
 LINES = {4: "IO-APIC 4-edge ttyS0", 8: "IO-APIC 8-edge rtc0"}
 KEY = "irq-affinity.resource-policy.nri.io/container"
@@ -52,7 +52,7 @@ class Node:
             clock.mkdir(parents=True)
             (clock / "scaling_governor").write_text("schedutil")
             (clock / "scaling_max_freq").write_text("3500000")
-        self.runtime = EmbeddedRuntime()
+        self.runtime = EmbeddedRuntime(request_timeout_seconds=10.0)
         self.tuner: Tuner = tuner_below(folder, None, logging.getLogger("tuning"))
         policy = Engine(MACHINE, config())
         self.plugin = Plugin(policy, embedded_link(self.runtime), self.tuner, timing=PATIENT)

@@ -133,7 +133,7 @@ def is_served(port: int) -> bool:
 def until(look: Callable[[], Found | None]) -> Found:
     """What is found in the end, before patience is."""
     pause = threading.Event()
-    for _ in range(400):
+    for _ in range(1200):
         if found := look():
             return found
         pause.wait(0.05)
@@ -492,4 +492,4 @@ def test_the_daemon_serves_from_its_start_and_follows_its_configuration(tmp_path
             until(lambda: not is_served(port))
         finally:
             daemon.terminate()
-            assert daemon.wait(20) == 0
+            assert daemon.wait(60) == 0

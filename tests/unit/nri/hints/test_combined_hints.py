@@ -652,7 +652,7 @@ def test_the_daemon_has_hints_on_a_machine_and_none_on_paper(
     machine = str(root) if option == "--sysfs-root" else "socket:2 numa:1 core:4 mem:4G"
     config = tmp_path / "pinfold.yaml"
     config.touch()
-    runtime = EmbeddedRuntime()
+    runtime = EmbeddedRuntime(request_timeout_seconds=SECONDS)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "nri.sock"))
         listener.listen(1)

@@ -29,7 +29,7 @@ from pinfold.topology.model.machine import Machine
 MACHINE = machine_from_spec("socket:1 numa:1 core:8 thread:1 mem:8G")
 MEMORY = 8 << 30
 FAST = Timing(deadline_seconds=0.05, first_retry_seconds=0.002, last_retry_seconds=0.004)
-PATIENT = Timing(deadline_seconds=1.4, first_retry_seconds=0.002, last_retry_seconds=0.004)
+PATIENT = Timing(deadline_seconds=7.0, first_retry_seconds=0.002, last_retry_seconds=0.004)
 
 
 class Node:
@@ -40,7 +40,7 @@ class Node:
         dialect: Dialect,
         policy: Engine,
         timing: Timing,
-        timeout: float = 2.0,
+        timeout: float = 10.0,
         *,
         way: FindWay | None = None,
         reads_back: bool = True,
@@ -148,7 +148,7 @@ def running(
     dialect: Dialect = NEWEST,
     policy: Engine | None = None,
     timing: Timing = PATIENT,
-    timeout: float = 2.0,
+    timeout: float = 10.0,
     *,
     way: FindWay | None = None,
     reads_back: bool = True,
