@@ -17,7 +17,7 @@ from pinfold.policy.engine.engine import Engine
 from pinfold.topology.made.spec import machine_from_spec
 
 MACHINE = machine_from_spec("socket:1 numa:2 core:4 thread:1 mem:4G")
-SECONDS = 5.0
+SECONDS = 30.0
 METHODS = (
     "CreateContainer",
     "UpdateContainer",
@@ -61,7 +61,7 @@ def fixture_watched() -> Generator[Watched]:
     with loopback(
         Engine(MACHINE, Config()),
         report,
-        timing=Timing(deadline_seconds=1.4),
+        timing=Timing(deadline_seconds=20.0),
         machine_memory_bytes=8 << 30,
     ) as node:
         yield Watched(node, crashes, connections)

@@ -31,6 +31,7 @@ from pinfold.topology.sets.cpuset import CpuSet
 MACHINE = machine_from_spec("socket:2 numa:1 core:4 thread:1 mem:4G")
 RESERVING = config_from_values({"reservedResources": {"cpu": "cpuset:0-1"}})
 MEMORY = 8 << 30
+SECONDS = 30.0
 PATIENT = Timing(deadline_seconds=1.4, first_retry_seconds=0.001, last_retry_seconds=0.002)
 HASTY = Timing(
     deadline_seconds=0.01, first_retry_seconds=0.001, last_retry_seconds=0.002, check_seconds=0.0
@@ -144,7 +145,7 @@ class World:
         """From here on the policy does nothing, and the runtime gets late answers."""
         if self.gate.is_set():
             self.gate.clear()
-            self.submit(lambda _: self.gate.wait(10))
+            self.submit(lambda _: self.gate.wait(SECONDS))
 
     def release(self, _step: Step) -> None:
         self.gate.set()
@@ -235,8 +236,8 @@ class World:
     def drop(self, _step: Step) -> None:
         self.gate.set()
         self.runtime.drop()
-        assert self.runtime.wait_until_synchronized(5)
-        assert self.node.plugin.wait_until_ready(5)
+        assert self.runtime.wait_until_synchronized(SECONDS)
+        assert self.node.plugin.wait_until_ready(SECONDS)
 
     def agree(self, _step: Step) -> None:
         self.check()
@@ -248,10 +249,10 @@ class World:
         plugin = self.node.plugin
         for _ in range(4):
             # Late answers may have made the runtime drop us.
-            assert self.runtime.wait_until_synchronized(5)
-            assert plugin.wait_until_ready(5)
+            assert self.runtime.wait_until_synchronized(SECONDS)
+            assert plugin.wait_until_ready(SECONDS)
             self.clock.ahead += 100.0
-            assert plugin.settle()
+            assert plugin.settle(SECONDS)
             if not self.has_way:
                 # What waits goes out with the next answer.
                 self.runtime.run_pod(sandbox_message(PodSpec(name="tick")))

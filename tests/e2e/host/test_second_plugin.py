@@ -28,7 +28,7 @@ def test_the_log_names_a_conflict_with_another_plugin(
     ):
         node.start_pod(disputed)
     assert [event for event, container in rival.heard if container] == UNDONE
-    assert eventually(lambda: names_the_conflict(daemon.log_tail()), 5), daemon.log_tail()
+    assert eventually(lambda: names_the_conflict(daemon.log_tail())), daemon.log_tail()
     # With the other plugin gone everything is as ever.
     node.start_pod(PodSpec(name="undisputed", containers=(best_effort("container"),)))
 
