@@ -1,0 +1,83 @@
+"""Label selectors as in Kubernetes: requirements on labels, all of which must hold.
+
+`NotIn` and `DoesNotExist` hold for labels without the key; a selector without requirements matches
+all labels. The null selector, which matches none, is `None` where a selector may be missing.
+"""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+class LabelOperator(enum.Enum):
+    """Operators of label selectors; `Gt` and `Lt` are for pools alone."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+
+
+@dataclass(frozen=True, slots=True)
+class LabelRequirement:
+    """One requirement: (key operator values).
+
+    >>> LabelRequirement("app", LabelOperator.NOT_IN, ("web",)).holds({})
+    True
+    """
+
+    key: str
+    operator: LabelOperator
+    values: tuple[str, ...] = ()
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        """Whether the labels fulfil the requirement."""
+        value = labels.get(self.key)
+        match self.operator:
+            case LabelOperator.IN:
+                return value is not None and value in self.values
+            case LabelOperator.NOT_IN:
+                return value is None or value not in self.values
+            case LabelOperator.EXISTS:
+                return value is not None
+            case LabelOperator.DOES_NOT_EXIST:
+                return value is None
+
+    def __str__(self) -> str:
+        match self.operator:
+            case LabelOperator.IN if len(self.values) == 1:
+                return f"{self.key}={self.values[0]}"
+            case LabelOperator.IN | LabelOperator.NOT_IN:
+                word = "in" if self.operator is LabelOperator.IN else "not in"
+                return f"{self.key} {word} ({', '.join(self.values)})"
+            case LabelOperator.EXISTS:
+                return f"{self.key} exists"
+            case LabelOperator.DOES_NOT_EXIST:
+                return f"no {self.key}"
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSelector:
+    """Requirements that labels must fulfil together.
+
+    >>> str(LabelSelector.equals(app="cache")), LabelSelector().matches({})
+    ('app=cache', True)
+    """
+
+    requirements: tuple[LabelRequirement, ...] = ()
+
+    @classmethod
+    def equals(cls, **labels: str) -> "LabelSelector":
+        """The selector of labels that have exactly these values."""
+        return cls(
+            tuple(
+                LabelRequirement(key, LabelOperator.IN, (value,)) for key, value in labels.items()
+            )
+        )
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether the labels fulfil every requirement."""
+        return all(requirement.holds(labels) for requirement in self.requirements)
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.requirements)) or "everything"

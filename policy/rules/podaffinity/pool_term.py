@@ -1,0 +1,120 @@
+"""Terms over the labels of pools: what Kubernetes' node affinity says of nodes."""
+
+import enum
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .execution import Execution
+
+_INTEGER = re.compile(r"[-+]?[0-9]{1,19}", re.ASCII)
+_INT64 = range(-(2**63), 2**63)
+
+
+class PoolOperator(enum.Enum):
+    """Operators of pool terms."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GT = "Gt"
+    LT = "Lt"
+
+
+def parse_int64(text: str) -> int | None:
+    """The base 10 integer of 64 bits that a text is; None for any other text.
+
+    >>> parse_int64("-12"), parse_int64("1.5"), parse_int64("9223372036854775808")
+    (-12, None, None)
+    """
+    if not _INTEGER.fullmatch(text):
+        return None
+    number = int(text)
+    return number if number in _INT64 else None
+
+
+@dataclass(frozen=True, slots=True)
+class PoolExpression:
+    """One expression: (key operator values) over a pool's labels."""
+
+    key: str
+    operator: PoolOperator
+    values: tuple[str, ...] = ()
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        """Whether the labels of a pool fulfil the expression."""
+        value = labels.get(self.key)
+        match self.operator:
+            case PoolOperator.IN:
+                return value is not None and value in self.values
+            case PoolOperator.NOT_IN:
+                return value is None or value not in self.values
+            case PoolOperator.EXISTS:
+                return value is not None
+            case PoolOperator.DOES_NOT_EXIST:
+                return value is None
+            case PoolOperator.GT | PoolOperator.LT:
+                return self._is_beyond(value)
+
+    def _is_beyond(self, text: str | None) -> bool:
+        value = None if text is None else parse_int64(text)
+        bound = parse_int64(self.values[0]) if len(self.values) == 1 else None
+        if value is None or bound is None:
+            return False
+        return value > bound if self.operator is PoolOperator.GT else value < bound
+
+    def __str__(self) -> str:
+        values = ", ".join(self.values)
+        match self.operator:
+            case PoolOperator.IN if len(self.values) == 1:
+                return f"{self.key}={values}"
+            case PoolOperator.IN:
+                return f"{self.key} in ({values})"
+            case PoolOperator.NOT_IN:
+                return f"{self.key} not in ({values})"
+            case PoolOperator.EXISTS:
+                return f"{self.key} exists"
+            case PoolOperator.DOES_NOT_EXIST:
+                return f"no {self.key}"
+            case PoolOperator.GT:
+                return f"{self.key} > {values}"
+            case PoolOperator.LT:
+                return f"{self.key} < {values}"
+
+
+@dataclass(frozen=True, slots=True)
+class PoolTerm:
+    """Expressions that hold together; a term without any matches no pool."""
+
+    expressions: tuple[PoolExpression, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether a pool with these labels is meant."""
+        return bool(self.expressions) and all(one.holds(labels) for one in self.expressions)
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.expressions)) or "nothing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolRequirement:
+    """Terms of which at least one must match the pool."""
+
+    terms: tuple[PoolTerm, ...]
+    execution: Execution = Execution.IGNORED
+    text: str = ""
+    """The requirement for people, and where it is written."""
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        """Whether a pool with these labels will do."""
+        return any(term.matches(labels) for term in self.terms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolPreference:
+    """A term that a pool had better match; without expressions it weighs nothing."""
+
+    term: PoolTerm
+    weight: int
+    text: str = ""

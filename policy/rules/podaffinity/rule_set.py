@@ -1,0 +1,80 @@
+"""The rule set of one container: what is required of its place, and what preferred."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ....topology.model.machine import Level
+from ...configuration.config import OnUnsatisfiable
+from ...model.container import Container
+from .execution import Execution
+from .label_selector import LabelSelector
+from .pool_term import PoolPreference, PoolRequirement
+from .term import Term, container_labels, is_same_instance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequiredTerm:
+    """A term whose containers the owner must share domains with, or keep out of their domains."""
+
+    term: Term
+    is_anti: bool = False
+    execution: Execution = Execution.IGNORED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreferredTerm:
+    """A term whose containers pull or, with a negative weight, push; from -100 to 100, never 0."""
+
+    term: Term
+    weight: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpreadRule:
+    """A bound on how unevenly the matching containers of the own namespace lie in the domains."""
+
+    max_skew: int
+    level: Level
+    selector: LabelSelector | None
+    is_required: bool = True
+    min_domains: int = 1
+    text: str = ""
+
+    def matches(
+        self, owner: Container, other: Container, labels: Mapping[str, str] | None = None
+    ) -> bool:
+        """Whether `other` is counted for a rule of `owner`; never the owner itself."""
+        return (
+            self.selector is not None
+            and other.pod.namespace == owner.pod.namespace
+            and not is_same_instance(owner, other)
+            and self.selector.matches(labels or container_labels(other))
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementRules:
+    """All rules of one container but the weighted ones of `affinity`; false without any."""
+
+    required: tuple[RequiredTerm, ...] = ()
+    preferred: tuple[PreferredTerm, ...] = ()
+    spread: tuple[SpreadRule, ...] = ()
+    pool_required: tuple[PoolRequirement, ...] = ()
+    """All of them must hold."""
+    pool_preferred: tuple[PoolPreference, ...] = ()
+    pool_name: str | None = None
+    on_unsatisfiable: OnUnsatisfiable = OnUnsatisfiable.DEGRADE
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.required
+            or self.preferred
+            or self.spread
+            or self.pool_required
+            or self.pool_preferred
+            or self.pool_name is not None
+        )
+
+
+NO_PLACEMENT_RULES: Final = PlacementRules()

@@ -1,0 +1,144 @@
+"""Terms: which other containers a rule is about, and at which level of the machine."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from ....topology.model.machine import Level
+from ...model.container import Container
+from .label_selector import LabelOperator, LabelRequirement, LabelSelector
+from .namespace_scope import NO_NAMESPACE_LABELS, OWN_NAMESPACE, NamespaceLabels, NamespaceScope
+
+CONTAINER_NAME: Final = "container.name"
+POD_NAME: Final = "pod.name"
+POD_QOS: Final = "pod.qos"
+POD_UID: Final = "pod.uid"
+PSEUDO_LABELS: Final = (CONTAINER_NAME, POD_NAME, POD_QOS, POD_UID)
+"""Labels of a container that selectors may ask for beside those of its pod."""
+
+_KEYS_MAX: Final = 16
+
+
+def pod_identity(container: Container) -> str:
+    """The pod of a container, across restarts of its sandbox."""
+    return container.pod.uid or container.pod.id
+
+
+def is_same_instance(one: Container, other: Container) -> bool:
+    """Whether both are instances of one container of one pod, before and after a restart."""
+    return one.name == other.name and pod_identity(one) == pod_identity(other)
+
+
+def container_labels(container: Container) -> Mapping[str, str]:
+    """The labels that terms see: those of the pod, and the pseudo-labels."""
+    pod = container.pod
+    return {
+        **pod.labels,
+        CONTAINER_NAME: container.name,
+        POD_NAME: pod.name,
+        POD_QOS: pod.qos.value,
+        POD_UID: pod_identity(container),
+    }
+
+
+class IndexKey(NamedTuple):
+    """A namespace and a label that a container must have for a rule to match it.
+
+    An empty namespace, label or value stands for any.
+    """
+
+    namespace: str = ""
+    label: str = ""
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """Containers that a rule is about; without a selector nobody."""
+
+    level: Level
+    selector: LabelSelector | None
+    namespaces: NamespaceScope = OWN_NAMESPACE
+    is_pod_scope: bool = False
+    """Whether it is about the containers of the owner's own pod alone."""
+    text: str = ""
+    """The term for people: who is meant, and where that is written."""
+    namespace_labels: NamespaceLabels = NO_NAMESPACE_LABELS
+
+    def matches(
+        self, owner: Container, other: Container, labels: Mapping[str, str] | None = None
+    ) -> bool:
+        """Whether the term of `owner` is about `other`; never about the owner itself.
+
+        `labels`: the `container_labels` of the other where they are at hand.
+        """
+        return not is_same_instance(owner, other) and self.includes(owner, other, labels)
+
+    def includes(
+        self, owner: Container, other: Container, labels: Mapping[str, str] | None = None
+    ) -> bool:
+        """Whether `other` has what the term of `owner` asks for, even if it is the owner itself.
+
+        What the waiver for the first of a group asks of the newcomer.
+        """
+        if self.selector is None:
+            return False
+        own = owner.pod.namespace
+        if self.is_pod_scope:
+            is_near = pod_identity(owner) == pod_identity(other)
+        else:
+            is_near = self.namespaces.holds(other.pod.namespace, self.namespace_labels, own)
+        return is_near and self.selector.matches(labels or container_labels(other))
+
+    def index_keys(self, owner: Container) -> tuple[IndexKey, ...]:
+        """Keys of which every container that the term matches has at least one.
+
+        None of them where the term matches nobody.
+        """
+        if self.selector is None:
+            return ()
+        own = owner.pod.namespace
+        if self.is_pod_scope:
+            return (IndexKey(own, POD_UID, pod_identity(owner)),)
+        scope = self.namespaces
+        names: tuple[str, ...] = (own,) if scope.is_own else tuple(sorted(scope.names))
+        if scope.selector is not None or len(names) > _KEYS_MAX:
+            names = ("",)
+        labels = _narrowest(self.selector)
+        if len(names) * len(labels) > _KEYS_MAX:
+            names = ("",)
+        return tuple(IndexKey(name, *label) for name in names for label in labels)
+
+
+def sought_keys(container: Container, labels: Mapping[str, str]) -> Iterator[IndexKey]:
+    """The keys under which an index has all terms that may match a container with these labels."""
+    for namespace in (container.pod.namespace, ""):
+        yield IndexKey(namespace)
+        for label, value in labels.items():
+            yield IndexKey(namespace, label)
+            yield IndexKey(namespace, label, value)
+
+
+def _narrowest(selector: LabelSelector) -> tuple[tuple[str, str | None], ...]:
+    """Labels and values of which whoever the selector matches has one; as few as there are."""
+    found: tuple[tuple[str, str | None], ...] = (("", None),)
+    best = (2, 0, 0)
+    for requirement in selector.requirements:
+        rank = _rank(requirement)
+        if rank < best:
+            best = rank
+            values = requirement.values if rank[0] == 0 else (None,)
+            found = tuple((requirement.key, value) for value in dict.fromkeys(values))
+    return found
+
+
+def _rank(requirement: LabelRequirement) -> tuple[int, int, int]:
+    count = len(requirement.values)
+    match requirement.operator:
+        case LabelOperator.IN if count <= _KEYS_MAX:
+            # Three values that all pods have tell hardly anything.
+            return 0, int(requirement.key == POD_QOS), count
+        case LabelOperator.IN | LabelOperator.EXISTS:
+            return 1, 0, 0
+        case LabelOperator.NOT_IN | LabelOperator.DOES_NOT_EXIST:
+            return 2, 0, 0

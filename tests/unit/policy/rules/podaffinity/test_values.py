@@ -1,0 +1,113 @@
+from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
+from pinfold.policy.rules.podaffinity.label_selector import (
+    LabelOperator,
+    LabelRequirement,
+    LabelSelector,
+)
+from pinfold.policy.rules.podaffinity.namespace_scope import EVERY_NAMESPACE, NamespaceScope
+from pinfold.policy.rules.podaffinity.rule_set import NO_PLACEMENT_RULES, PlacementRules
+from pinfold.policy.rules.podaffinity.term import (
+    IndexKey,
+    Term,
+    container_labels,
+    is_same_instance,
+    sought_keys,
+)
+from pinfold.topology.model.machine import Level
+
+
+def container(
+    name: str = "main",
+    *,
+    pod: str = "pod",
+    namespace: str = "default",
+    sandbox: str = "",
+    **labels: str,
+) -> Container:
+    return Container(
+        id=ContainerId(f"{sandbox or pod}-{name}"),
+        name=name,
+        pod=Pod(
+            id=PodId(sandbox or pod),
+            name=pod,
+            namespace=namespace,
+            uid=f"uid-{pod}",
+            labels=labels,
+        ),
+    )
+
+
+def term(selector: LabelSelector | None = None, **more: object) -> Term:
+    return Term(level=Level.NUMA, selector=selector, **more)  # type: ignore[arg-type]  # as given
+
+
+def test_a_term_never_matches_its_owner_not_even_restarted_in_a_new_sandbox() -> None:
+    owner = container(app="web")
+    again = container(sandbox="second", app="web")
+    everyone = term(LabelSelector())
+    assert is_same_instance(owner, again)
+    assert not everyone.matches(owner, again)
+    assert everyone.includes(owner, owner)
+    assert everyone.matches(owner, container("sidecar", app="web"))
+
+
+def test_a_term_of_pod_scope_matches_siblings_alone() -> None:
+    owner = container("main")
+    within = term(LabelSelector(), is_pod_scope=True)
+    assert within.matches(owner, container("sidecar"))
+    assert not within.matches(owner, container("sidecar", pod="other"))
+
+
+def test_pseudo_labels_are_seen_beside_those_of_the_pod_and_win() -> None:
+    labels = container_labels(container("main", app="web", **{"pod.name": "forged"}))
+    assert labels == {
+        "app": "web",
+        "container.name": "main",
+        "pod.name": "pod",
+        "pod.qos": "BestEffort",
+        "pod.uid": "uid-pod",
+    }
+
+
+def test_every_container_that_a_term_matches_has_one_of_its_keys() -> None:
+    owner = container("owner", pod="owner")
+    others = [
+        container(pod=pod, namespace=namespace, **labels)
+        for pod in ("a", "b")
+        for namespace in ("default", "prod")
+        for labels in ({}, {"app": "web"}, {"app": "db", "tier": "back"})
+    ]
+    requirements = [
+        LabelRequirement("app", LabelOperator.IN, ("web", "db")),
+        LabelRequirement("app", LabelOperator.IN, tuple(map(str, range(20)))),
+        LabelRequirement("app", LabelOperator.NOT_IN, ("web",)),
+        LabelRequirement("tier", LabelOperator.EXISTS),
+        LabelRequirement("tier", LabelOperator.DOES_NOT_EXIST),
+        LabelRequirement("pod.qos", LabelOperator.IN, ("BestEffort",)),
+    ]
+    selectors = [LabelSelector(), *(LabelSelector((one,)) for one in requirements)]
+    selectors += [LabelSelector((one, other)) for one in requirements for other in requirements]
+    scopes = [NamespaceScope(), NamespaceScope(frozenset({"prod"})), EVERY_NAMESPACE]
+    for one in (term(selector, namespaces=scope) for selector in selectors for scope in scopes):
+        for other in others:
+            sought = {*sought_keys(other, container_labels(other))}
+            if one.matches(owner, other):
+                assert sought & {*one.index_keys(owner)}, (one, other)
+
+
+def test_the_narrowest_requirement_is_the_key() -> None:
+    exists = LabelRequirement("tier", LabelOperator.EXISTS)
+    equals = LabelRequirement("app", LabelOperator.IN, ("web",))
+    selector = LabelSelector((exists, equals))
+    owner = container()
+    assert term(selector).index_keys(owner) == (IndexKey("default", "app", "web"),)
+    everywhere = term(selector, namespaces=EVERY_NAMESPACE)
+    assert everywhere.index_keys(owner) == (IndexKey("", "app", "web"),)
+    within = term(selector, is_pod_scope=True)
+    assert within.index_keys(owner) == (IndexKey("default", "pod.uid", "uid-pod"),)
+    assert term(None).index_keys(owner) == ()
+
+
+def test_no_rules_are_false() -> None:
+    assert not NO_PLACEMENT_RULES
+    assert PlacementRules(pool_name="root")
