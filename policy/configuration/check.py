@@ -11,6 +11,7 @@ from ..text.errors import ConfigError
 from ..text.glob import compile_glob
 from ..text.quantity import AllCpusBut, CpuAmount, CpuQuantity, OnlyCpus, parse_nanoseconds
 from ..text.yaml_document import Path, mapping_of
+from .affinity_faults import affinity_faults
 from .config import Config, MetricsExporter
 from .cpu_class_faults import cpu_class_faults
 from .endpoint import parse_endpoint
@@ -65,8 +66,8 @@ _NO_LOG_EXPORT: Final = "logs go to the journal or standard error alone; leave i
 _RESCTRL: Final = "cache classes are set up in resctrl; containers are only put into them"
 
 IDLE_FIELDS: Final[Mapping[Path, str]] = {
-    ("onUnsatisfiable",): _NOT_HERE,
-    ("poolLabels",): _NOT_HERE,
+    ("hardAffinityWeight",): _NOT_HERE,
+    ("kubeCompat",): _NOT_HERE,
     ("agent", "nodeResourceTopology"): _NOT_HERE,
     ("control", "rdt", "options"): _RESCTRL,
     ("control", "rdt", "partitions"): _RESCTRL,
@@ -148,6 +149,10 @@ def _pool_labels(config: Config) -> Iterator[Fault]:
         if labels.pool is not None:
             yield from _glob((*path, "pool"), labels.pool)
         yield from _parsed((*path, "cpus"), CpuSet.parse, labels.cpus)
+        for key in labels.labels:
+            if key in MACHINE_LABELS or key.startswith(("memory.", "cpu.")):
+                what = f"{key!r} is a label that the machine gives — choose another"
+                yield Fault((*path, "labels", key), what)
 
 
 def _scheduling_classes(config: Config) -> Iterator[Fault]:
@@ -273,10 +278,14 @@ def _naming(field: str, names: Sequence[str]) -> tuple[Path, ...]:
     return ((field,), *((field, index, "name") for index in range(len(names))))
 
 
+MACHINE_LABELS: Final = ("kind", "socket", "die", "numa", "l3", "cpus", "core-kind", "isolated")
+"""Labels of pools that are found out, beside those that begin with memory. and cpu."""
+
 _CHECKS: Final[tuple[Callable[[Config], Iterator[Fault]], ...]] = (
     _resources,
     _patterns,
     _pool_labels,
+    affinity_faults,
     _scheduling_classes,
     _cpu_classes,
     _instrumentation,

@@ -6,12 +6,13 @@ Field names in YAML are those of the `TopologyAwarePolicy` resource (config.nri/
 
 import enum
 from collections.abc import Mapping
-from typing import Final
 
 import msgspec
 
 from ..model.cpu_preference import BurstLevel, CpuPriority
 from ..text.quantity import CpuAmount, MemoryAmount, parse_cpu_amount, parse_memory_amount
+from .affinity_fields import AntiAffinityLimits, KubeCompat, Profile, Rack, ReplicaAntiAffinity
+from .section import Section
 
 
 class OnBadAnnotation(enum.Enum):
@@ -75,25 +76,6 @@ class MetricsExporter(enum.Enum):
     PROMETHEUS = "prometheus"
     OTLP_HTTP = "otlp-http"
     OTLP_GRPC = "otlp-grpc"
-
-
-_ACRONYMS: Final = {"cpu": "CPU", "cpus": "CPUs", "api": "API", "qos": "QoS", "id": "ID"}
-
-
-def yaml_name(attribute: str) -> str:
-    """The name in YAML of an attribute.
-
-    >>> yaml_name("prefer_isolated_cpus")
-    'preferIsolatedCPUs'
-    """
-    first, *rest = attribute.split("_")
-    return first + "".join(_ACRONYMS.get(word, word.capitalize()) for word in rest)
-
-
-class Section(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=yaml_name
-):
-    """A mapping of the configuration; unknown fields are errors."""
 
 
 class Amounts(Section, frozen=True, kw_only=True):
@@ -272,6 +254,19 @@ class Config(Section, frozen=True, kw_only=True):
     on_bad_annotation: OnBadAnnotation = OnBadAnnotation.IGNORE
     on_unsatisfiable: OnUnsatisfiable = OnUnsatisfiable.DEGRADE
     pool_labels: tuple[PoolLabels, ...] = ()
+    namespace_labels: Mapping[str, Mapping[str, str]] = msgspec.field(
+        default_factory=dict[str, Mapping[str, str]]
+    )
+    """Labels of namespaces, by their names."""
+    profiles: tuple[Profile, ...] = ()
+    racks: Mapping[str, Rack] = msgspec.field(default_factory=dict[str, Rack])
+    """By the value of the label pinfold.dev/rack."""
+    anti_affinity: ReplicaAntiAffinity = ReplicaAntiAffinity()
+    """Of pods with one value of the label pinfold.dev/resource-set."""
+    anti_affinity_limits: AntiAffinityLimits = AntiAffinityLimits()
+    hard_affinity_weight: int = 1
+    """The weight of a required affinity for the containers that it is about."""
+    kube_compat: KubeCompat = KubeCompat.DOCUMENT
 
     scheduling_classes: tuple[SchedulingClass, ...] = ()
     namespace_scheduling_classes: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])

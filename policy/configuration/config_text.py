@@ -22,7 +22,8 @@ from ..text.yaml_document import (
     parse_value,
 )
 from .check import find_faults, find_idle_fields
-from .config import Config, Section
+from .config import Config
+from .section import Section
 from .shape import name_advice, shape_values
 
 API_VERSION: Final = "config.nri/v1alpha1"

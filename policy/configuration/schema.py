@@ -63,7 +63,7 @@ def _allow_any_case(definition: dict[str, Any]) -> None:
 
 
 def _both_cases(letter: str) -> str:
-    return f"[{letter.upper()}{letter}]" if letter.isalpha() else letter
+    return f"[{letter.upper()}{letter.lower()}]" if letter.isalpha() else letter
 
 
 def _allow_nulls(definition: dict[str, Any], *, is_amounts: bool) -> None:

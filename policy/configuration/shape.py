@@ -8,7 +8,8 @@ import msgspec.inspect as types
 
 from ..text.suggestion import nearest
 from ..text.yaml_document import Document, Path, dotted, mapping_of
-from .config import Amounts, Section
+from .config import Amounts
+from .section import Section
 
 _UNFIT: Final = object()
 """In the place of a value that does not fit: its field has the default then."""
@@ -169,8 +170,9 @@ class _Shape:
         accepted = [str(member.value) for member in kind.cls]
         if not isinstance(value, str):
             return self._misfit(value, f"one of {', '.join(accepted)}", path)
-        if value.lower() in accepted:
-            return value.lower()
+        meant_value = {one.lower(): one for one in accepted}.get(value.lower())
+        if meant_value is not None:
+            return meant_value
         near = nearest(value, accepted)
         meant = f"did you mean {near!r}? " if near else ""
         what = f"{value!r} is not accepted — {meant}write one of {', '.join(accepted)}"

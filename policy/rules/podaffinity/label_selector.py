@@ -4,18 +4,10 @@
 all labels. The null selector, which matches none, is `None` where a selector may be missing.
 """
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-
-class LabelOperator(enum.Enum):
-    """Operators of label selectors; `Gt` and `Lt` are for pools alone."""
-
-    IN = "In"
-    NOT_IN = "NotIn"
-    EXISTS = "Exists"
-    DOES_NOT_EXIST = "DoesNotExist"
+from ...model.selector_operator import LabelOperator
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,10 @@ class NamespaceLabels:
         """Whether it is known of a namespace that it has a label, or that it has not."""
         return key == NAME_LABEL or namespace in self.by_namespace
 
+    def is_given(self, key: str) -> bool:
+        """Whether a label is known of at least one namespace."""
+        return key == NAME_LABEL or any(key in labels for labels in self.by_namespace.values())
+
 
 NO_NAMESPACE_LABELS: Final = NamespaceLabels()
 
@@ -65,9 +69,9 @@ class NamespaceScope:
     def __str__(self) -> str:
         if self.is_own or self.is_everything:
             return "its own namespace" if self.is_own else "all namespaces"
-        parts = [", ".join(sorted(self.names))] if self.names else []
-        parts += [f"those with {self.selector}"] if self.selector is not None else []
-        return f"namespaces {' and '.join(parts)}"
+        parts = [f"namespaces {', '.join(sorted(self.names))}"] if self.names else []
+        parts += [f"namespaces with {self.selector}"] if self.selector is not None else []
+        return " and ".join(parts)
 
 
 OWN_NAMESPACE: Final = NamespaceScope()

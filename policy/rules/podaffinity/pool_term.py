@@ -1,37 +1,10 @@
 """Terms over the labels of pools: what Kubernetes' node affinity says of nodes."""
 
-import enum
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ...model.selector_operator import PoolOperator, parse_int64
 from .execution import Execution
-
-_INTEGER = re.compile(r"[-+]?[0-9]{1,19}", re.ASCII)
-_INT64 = range(-(2**63), 2**63)
-
-
-class PoolOperator(enum.Enum):
-    """Operators of pool terms."""
-
-    IN = "In"
-    NOT_IN = "NotIn"
-    EXISTS = "Exists"
-    DOES_NOT_EXIST = "DoesNotExist"
-    GT = "Gt"
-    LT = "Lt"
-
-
-def parse_int64(text: str) -> int | None:
-    """The base 10 integer of 64 bits that a text is; None for any other text.
-
-    >>> parse_int64("-12"), parse_int64("1.5"), parse_int64("9223372036854775808")
-    (-12, None, None)
-    """
-    if not _INTEGER.fullmatch(text):
-        return None
-    number = int(text)
-    return number if number in _INT64 else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
 """Terms: which other containers a rule is about, and at which level of the machine."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from ....topology.model.machine import Level
 from ...model.container import Container
-from .label_selector import LabelOperator, LabelRequirement, LabelSelector
+from ...model.selector_operator import LabelOperator
+from .label_selector import LabelRequirement, LabelSelector
 from .namespace_scope import NO_NAMESPACE_LABELS, OWN_NAMESPACE, NamespaceLabels, NamespaceScope
 
 CONTAINER_NAME: Final = "container.name"
@@ -63,6 +64,8 @@ class Term:
     """Whether it is about the containers of the owner's own pod alone."""
     text: str = ""
     """The term for people: who is meant, and where that is written."""
+    source: str = field(default="", compare=False)
+    """The annotation and line, or the field of the configuration, that it comes from."""
     namespace_labels: NamespaceLabels = NO_NAMESPACE_LABELS
 
     def matches(

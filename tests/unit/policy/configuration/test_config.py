@@ -3,7 +3,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pinfold.policy.configuration.config import Amounts, Config, yaml_name
+from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.configuration.config_text import (
     build_config,
     config_from_values,
@@ -13,6 +13,7 @@ from pinfold.policy.configuration.config_text import (
     read_config,
     setting_document,
 )
+from pinfold.policy.configuration.section import yaml_name
 from pinfold.policy.model.cpu_preference import BurstLevel, CpuPriority
 from pinfold.policy.text.errors import ConfigError
 from pinfold.policy.text.quantity import ByteQuantity, CpuQuantity

@@ -10,8 +10,9 @@ import msgspec
 import pytest
 
 from pinfold.policy.configuration.check import IDLE_FIELDS
-from pinfold.policy.configuration.config import Config, Section
+from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import parse_config_document, read_config
+from pinfold.policy.configuration.section import Section
 
 CONFIGS = Path(__file__).parents[4] / "configs"
 DEFAULT = CONFIGS / "pinfold.yaml"

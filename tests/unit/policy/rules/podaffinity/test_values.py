@@ -1,9 +1,5 @@
-from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
-from pinfold.policy.rules.podaffinity.label_selector import (
-    LabelOperator,
-    LabelRequirement,
-    LabelSelector,
-)
+from pinfold.policy.model.selector_operator import LabelOperator
+from pinfold.policy.rules.podaffinity.label_selector import LabelRequirement, LabelSelector
 from pinfold.policy.rules.podaffinity.namespace_scope import EVERY_NAMESPACE, NamespaceScope
 from pinfold.policy.rules.podaffinity.rule_set import NO_PLACEMENT_RULES, PlacementRules
 from pinfold.policy.rules.podaffinity.term import (
@@ -15,26 +11,7 @@ from pinfold.policy.rules.podaffinity.term import (
 )
 from pinfold.topology.model.machine import Level
 
-
-def container(
-    name: str = "main",
-    *,
-    pod: str = "pod",
-    namespace: str = "default",
-    sandbox: str = "",
-    **labels: str,
-) -> Container:
-    return Container(
-        id=ContainerId(f"{sandbox or pod}-{name}"),
-        name=name,
-        pod=Pod(
-            id=PodId(sandbox or pod),
-            name=pod,
-            namespace=namespace,
-            uid=f"uid-{pod}",
-            labels=labels,
-        ),
-    )
+from .rule_cases import container
 
 
 def term(selector: LabelSelector | None = None, **more: object) -> Term:
@@ -42,13 +19,13 @@ def term(selector: LabelSelector | None = None, **more: object) -> Term:
 
 
 def test_a_term_never_matches_its_owner_not_even_restarted_in_a_new_sandbox() -> None:
-    owner = container(app="web")
-    again = container(sandbox="second", app="web")
+    owner = container(labels={"app": "web"})
+    again = container(sandbox="second", labels={"app": "web"})
     everyone = term(LabelSelector())
     assert is_same_instance(owner, again)
     assert not everyone.matches(owner, again)
     assert everyone.includes(owner, owner)
-    assert everyone.matches(owner, container("sidecar", app="web"))
+    assert everyone.matches(owner, container("sidecar", labels={"app": "web"}))
 
 
 def test_a_term_of_pod_scope_matches_siblings_alone() -> None:
@@ -59,7 +36,7 @@ def test_a_term_of_pod_scope_matches_siblings_alone() -> None:
 
 
 def test_pseudo_labels_are_seen_beside_those_of_the_pod_and_win() -> None:
-    labels = container_labels(container("main", app="web", **{"pod.name": "forged"}))
+    labels = container_labels(container("main", labels={"app": "web", "pod.name": "forged"}))
     assert labels == {
         "app": "web",
         "container.name": "main",
@@ -72,7 +49,7 @@ def test_pseudo_labels_are_seen_beside_those_of_the_pod_and_win() -> None:
 def test_every_container_that_a_term_matches_has_one_of_its_keys() -> None:
     owner = container("owner", pod="owner")
     others = [
-        container(pod=pod, namespace=namespace, **labels)
+        container(pod=pod, namespace=namespace, labels=labels)
         for pod in ("a", "b")
         for namespace in ("default", "prod")
         for labels in ({}, {"app": "web"}, {"app": "db", "tier": "back"})

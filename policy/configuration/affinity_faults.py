@@ -1,0 +1,156 @@
+"""Faults of the fields about required and preferred rules, beyond their types."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from ..model.level_name import RULE_LEVELS, parse_level
+from ..model.selector_operator import values_fault
+from ..text.glob import GlobError, compile_glob
+from ..text.yaml_document import Path
+from .affinity_fields import (
+    AddedAffinity,
+    AntiAffinityLimits,
+    LabelSelectorFields,
+    PodAffinityFields,
+    PoolAffinityFields,
+    PoolTermFields,
+    Profile,
+    TermFields,
+    parse_share,
+)
+from .config import Config
+from .section import yaml_name
+from .shape import Fault, name_advice, range_faults
+
+WEIGHT_MAX: Final = 100
+_IGNORED: Final = "required_during_scheduling_ignored_during_execution"
+_REQUIRED: Final = "required_during_scheduling_required_during_execution"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def affinity_faults(config: Config) -> Iterator[Fault]:
+    """Faults of profiles, limits and the weight of required affinity."""
+    names = [profile.name for profile in config.profiles]
+    for index, profile in enumerate(config.profiles):
+        path: Path = ("profiles", index)
+        if not profile.name:
+            yield Fault((*path, "name"), "is empty — name the profile")
+        elif profile.name in names[:index]:
+            what = f"{profile.name!r} is the name of two profiles — rename one"
+            yield Fault((*path, "name"), what)
+        yield from _profile(path, profile)
+    yield from range_faults(("hardAffinityWeight",), config.hard_affinity_weight, 0, WEIGHT_MAX)
+    yield from _limits(("antiAffinityLimits",), config.anti_affinity_limits)
+
+
+def _profile(path: Path, profile: Profile) -> Iterator[Fault]:
+    for index, pattern in enumerate(profile.namespaces):
+        yield from _glob((*path, "namespaces", index), pattern)
+    yield from _selector((*path, "labelSelector"), profile.label_selector)
+    yield from _added((*path, "addedAffinity"), profile.added_affinity)
+
+
+def _added(path: Path, added: AddedAffinity) -> Iterator[Fault]:
+    for name, section in (
+        ("podAffinity", added.pod_affinity),
+        ("podAntiAffinity", added.pod_anti_affinity),
+    ):
+        if section is not None:
+            yield from _pods((*path, name), section)
+    if added.pool_affinity is not None:
+        yield from _pools((*path, "poolAffinity"), added.pool_affinity)
+
+
+def _pods(path: Path, section: PodAffinityFields) -> Iterator[Fault]:
+    for field in (_IGNORED, _REQUIRED):
+        for index, term in enumerate(getattr(section, field)):
+            yield from _term((*path, yaml_name(field), index), term)
+    preferred = section.preferred_during_scheduling_ignored_during_execution
+    for index, one in enumerate(preferred):
+        at: Path = (*path, _PREFERRED, index)
+        yield from range_faults((*at, "weight"), one.weight, 1, WEIGHT_MAX)
+        yield from _term((*at, "podAffinityTerm"), one.pod_affinity_term)
+
+
+def _pools(path: Path, section: PoolAffinityFields) -> Iterator[Fault]:
+    for field in (_IGNORED, _REQUIRED):
+        required = getattr(section, field)
+        if required is None:
+            continue
+        at: Path = (*path, yaml_name(field), "nodeSelectorTerms")
+        if not required.node_selector_terms:
+            yield Fault(at, "no terms — write at least one")
+        for index, term in enumerate(required.node_selector_terms):
+            yield from _pool_term((*at, index), term)
+    preferred = section.preferred_during_scheduling_ignored_during_execution
+    for index, one in enumerate(preferred):
+        at = (*path, _PREFERRED, index)
+        yield from range_faults((*at, "weight"), one.weight, 1, WEIGHT_MAX)
+        yield from _pool_term((*at, "preference"), one.preference)
+
+
+def _term(path: Path, term: TermFields) -> Iterator[Fault]:
+    yield from _level((*path, "topologyKey"), term.topology_key)
+    selector = term.label_selector
+    for name, one in (("labelSelector", selector), ("namespaceSelector", term.namespace_selector)):
+        if one is not None:
+            yield from _selector((*path, name), one)
+    if selector is None:
+        yield Fault(path, "without labelSelector it is about nobody — write {} to mean all")
+    if term.scope not in (None, "pod"):
+        yield Fault((*path, "scope"), f"{term.scope!r} is not accepted — write pod")
+    own = {*selector.match_labels} if selector else set[str]()
+    own |= {one.key for one in selector.match_expressions} if selector else set[str]()
+    for index, key in enumerate(term.match_label_keys):
+        if key in own or key in term.mismatch_label_keys:
+            what = f"{key!r} is also in labelSelector or mismatchLabelKeys — leave it out of one"
+            yield Fault((*path, "matchLabelKeys", index), what)
+
+
+def _selector(path: Path, selector: LabelSelectorFields) -> Iterator[Fault]:
+    for index, one in enumerate(selector.match_expressions):
+        fault = values_fault(one.operator, one.values)
+        if fault is not None:
+            yield Fault((*path, "matchExpressions", index), " — ".join(fault))
+
+
+def _pool_term(path: Path, term: PoolTermFields) -> Iterator[Fault]:
+    for index, one in enumerate(term.match_expressions):
+        fault = values_fault(one.operator, one.values)
+        if fault is not None:
+            yield Fault((*path, "matchExpressions", index), " — ".join(fault))
+
+
+def _limits(path: Path, limits: AntiAffinityLimits) -> Iterator[Fault]:
+    yield from _share((*path, "maxBlockedCPUs"), limits.max_blocked_cpus)
+    for pattern, one in limits.namespaces.items():
+        at: Path = (*path, "namespaces", pattern)
+        yield from _glob(at, pattern)
+        if one.max_blocked_cpus is not None:
+            yield from _share((*at, "maxBlockedCPUs"), one.max_blocked_cpus)
+        names = [level.value for level in RULE_LEVELS]
+        for index, name in enumerate(one.levels or ()):
+            if name not in names:
+                what = f"unknown level {name!r} — {name_advice(name, names)}"
+                yield Fault((*at, "levels", index), what)
+
+
+def _level(path: Path, text: str) -> Iterator[Fault]:
+    try:
+        parse_level(text)
+    except ValueError as error:
+        yield Fault(path, " — ".join(map(str, error.args)))
+
+
+def _share(path: Path, written: str | int) -> Iterator[Fault]:
+    try:
+        parse_share(written, 1)
+    except ValueError as error:
+        yield Fault(path, f"{error} — write 50%, or 16")
+
+
+def _glob(path: Path, pattern: str) -> Iterator[Fault]:
+    try:
+        compile_glob(pattern)
+    except GlobError as error:
+        yield Fault(path, f"{pattern!r} is no pattern: {error} — {error.fix}")
