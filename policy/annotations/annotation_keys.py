@@ -30,8 +30,6 @@ class KnownKey:
     is_plain: bool = False
     fields: tuple[str, ...] = ()
     """Of values that are mappings: their fields."""
-    is_reserved: bool = False
-    """Whether it is kept for a later version and does nothing yet."""
     characters_max: int = 1024
     """Of a value: no list of words is longer."""
 
@@ -55,18 +53,6 @@ def _scoped(
         meaning=meaning,
         fields=fields,
         characters_max=characters_max,
-    )
-
-
-def _reserved(name: str, values: str, meaning: str, fields: tuple[str, ...] = ()) -> KnownKey:
-    return KnownKey(
-        name=name,
-        domains=_OWN,
-        values=values,
-        meaning=meaning,
-        fields=fields,
-        is_reserved=True,
-        characters_max=_TEXT,
     )
 
 
@@ -135,15 +121,17 @@ KEYS: tuple[KnownKey, ...] = (
     _scoped("toptierlimit", "an amount of memory", "known, without effect"),
     _plain("affinity", "which containers to be near"),
     _plain("anti-affinity", "which containers to keep away from"),
-    _reserved(
+    _scoped(
         "affinity",
-        "podAffinity, podAntiAffinity and poolAffinity, as in Kubernetes",
+        "podAffinity, podAntiAffinity, poolAffinity and topologySpread, as in Kubernetes",
         "rules at a level of the machine, required or preferred",
-        ("podAffinity", "podAntiAffinity", "poolAffinity"),
+        _OWN,
+        ("podAffinity", "podAntiAffinity", "poolAffinity", "topologySpread"),
+        characters_max=_TEXT,
     ),
-    _reserved("pool-selector", "'label=value, ..'", "the labels a pool must have"),
-    _reserved("pool-name", "the name of a pool", "the pool to use"),
-    _reserved("on-unsatisfiable", "fail or degrade", "what to do if a required rule fails"),
+    _scoped("pool-selector", "'label=value, ..'", "the labels a pool must have", _OWN),
+    _scoped("pool-name", "the name of a pool", "the pool to use", _OWN),
+    _scoped("on-unsatisfiable", "fail or degrade", "what to do if a required rule fails", _OWN),
     _scoped("smt", "pack, spread, hide or any", "how to use the threads of cores", _OWN),
 )
 

@@ -164,10 +164,6 @@ class _Reader:
         self, domain: str, name: str, container: str, setting: Setting, *, is_map: bool
     ) -> None:
         known = _SCOPED[domain, name]
-        if known.is_reserved:
-            what = "accepted, but has no effect in this version"
-            fix = "leave it out, or keep it for a later version"
-            self._report(setting.key, what, fix, is_advice=True)
         if len(setting.value) > known.characters_max:
             what = f"{len(setting.value)} characters, left out"
             self._report(setting.key, what, f"write at most {known.characters_max}")
@@ -221,8 +217,8 @@ class _Reader:
         fix = _fix_name(domain, name, tail) if self._suggested <= _SUGGESTIONS_MAX else ""
         self._report(key, f"unknown annotation {quoted(name)}", fix)
 
-    def _report(self, key: str, what: str, fix: str, *, is_advice: bool = False) -> None:
-        self._add(Problem(where=key, what=what, fix=fix, is_advice=is_advice))
+    def _report(self, key: str, what: str, fix: str) -> None:
+        self._add(Problem(where=key, what=what, fix=fix))
 
     def _add(self, problem: Problem) -> None:
         if len(self._problems) < _FAULTS_MAX:

@@ -116,13 +116,6 @@ def test_the_limits_are_documented() -> None:
         assert number in limits
 
 
-def test_keys_without_effect_are_documented_as_such() -> None:
-    section = TEXT.partition("### Reserved for a later version")[2].partition("\n#")[0]
-    assert "have no effect in this version" in section
-    rows = re.findall(r"^\| `([^`]*)` \|", section, re.MULTILINE)
-    assert sorted(rows) == sorted(key.name for key in KEYS if key.is_reserved)
-
-
 def test_the_keys_that_refuse_a_container_are_documented() -> None:
     introduction = TEXT.partition("\n## ")[0]
     for key in ("irq-affinity", "cpu-class", "onBadAnnotation: fail"):

@@ -106,19 +106,7 @@ def test_every_key_of_the_table_is_known_in_all_its_forms(key: object) -> None:
             written = [f"{domain}/{known.name}"] if known.is_plain else forms
             assert known.written(domain) in written
             for form in written:
-                problems = read_annotations({form: "x: y"}).problems
-                assert [one.is_advice for one in problems] == [True] * known.is_reserved
-
-
-@pytest.mark.parametrize("name", ["affinity", "pool-name", "pool-selector", "on-unsatisfiable"])
-@pytest.mark.parametrize("end", ["", "/pod", "/container.x"])
-def test_a_reserved_key_is_told_to_have_no_effect(name: str, end: str) -> None:
-    key = f"{name}.pinfold.dev{end}"
-    (problem,) = read_annotations({key: "x"}).problems
-    assert problem.where == key
-    assert problem.what == "accepted, but has no effect in this version"
-    assert problem.is_advice
-    assert not problem.is_fatal
+                assert read_annotations({form: "x: y"}).problems == ()
 
 
 @pytest.mark.parametrize(

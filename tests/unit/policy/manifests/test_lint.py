@@ -177,12 +177,6 @@ def test_rules_of_both_annotations_are_looked_at_for_names() -> None:
     ]
 
 
-def test_a_key_without_effect_is_found() -> None:
-    ((line, found),) = lint("pool-name.pinfold.dev/pod: NUMA node")
-    assert line == 6
-    assert "accepted, but has no effect in this version" in found
-
-
 def test_an_excerpt_has_no_control_characters() -> None:
     ((_, found),) = lint("a: \x1b[31m [\n  b: \x1b")
     assert "\x1b" not in found

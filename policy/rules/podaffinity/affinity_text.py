@@ -1,0 +1,297 @@
+"""The text of an affinity annotation, or of an addedAffinity, as rules, and what is wrong in it.
+
+A rule that cannot be read is reported and left out; the others count.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ...text.errors import Problem
+from ...text.yaml_nodes import TextError, TextList, TextMap, TextNode, TextScalar, parse_text
+from .execution import REQUIRED_FIELDS, Execution
+from .pool_term import PoolPreference, PoolRequirement, PoolTerm
+from .rule_set import PreferredTerm, RequiredTerm
+from .selector_text import parse_pool_term
+from .term_text import (
+    LabelKeys,
+    WrittenSpread,
+    WrittenTerm,
+    described,
+    misspelt_pseudo_labels,
+    parse_spread,
+    parse_term,
+    parse_weight,
+)
+from .written_fields import WrittenFields, is_absent, unknown_field
+
+MAX_TERMS: Final = 64
+"""Of one annotation, all kinds of rules together."""
+MAX_FAULTS: Final = 16
+"""To find what an author meant takes longer than to read what is right."""
+PREFERRED_FIELD: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+AFFINITY_FIELDS: Final = ("podAffinity", "podAntiAffinity", "poolAffinity", "topologySpread")
+_LIST_FIELDS: Final = (*REQUIRED_FIELDS, PREFERRED_FIELD)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRequired:
+    """A required rule, and what of its owner's labels completes its term."""
+
+    rule: RequiredTerm
+    label_keys: LabelKeys
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenPreferred:
+    """A preferred rule, and what of its owner's labels completes its term."""
+
+    rule: PreferredTerm
+    label_keys: LabelKeys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenRules:
+    """Rules as they are written, for any container that has them."""
+
+    required: tuple[WrittenRequired, ...] = ()
+    preferred: tuple[WrittenPreferred, ...] = ()
+    spread: tuple[WrittenSpread, ...] = ()
+    pool_required: tuple[PoolRequirement, ...] = ()
+    pool_preferred: tuple[PoolPreference, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    """`where` is what the text is called."""
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.required
+            or self.preferred
+            or self.spread
+            or self.pool_required
+            or self.pool_preferred
+        )
+
+
+NO_WRITTEN_RULES: Final = WrittenRules()
+
+
+def parse_affinity_text(text: str, key: str) -> WrittenRules:
+    """The rules in the text of an annotation called `key`. Never raises."""
+    try:
+        node = parse_text(text)
+    except TextError as error:
+        return WrittenRules(problems=(error.problem(key),))
+    return read_affinity(node, key)
+
+
+def read_affinity(node: TextNode | None, key: str) -> WrittenRules:
+    """The rules that a node spells, in a text called `key`. Never raises."""
+    if node is None or is_absent(node):
+        return NO_WRITTEN_RULES
+    reader = _Reader(key)
+    reader.read(node)
+    return reader.rules()
+
+
+class _GivenUpError(Exception):
+    """Too much is wrong to go on."""
+
+
+class _Reader:
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self._required: list[WrittenRequired] = []
+        self._preferred: list[WrittenPreferred] = []
+        self._spread: list[WrittenSpread] = []
+        self._pool_required: list[PoolRequirement] = []
+        self._pool_preferred: list[PoolPreference] = []
+        self._problems: list[Problem] = []
+        self._faults = 0
+        self._count = 0
+        self._sections: dict[str, Callable[[str, TextNode], None]] = {
+            "podAffinity": self._read_terms,
+            "podAntiAffinity": self._read_terms,
+            "poolAffinity": self._read_pools,
+            "topologySpread": self._read_spread,
+        }
+
+    def rules(self) -> WrittenRules:
+        """All that could be read."""
+        return WrittenRules(
+            required=tuple(self._required),
+            preferred=tuple(self._preferred),
+            spread=tuple(self._spread),
+            pool_required=tuple(self._pool_required),
+            pool_preferred=tuple(self._pool_preferred),
+            problems=tuple(self._problems),
+        )
+
+    def read(self, node: TextNode) -> None:
+        try:
+            if not isinstance(node, TextMap):
+                fix = f"write some of {', '.join(AFFINITY_FIELDS)}"
+                self._fault(TextError.at(node, "not a mapping of kinds of rules", fix))
+                return
+            for name, value in node.entries:
+                section = self._sections.get(name.value)
+                if section is None:
+                    self._fault(_unknown(node, name, value, "an affinity", AFFINITY_FIELDS))
+                elif not is_absent(value):
+                    section(name.value, value)
+        except _GivenUpError:
+            pass
+
+    def _read_terms(self, section: str, node: TextNode) -> None:
+        is_anti = section == "podAntiAffinity"
+        kind = "anti-affinity" if is_anti else "affinity"
+        for field, value in self._fields(section, node):
+            for item in self._items(field, value):
+                try:
+                    self._charge(item)
+                    if field == PREFERRED_FIELD:
+                        self._read_preferred(item, kind, is_anti=is_anti)
+                    else:
+                        written = described(parse_term(item, self._source(item)), kind)
+                        rule = RequiredTerm(
+                            term=written.term, is_anti=is_anti, execution=REQUIRED_FIELDS[field]
+                        )
+                        self._required.append(WrittenRequired(rule, written.label_keys))
+                        self._review(written, item)
+                except TextError as error:
+                    self._fault(error)
+
+    def _read_preferred(self, item: TextNode, kind: str, *, is_anti: bool) -> None:
+        fields = WrittenFields(item, "a preferred term", ("weight", "podAffinityTerm"))
+        weight = self._weight(fields)
+        node = fields.need("podAffinityTerm", "write podAffinityTerm: {topologyKey: ..}")
+        written = described(parse_term(node, self._source(item)), f"preferred {kind}")
+        rule = PreferredTerm(term=written.term, weight=-weight if is_anti else weight)
+        self._preferred.append(WrittenPreferred(rule, written.label_keys))
+        self._review(written, node)
+
+    def _read_pools(self, section: str, node: TextNode) -> None:
+        for field, value in self._fields(section, node):
+            try:
+                if field != PREFERRED_FIELD:
+                    self._read_pool_terms(value, field, REQUIRED_FIELDS[field])
+            except TextError as error:
+                self._fault(error)
+            for item in self._items(field, value) if field == PREFERRED_FIELD else ():
+                try:
+                    self._charge(item)
+                    self._read_pool_preference(item)
+                except TextError as error:
+                    self._fault(error)
+
+    def _read_pool_terms(self, node: TextNode, field: str, execution: Execution) -> None:
+        fields = WrittenFields(node, f"{field!r}", ("nodeSelectorTerms",))
+        items = fields.items("nodeSelectorTerms")
+        if not items:
+            fix = "write nodeSelectorTerms: [{matchExpressions: [..]}]"
+            raise TextError.at(node, "no nodeSelectorTerms", fix)
+        found: list[PoolTerm] = []
+        for item in items:
+            self._charge(item)
+            term = parse_pool_term(item, "a term")
+            if not term.expressions:
+                self._advise(item, "an empty term matches no pool", "leave it out")
+            found.append(term)
+        text = f"a pool with {' or '.join(map(str, found))} ({self._source(node)})"
+        self._pool_required.append(
+            PoolRequirement(terms=tuple(found), execution=execution, text=text)
+        )
+
+    def _read_pool_preference(self, item: TextNode) -> None:
+        fields = WrittenFields(item, "a preferred term", ("weight", "preference"))
+        weight = self._weight(fields)
+        fields.need("preference", "write preference: {matchExpressions: [..]}")
+        term = parse_pool_term(fields.find("preference"), "'preference'")
+        if not term.expressions:
+            self._advise(item, "an empty preference has no effect", "leave it out")
+            return
+        text = f"preferred pool with {term} ({self._source(item)})"
+        self._pool_preferred.append(PoolPreference(term=term, weight=weight, text=text))
+
+    def _read_spread(self, section: str, node: TextNode) -> None:
+        if not isinstance(node, TextList):
+            fix = "write topologySpread: [{maxSkew: 1, topologyKey: numa, labelSelector: {..}}]"
+            self._fault(TextError.at(node, f"{section!r} is not a list", fix))
+            return
+        for item in node.items:
+            try:
+                self._charge(item)
+                written = parse_spread(item, self._source(item))
+                self._spread.append(written)
+                if written.rule.selector is None:
+                    self._advise_null(item)
+            except TextError as error:
+                self._fault(error)
+
+    def _fields(self, section: str, node: TextNode) -> Iterator[tuple[str, TextNode]]:
+        """The known fields of a section that hold something."""
+        if not isinstance(node, TextMap):
+            fix = f"fields: {', '.join(_LIST_FIELDS)}"
+            self._fault(TextError.at(node, f"{section!r} is not a mapping", fix))
+            return
+        for name, value in node.entries:
+            if name.value not in _LIST_FIELDS:
+                self._fault(_unknown(node, name, value, repr(section), _LIST_FIELDS))
+            elif not is_absent(value):
+                yield name.value, value
+
+    def _items(self, field: str, node: TextNode) -> tuple[TextNode, ...]:
+        if isinstance(node, TextList):
+            return node.items
+        self._fault(TextError.at(node, f"{field!r} is not a list", f"write {field}: [..]"))
+        return ()
+
+    def _weight(self, fields: WrittenFields) -> int:
+        node = fields.need("weight", "write a whole number from 1 to 100")
+        weight, what = parse_weight(node)
+        if what:
+            error = TextError.at(node, what, "write a whole number from 1 to 100")
+            self._problems.append(error.problem(self._key))
+        return weight
+
+    def _review(self, written: WrittenTerm, node: TextNode) -> None:
+        selector = written.term.selector
+        if selector is None:
+            self._advise_null(node)
+        for key, meant in misspelt_pseudo_labels(selector):
+            fix = f"did you mean {meant!r}?" if meant else "write it with its prefix, as a label"
+            self._advise(node, f"{key!r} is no pseudo-label, only a label of that name", fix)
+
+    def _advise_null(self, node: TextNode) -> None:
+        fix = "write labelSelector: {} to mean all containers"
+        self._advise(node, "a rule without labelSelector is about nobody", fix)
+
+    def _advise(self, node: TextNode, what: str, fix: str) -> None:
+        problem = TextError.at(node, what, fix).problem(self._key)
+        self._problems.append(replace(problem, is_advice=True))
+
+    def _charge(self, node: TextNode) -> None:
+        self._count += 1
+        if self._count > MAX_TERMS:
+            what = f"more than {MAX_TERMS} rules, the rest is left out"
+            error = TextError.at(node, what, "write fewer")
+            self._problems.append(error.problem(self._key))
+            raise _GivenUpError
+
+    def _fault(self, error: TextError) -> None:
+        self._problems.append(error.problem(self._key))
+        self._faults += 1
+        if self._faults >= MAX_FAULTS:
+            what = f"{MAX_FAULTS} faults, the rest is left out"
+            last = TextError(what, "mend those first", line=error.line, column=error.column)
+            self._problems.append(last.problem(self._key))
+            raise _GivenUpError
+
+    def _source(self, node: TextNode) -> str:
+        # Values of the configuration have their field for a key, and no line.
+        return f"{self._key}:{node.line}" if node.line else self._key
+
+
+def _unknown(
+    node: TextMap, name: TextScalar, value: TextNode, what: str, known: Sequence[str]
+) -> TextError:
+    return unknown_field(TextMap(node.mark, ((name, value),)), what, known)

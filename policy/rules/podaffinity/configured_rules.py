@@ -1,0 +1,215 @@
+"""Rules that the configuration adds to those of pods: profiles, racks and resource sets.
+
+Racks and resource sets are shorthand: what they come to is written as an author would write it and
+read as any other text, so `pinfold lint --expand` shows exactly what counts.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, cast
+
+import msgspec
+
+from ....topology.sets.base_errors import quoted
+from ...configuration.affinity_fields import LabelSelectorFields, Profile, Rack
+from ...configuration.config import Config
+from ...model.container import Container
+from ...model.selector_operator import LabelOperator
+from ...text.errors import Problem
+from ...text.glob import compile_glob
+from ...text.suggestion import suggestion
+from ...text.yaml_nodes import Position, TextList, TextMap, TextNode, TextScalar
+from .affinity_text import NO_WRITTEN_RULES, PREFERRED_FIELD, WrittenRules, read_affinity
+from .label_selector import LabelRequirement, LabelSelector
+from .namespace_scope import NamespaceLabels
+from .term import POD_UID
+
+RACK_LABEL: Final = "pinfold.dev/rack"
+RESOURCE_SET_LABEL: Final = "pinfold.dev/resource-set"
+_REQUIRED_FIELD: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_SHORTHAND_WEIGHT: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddedRules:
+    """Rules for the containers of some namespaces and with some labels."""
+
+    name: str
+    namespaces: tuple[str, ...]
+    """Globs."""
+    selector: LabelSelector
+    written: Mapping[str, object]
+    """The rules in the shape of the annotation."""
+    rules: WrittenRules
+
+    def is_for(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Whether containers of a namespace with these labels have the rules."""
+        return self.selector.matches(labels) and any(
+            compile_glob(pattern).matches(namespace) for pattern in self.namespaces
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfiguredRules:
+    """All rules of a configuration."""
+
+    added: tuple[AddedRules, ...]
+    racks: tuple[str, ...]
+    namespace_labels: NamespaceLabels
+
+    def of(self, container: Container) -> tuple[AddedRules, ...]:
+        """The rules that the containers of a pod get."""
+        pod = container.pod
+        return tuple([one for one in self.added if one.is_for(pod.namespace, pod.labels)])
+
+    def problems(self, container: Container) -> Iterator[Problem]:
+        """Problems of the labels of a pod that name a rack."""
+        rack = container.pod.labels.get(RACK_LABEL)
+        if rack is not None and rack not in self.racks:
+            yield Problem(
+                where=f"label {RACK_LABEL} of {container.pod.namespace}/{container.pod.name}",
+                what=f"the node's configuration has no rack {quoted(rack)}",
+                fix=suggestion(rack, self.racks) if self.racks else "configure racks",
+                is_advice=True,
+            )
+
+
+def configured_rules(config: Config) -> ConfiguredRules:
+    """The rules that a configuration adds, in the order of its fields."""
+    return ConfiguredRules(
+        added=(
+            *map(_of_profile, config.profiles),
+            *(one for name, rack in config.racks.items() for one in _of_rack(name, rack)),
+            *_of_replicas(config),
+        ),
+        racks=tuple(config.racks),
+        namespace_labels=NamespaceLabels(config.namespace_labels),
+    )
+
+
+class _Latest:
+    """The rules of the configuration that was asked for last: it changes when it is reloaded."""
+
+    def __init__(self) -> None:
+        self._latest: tuple[Config, ConfiguredRules] | None = None
+
+    def of(self, config: Config) -> ConfiguredRules:
+        # Read and replaced as one: several threads may ask.
+        latest = self._latest
+        if latest is None or latest[0] is not config:
+            latest = self._latest = config, configured_rules(config)
+        return latest[1]
+
+
+latest_rules: Final = _Latest().of
+
+
+def _of_profile(profile: Profile) -> AddedRules:
+    written = _without_defaults(msgspec.to_builtins(profile.added_affinity))
+    return _added(
+        f"profile {profile.name}",
+        cast("Mapping[str, object]", written or {}),
+        _selector(profile.label_selector),
+        profile.namespaces,
+    )
+
+
+def _of_rack(name: str, rack: Rack) -> Iterator[AddedRules]:
+    own = {"matchLabels": {RACK_LABEL: name}}
+    others = {
+        "matchExpressions": [
+            {"key": RACK_LABEL, "operator": "Exists"},
+            {"key": RACK_LABEL, "operator": "NotIn", "values": [name]},
+        ]
+    }
+    is_of_rack = LabelSelector((LabelRequirement(RACK_LABEL, LabelOperator.IN, (name,)),))
+    for level, rules in rack.levels:
+        near = {"labelSelector": own, "topologyKey": level.value}
+        far = {"labelSelector": others, "topologyKey": level.value}
+        written = {
+            "podAffinity": _wish(near, is_required=rules.require_rack_affinity),
+            "podAntiAffinity": _wish(far, is_required=rules.require_rack_anti_affinity),
+        }
+        yield _added(f"racks.{name}.{level.value}", written, is_of_rack)
+        for inner, is_required in rules.inner_levels(level):
+            apart: dict[str, object] = {
+                "labelSelector": own,
+                "topologyKey": inner.value,
+                "mismatchLabelKeys": [POD_UID],
+            }
+            inside: dict[str, object] = {"podAntiAffinity": _wish(apart, is_required=is_required)}
+            yield _added(f"racks.{name}.{level.value}, {inner.value} inside", inside, is_of_rack)
+
+
+def _of_replicas(config: Config) -> Iterator[AddedRules]:
+    has_set = LabelSelector((LabelRequirement(RESOURCE_SET_LABEL, LabelOperator.EXISTS),))
+    for level, rules in config.anti_affinity.levels:
+        apart: dict[str, object] = {
+            "labelSelector": {},
+            "topologyKey": level.value,
+            "matchLabelKeys": [RESOURCE_SET_LABEL],
+            "mismatchLabelKeys": [POD_UID],
+        }
+        written: dict[str, object] = {"podAntiAffinity": _wish(apart, is_required=rules.required)}
+        yield _added(f"antiAffinity.{level.value}", written, has_set)
+
+
+def _wish(term: Mapping[str, object], *, is_required: bool) -> Mapping[str, object]:
+    if is_required:
+        return {_REQUIRED_FIELD: [term]}
+    return {PREFERRED_FIELD: [{"weight": _SHORTHAND_WEIGHT, "podAffinityTerm": term}]}
+
+
+def _added(
+    name: str,
+    written: Mapping[str, object],
+    selector: LabelSelector,
+    namespaces: tuple[str, ...] = ("*",),
+) -> AddedRules:
+    rules = read_affinity(_node(written), name) if written else NO_WRITTEN_RULES
+    # The check of the configuration finds what is wrong; some of its advice is none here.
+    rules = replace(rules, problems=tuple(one for one in rules.problems if not one.is_advice))
+    assert not rules.problems, rules.problems
+    return AddedRules(
+        name=name, namespaces=namespaces, selector=selector, written=written, rules=rules
+    )
+
+
+def _selector(fields: LabelSelectorFields) -> LabelSelector:
+    labels = [
+        LabelRequirement(key, LabelOperator.IN, (value,))
+        for key, value in fields.match_labels.items()
+    ]
+    expressions = [
+        LabelRequirement(one.key, one.operator, one.values) for one in fields.match_expressions
+    ]
+    return LabelSelector((*labels, *expressions))
+
+
+_HERE: Final = Position(-1, -1)
+
+
+def _node(value: object) -> TextNode:
+    """Plain values as a text's reader would have them; without lines."""
+    if isinstance(value, Mapping):
+        entries = cast("Mapping[str, object]", value).items()
+        return TextMap(
+            _HERE, tuple((TextScalar(key, _HERE, '"'), _node(one)) for key, one in entries)
+        )
+    if isinstance(value, list | tuple):
+        return TextList(_HERE, tuple(map(_node, cast("list[object]", value))))
+    return TextScalar(str(value), _HERE, None if isinstance(value, int) else '"')
+
+
+def _without_defaults(value: object) -> object:
+    """Values without fields that say nothing; an empty selector says that all are meant."""
+    if isinstance(value, Mapping):
+        given = cast("Mapping[str, object]", value)
+        return {
+            key: _without_defaults(one)
+            for key, one in given.items()
+            if one not in (None, [], ()) and not (one == {} and key == "matchLabels")
+        }
+    if isinstance(value, list | tuple):
+        return [_without_defaults(one) for one in cast("list[object]", value)]
+    return value

@@ -1,0 +1,241 @@
+"""Terms, spread rules and weights in the text of a rule, as values."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Final
+
+from ....topology.model.machine import Level
+from ....topology.sets.base_errors import quoted
+from ...model.level_name import parse_level
+from ...model.selector_operator import LabelOperator
+from ...text.yaml_nodes import TextError, TextNode
+from .label_selector import LabelRequirement, LabelSelector
+from .namespace_scope import NamespaceScope
+from .rule_set import SpreadRule
+from .selector_text import parse_selector
+from .term import PSEUDO_LABELS, Term
+from .written_fields import WrittenFields, whole_number, word_of
+
+WEIGHT_MAX: Final = 100
+_TERM_FIELDS: Final = (
+    "labelSelector",
+    "topologyKey",
+    "namespaces",
+    "namespaceSelector",
+    "matchLabelKeys",
+    "mismatchLabelKeys",
+    "scope",
+)
+_SPREAD_FIELDS: Final = (
+    "maxSkew",
+    "topologyKey",
+    "whenUnsatisfiable",
+    "labelSelector",
+    "matchLabelKeys",
+    "minDomains",
+)
+_WHEN_UNSATISFIABLE: Final = {"DoNotSchedule": True, "ScheduleAnyway": False}
+
+
+@dataclass(frozen=True, slots=True)
+class LabelKeys:
+    """Labels of the owner whose values complete the selector of its rule; false without any."""
+
+    match: tuple[str, ...] = ()
+    mismatch: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.match or self.mismatch)
+
+    def complete(
+        self, selector: LabelSelector | None, own: Mapping[str, str]
+    ) -> LabelSelector | None:
+        """The selector with a requirement for each label that the owner has; it is kept so."""
+        if selector is None or not self:
+            return selector
+        added = [
+            LabelRequirement(key, operator, (own[key],))
+            for operator, keys in (
+                (LabelOperator.IN, self.match),
+                (LabelOperator.NOT_IN, self.mismatch),
+            )
+            for key in keys
+            if key in own
+        ]
+        return LabelSelector((*selector.requirements, *added))
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenTerm:
+    """A term as it is written, and what of its owner's labels completes it."""
+
+    term: Term
+    label_keys: LabelKeys
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenSpread:
+    """A spread rule as it is written, and what of its owner's labels completes it."""
+
+    rule: SpreadRule
+    label_keys: LabelKeys
+
+
+def parse_term(node: TextNode, source: str) -> WrittenTerm:
+    """The term a node spells; `source` is for people. Raises `TextError`."""
+    fields = WrittenFields(node, "a term", _TERM_FIELDS)
+    level = _parse_level(fields)
+    selector = parse_selector(fields.find("labelSelector"), "'labelSelector'")
+    scope = NamespaceScope(
+        frozenset(fields.words("namespaces")),
+        parse_selector(fields.find("namespaceSelector"), "'namespaceSelector'"),
+    )
+    keys = _parse_label_keys(fields, selector)
+    term = Term(
+        level=level,
+        selector=selector,
+        namespaces=scope,
+        is_pod_scope=_parse_scope(fields, selector, keys),
+        source=source,
+    )
+    return WrittenTerm(term, keys)
+
+
+def parse_spread(node: TextNode, source: str) -> WrittenSpread:
+    """The spread rule a node spells; `source` is for people. Raises `TextError`."""
+    fields = WrittenFields(node, "a topologySpread", _SPREAD_FIELDS)
+    level = _parse_level(fields)
+    fields.need("maxSkew", "write maxSkew: 1")
+    skew = fields.number("maxSkew", 1) or 1
+    when = fields.word("whenUnsatisfiable") or "DoNotSchedule"
+    if when not in _WHEN_UNSATISFIABLE:
+        place = fields.find("whenUnsatisfiable") or node
+        names = " or ".join(_WHEN_UNSATISFIABLE)
+        raise TextError.at(place, f"unknown whenUnsatisfiable {quoted(when)}", f"write {names}")
+    is_required = _WHEN_UNSATISFIABLE[when]
+    domains = fields.number("minDomains", 1)
+    if domains is not None and not is_required:
+        place = fields.find("minDomains") or node
+        fix = "leave it out, or write whenUnsatisfiable: DoNotSchedule"
+        raise TextError.at(place, "'minDomains' is for DoNotSchedule alone", fix)
+    selector = parse_selector(fields.find("labelSelector"), "'labelSelector'")
+    keys = _parse_label_keys(fields, selector)
+    rule = SpreadRule(
+        max_skew=skew,
+        level=level,
+        selector=selector,
+        is_required=is_required,
+        min_domains=domains or 1,
+        text=f"spread over {level.value}, at most {skew} apart: {_selector_text(selector, keys)}"
+        f" ({source})",
+    )
+    return WrittenSpread(rule, keys)
+
+
+def described(written: WrittenTerm, kind: str) -> WrittenTerm:
+    """The term with its text for people; `kind`: "affinity", "anti-affinity"."""
+    term = written.term
+    who = _selector_text(term.selector, written.label_keys)
+    scope = term.namespaces
+    where = ""
+    if term.is_pod_scope:
+        where = " of its own pod"
+    elif not scope.is_own:
+        where = f" in {scope}"
+    text = f"{kind} at {term.level.value} to {who}{where} ({term.source})"
+    return replace(written, term=replace(term, text=text))
+
+
+def parse_weight(node: TextNode) -> tuple[int, str]:
+    """The weight from 1 to 100 that counts, and what is wrong with it. Raises `TextError`."""
+    weight = whole_number(node)
+    if weight is None:
+        fix = f"write a whole number from 1 to {WEIGHT_MAX}"
+        raise TextError.at(node, "the weight is not a whole number", fix)
+    used = min(max(weight, 1), WEIGHT_MAX)
+    if used == weight:
+        return used, ""
+    return used, f"weight {word_of(node, 'weight')[:20]} is outside the range, {used} is used"
+
+
+def misspelt_pseudo_labels(selector: LabelSelector | None) -> Iterator[tuple[str, str]]:
+    """Keys that look like pseudo-labels and are none, and the pseudo-label that may be meant."""
+    for requirement in selector.requirements if selector is not None else ():
+        key = requirement.key
+        if key.startswith(("pod.", "container.")) and key not in PSEUDO_LABELS and "/" not in key:
+            near = get_close_matches(key[:80], PSEUDO_LABELS, n=1)
+            yield key, near[0] if near else ""
+
+
+def _parse_level(fields: WrittenFields) -> Level:
+    node = fields.need("topologyKey", "write topologyKey: numa, for example")
+    try:
+        return parse_level(word_of(node, "'topologyKey'"))
+    except ValueError as error:
+        what, fix = map(str, error.args)
+        raise TextError.at(node, what, fix) from error
+
+
+def _parse_label_keys(fields: WrittenFields, selector: LabelSelector | None) -> LabelKeys:
+    keys = LabelKeys(
+        tuple(dict.fromkeys(fields.words("matchLabelKeys"))),
+        () if fields.what.endswith("Spread") else _mismatch_keys(fields),
+    )
+    if not keys:
+        return keys
+    place = fields.find("matchLabelKeys") or fields.find("mismatchLabelKeys") or fields.node
+    if selector is None:
+        what = "label keys without labelSelector"
+        raise TextError.at(place, what, "write labelSelector: {} beside them")
+    named = {requirement.key for requirement in selector.requirements}
+    for key in keys.match:
+        if key in named:
+            what = f"{quoted(key)} is in matchLabelKeys and in labelSelector"
+            raise TextError.at(place, what, "leave it out of one of them")
+        if key in keys.mismatch:
+            what = f"{quoted(key)} is in matchLabelKeys and in mismatchLabelKeys"
+            raise TextError.at(place, what, "leave it out of one of them")
+    for key in keys.mismatch:
+        is_other = any(
+            one.key == key and one.operator is not LabelOperator.EXISTS
+            for one in selector.requirements
+        )
+        if is_other:
+            what = f"{quoted(key)} is in mismatchLabelKeys and in labelSelector"
+            raise TextError.at(place, what, "leave it out of one of them, but for 'Exists'")
+    return keys
+
+
+def _mismatch_keys(fields: WrittenFields) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(fields.words("mismatchLabelKeys")))
+
+
+def _parse_scope(fields: WrittenFields, selector: LabelSelector | None, keys: LabelKeys) -> bool:
+    node = fields.find("scope")
+    if node is None:
+        return False
+    if word_of(node, "'scope'") != "pod":
+        fix = "write scope: pod, or leave it out"
+        raise TextError.at(node, f"unknown scope {quoted(word_of(node, 'scope'))}", fix)
+    for name in ("namespaces", "namespaceSelector", "matchLabelKeys", "mismatchLabelKeys"):
+        place = fields.find(name)
+        if place is not None:
+            what = f"{name!r} beside 'scope: pod', which is about one pod"
+            raise TextError.at(place, what, "leave one of the two out")
+    for requirement in selector.requirements if selector is not None else ():
+        if requirement.key not in PSEUDO_LABELS:
+            what = f"the label {quoted(requirement.key)} is the same in a pod's containers"
+            fix = f"under 'scope: pod' use {', '.join(PSEUDO_LABELS)}"
+            raise TextError.at(fields.find("labelSelector") or node, what, fix)
+    assert not keys
+    return True
+
+
+def _selector_text(selector: LabelSelector | None, keys: LabelKeys) -> str:
+    if selector is None:
+        return "nobody"
+    parts = [str(selector)] if selector.requirements or not keys else []
+    parts += [f"the same {key}" for key in keys.match]
+    parts += [f"another {key}" for key in keys.mismatch]
+    return ", ".join(parts)
