@@ -54,6 +54,13 @@ def _pod_value(
     return _value(f"{name}.{domain}/pod", value)
 
 
+def _own_terms(fields: str, count: int) -> Callable[[], Iterator[tuple[str, str]]]:
+    """Required anti-affinity, so many times with these fields."""
+    terms = ", ".join([f"{{topologyKey: numa, {fields}}}"] * count)
+    field = "requiredDuringSchedulingIgnoredDuringExecution"
+    return _pod_value("affinity", f"podAntiAffinity: {{{field}: [{terms}]}}", _OWN)
+
+
 def _keys(pattern: str, value: str = "x") -> Callable[[], Iterator[tuple[str, str]]]:
     return lambda: ((pattern.format(number), value) for number in range(100_000))
 
@@ -246,6 +253,45 @@ _PODS: Final[Mapping[str, Callable[[], Iterator[tuple[str, str]]]]] = {
     ),
     "at the limit, test hints": _pod_value(
         "test.topologyhints", "".join(f"h{one}: {{CPUs: '0-81:1/2'}}\n" for one in range(800))
+    ),
+    "at the limit, terms": _own_terms(
+        "labelSelector: {matchLabels: {" + ",".join(f"k{one}: v" for one in range(20)) + "}}", 64
+    ),
+    "at the limit, faulty terms": _own_terms("labelSelectorr: {}", 250),
+    "at the limit, terms about nobody": _own_terms("scope: null", 300),
+    "at the limit, terms with near pseudo-labels": _own_terms(
+        "labelSelector: {matchLabels: {"
+        + ",".join(f"pod.{'nameqosuid' * 3}{one}: v" for one in range(20))
+        + "}}",
+        64,
+    ),
+    "at the limit, terms with label keys": _own_terms(
+        "labelSelector: {}, matchLabelKeys: [" + ",".join(f"l{one}" for one in range(30)) + "]", 64
+    ),
+    "at the limit, terms with selected namespaces": _own_terms(
+        "labelSelector: {}, namespaceSelector: {matchExpressions: ["
+        + ",".join(f"{{key: tier{one}, operator: Exists}}" for one in range(5))
+        + "]}",
+        60,
+    ),
+    "at the limit, one term of many words": _own_terms(
+        "labelSelector: {matchExpressions: [{key: a, operator: In, values: ["
+        + ",".join(f"v{one}" for one in range(2700))
+        + "]}]}",
+        1,
+    ),
+    "at the limit, pool terms": _pod_value(
+        "affinity",
+        "poolAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: ["
+        + ",".join(['{matchExpressions: [{key: cpus, operator: Gt, values: ["1"]}]}'] * 200)
+        + "]}}",
+        _OWN,
+    ),
+    "at the limit, unknown kinds of rules": _pod_value(
+        "affinity", "".join(f"podAffinit{one}: 1\n" for one in range(1300)), _OWN
+    ),
+    "at the limit, pool selector": _pod_value(
+        "pool-selector", ",".join(f"k{one}=v" for one in range(150)), _OWN
     ),
     "test hints": _pod_value(
         "test.topologyhints", "".join(f"h{one}: {{CPUs: '0-8191:1/2'}}\n" for one in range(8000))

@@ -107,6 +107,7 @@ class _Reader:
         self._pool_preferred: list[PoolPreference] = []
         self._problems: list[Problem] = []
         self._faults = 0
+        self._advised = 0
         self._count = 0
         self._sections: dict[str, Callable[[str, TextNode], None]] = {
             "podAffinity": self._read_terms,
@@ -257,7 +258,7 @@ class _Reader:
         selector = written.term.selector
         if selector is None:
             self._advise_null(node)
-        for key, meant in misspelt_pseudo_labels(selector):
+        for key, meant in misspelt_pseudo_labels(selector) if self._advised < MAX_FAULTS else ():
             fix = f"did you mean {meant!r}?" if meant else "write it with its prefix, as a label"
             self._advise(node, f"{key!r} is no pseudo-label, only a label of that name", fix)
 
@@ -266,6 +267,9 @@ class _Reader:
         self._advise(node, "a rule without labelSelector is about nobody", fix)
 
     def _advise(self, node: TextNode, what: str, fix: str) -> None:
+        self._advised += 1
+        if self._advised > MAX_FAULTS:
+            return
         problem = TextError.at(node, what, fix).problem(self._key)
         self._problems.append(replace(problem, is_advice=True))
 

@@ -12,7 +12,7 @@ from ...annotations.annotations import Annotations, Scope, Setting, read_annotat
 from ...configuration.config import Config, OnUnsatisfiable
 from ...model.container import Container
 from ...model.selector_operator import PoolOperator
-from ...text.errors import Problem
+from ...text.errors import PROBLEMS_MAX, Problem
 from ...text.suggestion import suggestion
 from ...text.text_cache import TextCache
 from .affinity_text import WrittenRules, parse_affinity_text
@@ -143,6 +143,8 @@ class _Binding:
         self._namespace_labels = configured.namespace_labels
         self._allowed = config.anti_affinity_limits.allowed_levels(container.pod.namespace)
         self._where = where
+        # Labels of namespaces that are told to be unknown.
+        self._unknown: set[str] = set()
 
     def bind(self, texts: tuple[WrittenRules, ...]) -> PlacementRules:
         """The rules of all texts together."""
@@ -181,21 +183,26 @@ class _Binding:
             if not keys:
                 return term
             return replace(term, selector=keys.complete(term.selector, self._labels))
-        for requirement in scope.selector.requirements:
-            if not self._namespace_labels.is_given(requirement.key):
-                what = (
-                    f"{term.text}: nobody told this node the label {quoted(requirement.key)} of"
-                    " any namespace, so it selects none"
-                )
-                fix = "use 'namespaces', or configure namespaceLabels"
-                self._tell(what, fix)
+        labels = self._namespace_labels
+        unknown = next(
+            (one.key for one in scope.selector.requirements if not labels.is_given(one.key)), None
+        )
+        if unknown is not None and unknown not in self._unknown:
+            self._unknown.add(unknown)
+            what = (
+                f"{term.text}: nobody told this node the label {quoted(unknown)} of any"
+                " namespace, so it selects none"
+            )
+            self._tell(what, "use 'namespaces', or configure namespaceLabels")
         return replace(
             term,
             selector=keys.complete(term.selector, self._labels),
-            namespace_labels=self._namespace_labels,
+            namespace_labels=labels,
         )
 
     def _tell(self, what: str, fix: str) -> None:
+        if len(self.problems) >= PROBLEMS_MAX:
+            return
         where = self._where or self._container.path
         self.problems.append(
             Problem(where=where, what=what, fix=fix, container=self._container.name)

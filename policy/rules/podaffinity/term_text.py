@@ -160,12 +160,16 @@ def parse_weight(node: TextNode) -> tuple[int, str]:
 
 
 def misspelt_pseudo_labels(selector: LabelSelector | None) -> Iterator[tuple[str, str]]:
-    """Keys that look like pseudo-labels and are none, and the pseudo-label that may be meant."""
+    """Keys that look like pseudo-labels and are none, and the pseudo-label that may be meant.
+
+    The first of a selector alone: what may be meant takes a while to find.
+    """
     for requirement in selector.requirements if selector is not None else ():
         key = requirement.key
         if key.startswith(("pod.", "container.")) and key not in PSEUDO_LABELS and "/" not in key:
             near = get_close_matches(key[:80], PSEUDO_LABELS, n=1)
             yield key, near[0] if near else ""
+            break
 
 
 def _parse_level(fields: WrittenFields) -> Level:
