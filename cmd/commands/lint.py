@@ -5,11 +5,17 @@ from pathlib import Path
 
 import click
 
+from ...policy.configuration.config import Config
 from ...policy.configuration.config_text import read_config
 from ...policy.engine.engine import Engine
 from ...policy.manifests.annotation_lint import has_pods, is_configuration, lint_manifests
+from ...policy.manifests.manifest import parse_manifests
+from ...policy.rules.podaffinity.configured_rules import configured_rules
+from ...policy.rules.podaffinity.expansion import expansion, pod_expansion
+from ...policy.scenarios.creation import created_pod
 from ...policy.scenarios.pod_check import PodCheck
 from ...policy.text.errors import ConfigError
+from ...policy.text.yaml_fields import FieldError
 from ...topology.model.machine import Machine
 from ..daemon.config_file import ConfigFileError, input_name, load_config, read_input
 from ..daemon.machine_source import machine_of, machine_options
@@ -27,8 +33,19 @@ _UNREADABLE = 2
     metavar="FILE",
     help="The node's configuration; without it, classes that pods name are taken to exist.",
 )
+@click.option(
+    "--expand",
+    "is_expanded",
+    is_flag=True,
+    help="Also show the rules that profiles, racks and resource sets come to.",
+)
 def command(
-    files: tuple[str, ...], sysfs_root: str | None, machine: str | None, config_path: str | None
+    files: tuple[str, ...],
+    sysfs_root: str | None,
+    machine: str | None,
+    config_path: str | None,
+    *,
+    is_expanded: bool,
 ) -> int:
     """Check the annotations of pods in manifests, and configurations; "-" is standard input.
 
@@ -59,7 +76,22 @@ def command(
         for line, is_advice in complaints:
             click.echo(line)
             status = status if is_advice else max(status, _ERROR)
+        if is_expanded:
+            click.echo(_expansion(name, text, config or Config()), nl=False)
     return status
+
+
+def _expansion(source: str, text: str, config: Config) -> str:
+    """The rules that a configuration adds: that in the text, or the node's to the text's pods."""
+    try:
+        if is_configuration(text):
+            return expansion(configured_rules(read_config(text, source).config))
+        pods = parse_manifests(text, source)
+    except (ConfigError, FieldError):
+        # What is wrong has been said.
+        return ""
+    configured = configured_rules(config)
+    return "".join(pod_expansion(configured, created_pod(spec, 0)) for spec in pods)
 
 
 def _complaints(

@@ -12,6 +12,7 @@ from ...topology.model.machine import Machine
 from ..annotations.annotation_values import ALL_HINTS, HintSource
 from ..annotations.annotations import effective
 from ..annotations.preferences import Preferences, parse_preferences
+from ..configuration.affinity_fields import Rack
 from ..configuration.config import (
     BlockIoControl,
     Config,
@@ -20,12 +21,20 @@ from ..configuration.config import (
     RdtControl,
     SchedulingClass,
 )
+from ..cpus.picker import CpuPicker
 from ..engine.engine import Engine
 from ..manifests.annotation_lint import Finding
 from ..manifests.manifest import PodSpec, pod_of
 from ..model.container import Container
 from ..model.grant import Refusal
 from ..placing.classifier import Classifier, grave_problems
+from ..pools.pool_labels import pool_labels
+from ..pools.pool_tree import build_tree
+from ..pools.supply import read_supply
+from ..rules.podaffinity.configured_rules import RACK_LABEL
+from ..rules.podaffinity.pool_review import reviewed_pools
+from ..rules.podaffinity.rule_review import reviewed_rules
+from ..rules.podaffinity.rule_text import placement_rules, selected_namespace_labels
 from ..rules.unmatched_rules import unmatched_rules
 from ..text.errors import Problem
 from ..text.yaml_fields import Field, FieldError
@@ -75,7 +84,14 @@ class PodCheck:
             yield from classifier.classify(container).problems
             yield from self._idle_hints(container, parse_preferences(container))
         yield from unmatched_rules(containers)
+        for container in containers:
+            yield from placement_rules(container, config)[1]
+        yield from reviewed_rules(containers, config)
         if self._machine is not None:
+            supply = read_supply(self._machine, config, CpuPicker(self._machine))
+            tree = build_tree(self._machine, supply)
+            labels = pool_labels(tree, self._machine, config)
+            yield from reviewed_pools(containers, config, tree, labels)
             yield from self._refusals(spec, containers, config, self._machine)
 
     def _idle_hints(self, container: Container, preferences: Preferences) -> Iterator[Problem]:
@@ -122,12 +138,15 @@ class PodCheck:
 
 
 def _config_for(spec: PodSpec) -> Config:
-    """A configuration with every class that a pod names, so that only the pod can be wrong."""
+    """A configuration with all that a pod names, so that only the pod can be wrong."""
     cpu_classes: dict[str, None] = {}
     scheduling_classes: dict[str, None] = {}
+    namespace_labels: dict[str, str] = {}
     pod = created_pod(spec, 0)
     for one in (*spec.init_containers, *spec.containers):
-        preferences = parse_preferences(created_container(one, pod, 0)[0])
+        container = created_container(one, pod, 0)[0]
+        namespace_labels.update(dict.fromkeys(selected_namespace_labels(container), ""))
+        preferences = parse_preferences(container)
         if preferences.cpu_class is not None:
             cpu_classes[preferences.cpu_class.value] = None
         if preferences.scheduling_class is not None:
@@ -135,5 +154,8 @@ def _config_for(spec: PodSpec) -> Config:
     return Config(
         cpu_classes=tuple(CpuClass(name=name) for name in cpu_classes),
         scheduling_classes=tuple(SchedulingClass(name=name) for name in scheduling_classes),
+        # Of a namespace that cannot exist.
+        namespace_labels={"": namespace_labels},
+        racks={spec.labels[RACK_LABEL]: Rack()} if RACK_LABEL in spec.labels else {},
         control=Control(rdt=RdtControl(enable=True), blockio=BlockIoControl(enable=True)),
     )

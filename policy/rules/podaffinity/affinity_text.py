@@ -197,10 +197,14 @@ class _Reader:
             if not term.expressions:
                 self._advise(item, "an empty term matches no pool", "leave it out")
             found.append(term)
-        text = f"a pool with {' or '.join(map(str, found))} ({self._source(node)})"
-        self._pool_required.append(
-            PoolRequirement(terms=tuple(found), execution=execution, text=text)
+        source = self._source(node)
+        requirement = PoolRequirement(
+            terms=tuple(found),
+            execution=execution,
+            text=f"a pool with {' or '.join(map(str, found))} ({source})",
+            source=source,
         )
+        self._pool_required.append(requirement)
 
     def _read_pool_preference(self, item: TextNode) -> None:
         fields = WrittenFields(item, "a preferred term", ("weight", "preference"))

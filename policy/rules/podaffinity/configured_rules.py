@@ -13,7 +13,7 @@ import msgspec
 from ....topology.sets.base_errors import quoted
 from ...configuration.affinity_fields import LabelSelectorFields, Profile, Rack
 from ...configuration.config import Config
-from ...model.container import Container
+from ...model.container import Container, Pod
 from ...model.selector_operator import LabelOperator
 from ...text.errors import Problem
 from ...text.glob import compile_glob
@@ -57,9 +57,8 @@ class ConfiguredRules:
     racks: tuple[str, ...]
     namespace_labels: NamespaceLabels
 
-    def of(self, container: Container) -> tuple[AddedRules, ...]:
+    def for_pod(self, pod: Pod) -> tuple[AddedRules, ...]:
         """The rules that the containers of a pod get."""
-        pod = container.pod
         return tuple([one for one in self.added if one.is_for(pod.namespace, pod.labels)])
 
     def problems(self, container: Container) -> Iterator[Problem]:

@@ -1,7 +1,7 @@
 """Terms over the labels of pools: what Kubernetes' node affinity says of nodes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...model.selector_operator import PoolOperator, parse_int64
 from .execution import Execution
@@ -78,6 +78,8 @@ class PoolRequirement:
     execution: Execution = Execution.IGNORED
     text: str = ""
     """The requirement for people, and where it is written."""
+    source: str = field(default="", compare=False)
+    """The annotation and line, or the field of the configuration, that it comes from."""
 
     def holds(self, labels: Mapping[str, str]) -> bool:
         """Whether a pool with these labels will do."""

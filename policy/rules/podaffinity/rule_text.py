@@ -35,7 +35,7 @@ def placement_rules(
 ) -> tuple[PlacementRules, tuple[Problem, ...]]:
     """The rules of a container, and what is wrong with them. Never raises."""
     configured = latest_rules(config)
-    added = configured.of(container)
+    added = configured.for_pod(container.pod)
     annotations = read_annotations(container.pod.annotations)
     if not added and not annotations.settings and not container.pod.labels:
         return NO_PLACEMENT_RULES, ()
@@ -128,7 +128,19 @@ def parse_pool_selector(text: str, key: str) -> PoolRequirement:
             raise ValueError(f"{quoted(label)} is given twice", "leave one out")
         expressions[label] = PoolExpression(label, PoolOperator.IN, (value,))
     term = PoolTerm(tuple(expressions.values()))
-    return PoolRequirement(terms=(term,), text=f"a pool with {term} ({key})")
+    return PoolRequirement(terms=(term,), text=f"a pool with {term} ({key})", source=key)
+
+
+def selected_namespace_labels(container: Container) -> frozenset[str]:
+    """The labels of namespaces that the affinity annotation of a container asks for."""
+    setting = read_annotations(container.pod.annotations).effective(AFFINITY_KEY, container.name)
+    if setting is None:
+        return frozenset()
+    written = _parse(setting.value, setting.key)
+    terms = [one.rule.term for one in written.required]
+    terms += [one.rule.term for one in written.preferred]
+    scopes = (term.namespaces.selector for term in terms)
+    return frozenset(one.key for scope in scopes if scope for one in scope.requirements)
 
 
 class _Binding:

@@ -40,7 +40,7 @@ def parse_selector(node: TextNode | None, what: str) -> LabelSelector | None:
             fix = "write matchLabels: {app: web}"
             raise TextError.at(labels, "'matchLabels' is not a mapping", fix)
         for name, value in labels.entries:
-            word = word_of(value, f"the value of {quoted(name.value)}")
+            word = word_of(value, "a label's value")
             found.append(LabelRequirement(_label_key(name), LabelOperator.IN, (word,)))
     for item in fields.items("matchExpressions"):
         key, operator, values = _parse_expression(item, LabelOperator)

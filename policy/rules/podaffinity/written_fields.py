@@ -69,7 +69,8 @@ class WrittenFields:
         if len(items) > ITEMS_MAX:
             what = f"{len(items)} items in {name!r}"
             raise TextError.at(items[ITEMS_MAX], what, f"write at most {ITEMS_MAX}")
-        return tuple([word_of(item, f"an item of {name!r}") for item in items])
+        what = f"an item of {name!r}"
+        return tuple([word_of(item, what) for item in items])
 
     def word(self, name: str) -> str | None:
         """The text of a field, None where it is absent. Raises `TextError`."""

@@ -317,3 +317,52 @@ def test_the_command_asks_the_configuration(tmp_path: Path) -> None:
 def test_an_annotation_without_its_quotes_is_one_fault() -> None:
     (complaint,) = lint("prefer-shared-cpus.resource-policy.nri.io/pod: true")
     assert "the value 'true' is not a string — put it in quotes" in complaint
+
+
+RULES = """\
+kind: Pod
+metadata:
+  name: web
+  labels: {pinfold.dev/rack: a}
+  annotations:
+    pool-name.pinfold.dev/container.main: NUMA node 0
+    affinity.pinfold.dev/pod: |
+      podAntiAffinity:
+        requiredDuringSchedulingIgnoredDuringExecution:
+        - {topologyKey: core, labelSelector: {}, namespaceSelector: {matchLabels: {tier: gold}}}
+        - {topologyKey: numa, labelSelector: {}, namespaceSelector: {matchLabels: {tier: gold}}}
+        - {topologyKey: nmua, labelSelector: {}}
+spec: {containers: [{name: main}]}
+"""
+
+
+def linted_rules(tmp_path: Path, *arguments: str) -> list[tuple[int, str]]:
+    path = tmp_path / "pod.yaml"
+    path.write_text(RULES)
+    lines = run(str(path), *arguments).stdout.replace(f"{path}:", "").splitlines()
+    return [
+        (int(line), what)
+        for line, colon, what in (one.partition(":") for one in lines)
+        if colon and line.isdigit()
+    ]
+
+
+def test_rules_at_a_level_are_checked_and_reviewed_with_their_lines(tmp_path: Path) -> None:
+    (redundant_line, redundant), (level_line, level) = linted_rules(tmp_path)
+    assert (redundant_line, level_line) == (10, 12)
+    assert "follows from anti-affinity at numa" in redundant
+    assert "unknown topologyKey 'nmua'" in level
+
+
+def test_rules_at_a_level_are_checked_against_the_nodes_configuration(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("racks: {b: {}}\n")
+    found = " ".join(what for _, what in linted_rules(tmp_path, "--config", str(config)))
+    assert "the node's configuration has no rack 'a'" in found
+    assert "nobody told this node the label 'tier' of any namespace" in found
+
+
+def test_rules_about_pools_are_checked_against_the_machine(tmp_path: Path) -> None:
+    (line, what), *_ = linted_rules(tmp_path, "--machine", "socket:1 numa:2 core:2 mem:1G")
+    assert line == 6
+    assert "has no pool 'NUMA node 0' — did you mean 'NUMA node #0'?" in what

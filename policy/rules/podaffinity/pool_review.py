@@ -1,0 +1,60 @@
+"""Reviews of rules about pools on one machine: names that no pool has, labels that none meets."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from ....topology.sets.base_errors import quoted
+from ...annotations.annotations import effective
+from ...configuration.config import Config
+from ...model.container import Container
+from ...pools.pool_tree import PoolTree
+from ...text.errors import Problem
+from ...text.suggestion import suggestion
+from .pool_term import PoolTerm
+from .rule_text import POOL_NAME_KEY, placement_rules
+
+
+def reviewed_pools(
+    containers: Sequence[Container],
+    config: Config,
+    tree: PoolTree,
+    labels: Sequence[Mapping[str, str]],
+) -> Iterator[Problem]:
+    """Findings about a pod's rules about pools; `labels` are those of the tree's pools."""
+    names = [pool.name for pool in tree.pools]
+    for container in containers:
+        rules = placement_rules(container, config)[0]
+        if rules.pool_name is not None and rules.pool_name not in names:
+            setting = effective(container.pod.annotations, POOL_NAME_KEY, container.name)
+            key = setting.key if setting is not None else POOL_NAME_KEY
+            what = f"this machine has no pool {quoted(rules.pool_name)}"
+            yield _finding(key, container, what, suggestion(rules.pool_name, names))
+        for requirement in rules.pool_required:
+            if not any(map(requirement.holds, labels)):
+                what = f"no pool of this machine is {requirement.text}"
+                yield _finding(
+                    requirement.source, container, what, _advice(requirement.terms, labels)
+                )
+
+
+def _advice(terms: Sequence[PoolTerm], labels: Sequence[Mapping[str, str]]) -> str:
+    known = {key for one in labels for key in one if not key.startswith("cpu.flag/")}
+    for term in terms:
+        for one in term.expressions:
+            values = sorted({found[one.key] for found in labels if one.key in found})
+            if not values:
+                return f"label {quoted(one.key)}: {suggestion(one.key, sorted(known))}"
+            if not any(one.holds(found) for found in labels):
+                return f"here {one.key} is {', '.join(values[:16])}"
+    return "see 'pinfold pools'"
+
+
+def _finding(source: str, owner: Container, what: str, fix: str) -> Problem:
+    key, _, line = source.rpartition(":")
+    has_line = line.isdigit()
+    return Problem(
+        where=f"{key if has_line else source} of {owner.path}",
+        what=what,
+        fix=fix,
+        line=int(line) if has_line else 0,
+        container=owner.name,
+    )

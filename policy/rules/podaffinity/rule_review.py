@@ -1,0 +1,130 @@
+"""Reviews of a pod's placement rules: what is redundant, contradictory or one-sided in them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Final
+
+from ....topology.model.machine import Level
+from ...configuration.config import Config
+from ...model.container import Container
+from ...text.errors import Problem
+from .rule_set import PlacementRules, RequiredTerm
+from .rule_text import placement_rules
+from .term import Term
+
+_INNER: Final[Mapping[Level, frozenset[Level]]] = {
+    Level.SOCKET: frozenset({Level.DIE, Level.NUMA, Level.L3, Level.CLUSTER, Level.CORE}),
+    Level.DIE: frozenset({Level.L3, Level.CLUSTER, Level.CORE}),
+    Level.NUMA: frozenset({Level.CLUSTER, Level.CORE}),
+    Level.L3: frozenset({Level.CLUSTER, Level.CORE}),
+    Level.CLUSTER: frozenset({Level.CORE}),
+    Level.CORE: frozenset[Level](),
+}
+"""Levels whose domains lie inside those of a level on almost every machine; NUMA and L3 differ."""
+_LEAVE_OUT: Final = "leave it out"
+
+
+def reviewed_rules(containers: Sequence[Container], config: Config) -> Iterator[Problem]:
+    """Findings about the rules of a pod's containers, which are given in the order of creation.
+
+    Contradictions are faults, everything else is advice.
+    """
+    rules = [placement_rules(container, config)[0] for container in containers]
+    for container, own in zip(containers, rules, strict=True):
+        for one, other in combinations(own.required, 2):
+            yield from _review_pair(one, other, container)
+        yield from _review_terms(own, container)
+    for place, own in enumerate(rules):
+        for rule in own.required:
+            if not rule.is_anti and _is_own(rule.term):
+                yield from _review_siblings(rule.term, place, containers, rules)
+
+
+def _review_pair(one: RequiredTerm, other: RequiredTerm, owner: Container) -> Iterator[Problem]:
+    is_added = not _is_own(one.term) and not _is_own(other.term)
+    if is_added or not _is_same_selection(one.term, other.term):
+        return
+    levels = one.term.level, other.term.level
+    if one.is_anti is not other.is_anti:
+        near, far = (other, one) if one.is_anti else (one, other)
+        if far.term.level is near.term.level or near.term.level in _INNER[far.term.level]:
+            told, against = (near, far) if _is_own(near.term) else (far, near)
+            what = f"contradicts {against.term.text}: it can never hold together with it"
+            yield _finding(told.term, owner, what, "leave one of them out", is_advice=False)
+        return
+    if not _is_own(one.term) or not _is_own(other.term):
+        return
+    if levels[0] is levels[1]:
+        yield _finding(other.term, owner, f"says the same as {one.term.text}", _LEAVE_OUT)
+        return
+    for outer, inner in ((one, other), (other, one)):
+        if inner.term.level in _INNER[outer.term.level]:
+            # Those that keep apart at the wider level do so inside; those together inside, outside.
+            idle, strong = (inner, outer) if one.is_anti else (outer, inner)
+            what = f"follows from {strong.term.text}"
+            yield _finding(idle.term, owner, what, _LEAVE_OUT)
+
+
+def _review_terms(rules: PlacementRules, owner: Container) -> Iterator[Problem]:
+    near = [rule.term for rule in rules.required if not rule.is_anti and _is_own(rule.term)]
+    for term in near[1:]:
+        if term.selector != near[0].selector:
+            what = (
+                f"asks for other containers than {near[0].text}; under 'kubeCompat: strict' only"
+                " those count that both are about"
+            )
+            yield _finding(term, owner, what, "write one term where the same are meant")
+
+
+def _review_siblings(
+    term: Term, place: int, containers: Sequence[Container], rules: Sequence[PlacementRules]
+) -> Iterator[Problem]:
+    owner = containers[place]
+    meant = [at for at, one in enumerate(containers) if term.matches(owner, one)]
+    if not meant:
+        if term.is_pod_scope and term.selector is not None and not term.includes(owner, owner):
+            what = "the pod has no container that the rule is about"
+            yield _finding(term, owner, what, "name a container of the pod")
+        return
+    if term.is_pod_scope and min(meant) > place and not term.includes(owner, owner):
+        what = f"container {containers[meant[0]].name!r} does not exist yet when the rule is judged"
+        yield _finding(term, owner, what, "write the rule for the one that is created later")
+        return
+    for at in meant:
+        back = rules[at]
+        terms = [rule.term for rule in back.required if not rule.is_anti]
+        terms += [rule.term for rule in back.preferred if rule.weight > 0]
+        if not any(one.matches(containers[at], owner) for one in terms):
+            what = (
+                f"container {containers[at].name!r} has no such rule: started again, it may go"
+                " away from this one"
+            )
+            yield _finding(term, owner, what, "write the rule for both")
+
+
+def _is_own(term: Term) -> bool:
+    """Whether the term stands in an annotation of the pod, not in the configuration."""
+    return term.source.rpartition(":")[2].isdigit()
+
+
+def _is_same_selection(one: Term, other: Term) -> bool:
+    return (one.selector, one.namespaces, one.is_pod_scope) == (
+        other.selector,
+        other.namespaces,
+        other.is_pod_scope,
+    )
+
+
+def _finding(
+    term: Term, owner: Container, what: str, fix: str, *, is_advice: bool = True
+) -> Problem:
+    key, _, line = term.source.rpartition(":")
+    has_line = line.isdigit()
+    return Problem(
+        where=f"{key if has_line else term.source} of {owner.path}",
+        what=what,
+        fix=fix,
+        line=int(line) if has_line else 0,
+        is_advice=is_advice,
+        container=owner.name,
+    )

@@ -1,0 +1,149 @@
+"""What lint says of placement rules that are written well and yet make little sense."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from pinfold.policy.configuration.config import Config
+from pinfold.policy.configuration.config_text import read_config
+from pinfold.policy.cpus.picker import CpuPicker
+from pinfold.policy.pools.pool_labels import pool_labels
+from pinfold.policy.pools.pool_tree import build_tree
+from pinfold.policy.pools.supply import read_supply
+from pinfold.policy.rules.podaffinity.pool_review import reviewed_pools
+from pinfold.policy.rules.podaffinity.rule_review import reviewed_rules
+from pinfold.topology.made.spec import machine_from_spec
+
+from .rule_cases import container
+
+FIELD = "requiredDuringSchedulingIgnoredDuringExecution"
+WEB = "labelSelector: {matchLabels: {app: web}}"
+
+
+def rules(near: str = "", apart: str = "") -> str:
+    """Terms of required affinity and anti-affinity, each in a line of its own."""
+    lines: list[str] = []
+    for section, terms in (("podAffinity", near), ("podAntiAffinity", apart)):
+        if terms:
+            items = "".join(f"  - {{{term}}}\n" for term in terms.splitlines())
+            lines.append(f"{section}:\n  {FIELD}:\n{items}")
+    return "".join(lines)
+
+
+def findings(annotations: Mapping[str, str], *names: str, config: str = "") -> list[str]:
+    labels = {"pinfold.dev/rack": "a"}
+    pod = [container(name, labels=labels, annotations=annotations) for name in names or ("main",)]
+    found = reviewed_rules(pod, read_config(config).config if config else Config())
+    return [f"{'advice: ' if one.is_advice else ''}{one}" for one in found]
+
+
+def of_pod(near: str = "", apart: str = "", config: str = "") -> list[str]:
+    return findings({"affinity.pinfold.dev/pod": rules(near, apart)}, config=config)
+
+
+def test_rules_that_follow_from_others_are_redundant() -> None:
+    for narrow, wide in (("core", "numa"), ("cluster", "l3"), ("numa", "socket")):
+        (found,) = of_pod(apart=f"{WEB}, topologyKey: {narrow}\n{WEB}, topologyKey: {wide}")
+        assert found.startswith("advice: affinity.pinfold.dev/pod of default/pod/main:3:0: follows")
+        assert f"anti-affinity at {wide}" in found
+        (found,) = of_pod(near=f"{WEB}, topologyKey: {narrow}\n{WEB}, topologyKey: {wide}")
+        assert found.startswith("advice: affinity.pinfold.dev/pod of default/pod/main:4:0: follows")
+        assert f"affinity at {narrow}" in found
+
+
+def test_nothing_follows_between_levels_that_need_not_nest() -> None:
+    assert of_pod(apart=f"{WEB}, topologyKey: numa\n{WEB}, topologyKey: l3") == []
+
+
+def test_the_same_rule_twice_is_redundant() -> None:
+    (found,) = of_pod(apart=f"{WEB}, topologyKey: numa\n{WEB}, topologyKey: numa")
+    assert "says the same as anti-affinity at numa to app=web" in found
+
+
+def test_rules_about_others_are_not_compared() -> None:
+    other = "labelSelector: {matchLabels: {app: db}}"
+    assert of_pod(apart=f"{WEB}, topologyKey: numa\n{other}, topologyKey: numa") == []
+    everywhere = f"{WEB}, namespaceSelector: {{}}, topologyKey: numa"
+    assert of_pod(apart=f"{WEB}, topologyKey: numa\n{everywhere}") == []
+
+
+@pytest.mark.parametrize(
+    ("near", "apart", "is_contradiction"),
+    [
+        ("numa", "numa", True),
+        ("core", "numa", True),
+        ("l3", "socket", True),
+        ("numa", "core", False),
+        ("numa", "l3", False),
+    ],
+)
+def test_a_contradiction_is_a_fault(near: str, apart: str, *, is_contradiction: bool) -> None:
+    found = of_pod(near=f"{WEB}, topologyKey: {near}", apart=f"{WEB}, topologyKey: {apart}")
+    assert len(found) == int(is_contradiction)
+    for one in found:
+        assert one.startswith("affinity.pinfold.dev/pod of default/pod/main:3:0: contradicts")
+
+
+def test_several_required_affinities_differ_under_strict() -> None:
+    other = "labelSelector: {matchLabels: {app: db}}"
+    (found,) = of_pod(near=f"{WEB}, topologyKey: numa\n{other}, topologyKey: numa")
+    assert "under 'kubeCompat: strict' only those count that both are about" in found
+
+
+def test_rules_of_the_configuration_alone_are_not_reviewed() -> None:
+    config = "racks: {a: {socket: {enabled: true}, numa: {enabled: true}}}"
+    assert of_pod(apart=f"{WEB}, topologyKey: core", config=config) == []
+
+
+def test_a_contradiction_to_the_configuration_is_told_of_the_annotation() -> None:
+    config = "racks: {a: {numa: {enabled: true, requireRackAffinity: true}}}"
+    term = "labelSelector: {matchLabels: {pinfold.dev/rack: a}}, topologyKey: socket"
+    (found,) = of_pod(apart=term, config=config)
+    assert found.startswith("affinity.pinfold.dev/pod of default/pod/main:3:0: contradicts")
+    assert "(racks.a.numa)" in found
+
+
+def sibling(name: str) -> str:
+    return rules(
+        f"labelSelector: {{matchLabels: {{container.name: {name}}}}}, scope: pod, topologyKey: l3"
+    )
+
+
+def test_a_sibling_that_comes_later_cannot_be_near_yet() -> None:
+    texts = {"affinity.pinfold.dev/container.first": sibling("second")}
+    (found,) = findings(texts, "first", "second")
+    assert "container 'second' does not exist yet when the rule is judged" in found
+
+
+def test_a_rule_in_one_direction_alone_is_told() -> None:
+    texts = {"affinity.pinfold.dev/container.second": sibling("first")}
+    (found,) = findings(texts, "first", "second")
+    assert "container 'first' has no such rule" in found
+    mutual = {**texts, "affinity.pinfold.dev/container.first": sibling("second")}
+    assert not [one for one in findings(mutual, "first", "second") if "no such rule" in one]
+
+
+def test_a_sibling_that_is_not_there_is_told() -> None:
+    texts = {"affinity.pinfold.dev/container.first": sibling("third")}
+    (found,) = findings(texts, "first", "second")
+    assert "the pod has no container that the rule is about" in found
+
+
+@pytest.mark.parametrize(
+    ("annotations", "what"),
+    [
+        ({"pool-name.pinfold.dev/pod": "NUMA node #0"}, ""),
+        ({"pool-name.pinfold.dev/pod": "NUMA node 0"}, "did you mean 'NUMA node #0'?"),
+        ({"pool-selector.pinfold.dev/pod": "socket=1,numa=3"}, ""),
+        ({"pool-selector.pinfold.dev/pod": "socket=4"}, "here socket is 0, 1"),
+        ({"pool-selector.pinfold.dev/pod": "sockt=1"}, "did you mean 'socket'?"),
+        ({"pool-selector.pinfold.dev/pod": "socket=0,numa=3"}, "see 'pinfold pools'"),
+    ],
+)
+def test_pools_are_looked_up_on_the_machine(annotations: dict[str, str], what: str) -> None:
+    machine, config = machine_from_spec("socket:2 numa:2 core:4 mem:4G"), Config()
+    tree = build_tree(machine, read_supply(machine, config, CpuPicker(machine)))
+    pod = [container(annotations=annotations)]
+    found = [*map(str, reviewed_pools(pod, config, tree, pool_labels(tree, machine, config)))]
+    assert len(found) == int(bool(what))
+    assert all(what in one for one in found)
