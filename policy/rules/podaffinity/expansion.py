@@ -23,7 +23,7 @@ def _documents(added: Iterable[AddedRules], path: str = "") -> Iterator[str]:
     for one in added:
         whom = path or _whom(one)
         text: str = yaml.safe_dump(
-            _plain(one.written), sort_keys=False, default_flow_style=None, width=100
+            dict(one.written), sort_keys=False, default_flow_style=None, width=100
         )
         yield f"---\n# {one.name}, for {whom}\n{text}"
 
@@ -33,12 +33,3 @@ def _whom(added: AddedRules) -> str:
     if "*" in added.namespaces:
         return labels
     return f"{labels} in namespaces {', '.join(added.namespaces) or '(none)'}"
-
-
-def _plain(value: object) -> object:
-    """A copy without shared parts, which YAML would write as anchors."""
-    if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return value
