@@ -8,6 +8,7 @@ from ...topology.drawing.text_tree import TextTree
 from ...topology.model.machine import Machine, MemoryKind
 from ...topology.sets.cpuset import CpuSet, NodeSet
 from ..memory.offers import MemoryRequest
+from ..pools.pool_labels import pool_labels
 from ..pools.pool_tree import Pool, PoolTree
 from .snapshot import Snapshot
 
@@ -66,6 +67,7 @@ def pools_document(snapshot: Snapshot, warnings: Sequence[str]) -> dict[str, obj
         snapshot.supply,
         snapshot.withheld,
     )
+    labels = pool_labels(tree, machine, snapshot.config)
     return {
         "allowed": str(supply.allowed),
         "isolated": str(supply.isolated),
@@ -88,9 +90,11 @@ def pools_document(snapshot: Snapshot, warnings: Sequence[str]) -> dict[str, obj
                     kind.value: {"nodes": str(nodes), "bytes": _bytes(pool, kind, machine)}
                     for kind, nodes in pool.memory.items()
                 },
+                "labels": dict(labels[pool.id].own),
             }
             for pool in tree.pools
         ],
+        "processor_labels": dict(labels[0].processor),
         "warnings": list(warnings),
     }
 

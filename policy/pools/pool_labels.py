@@ -33,6 +33,16 @@ class LabelsOfPool(Mapping[str, str]):
         self._own = own
         self._processor = processor
 
+    @property
+    def own(self) -> Mapping[str, str]:
+        """Those that are not the processor's, which all pools share."""
+        return self._own
+
+    @property
+    def processor(self) -> Mapping[str, str]:
+        """Those of the processor."""
+        return self._processor.labels
+
     def __getitem__(self, key: str) -> str:
         if key in self._own or not key.startswith(_PROCESSOR):
             return self._own[key]

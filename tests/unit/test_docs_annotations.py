@@ -8,14 +8,34 @@ from click import Context
 from pinfold.cmd.pinfold import main
 from pinfold.policy.annotations.annotation_keys import KEYS
 from pinfold.policy.annotations.preferences import parse_preferences
-from pinfold.policy.configuration.config import Config
+from pinfold.policy.configuration.check import MACHINE_LABELS
+from pinfold.policy.configuration.config import Config, OnUnsatisfiable
+from pinfold.policy.cpus.picker import CpuPicker
 from pinfold.policy.manifests.annotation_lint import lint_manifests
 from pinfold.policy.manifests.manifest import parse_manifests
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
+from pinfold.policy.model.level_name import RULE_LEVELS
+from pinfold.policy.model.selector_operator import PoolOperator
+from pinfold.policy.pools.pool_labels import pool_labels
+from pinfold.policy.pools.pool_tree import build_tree
+from pinfold.policy.pools.supply import read_supply
 from pinfold.policy.rules.affinity import MAX_RULES, RULE_FIELDS, affinity_rules
 from pinfold.policy.rules.container_facts import FIELDS
 from pinfold.policy.rules.expression import MAX_VALUES
 from pinfold.policy.rules.operators import OPERATORS
+from pinfold.policy.rules.podaffinity.affinity_text import (
+    AFFINITY_FIELDS,
+    MAX_FAULTS,
+    MAX_TERMS,
+    PREFERRED_FIELD,
+)
+from pinfold.policy.rules.podaffinity.configured_rules import RACK_LABEL, RESOURCE_SET_LABEL
+from pinfold.policy.rules.podaffinity.execution import REQUIRED_FIELDS, Execution
+from pinfold.policy.rules.podaffinity.rule_set import PlacementRules
+from pinfold.policy.rules.podaffinity.rule_text import placement_rules
+from pinfold.policy.rules.podaffinity.term import PSEUDO_LABELS
+from pinfold.policy.rules.podaffinity.term_text import SPREAD_FIELDS, TERM_FIELDS
+from pinfold.policy.rules.podaffinity.written_fields import ITEMS_MAX, WORD_MAX
 from pinfold.policy.scenarios.pod_check import PodCheck
 from pinfold.policy.scenarios.scenario_file import Topology
 from pinfold.policy.scenarios.scenario_run import pods_scenario, run_scenario
@@ -32,6 +52,7 @@ def containers(example: str) -> dict[str, Container]:
     pod = Pod(
         id=PodId("p"),
         name=manifest["metadata"]["name"],
+        labels=manifest["metadata"].get("labels", {}),
         annotations=manifest["metadata"]["annotations"],
     )
     names: list[str] = [one["name"] for one in manifest["spec"]["containers"]]
@@ -39,7 +60,7 @@ def containers(example: str) -> dict[str, Container]:
 
 
 def test_there_are_examples() -> None:
-    assert len(EXAMPLES) == 6
+    assert len(EXAMPLES) == 10
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -47,8 +68,11 @@ def test_an_example_is_without_fault_and_has_an_effect(example: str) -> None:
     machine = machine_from_spec("socket:2 numa:2 core:4 thread:2 mem:4G")
     assert lint_manifests(example, PodCheck(None, machine)) == ()
     every = containers(example).values()
-    assert any(parse_preferences(one) != parse_preferences_of_none(one) for one in every) or any(
-        affinity_rules(one)[0] for one in every
+    assert any(
+        parse_preferences(one) != parse_preferences_of_none(one)
+        or affinity_rules(one)[0]
+        or placement_rules(one, Config())[0]
+        for one in every
     )
 
 
@@ -64,6 +88,81 @@ def test_an_example_is_not_refused(example: str) -> None:
 def parse_preferences_of_none(container: Container) -> object:
     pod = Pod(id=container.pod.id, name=container.pod.name)
     return parse_preferences(Container(id=container.id, name=container.name, pod=pod))
+
+
+def rules(name: str) -> PlacementRules:
+    """The placement rules of the container of this name in the only example that has it."""
+    (found,) = [one[name] for example in EXAMPLES if name in (one := containers(example))]
+    bound, problems = placement_rules(found, Config())
+    assert problems == ()
+    return bound
+
+
+def term_texts(found: PlacementRules) -> list[str]:
+    terms = [rule.term for rule in found.required] + [rule.term for rule in found.preferred]
+    return [term.text.partition(" (")[0] for term in terms]
+
+
+def test_the_example_of_shards() -> None:
+    shard = rules("shard")
+    assert term_texts(shard) == [
+        "anti-affinity at l3 to app=shard, the same revision",
+        "preferred affinity at socket to app in",
+    ]
+    assert str(shard.required[0].term.selector) == "app=shard, revision=7"
+    assert shard.preferred[0].weight == 50
+    assert shard.preferred[0].term.namespaces.is_everything
+    assert shard.on_unsatisfiable is OnUnsatisfiable.FAIL
+
+
+def test_the_example_of_siblings() -> None:
+    audit = rules("audit")
+    (apart,) = audit.required
+    assert apart.is_anti
+    assert apart.term.is_pod_scope
+    assert apart.execution is Execution.REQUIRED
+    assert term_texts(audit) == [
+        "anti-affinity at core to container.name=engine of its own pod",
+        "preferred affinity at numa to container.name=engine of its own pod",
+    ]
+    assert not rules("engine")
+
+
+def test_the_example_of_spread() -> None:
+    numa, socket = rules("worker").spread
+    assert (numa.max_skew, numa.min_domains, numa.is_required) == (1, 2, True)
+    assert str(numa.selector) == "app=worker"
+    assert (socket.level.value, socket.is_required) == ("socket", False)
+
+
+def test_the_example_of_pools() -> None:
+    helper = rules("helper")
+    found = [one.text.partition(" (")[0] for one in helper.pool_required]
+    assert found == [
+        "a pool with memory.dram-gib > 2, core-kind=performance or memory.hbm-gib exists",
+        "a pool with socket=1",
+    ]
+    assert [one.weight for one in helper.pool_preferred] == [20]
+    assert helper.pool_name is None
+
+
+def test_every_pool_label_is_documented() -> None:
+    machine = machine_from_spec("socket:1 numa:2 core:2 mem:1G")
+    tree = build_tree(machine, read_supply(machine, Config(), CpuPicker(machine)))
+    given = {key for one in pool_labels(tree, machine, Config()) for key in one}
+    for label in given | {*MACHINE_LABELS}:
+        assert f"`{label}`" in TEXT
+
+
+def test_the_limits_of_placement_rules_are_documented() -> None:
+    limits = TEXT.partition("### How much may be written")[2].partition("\n## ")[0]
+    for number in (
+        f"first {MAX_TERMS} count",
+        f"{ITEMS_MAX} items",
+        f"{WORD_MAX} characters",
+        f"{MAX_FAULTS} faults",
+    ):
+        assert number in limits
 
 
 def test_peter_the_sheep_and_the_wolf() -> None:
@@ -89,6 +188,10 @@ def test_the_shorthand_example() -> None:
 @pytest.mark.parametrize(
     "word",
     sorted({key.name for key in KEYS} | set(OPERATORS) | set(RULE_FIELDS))
+    + sorted({*AFFINITY_FIELDS, *REQUIRED_FIELDS, PREFERRED_FIELD, *TERM_FIELDS, *SPREAD_FIELDS})
+    + [one.value for one in PoolOperator]
+    + [level.value for level in RULE_LEVELS]
+    + [*PSEUDO_LABELS, RACK_LABEL, RESOURCE_SET_LABEL]
     + [field for field in FIELDS if "labels" not in field and field != "tags"],
 )
 def test_every_word_of_the_language_is_documented(word: str) -> None:
@@ -98,6 +201,8 @@ def test_every_word_of_the_language_is_documented(word: str) -> None:
 def test_every_key_in_the_tables_is_known() -> None:
     rows = re.findall(r"^\| (`[^|]*) \|", TEXT, re.MULTILINE)
     known = {key.name for key in KEYS} | set(OPERATORS) | set(RULE_FIELDS)
+    known |= {*TERM_FIELDS, *SPREAD_FIELDS, *MACHINE_LABELS}
+    rows = [row for row in rows if not re.match(r"`(memory|cpu)\.", row)]
     written = {word for row in rows for word in re.findall(r"`([^`]+)`", row)} - {"pinfold.dev"}
     assert written <= known
 

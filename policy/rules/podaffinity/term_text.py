@@ -18,7 +18,7 @@ from .term import PSEUDO_LABELS, Term
 from .written_fields import WrittenFields, whole_number, word_of
 
 WEIGHT_MAX: Final = 100
-_TERM_FIELDS: Final = (
+TERM_FIELDS: Final = (
     "labelSelector",
     "topologyKey",
     "namespaces",
@@ -27,7 +27,7 @@ _TERM_FIELDS: Final = (
     "mismatchLabelKeys",
     "scope",
 )
-_SPREAD_FIELDS: Final = (
+SPREAD_FIELDS: Final = (
     "maxSkew",
     "topologyKey",
     "whenUnsatisfiable",
@@ -84,7 +84,7 @@ class WrittenSpread:
 
 def parse_term(node: TextNode, source: str) -> WrittenTerm:
     """The term a node spells; `source` is for people. Raises `TextError`."""
-    fields = WrittenFields(node, "a term", _TERM_FIELDS)
+    fields = WrittenFields(node, "a term", TERM_FIELDS)
     level = _parse_level(fields)
     selector = parse_selector(fields.find("labelSelector"), "'labelSelector'")
     scope = NamespaceScope(
@@ -104,7 +104,7 @@ def parse_term(node: TextNode, source: str) -> WrittenTerm:
 
 def parse_spread(node: TextNode, source: str) -> WrittenSpread:
     """The spread rule a node spells; `source` is for people. Raises `TextError`."""
-    fields = WrittenFields(node, "a topologySpread", _SPREAD_FIELDS)
+    fields = WrittenFields(node, "a topologySpread", SPREAD_FIELDS)
     level = _parse_level(fields)
     fields.need("maxSkew", "write maxSkew: 1")
     skew = fields.number("maxSkew", 1) or 1

@@ -52,7 +52,19 @@ def test_json_lists_pools_by_id(first_reserved: str) -> None:
         "reserved": "",
         "sharable": "12-13",
         "memory": {"dram": {"nodes": "3", "bytes": 2 << 30}},
+        "labels": {
+            "kind": "numa",
+            "cpus": "4",
+            "socket": "1",
+            "die": "1/0",
+            "numa": "3",
+            "l3": "1",
+            "memory.dram-gib": "2",
+            "memory.types": "dram",
+            "core-kind": "performance",
+        },
     }
+    assert document["processor_labels"] == {}
     assert document["pools"][-1]["parent"] is None
 
 
