@@ -13,7 +13,7 @@ import msgspec
 from ....topology.sets.base_errors import quoted
 from ...configuration.affinity_fields import LabelSelectorFields, Profile, Rack
 from ...configuration.config import Config
-from ...model.container import Container, Pod
+from ...model.container import Pod
 from ...model.selector_operator import LabelOperator
 from ...text.errors import Problem
 from ...text.glob import compile_glob
@@ -61,12 +61,12 @@ class ConfiguredRules:
         """The rules that the containers of a pod get."""
         return tuple([one for one in self.added if one.is_for(pod.namespace, pod.labels)])
 
-    def problems(self, container: Container) -> Iterator[Problem]:
+    def problems(self, pod: Pod) -> Iterator[Problem]:
         """Problems of the labels of a pod that name a rack."""
-        rack = container.pod.labels.get(RACK_LABEL)
+        rack = pod.labels.get(RACK_LABEL)
         if rack is not None and rack not in self.racks:
             yield Problem(
-                where=f"label {RACK_LABEL} of {container.pod.namespace}/{container.pod.name}",
+                where=f"label {RACK_LABEL} of {pod.namespace}/{pod.name}",
                 what=f"the node's configuration has no rack {quoted(rack)}",
                 fix=suggestion(rack, self.racks) if self.racks else "configure racks",
                 is_advice=True,

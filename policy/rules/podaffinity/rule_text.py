@@ -4,9 +4,12 @@ Texts are parsed once for all pods that have them; what depends on the pod is bo
 keys are resolved here, once, and what they come to stays with the container.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
+from ....topology.model.machine import Level
 from ....topology.sets.base_errors import quoted
 from ...annotations.annotations import Annotations, Scope, Setting, read_annotations
 from ...configuration.config import Config, OnUnsatisfiable
@@ -16,7 +19,7 @@ from ...text.errors import PROBLEMS_MAX, Problem
 from ...text.suggestion import suggestion
 from ...text.text_cache import TextCache
 from .affinity_text import WrittenRules, parse_affinity_text
-from .configured_rules import ConfiguredRules, latest_rules
+from .configured_rules import RACK_LABEL, ConfiguredRules, latest_rules
 from .pool_term import PoolExpression, PoolRequirement, PoolTerm
 from .rule_set import NO_PLACEMENT_RULES, PlacementRules, PreferredTerm, RequiredTerm
 from .term import Term, container_labels
@@ -27,6 +30,8 @@ POOL_SELECTOR_KEY: Final = "pool-selector"
 POOL_NAME_KEY: Final = "pool-name"
 ON_UNSATISFIABLE_KEY: Final = "on-unsatisfiable"
 
+_KEYS: Final = (AFFINITY_KEY, POOL_SELECTOR_KEY, POOL_NAME_KEY, ON_UNSATISFIABLE_KEY)
+
 _parse: Final = TextCache(parse_affinity_text)
 
 
@@ -35,11 +40,18 @@ def placement_rules(
 ) -> tuple[PlacementRules, tuple[Problem, ...]]:
     """The rules of a container, and what is wrong with them. Never raises."""
     configured = latest_rules(config)
-    added = configured.for_pod(container.pod)
-    annotations = read_annotations(container.pod.annotations)
-    if not added and not annotations.settings and not container.pod.labels:
-        return NO_PLACEMENT_RULES, ()
-    problems = list(configured.problems(container))
+    pod = container.pod
+    added = configured.for_pod(pod)
+    annotations = read_annotations(pod.annotations)
+    has_own = bool(annotations.settings) and any(
+        annotations.effective(key, container.name) for key in _KEYS
+    )
+    if not added and not has_own:
+        # As most containers are: this costs next to nothing.
+        if RACK_LABEL not in pod.labels:
+            return NO_PLACEMENT_RULES, ()
+        return NO_PLACEMENT_RULES, tuple(configured.problems(pod))
+    problems = list(configured.problems(pod))
     own = _own_rules(annotations, container, config.on_unsatisfiable)
     problems += own.problems
     texts = (*(one.rules for one in added), own.written)
@@ -74,10 +86,7 @@ def _own_rules(
     annotations: Annotations, container: Container, default: OnUnsatisfiable
 ) -> _OwnRules:
     problems: list[Problem] = []
-    settings = {
-        key: annotations.effective(key, container.name)
-        for key in (AFFINITY_KEY, POOL_SELECTOR_KEY, POOL_NAME_KEY, ON_UNSATISFIABLE_KEY)
-    }
+    settings = {key: annotations.effective(key, container.name) for key in _KEYS}
     written = WrittenRules()
     affinity = settings[AFFINITY_KEY]
     if affinity is not None:
@@ -151,20 +160,30 @@ class _Binding:
     ) -> None:
         self.problems: list[Problem] = []
         self._container = container
-        self._labels = container_labels(container)
+        self._config = config
         self._namespace_labels = configured.namespace_labels
-        self._allowed = config.anti_affinity_limits.allowed_levels(container.pod.namespace)
         self._where = where
         # Labels of namespaces that are told to be unknown.
         self._unknown: set[str] = set()
+
+    @cached_property
+    def _labels(self) -> Mapping[str, str]:
+        return container_labels(self._container)
+
+    @cached_property
+    def _allowed(self) -> frozenset[Level]:
+        limits = self._config.anti_affinity_limits
+        return limits.allowed_levels(self._container.pod.namespace)
 
     def bind(self, texts: tuple[WrittenRules, ...]) -> PlacementRules:
         """The rules of all texts together."""
         required: list[RequiredTerm] = []
         preferred: list[PreferredTerm] = []
         for written in (one for text in texts for one in text.required):
-            rule = replace(written.rule, term=self._term(written.rule.term, written.label_keys))
-            term = rule.term
+            rule = written.rule
+            term = self._term(rule.term, written.label_keys)
+            if term is not rule.term:
+                rule = replace(rule, term=term)
             if rule.is_anti and not term.namespaces.is_own and term.level not in self._allowed:
                 preferred.append(PreferredTerm(term=term, weight=-WEIGHT_MAX))
                 what = (
@@ -178,6 +197,8 @@ class _Binding:
             preferred.append(replace(one.rule, term=self._term(one.rule.term, one.label_keys)))
         spread = [
             replace(one.rule, selector=one.label_keys.complete(one.rule.selector, self._labels))
+            if one.label_keys
+            else one.rule
             for text in texts
             for one in text.spread
         ]
@@ -208,7 +229,7 @@ class _Binding:
             self._tell(what, "use 'namespaces', or configure namespaceLabels")
         return replace(
             term,
-            selector=keys.complete(term.selector, self._labels),
+            selector=keys.complete(term.selector, self._labels) if keys else term.selector,
             namespace_labels=labels,
         )
 
