@@ -118,6 +118,21 @@ class CpuBlocks:
                     covered |= touched << offset
         return covered
 
+    def touched(self, cpus: int) -> int:
+        """The firsts of the groups that hold at least one of `cpus`."""
+        found = 0
+        for shape in self._shapes:
+            if shape.is_shifted:
+                here = 0
+                for offset in shape.offsets:
+                    here |= cpus >> offset
+                found |= here & shape.firsts
+            else:
+                for mask in shape.masks:
+                    if mask & cpus:
+                        found |= mask & -mask
+        return found
+
     def by_free_count(self, free: int) -> list[int]:
         """For each k the firsts of the groups with exactly k members in `free`."""
         exactly = [0] * (self.size_max + 1)

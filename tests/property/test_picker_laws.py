@@ -348,6 +348,7 @@ def test_blocks_agree_with_going_through_the_groups(
         assert blocks.idle(free) == sum(mask & -mask for mask in idle)
         assert blocks.members(blocks.idle(free)) == sum(idle)
         assert blocks.covering(free) == sum(mask for mask in masks if mask & free)
+        assert blocks.touched(free) == sum(mask & -mask for mask in masks if mask & free)
         for number, firsts in enumerate(blocks.by_free_count(free)):
             alike = [mask for mask in masks if (mask & free).bit_count() == number]
             assert firsts == sum(mask & -mask for mask in alike)

@@ -1,0 +1,117 @@
+"""Domains of a machine: the groups of usable cpus at every level at which rules can hold.
+
+A level that a machine does not have is the next wider one that it has. Levels need not nest: with
+sub-NUMA clustering an L3 group holds several NUMA nodes, elsewhere it is the other way round.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Final
+
+from ...topology.model.machine import Level, Machine
+from ...topology.sets.cpuset import CpuSet, iter_bits
+from ..cpus.cpu_blocks import CpuBlocks
+
+_LEVELS: Final = tuple(Level)
+_KNOWN_SETS: Final = 4096
+
+
+class Domains:
+    """The domains of every level: disjoint masks that together are all cpus that may be used.
+
+    A domain is named by its lowest cpu, so that a set of domains is a mask, too. NUMA nodes without
+    cpus are no domains, and cpus that are offline or not allowed are in none.
+    """
+
+    def __init__(self, machine: Machine, allowed: CpuSet) -> None:
+        """Computes all levels once. O(cpus x levels)."""
+        self._masks: dict[Level, tuple[int, ...]] = {}
+        self._stand_ins: dict[Level, Level] = {}
+        wider = Level.SYSTEM
+        found = (allowed.mask,)
+        for level in _LEVELS:
+            groups = [mask & allowed.mask for mask in _groups(machine, level)]
+            if level is Level.SYSTEM or any(groups):
+                # Cpus that no group of a level has are as far apart as at the next wider one.
+                found, wider = _completed(groups, found), level
+            self._masks[level], self._stand_ins[level] = found, wider
+        blocks = {level: CpuBlocks(masks) for level, masks in self._masks.items()}
+        self._blocks: Mapping[Level, CpuBlocks] = blocks
+        # The containers of one pool share one set of cpus, and there are few others.
+        self.indexes = lru_cache(maxsize=_KNOWN_SETS)(self._indexes)
+        """The domains of a level that hold some of a mask of cpus, by their lowest cpus."""
+
+    def masks(self, level: Level) -> tuple[int, ...]:
+        """The domains of a level, by their lowest cpu."""
+        return self._masks[level]
+
+    def stand_in(self, level: Level) -> Level:
+        """The level whose domains serve for a level: itself, or the next wider where absent."""
+        return self._stand_ins[level]
+
+    def covering(self, level: Level, cpus: int) -> int:
+        """All cpus of the domains that hold some of `cpus`."""
+        return self._blocks[level].covering(cpus)
+
+    def members(self, level: Level, indexes: int) -> int:
+        """All cpus of some domains."""
+        return self._blocks[level].members(indexes)
+
+    def name(self, level: Level, index: int) -> str:
+        """A domain for people, by its number in the order of lowest cpus."""
+        lowest = (index & -index).bit_length() - 1
+        number = [mask & -mask for mask in self._masks[level]].index(1 << lowest)
+        return f"{self.stand_in(level).value} {number}"
+
+    def _indexes(self, level: Level, cpus: int) -> int:
+        return self._blocks[level].touched(cpus)
+
+
+def _completed(groups: Iterable[int], wider: tuple[int, ...]) -> tuple[int, ...]:
+    """Disjoint groups, the first of overlapping ones whole, and what they leave of wider ones."""
+    rest = 0
+    for mask in wider:
+        rest |= mask
+    found: list[int] = []
+    for mask in groups:
+        if mask := mask & rest:
+            found.append(mask)
+            rest ^= mask
+    found += [mask & rest for mask in wider if mask & rest]
+    return tuple(sorted(found, key=lambda mask: mask & -mask))
+
+
+def _groups(machine: Machine, level: Level) -> Iterable[int]:
+    """The groups of a level, as the kernel has them; none where the machine has no such level."""
+    match level:
+        case Level.SYSTEM:
+            return (machine.online.mask,)
+        case Level.SOCKET:
+            return (one.cpus.mask for one in machine.sockets)
+        case Level.DIE:
+            return (one.cpus.mask for one in machine.dies)
+        case Level.NUMA:
+            return (one.cpus.mask for one in machine.numa_nodes)
+        case Level.L3:
+            return (one.mask for one in machine.l3_groups)
+        case Level.CLUSTER:
+            return _clusters(machine)
+        case Level.CORE:
+            return (one.mask for one in machine.cores)
+
+
+def _clusters(machine: Machine) -> Iterable[int]:
+    """Clusters as the kernel names them, else groups that share an L2; of several cores each."""
+    named = [one.cpus.mask for one in machine.clusters]
+    shared = [one.mask for one in machine.l2_groups]
+    for groups in (named, shared):
+        # A core with an L2 cache of its own is a cluster to the kernel, and to nobody else.
+        several = [mask for mask in groups if _has_several_cores(machine, mask)]
+        if several:
+            return several
+    return ()
+
+
+def _has_several_cores(machine: Machine, mask: int) -> bool:
+    lowest = next(iter_bits(mask), None)
+    return lowest is not None and bool(mask & ~machine.core_of[lowest].mask)
