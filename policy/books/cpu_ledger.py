@@ -3,7 +3,7 @@
 Cpu sets are plain int masks here and milli-cpus plain ints: this is the hot path of a decision.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 
@@ -13,6 +13,7 @@ from ..model.container import ContainerId
 from ..model.grant import Grant, PoolId
 from ..model.request import CpuType
 from ..pools.pool_tree import PoolTree
+from .narrowed_shares import NarrowedShares
 from .pool_room import Owed, PoolRoom, Room
 
 
@@ -42,6 +43,7 @@ class Ledger:
         self._room: Room | None = None
         self._stale = set(range(len(pools)))
         """The pools whose numbers changed since the room was measured, and all above them."""
+        self._narrowed = NarrowedShares(tree, picker)
 
     @property
     def grants(self) -> Mapping[ContainerId, Grant]:
@@ -72,11 +74,49 @@ class Ledger:
             self._stale = set[int]()
         return self._room
 
-    def slice(self, pool_id: PoolId) -> int:
-        """A mask of sharable cpus of a pool of which any `Room.sliceable` may be taken at once.
+    @property
+    def sliceable(self) -> Sequence[int]:
+        """By pool id, how many cpus of `slice` may be taken at once. O(pools) after a change."""
+        counts = self.room.sliceable
+        owed = self._owed
+        if not owed:
+            return counts
+        return [
+            min(count, self.slice(pool.id).bit_count()) if pool.cpus.mask & owed else count
+            for count, pool in zip(counts, self.tree.pools, strict=True)
+        ]
 
-        Every pool below keeps the cpus it owes its shared grants.
+    def slice(self, pool_id: PoolId) -> int:
+        """A mask of sharable cpus of a pool of which any `sliceable` may be taken at once.
+
+        Every pool below keeps the cpus it owes its shared grants, those that have not all of their
+        pool's included.
         """
+        return self._sliced(pool_id) & ~self._owed
+
+    def room_within(self, pool_id: PoolId, cpus: int) -> int:
+        """Milli-cpus that a share of a pool can still be promised on these of its cpus alone."""
+        room = self.room.grantable_milli[pool_id]
+        free = self.free_sharable[pool_id]
+        if not free & ~cpus:
+            return room
+        promised = counted = 0
+        pending = list(self.tree.pools[pool_id].children)
+        while pending:
+            inner = self.tree.pools[pending.pop()]
+            if not inner.cpus.mask & ~cpus:
+                promised += self._shared_milli[inner.id]
+                counted |= inner.cpus.mask
+            elif inner.cpus.mask & cpus:
+                pending.extend(inner.children)
+        promised += self._narrowed.promised(free & cpus, counted)
+        return min(room, 1000 * (free & cpus).bit_count() - promised)
+
+    @property
+    def _owed(self) -> int:
+        return self._narrowed.owed(self.free_sharable[-1], self.sharable_version)
+
+    def _sliced(self, pool_id: PoolId) -> int:
         free = self.free_sharable[pool_id]
         pool = self.tree.pools[pool_id]
         owes = self._shared_milli[pool_id] or self._zero_requests[pool_id]
@@ -93,7 +133,7 @@ class Ledger:
         ) // 1000
         if spare <= 0:
             return 0
-        found = self.slice(pool_id)
+        found = self._sliced(pool_id)
         return found if found.bit_count() <= spare else self._picker.pick(found, spare) or 0
 
     def without_share(self, grant: Grant) -> "Ledger":
@@ -101,6 +141,7 @@ class Ledger:
         ledger = copy(self)
         ledger._copy_room()
         if grant.has_shared_part:
+            ledger._narrowed = self._narrowed.without(grant)
             ledger._shared_milli = list(self._shared_milli)
             ledger._zero_requests = list(self._zero_requests)
             ledger._promise(grant, -1)
@@ -117,6 +158,7 @@ class Ledger:
         ledger._zero_requests = list(self._zero_requests)
         ledger._neighbours = {kind: list(counts) for kind, counts in self._neighbours.items()}
         ledger._grants = dict(self._grants)
+        ledger._narrowed = self._narrowed.copy()
         ledger._sharing = [dict(one) for one in self._sharing]
         return ledger
 
@@ -124,6 +166,7 @@ class Ledger:
         """Keep no cpu for those who asked for none; only for a copy that is asked and dropped."""
         self._zero_requests = [0] * len(self._zero_requests)
         self._stale = set(range(len(self._zero_requests)))
+        self._narrowed.spare_nobody()
 
     def repool(self, grant: Grant) -> None:
         """Another pool for the shared part of a grant; its own cpus and memory stay."""
@@ -135,6 +178,7 @@ class Ledger:
         assert grant.container_id not in self._grants, grant.container_id
         self._grants[grant.container_id] = grant
         self._book(grant, 1)
+        self._narrowed.add(grant)
         taken = grant.exclusive.mask & ~grant.isolated.mask
         self.sharable_version += taken != 0
         for pool_id in self._touched(grant):
@@ -150,6 +194,7 @@ class Ledger:
         if grant is None:
             return None
         self._book(grant, -1)
+        self._narrowed.drop(container_id)
         pools = self.tree.pools
         self.sharable_version += bool(grant.exclusive)
         for pool_id in self._touched(grant):
@@ -167,6 +212,7 @@ class Ledger:
         self._grants[container_id] = grant
         if grant.has_shared_part:
             self._sharing[grant.pool_id][container_id] = grant
+        self._narrowed.add(grant)
 
     def _book(self, grant: Grant, sign: int) -> None:
         self._neighbours[grant.cpu_type][grant.pool_id] += sign

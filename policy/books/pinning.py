@@ -32,14 +32,21 @@ class PoolCpus:
             cpus = self.reserved
         elif not grant.exclusive:
             # One set for all of a pool: they are many, and so are the cpus.
-            cpus = self.shared[grant.pool_id]
+            cpus = self._shared_of(grant)
         elif grant.has_shared_part:
-            cpus = grant.exclusive | self.shared[grant.pool_id]
+            cpus = grant.exclusive | self._shared_of(grant)
         else:
             cpus = grant.exclusive
         if grant.hide_hyperthreads:
             return CpuSet(self.cores.lowest_members(cpus.mask))
         return cpus
+
+    def _shared_of(self, grant: Grant) -> CpuSet:
+        shared = self.shared[grant.pool_id]
+        if grant.within is None:
+            return shared
+        # An empty cpuset would be everything to the kernel.
+        return shared & grant.within or shared
 
 
 class Pinner:

@@ -47,11 +47,18 @@ class Grant:
     hide_hyperthreads: bool = False
     is_strict: bool = False
     """It has to stay near its hints, so no wider pool will do."""
+    within: CpuSet | None = None
+    """The sharable cpus of its pool that rules between containers leave to it; None: all."""
 
     @property
     def has_shared_part(self) -> bool:
         """Whether it runs on sharable cpus, alone or beside its exclusive ones."""
         return self.cpu_type is CpuType.NORMAL and (self.shared_milli > 0 or not self.exclusive)
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether its shared part has not all sharable cpus of its pool."""
+        return self.within is not None and self.has_shared_part
 
     @property
     def kind(self) -> GrantKind:

@@ -72,4 +72,4 @@ def _lift(request: Request, ledger: Ledger, tree: PoolTree, pool_id: PoolId) -> 
 def _fits(request: Request, ledger: Ledger, pool_id: PoolId) -> bool:
     room = ledger.room
     left = room.grantable_milli[pool_id] - 1000 * request.exclusive
-    return room.sliceable[pool_id] >= request.exclusive and left >= request.shared_milli
+    return ledger.sliceable[pool_id] >= request.exclusive and left >= request.shared_milli

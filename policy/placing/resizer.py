@@ -89,7 +89,7 @@ class Resizer:
         for pool_id in (held.pool_id, *self._tree.ancestors[held.pool_id]):
             name = self._tree.pools[pool_id].name
             isolated = ledger.free_isolated[pool_id].bit_count()
-            sliceable = room.sliceable[pool_id]
+            sliceable = ledger.sliceable[pool_id]
             is_isolated = _grows_isolated(held, request, isolated)
             if more > 0 and not is_isolated and request.isolation is Isolation.REQUIRED:
                 candidates[name] = f"{more} more isolated CPUs: {isolated} free"

@@ -301,3 +301,57 @@ def test_any_cpus_of_a_slice_leave_everybody_what_it_is_owed(
         assert 1000 * left.bit_count() >= sum(grant.shared_milli for grant in below)
         if any(grant.has_shared_part for grant in below) and ledger.free_sharable[pool.id]:
             assert left, "nobody loses the last cpu"
+
+
+def narrowed(name: str, pool_id: int, cpus: str, milli: int = 0) -> Grant:
+    return dataclasses.replace(share(name, pool_id, milli), within=CpuSet.parse(cpus))
+
+
+@pytest.mark.parametrize(
+    ("grants", "owed"),
+    [
+        pytest.param([narrowed("a", NODE1, "4-5", 500)], 1, id="half a cpu of two"),
+        pytest.param([narrowed("a", NODE1, "4-5")], 1, id="who asks for nothing has to run"),
+        pytest.param(
+            [narrowed("a", NODE1, "4-5", 700), narrowed("b", NODE1, "4-5", 700)],
+            2,
+            id="two on the same cpus",
+        ),
+        pytest.param(
+            [narrowed("a", NODE1, "4", 700), narrowed("b", NODE1, "4-5", 300)],
+            1,
+            id="one on cpus around the other's",
+        ),
+        pytest.param(
+            [narrowed("a", NODE1, "4", 700), narrowed("b", NODE1, "6-7", 300)],
+            2,
+            id="two apart",
+        ),
+    ],
+)
+def test_narrowed_shares_keep_cpus_of_theirs(grants: list[Grant], owed: int) -> None:
+    ledger = ledger_of()
+    for grant in grants:
+        ledger.add(grant)
+    kept = CpuSet.parse("4-7") - CpuSet(ledger.slice(NODE1))
+    assert len(kept) == owed
+    for grant in grants:
+        assert grant.within
+        assert not kept.isdisjoint(grant.within)
+    assert ledger.sliceable[NODE1] == 4 - owed
+    assert not CpuSet(ledger.slice(ROOT)) & kept
+    ledger.check()
+    for grant in grants:
+        ledger.drop(grant.container_id)
+    assert ledger.sliceable[NODE1] == 4
+
+
+def test_a_share_on_some_cpus_of_a_pool_has_room_where_no_other_has_been_promised_it() -> None:
+    ledger = ledger_of()
+    cpus = CpuSet.parse("4-5").mask
+    assert ledger.room_within(NODE1, cpus) == 2000
+    ledger.add(narrowed("a", NODE1, "5-6", 500))
+    assert ledger.room_within(NODE1, cpus) == 1500
+    ledger.add(share("b", NODE1, 3000))
+    assert ledger.room_within(NODE1, cpus) == 500
+    assert ledger.room_within(SOCKET0, CpuSet.parse("4-7").mask) == 500

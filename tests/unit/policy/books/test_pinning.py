@@ -38,6 +38,7 @@ def grant(
     *,
     hide_hyperthreads: bool = False,
     preserve_memory: bool = False,
+    within: str | None = None,
 ) -> Grant:
     return Grant(
         container_id=ContainerId(name),
@@ -48,12 +49,16 @@ def grant(
         memory=NodeSet.of(1),
         hide_hyperthreads=hide_hyperthreads,
         preserve_memory=preserve_memory,
+        within=None if within is None else CpuSet.parse(within),
     )
 
 
 SETS = [
     pytest.param(grant(milli=500), "4-7", id="a share is of the whole pool"),
     pytest.param(grant(), "4-7", id="no request is of the whole pool"),
+    pytest.param(grant(milli=500, within="4-5"), "4-5", id="a share narrowed by rules"),
+    pytest.param(grant(exclusive="4", milli=9, within="6"), "4,6", id="its own, and narrowed"),
+    pytest.param(grant(within="2-3"), "4-7", id="never an empty set"),
     pytest.param(grant(exclusive="4-5"), "4-5", id="cpus of its own"),
     pytest.param(grant(exclusive="4", milli=500), "4-7", id="its own and the shared ones"),
     pytest.param(grant(pool_id=SOCKET, milli=1), "2-7", id="of a wide pool all of it"),

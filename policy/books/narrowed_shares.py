@@ -1,0 +1,88 @@
+"""Narrowed shares: grants that have not all sharable cpus of their pool, and what is owed to them.
+
+A pool's own sums do not know on which of its cpus a share was promised, so exclusive cpus are not
+taken from what these have left.
+"""
+
+from copy import copy
+
+from ..cpus.picker import CpuPicker
+from ..model.container import ContainerId
+from ..model.grant import Grant
+from ..pools.pool_tree import PoolTree
+
+
+class NarrowedShares:
+    """The narrowed grants of a ledger, and the cpus that they must keep."""
+
+    def __init__(self, tree: PoolTree, picker: CpuPicker) -> None:
+        self._tree = tree
+        self._picker = picker
+        self._shares: dict[ContainerId, tuple[int, int]] = {}
+        self._owed: int | None = 0
+        self._version = -1
+        self._is_sparing_nobody = False
+
+    def copy(self) -> "NarrowedShares":
+        """A copy with the same grants, which change apart from these."""
+        other = copy(self)
+        other._shares = dict(self._shares)
+        return other
+
+    def without(self, grant: Grant) -> "NarrowedShares":
+        """A copy without one of them."""
+        if grant.container_id not in self._shares:
+            return self
+        other = self.copy()
+        other.drop(grant.container_id)
+        return other
+
+    def add(self, grant: Grant) -> None:
+        """Note a grant if it is narrowed."""
+        if grant.within is None or not grant.has_shared_part:
+            return
+        cpus = grant.within.mask & self._tree.pools[grant.pool_id].sharable.mask
+        self._shares[grant.container_id] = cpus, grant.shared_milli
+        self._owed = None
+
+    def drop(self, container_id: ContainerId) -> None:
+        """Forget a grant; unknown ids are ignored."""
+        if self._shares.pop(container_id, None) is not None:
+            self._owed = None
+
+    def spare_nobody(self) -> None:
+        """Owe no cpu to those who asked for none."""
+        self._is_sparing_nobody = True
+        self._owed = None
+
+    def promised(self, cpus: int, counted: int) -> int:
+        """Milli-cpus promised to those that have some of these cpus, not all in `counted`."""
+        shares = self._shares.values()
+        return sum([milli for mask, milli in shares if mask & cpus and mask & ~counted])
+
+    def owed(self, free: int, version: int) -> int:
+        """A mask of free cpus that are not to be taken: enough of each set for its grants.
+
+        `version`: another number wherever `free` is another. O(1) where nothing changed, else
+        O(sets of cpus²).
+        """
+        if not self._shares:
+            return 0
+        if self._owed is None or self._version != version:
+            self._owed, self._version = self._kept(free), version
+        return self._owed
+
+    def _kept(self, free: int) -> int:
+        by_set: dict[int, int] = {}
+        for cpus, milli in self._shares.values():
+            if milli or not self._is_sparing_nobody:
+                by_set[cpus] = by_set.get(cpus, 0) + milli
+        kept = 0
+        # The small sets first: what is kept for them is kept for those around them, too.
+        for cpus in sorted(by_set, key=lambda one: (one.bit_count(), one)):
+            milli = sum([other for mask, other in by_set.items() if not mask & ~cpus])
+            count = max(1, -(-milli // 1000)) - (kept & cpus).bit_count()
+            left = free & cpus & ~kept
+            if count > 0 and left:
+                kept |= self._picker.pick(left, min(count, left.bit_count())) or 0
+        return kept
