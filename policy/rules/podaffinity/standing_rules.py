@@ -1,0 +1,106 @@
+"""Standing rules: required and preferred terms of containers that are there, for newcomers.
+
+A rule is found by a namespace and a label that whoever it matches must have, and equal rules of
+several containers are looked at once.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ...model.container import Container, ContainerId
+from .rule_set import NO_PLACEMENT_RULES, PlacementRules, PreferredTerm, RequiredTerm
+from .term import IndexKey, container_labels, is_same_instance, pod_identity, sought_keys
+
+_Rule = RequiredTerm | PreferredTerm
+_GroupName = tuple[_Rule, str, str]
+
+
+@dataclass(slots=True)
+class StandingRule:
+    """One rule of some containers, in the order in which they came."""
+
+    rule: _Rule
+    owners: dict[ContainerId, Container] = field(default_factory=dict[ContainerId, Container])
+
+
+class StandingRules:
+    """The rules of the containers that are there, by what they need of a newcomer."""
+
+    def __init__(self) -> None:
+        self._rules: dict[ContainerId, PlacementRules] = {}
+        self._groups: dict[_GroupName, StandingRule] = {}
+        self._names: dict[ContainerId, tuple[_GroupName, ...]] = {}
+        self._index: dict[IndexKey, dict[_GroupName, StandingRule]] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no container that is there has rules."""
+        return not self._rules
+
+    def add(self, owner: Container, rules: PlacementRules) -> None:
+        """Keep the rules of a container, in place of those it has."""
+        self.remove(owner.id)
+        if not rules:
+            return
+        self._rules[owner.id] = rules
+        names = tuple(dict.fromkeys(_group_name(owner, one) for one in _terms(rules)))
+        for name in names:
+            group = self._groups.get(name)
+            if group is None:
+                group = self._groups[name] = StandingRule(name[0])
+                for key in name[0].term.index_keys(owner):
+                    self._index.setdefault(key, {})[name] = group
+            group.owners[owner.id] = owner
+        self._names[owner.id] = names
+
+    def remove(self, owner_id: ContainerId) -> None:
+        """Forget the rules of a container; unknown ids are ignored."""
+        if self._rules.pop(owner_id, None) is None:
+            return
+        for name in self._names.pop(owner_id):
+            group = self._groups[name]
+            owner = group.owners.pop(owner_id)
+            if group.owners:
+                continue
+            del self._groups[name]
+            for key in name[0].term.index_keys(owner):
+                found = self._index[key]
+                del found[name]
+                if not found:
+                    del self._index[key]
+
+    def of(self, owner_id: ContainerId) -> PlacementRules:
+        """The rules of a container; none for those that have none."""
+        return self._rules.get(owner_id, NO_PLACEMENT_RULES)
+
+    def matching(self, newcomer: Container) -> list[StandingRule]:
+        """The rules that are about a container, each with its owners but for itself."""
+        if not self._index:
+            return []
+        labels = container_labels(newcomer)
+        candidates: dict[_GroupName, StandingRule] = {}
+        for key in sought_keys(newcomer, labels):
+            candidates.update(self._index.get(key, {}))
+        found: list[StandingRule] = []
+        for group in candidates.values():
+            owner = next(iter(group.owners.values()))
+            if not group.rule.term.includes(owner, newcomer, labels):
+                continue
+            others = {
+                one.id: one
+                for one in group.owners.values()
+                if not is_same_instance(one, newcomer)
+            }
+            if others:
+                found.append(StandingRule(group.rule, others))
+        return found
+
+
+def _terms(rules: PlacementRules) -> Iterable[_Rule]:
+    return (*rules.required, *rules.preferred)
+
+
+def _group_name(owner: Container, rule: _Rule) -> _GroupName:
+    """Equal terms are about the same containers where their owners' namespaces or pods are."""
+    own_pod = pod_identity(owner) if rule.term.is_pod_scope else ""
+    return rule, owner.pod.namespace, own_pod

@@ -1,0 +1,110 @@
+"""Selection of the containers that a term is about, out of all that are there.
+
+Sets of containers are bit sets of places, see `Residents`: the cost of a requirement does not grow
+with the number of containers it selects from.
+"""
+
+from typing import Final
+
+from ...model.container import Container
+from ..container_facts import Subkey
+from ..residents import Residents
+from .label_selector import LabelOperator, LabelRequirement, LabelSelector
+from .namespace_scope import NamespaceScope
+from .rule_set import SpreadRule
+from .term import CONTAINER_NAME, POD_NAME, POD_QOS, POD_UID, Term
+
+_POD_ID: Final = Subkey("pod/id")
+_POD_UID: Final = Subkey("pod/uid")
+_NAMESPACE: Final = Subkey("namespace")
+_PSEUDO: Final = {
+    CONTAINER_NAME: Subkey("name"),
+    POD_NAME: Subkey("pod/name"),
+    POD_QOS: Subkey("pod/qosclass"),
+}
+
+
+def select_term(residents: Residents, owner: Container, term: Term) -> int:
+    """The containers for which `term.matches` of this owner."""
+    if term.selector is None:
+        return 0
+    if term.is_pod_scope:
+        places = _of_pod(residents, owner)
+    else:
+        places = _of_namespaces(residents, owner, term)
+    return _select(residents, term.selector, places) & ~instances(residents, owner)
+
+
+def select_spread(residents: Residents, owner: Container, rule: SpreadRule) -> int:
+    """The containers that a spread rule of this owner counts."""
+    if rule.selector is None:
+        return 0
+    places = _value(residents, _NAMESPACE, owner.pod.namespace)
+    return _select(residents, rule.selector, places) & ~instances(residents, owner)
+
+
+def instances(residents: Residents, container: Container) -> int:
+    """The container itself and other instances of it, of which a rule never speaks."""
+    return _of_pod(residents, container) & _value(residents, Subkey("name"), container.name)
+
+
+def _of_pod(residents: Residents, container: Container) -> int:
+    uid = container.pod.uid
+    if uid:
+        return _value(residents, _POD_UID, uid)
+    # A pod is known by its uid where it has one.
+    return _value(residents, _POD_ID, container.pod.id) & ~residents.column(_POD_UID).places
+
+
+def _of_namespaces(residents: Residents, owner: Container, term: Term) -> int:
+    scope: NamespaceScope = term.namespaces
+    own = owner.pod.namespace
+    if scope.is_everything:
+        return residents.everyone
+    if scope.selector is None:
+        names = scope.names or (own,)
+        places = 0
+        for name in names:
+            places |= _value(residents, _NAMESPACE, name)
+        return places
+    places = 0
+    for name, of_name in residents.column(_NAMESPACE).by_value.items():
+        if scope.holds(name, term.namespace_labels, own):
+            places |= of_name
+    return places
+
+
+def _select(residents: Residents, selector: LabelSelector, places: int) -> int:
+    for requirement in selector.requirements:
+        if not places:
+            break
+        places = _narrowed(residents, requirement, places)
+    return places
+
+
+def _narrowed(residents: Residents, requirement: LabelRequirement, places: int) -> int:
+    operator = requirement.operator
+    if operator in (LabelOperator.EXISTS, LabelOperator.DOES_NOT_EXIST):
+        with_key = _with_key(residents, requirement.key)
+        return places & (with_key if operator is LabelOperator.EXISTS else ~with_key)
+    found = 0
+    for value in requirement.values:
+        found |= _with_value(residents, requirement.key, value)
+    return places & (found if operator is LabelOperator.IN else ~found)
+
+
+def _with_key(residents: Residents, key: str) -> int:
+    if key == POD_UID or key in _PSEUDO:
+        return residents.everyone
+    return residents.column(Subkey("pod/labels", key)).places
+
+
+def _with_value(residents: Residents, key: str, value: str) -> int:
+    if key == POD_UID:
+        by_id = _value(residents, _POD_ID, value) & ~residents.column(_POD_UID).places
+        return _value(residents, _POD_UID, value) | by_id
+    return _value(residents, _PSEUDO.get(key) or Subkey("pod/labels", key), value)
+
+
+def _value(residents: Residents, subkey: Subkey, value: str) -> int:
+    return residents.column(subkey).by_value.get(value, 0)
