@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Final, TypeGuard
 
 from ...topology.model.machine import Machine, MemoryKind
@@ -17,10 +18,15 @@ from ..model.container import Container, ContainerId
 from ..model.grant import Grant, Refusal
 from ..model.pinning import Change, Pinning
 from ..model.request import Request
+from ..pools.domains import Domains
 from ..pools.memory_supply import withheld_bytes
+from ..pools.pool_labels import LabelsOfPool, pool_labels
 from ..pools.pool_tree import build_tree
 from ..pools.supply import read_supply
+from ..rules.affinity import AffinityRule
 from ..rules.affinity_index import AffinityIndex
+from ..rules.podaffinity.rule_set import PlacementRules
+from ..rules.podaffinity.standing_rules import StandingRules
 from .booking import Booking
 from .cpu_ledger import Ledger
 from .pinning import Pinner
@@ -47,10 +53,21 @@ class Books:
         self.pool_memory = PoolMemory(self.tree, self.memory)
         self.pinner = Pinner(self.ledger, config, self.picker.cores)
         self.affinity = AffinityIndex()
+        self.standing = StandingRules()
         self._due_dram: dict[ContainerId, None] = {}
         self._expected: list[ContainerId] = []
-        self._online = machine.online
+        self._machine, self._config = machine, config
         self._withhold_memory(config)
+
+    @cached_property
+    def domains(self) -> Domains:
+        """The domains at which rules between containers hold; made for the first such rule."""
+        return Domains(self._machine, self.supply.allowed)
+
+    @cached_property
+    def pool_labels(self) -> tuple[LabelsOfPool, ...]:
+        """The labels of every pool, by its id; made for the first rule about pools."""
+        return pool_labels(self.tree, self._machine, self._config)
 
     def _withhold_memory(self, config: Config) -> None:
         """Book the memory that is not for containers, wherever on the ordinary nodes it is."""
@@ -168,9 +185,32 @@ class Books:
         """Give back all that a container holds. Unknown ids change nothing."""
         if self.ledger.drop(container_id) is not None:
             self.memory.release(container_id)
-        self.affinity.remove(container_id)
+        self.withdraw(container_id)
         self.pinner.forget(container_id)
         self._due_dram.pop(container_id, None)
+
+    def let_count(
+        self, container: Container, affinity: Iterable[AffinityRule], rules: PlacementRules
+    ) -> None:
+        """Let a container count for the rules of others, and its own rules for others."""
+        self.affinity.add(container, affinity)
+        if rules or not self.standing.is_empty:
+            self.standing.add(container, rules)
+
+    def withdraw(self, container_id: ContainerId) -> None:
+        """Let a container and its rules count no more. Unknown ids change nothing."""
+        self.affinity.remove(container_id)
+        self.standing.remove(container_id)
+
+    def presence(self, container_id: ContainerId) -> int:
+        """A mask of the cpus a container runs on; none where it holds nothing."""
+        grant = self.ledger.grants.get(container_id)
+        if grant is None:
+            return 0
+        cpus = self.pinner.pool_cpus.of(grant)
+        if cpus is None:
+            cpus = self.affinity.residents.container(container_id).cpus
+        return (self.tree.root.cpus if cpus is None else cpus).mask
 
     def settle(self, container_id: ContainerId) -> tuple[Pinning, tuple[Change, ...]]:
         """The pinning of a container after a booking, and the changes of others that follow."""
@@ -208,7 +248,7 @@ class Books:
         self.ledger.add(grant)
         pinning = self.pinner.pinning(grant)
         if pinning.cpus is not None:
-            kept = (container.cpus or NO_CPUS) & self._online
+            kept = (container.cpus or NO_CPUS) & self._machine.online
             pinning = replace(pinning, cpus=kept)
         self.pinner.note(container.id, pinning)
         return grant, pinning

@@ -11,6 +11,7 @@ from ..model.grant import Grant, Refusal
 from ..model.pinning import Change, Pinning
 from ..model.request import CpuType, Request
 from ..placing.classifier import Classified, Classifier, grave_problems
+from ..placing.judge import Judge
 from ..placing.placer import Failure, Placement, Placer
 from ..placing.pool_choice import Chooser
 from ..placing.resizer import Resizer
@@ -22,6 +23,7 @@ from .adoption import KEPT, Advice, adopted_grant, kept_grant
 from .decision import Decision
 from .roster import Roster
 from .snapshot import Snapshot, exclusive_cpus
+from .unmet import UnmetRules, guard_problems
 
 
 class Allocator:
@@ -34,7 +36,10 @@ class Allocator:
         self.books = Books(machine, config)
         self.roster = Roster()
         self.classifier = Classifier(config, interrupts, machine)
-        self._placer = Placer(self.books, Chooser(self.books.tree, self.books.picker.classes))
+        self._judge = Judge(self.books, config)
+        chooser = Chooser(self.books.tree, self.books.picker.classes)
+        self._placer = Placer(self.books, chooser, self._judge)
+        self._unmet = UnmetRules(self.books, self.roster, self._judge)
         self._resizer = Resizer(self.books)
 
     @property
@@ -78,7 +83,7 @@ class Allocator:
         """Classify a container, and let its rules count."""
         classified = self.classifier.classify(container)
         self.roster.add(container, classified)
-        self.books.affinity.add(container, classified.rules)
+        self.books.let_count(container, classified.rules, classified.placement)
         return classified
 
     def forget(self, container_id: ContainerId) -> None:
@@ -92,7 +97,7 @@ class Allocator:
         bad = grave_problems(problems, container, self.config)
         if bad:
             refusal = Refusal(reason="; ".join(map(str, bad)))
-            self.books.affinity.remove(container.id)
+            self.books.withdraw(container.id)
             return Decision(container_id=container.id, result=refusal, problems=problems)
         affinities = self.books.affinity.affinities(container, classified.rules)
         if not affinities.is_whole:
@@ -101,9 +106,13 @@ class Allocator:
         request = prefer_turbo(
             classified.request, classified.cpu_class, self.config, lambda: self.occupancy
         )
-        placement = self._placer.plan(request, affinities.weights)
+        judgement = self._judge.judge(container, classified.placement, request)
+        if judgement is not None and judgement.guarded:
+            problems = (*problems, *guard_problems(judgement, container))
+            classified = replace(classified, problems=problems)
+        placement = self._placer.plan(request, affinities.weights, judgement)
         if isinstance(placement, Failure):
-            self.books.affinity.remove(container.id)
+            self.books.withdraw(container.id)
             return Decision(
                 container_id=container.id,
                 result=placement.refusal,
@@ -121,7 +130,7 @@ class Allocator:
         placement = self._placer.plan_anyway(classified.request)
         grant = placement.booking.grant
         self.books.adopt_memory(classified.request, grant, grant.memory)
-        self.books.affinity.add(container, classified.rules)
+        self.books.let_count(container, classified.rules, classified.placement)
         forced = self._apply(placement, classified)
         reason = f"it runs already: {decision.result.reason}"
         return replace(
@@ -231,11 +240,14 @@ class Allocator:
         if container_id in self.books.ledger.grants:
             self.books.release(container_id)
             self.books.relax()
+            changes = self.books.pinner.changes()
+            self._unmet.refresh()
+            return changes
         return self.books.pinner.changes()
 
     def _apply(self, placement: Placement, classified: Classified) -> Decision:
         grant = self.books.take(placement.booking)
-        return Decision(
+        decision = Decision(
             container_id=grant.container_id,
             result=grant,
             pool=self._pool_name(grant),
@@ -246,6 +258,11 @@ class Allocator:
             classes=classified.classes,
             cold_start_ns=classified.request.cold_start_ns,
         )
+        if placement.broken:
+            container = self.roster.containers[grant.container_id]
+            self._unmet.tell_owners(container, placement.broken)
+            decision = self._unmet.told(decision, placement.broken)
+        return decision
 
     def _pool_name(self, grant: Grant) -> str:
         return self.books.tree.pools[grant.pool_id].name

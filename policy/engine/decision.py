@@ -37,6 +37,8 @@ class Decision:
     """Our own fault for which a running container is left as it is; empty for all others."""
     lineup: Lineup | None = None
     decided_by: str = ""
+    unmet: tuple[str, ...] = ()
+    """Required rules, its own or of others about it, that do not hold where it is, and why."""
     changes: tuple[Change, ...] = ()
     problems: tuple[Problem, ...] = ()
 

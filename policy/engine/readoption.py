@@ -88,7 +88,7 @@ def readopt(
                     allocator.know(container)
             except FaultyContainerError as fault:
                 # Nothing is booked yet, so the others need not begin again.
-                books.affinity.remove(container.id)
+                books.withdraw(container.id)
                 faults[container.id] = [fault.error]
     sound = [one for one in running if one.id not in faults]
     requests = {one.id: roster.classified[one.id].request for one in sound}

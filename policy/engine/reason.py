@@ -15,8 +15,12 @@ from .decision import Decision
 _TIE: Final = "a tie: the first of equal pools"
 
 CRITERIA: Final[Mapping[str, str]] = {
+    "unmet": "it breaks the fewest required rules",
+    "unmet_of_others": "it breaks the fewest required rules of other containers",
+    "narrowed": "the fewest shared containers had to make way",
     "crowded": "the others have no room left for shared cpu",
     "isolated_missing": "it has the isolated cpus wanted",
+    "preferred": "it suits the preferred rules best",
     "affinity": "nearest to the containers it wants near, farthest from those it avoids",
     "hints": "nearest to its devices and mounts",
     "hints_partial": "nearest to some of its devices and mounts",

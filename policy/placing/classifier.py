@@ -16,6 +16,8 @@ from ..model.hint import Hint
 from ..model.request import CpuType, Isolation, Request
 from ..pools.memory_supply import read_memory_supply
 from ..rules.affinity import AffinityRule, affinity_rules
+from ..rules.podaffinity.rule_set import NO_PLACEMENT_RULES, PlacementRules
+from ..rules.podaffinity.rule_text import placement_rules
 from ..text.errors import Problem, first_problems
 from ..text.glob import compile_glob
 from ..tuning.cpu_class import cpu_class_wish, suitable_cpus
@@ -40,6 +42,8 @@ class Classified:
     irq: IrqAffinity | None = None
     cpu_class: str | None = None
     classes: ResourceClasses = NO_CLASSES
+    placement: PlacementRules = NO_PLACEMENT_RULES
+    """Its required and preferred rules, other than the weighted ones in `rules`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +86,8 @@ class Classifier:
             colocate_pods=config.colocate_pods,
             colocate_namespaces=config.colocate_namespaces,
         )
+        placement, more = placement_rules(container, config)
+        problems = (*problems, *more)
         cpu = classify_cpu(container, preferences, config)
         resources = container.resources
         cpu_class, class_problems = cpu_class_wish(container, preferences, cpu.exclusive, config)
@@ -130,6 +136,7 @@ class Classifier:
             irq=irq,
             cpu_class=cpu_class,
             classes=classes,
+            placement=placement,
         )
 
     def _class_cpus(self, name: str | None) -> CpuSet | None:

@@ -6,9 +6,11 @@ counts cpus for the whole node: what fits there must fit here. A lifted containe
 than before and keeps its memory.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ..books.cpu_ledger import Ledger
+from ..model.container import ContainerId
 from ..model.grant import Grant, PoolId
 from ..model.request import Isolation, Request
 from ..pools.pool_tree import PoolTree
@@ -25,8 +27,15 @@ class Lift:
     """What a ledger looks like then; the newcomer's cpus are still in it."""
 
 
-def make_room(request: Request, ledger: Ledger, pools: tuple[PoolId, ...]) -> Lift | None:
+def make_room(
+    request: Request,
+    ledger: Ledger,
+    pools: tuple[PoolId, ...],
+    is_bound: Callable[[ContainerId], bool] | None = None,
+) -> Lift | None:
     """The tightest of `pools` that has room once grants below it are lifted; None if none has.
+
+    `is_bound`: whether rules hold a container where it is; without it they hold nobody.
 
     Only where nothing fits otherwise: O(pools x grants).
     """
@@ -34,13 +43,19 @@ def make_room(request: Request, ledger: Ledger, pools: tuple[PoolId, ...]) -> Li
         return None
     tree = ledger.tree
     for pool_id in sorted(pools, key=lambda one: (-tree.pools[one].depth, one)):
-        lift = _lift(request, ledger, tree, pool_id)
+        lift = _lift(request, ledger, tree, pool_id, is_bound)
         if lift is not None:
             return lift
     return None
 
 
-def _lift(request: Request, ledger: Ledger, tree: PoolTree, pool_id: PoolId) -> Lift | None:
+def _lift(
+    request: Request,
+    ledger: Ledger,
+    tree: PoolTree,
+    pool_id: PoolId,
+    is_bound: Callable[[ContainerId], bool] | None,
+) -> Lift | None:
     if ledger.room.grantable_milli[pool_id] < request.total_milli:
         return None
     trial = ledger.copy()
@@ -50,7 +65,7 @@ def _lift(request: Request, ledger: Ledger, tree: PoolTree, pool_id: PoolId) -> 
         for inner in tree.subtree(pool_id)
         if inner != pool_id
         for grant in ledger.sharing(PoolId(inner)).values()
-        if not grant.is_strict
+        if not grant.is_strict and not (is_bound and is_bound(grant.container_id))
     )
     # Small shares first: they give back the most whole cpus for the least that is promised above.
     for grant in sorted(below, key=lambda one: (one.shared_milli, one.container_id)):

@@ -5,7 +5,7 @@ Few decisions are ever looked at: the choice itself needs neither, and keeping t
 
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar, cast
 
@@ -51,10 +51,15 @@ class Lineup:
     """The same sequence as the contest's where every pool has a zone."""
     strict: Mapping[int, Dropped]
     """By pool id what would keep a strict container from its hints; empty for others."""
+    rules: Mapping[int, Dropped] = field(default_factory=dict[int, Dropped])
+    """By pool id the required rule that would be broken there; empty without such rules."""
 
     def feasible(self) -> list[int]:
         """The pools that nothing speaks against, ascending. O(pools)."""
+        rules = self.rules
         found = list(self.contest.ids)
+        if rules:
+            found = [pool_id for pool_id in found if pool_id not in rules]
         for _, wanted, available, _ in self.demands:
             found = [pool_id for pool_id in found if available[pool_id] >= wanted]
         zones, strict = self.zones, self.strict
@@ -86,6 +91,10 @@ class Lineup:
                 affinities=_packed(contest.affinities),
                 neighbours=_packed(contest.neighbours),
                 free_of_priority=_packed(contest.free_of_priority),
+                preferred=_packed(contest.preferred),
+                unmet=_packed(contest.unmet),
+                unmet_of_others=_packed(contest.unmet_of_others),
+                narrowed=_packed(contest.narrowed),
             ),
             demands=tuple([one._replace(available=_packed(one.available)) for one in self.demands]),
             zones=_shared(self.zones),
@@ -96,6 +105,8 @@ class Lineup:
             objection = demand.objection(pool_id)
             if objection is not None:
                 return objection
+        if pool_id in self.rules:
+            return self.rules[pool_id]
         zone = self.zones[pool_id]
         return zone if isinstance(zone, Dropped) else self.strict.get(pool_id)
 

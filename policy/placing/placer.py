@@ -16,10 +16,17 @@ from ..model.grant import Dropped, Grant, PoolId, Refusal
 from ..model.request import CpuType, Request
 from ..pools.closeness import Closeness
 from ..tuning.cpu_class import misfits
+from .breaking import degraded
+from .growth import held_back
 from .hint_demand import pick_by_hints, reserved_objection, suitable_cpus
+from .judge import Judge
+from .judgement import Judgement
 from .lifting import Lift, make_room
 from .lineup import Lineup
+from .narrowing import find_narrowings
+from .openings import Openings, OpeningSearch
 from .pool_choice import Chooser, Facts
+from .restriction import Restriction
 
 ROOM_MADE: Final = "room_made"
 """What decides where shared containers had to be lifted into a wider pool first."""
@@ -32,6 +39,31 @@ class Placement:
     booking: Booking
     lineup: Lineup | None = None
     decided_by: str = ""
+    broken: tuple[Restriction, ...] = ()
+    """The required rules that do not hold there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Choice:
+    """A pool, the region of it that rules leave, and the cpus taken there."""
+
+    pool_id: PoolId
+    decided_by: str
+    lineup: Lineup
+    exclusive: CpuSet
+    isolated: CpuSet
+    region: int | None = None
+    """None: all of the pool."""
+    lifted: tuple[Grant, ...] = ()
+
+    def cpus(self, request: Request, ledger: Ledger) -> int:
+        """A mask of the cpus the container will run on."""
+        if not request.needs_shared_cpu:
+            return self.exclusive.mask
+        shared = ledger.free_sharable[self.pool_id] & ~self.exclusive.mask
+        if self.region is not None:
+            shared &= self.region
+        return shared | self.exclusive.mask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +77,7 @@ class Failure:
 class Placer:
     """Plans grants from what a ledger has left."""
 
-    def __init__(self, books: Books, chooser: Chooser) -> None:
+    def __init__(self, books: Books, chooser: Chooser, judge: Judge) -> None:
         """Reads the books, never changes them."""
         self._tree = books.tree
         self._ledger = books.ledger
@@ -53,49 +85,149 @@ class Placer:
         self._picker = books.picker
         self._chooser = chooser
         self._closeness = Closeness(books.tree)
+        self._books = books
+        self._judge = judge
 
-    def plan(self, request: Request, weights: Mapping[ContainerId, int]) -> Placement | Failure:
+    def plan(
+        self,
+        request: Request,
+        weights: Mapping[ContainerId, int],
+        judgement: Judgement | None = None,
+    ) -> Placement | Failure:
         """The best grant for a request.
 
-        `weights` is the affinity of the container to those present.
+        `weights` is the affinity of the container to those present, `judgement` what required and
+        preferred rules say of its place.
         """
         memory = self._memory.choice(request)
         if request.cpu_type is CpuType.RESERVED and not self._tree.root.reserved:
             request = replace(request, cpu_type=CpuType.NORMAL)
         if request.cpu_type is not CpuType.NORMAL:
-            return self._at_root(request, memory)
+            return self._at_root(request, memory, judgement)
         facts = Facts(
             memory=memory,
             affinities=self._affinities(weights),
             hints=scores(self._tree, request.hints) if request.hints else (),
             misfits_class=self._misfits(request),
         )
+        if judgement is None:
+            choice = self._choose(request, facts)
+        else:
+            choice = self._choose_by_rules(request, facts, judgement)
+        if isinstance(choice, Lineup):
+            return Failure(refusal=Refusal(reason=self._reason(request, choice)), lineup=choice)
+        offer = memory.offer(choice.pool_id)
+        grant = self._grant(request, choice.pool_id, choice.exclusive, choice.isolated, offer)
+        broken: tuple[Restriction, ...] = ()
+        lifted = choice.lifted
+        if judgement is not None:
+            grant = self._narrowed(grant, choice.region)
+            cpus = choice.cpus(request, self._ledger)
+            rules = judgement.restrictions()
+            broken = tuple(one for one in rules if one.is_broken_by(cpus, grant.pool_id))
+            lifted = (*lifted, *held_back(judgement, grant, cpus, self._books, lifted))
+        return Placement(
+            booking=Booking(grant=grant, offer=offer, lifted=lifted),
+            lineup=choice.lineup,
+            decided_by=choice.decided_by,
+            broken=broken,
+        )
+
+    def _choose(self, request: Request, facts: Facts) -> _Choice | Lineup:
+        """The best pool as it is, else one in which room can be made; the lineup without any."""
         ranking = self._chooser.rank(request, self._ledger, facts)
         winner, decided_by = ranking.winner, ranking.decided_by
         ledger = self._ledger
         lifted: tuple[Grant, ...] = ()
         if winner is None:
-            lift = self._make_room(request, memory)
+            lift = self._make_room(request, facts)
             if lift is None:
-                refusal = Refusal(reason=self._reason(request, ranking.lineup))
-                return Failure(refusal=refusal, lineup=ranking.lineup)
+                return ranking.lineup
             winner, decided_by = lift.pool_id, ROOM_MADE
             ledger, lifted = lift.ledger, lift.lifted
         exclusive, isolated = self._take(request, winner, ledger)
-        offer = memory.offer(winner)
-        grant = self._grant(request, winner, exclusive, isolated, offer)
-        return Placement(
-            booking=Booking(grant=grant, offer=offer, lifted=lifted),
-            lineup=ranking.lineup,
+        return _Choice(
+            pool_id=winner,
             decided_by=decided_by,
+            lineup=ranking.lineup,
+            exclusive=exclusive,
+            isolated=isolated,
+            lifted=lifted,
         )
 
-    def _make_room(self, request: Request, memory: MemoryChoice) -> Lift | None:
+    def _choose_by_rules(
+        self, request: Request, facts: Facts, judgement: Judgement
+    ) -> _Choice | Lineup:
+        """The best place where all rules hold, else where the fewest break that may.
+
+        Residents make way before a rule breaks.
+        """
+        search = OpeningSearch(
+            request=request, judgement=judgement, tree=self._tree, ledger=self._ledger
+        )
+        strict = search.strict()
+        found = self._chosen(request, facts, search, strict)
+        if found is not None:
+            return found
+        for narrowing in find_narrowings(search, self._books):
+            found = self._chosen(request, facts, search, narrowing.openings)
+            if found is not None:
+                grants = narrowing.grants(found.cpus(request, self._ledger))
+                if grants is not None:
+                    return replace(found, lifted=grants)
+        choice = self._choose(request, replace(facts, openings=strict))
+        if isinstance(choice, _Choice):
+            return choice
+        openings = degraded(search)
+        found = self._chosen(request, facts, search, openings) if openings else None
+        return found or choice
+
+    def _chosen(
+        self, request: Request, facts: Facts, search: OpeningSearch, openings: Openings
+    ) -> _Choice | None:
+        """The best of some openings, with cpus picked there."""
+        ranking = self._chooser.rank(request, self._ledger, replace(facts, openings=openings))
+        winner = ranking.winner
+        if winner is None:
+            return None
+        region = openings.regions[winner]
+        exclusive = isolated = CpuSet()
+        if request.exclusive:
+            free = search.exclusive(winner, region)
+            is_isolated = bool(free & self._ledger.free_isolated[winner])
+            pulls = search.judgement.pulls
+            if pulls:
+                free = pulls.best(free, request.exclusive)
+            exclusive = self._pick(request, free, winner)
+            isolated = exclusive if is_isolated else isolated
+        return _Choice(
+            pool_id=winner,
+            decided_by=ranking.decided_by,
+            lineup=ranking.lineup,
+            exclusive=exclusive,
+            isolated=isolated,
+            region=region,
+        )
+
+    def _narrowed(self, grant: Grant, region: int | None) -> Grant:
+        """The grant with what rules leave it of its pool's sharable cpus, if that is not all."""
+        sharable = self._tree.pools[grant.pool_id].sharable.mask
+        if region is None or not sharable & ~region or not grant.has_shared_part:
+            return grant
+        return replace(grant, within=CpuSet(sharable & region))
+
+    def _make_room(self, request: Request, facts: Facts) -> Lift | None:
         if request.is_strict:
             return None
-        zones = memory.zones()
-        pools = [pool.id for pool in self._tree.pools if isinstance(zones[pool.id], ZoneSummary)]
-        return make_room(request, self._ledger, tuple(pools))
+        zones, openings = facts.memory.zones(), facts.openings
+        pools = [
+            pool.id
+            for pool in self._tree.pools
+            if isinstance(zones[pool.id], ZoneSummary)
+            and (openings is None or not pool.cpus.mask & ~openings.regions[pool.id])
+        ]
+        is_bound = None if self._books.standing.is_empty else self._judge.is_bound
+        return make_room(request, self._ledger, tuple(pools), is_bound)
 
     def plan_anyway(self, request: Request) -> Placement:
         """A grant for a container that runs and fits nowhere: a share of all sharable cpus.
@@ -115,7 +247,9 @@ class Placer:
         )
         return Placement(booking=Booking(grant=grant), decided_by="runs already")
 
-    def _at_root(self, request: Request, memory: MemoryChoice) -> Placement | Failure:
+    def _at_root(
+        self, request: Request, memory: MemoryChoice, judgement: Judgement | None
+    ) -> Placement | Failure:
         """Reserved and preserved containers: the root pool, and nothing can refuse them cpus.
 
         A reserved request larger than what is left of the reserved cpus runs on the sharable ones,
@@ -134,10 +268,27 @@ class Placer:
             objection = reserved_objection(request, self._tree.root.reserved)
         if objection is not None:
             return Failure(refusal=Refusal(reason=f"{self._tree.root.name}: {objection}"))
+        broken = self._broken_at_root(request, judgement)
+        insisting = [one for one in broken if not one.can_break]
+        if insisting:
+            reason = f"{self._tree.root.name}: {insisting[0].dropped()}"
+            return Failure(refusal=Refusal(reason=reason))
         offer = memory.offer(root)
         grant = self._grant(request, root, CpuSet(), CpuSet(), offer)
         booking = Booking(grant=grant, offer=offer)
-        return Placement(booking=booking, decided_by=f"{request.cpu_type.value} cpus")
+        decided_by = f"{request.cpu_type.value} cpus"
+        return Placement(booking=booking, decided_by=decided_by, broken=broken)
+
+    def _broken_at_root(
+        self, request: Request, judgement: Judgement | None
+    ) -> tuple[Restriction, ...]:
+        """The newcomer's own rules that do not hold on cpus that nobody chooses for it."""
+        if judgement is None or request.cpu_type is CpuType.PRESERVE:
+            return ()
+        root = self._tree.root
+        is_reserved = request.cpu_type is CpuType.RESERVED
+        cpus = root.reserved.mask if is_reserved else self._ledger.free_sharable[root.id]
+        return tuple(one for one in judgement.own if one.is_broken_by(cpus, root.id))
 
     def _misfits(self, request: Request) -> Sequence[int]:
         if request.class_cpus is None or not request.exclusive:
@@ -160,13 +311,18 @@ class Placer:
         isolated = ledger.free_isolated[pool_id]
         is_isolated = request.wants_isolated and isolated.bit_count() >= count
         free = isolated if is_isolated else ledger.slice(pool_id)
+        picked = self._pick(request, free, pool_id)
+        return picked, picked if is_isolated else CpuSet()
+
+    def _pick(self, request: Request, free: int, pool_id: PoolId) -> CpuSet:
+        count = request.exclusive
         free = suitable_cpus(request, free, count)
         picked = pick_by_hints(request, free, self._picker)
         if picked is None:
             picked = self._picker.pick(free, count, request.priority, request.smt)
         # The pool was found feasible with these numbers: fewer cpus would be our own fault.
         assert picked is not None, (request.container_id, pool_id)
-        return CpuSet(picked), CpuSet(picked) if is_isolated else CpuSet()
+        return CpuSet(picked)
 
     def _grant(
         self,

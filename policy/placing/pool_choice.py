@@ -13,6 +13,7 @@ from ..model.request import CpuType, Isolation, Request
 from ..pools.pool_tree import PoolTree
 from .hint_demand import objection
 from .lineup import Demand, Lineup
+from .openings import NO_OPENINGS, Openings
 from .rank import Column, Contest, choose
 
 ONLY_CANDIDATE: Final = "only_candidate"
@@ -33,6 +34,8 @@ class Facts:
     """Product of the hint scores and of the non-zero ones; empty where there are no hints."""
     misfits_class: Sequence[int] = ()
     """1 where the pool's cpus do not suit the cpu class asked for; empty where none was."""
+    openings: Openings | None = None
+    """The places that rules between containers leave; None without such rules."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +76,7 @@ class Chooser:
             demands=_demands(request, ledger, contest.isolated),
             zones=zones,
             strict=_objections(request, ledger, zones),
+            rules=facts.openings.dropped if facts.openings else {},
         )
         feasible = lineup.feasible()
         if not feasible:
@@ -98,6 +102,7 @@ class Chooser:
             shared = [milli - (part if count >= 0 else whole) for milli, count in pairs]
         else:
             shared = [milli - whole for milli in room]
+        openings = facts.openings or NO_OPENINGS
         return Contest(
             request=request,
             zeros=self._zeros,
@@ -113,6 +118,10 @@ class Chooser:
             misfits_class=facts.misfits_class,
             neighbours=tuple(ledger.neighbours(CpuType.NORMAL)),
             free_of_priority=self._free_of_priority(request, ledger),
+            preferred=openings.preferred,
+            unmet=openings.unmet,
+            unmet_of_others=openings.unmet_of_others,
+            narrowed=openings.narrowed,
         )
 
     def _free_of_priority(self, request: Request, ledger: Ledger) -> Sequence[int]:

@@ -22,10 +22,18 @@ class Rank(NamedTuple):
     The first field in which two ranks differ is the reason for the choice.
     """
 
+    unmet: int
+    """Number of required rules that are broken, where no pool keeps all of them."""
+    unmet_of_others: int
+    """The residents' rules among them."""
+    narrowed: int
+    """Number of shared residents that have to make way for a required rule."""
     crowded: int
     """1 where the request would take more than the pool has left for shared requests."""
     isolated_missing: int
     """1 where isolated cpus were wanted and the pool has too few of them."""
+    preferred: int
+    """Minus the sum of the preferred rules between containers and about pools (scaled integer)."""
     affinity: int
     """Minus the affinity of the pool (scaled integer)."""
     hints: int
@@ -99,6 +107,11 @@ class Contest:
     neighbours: Column
     free_of_priority: Column
     """Number of free sharable cpus of the priority asked for; empty where none was."""
+    preferred: Column = ()
+    """Sum of the preferred rules; this and the next ones are empty where no rule says so."""
+    unmet: Column = ()
+    unmet_of_others: Column = ()
+    narrowed: Column = ()
 
 
 _INSIDE: Final = 100
@@ -106,6 +119,18 @@ _INSIDE: Final = 100
 
 Pools = Sequence[int]
 """The ids of the pools a criterion is asked about; its column has their values, in their order."""
+
+
+def _unmet(contest: Contest, pools: Pools) -> Column:
+    return _at(contest.unmet, pools) if contest.unmet else contest.zeros
+
+
+def _unmet_of_others(contest: Contest, pools: Pools) -> Column:
+    return _at(contest.unmet_of_others, pools) if contest.unmet_of_others else contest.zeros
+
+
+def _narrowed(contest: Contest, pools: Pools) -> Column:
+    return _at(contest.narrowed, pools) if contest.narrowed else contest.zeros
 
 
 def _crowded(contest: Contest, pools: Pools) -> Column:
@@ -119,6 +144,11 @@ def _isolated_missing(contest: Contest, pools: Pools) -> Column:
     if not contest.request.wants_isolated:
         return contest.zeros
     return [int(contest.isolated[one] < 0) for one in pools]
+
+
+def _preferred(contest: Contest, pools: Pools) -> Column:
+    preferred = contest.preferred
+    return [-preferred[one] for one in pools] if preferred else contest.zeros
 
 
 def _affinity(contest: Contest, pools: Pools) -> Column:
@@ -258,8 +288,12 @@ def _short_of_priority(contest: Contest, pools: Pools) -> Column:
 
 
 CRITERIA: Final[tuple[Callable[[Contest, Pools], Column], ...]] = (
+    _unmet,
+    _unmet_of_others,
+    _narrowed,
     _crowded,
     _isolated_missing,
+    _preferred,
     _affinity,
     _hints,
     _hints_partial,

@@ -28,7 +28,7 @@ class Domains:
         self._masks: dict[Level, tuple[int, ...]] = {}
         self._stand_ins: dict[Level, Level] = {}
         wider = Level.SYSTEM
-        found = (allowed.mask,)
+        found: tuple[int, ...] = (allowed.mask,)
         for level in _LEVELS:
             groups = [mask & allowed.mask for mask in _groups(machine, level)]
             if level is Level.SYSTEM or any(groups):

@@ -87,6 +87,11 @@ class AffinityIndex:
         """Whether nothing at all is kept, not even of what has been removed."""
         return self._residents.is_empty and self._symmetric.is_empty
 
+    @property
+    def residents(self) -> Residents:
+        """The containers that are there, by their facts."""
+        return self._residents
+
     def add(self, container: Container, rules: Iterable[AffinityRule] = ()) -> None:
         """Add a container with its rules, in place of what has the same id."""
         self.remove(container.id)

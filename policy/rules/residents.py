@@ -41,6 +41,10 @@ class Residents:
         """Whether nothing at all is kept, not even of what has been removed."""
         return not (self._places or self._columns or self.everyone or any(self._facts))
 
+    def container(self, container_id: ContainerId) -> Container:
+        """The container of an id that is there."""
+        return self._containers[container_id]
+
     def facts_of(self, container: Container) -> Mapping[Subkey, str]:
         """The facts of a container, whether it is there or not."""
         is_known = self._containers.get(container.id) is container

@@ -25,6 +25,8 @@ class ContainerResult:
     decided_by: str = ""
     refused: str | None = None
     kind: GrantKind | None = None
+    unmet: tuple[str, ...] = ()
+    """Required rules that do not hold where it is."""
     reason: str = ""
     """Why it is there in words, with the runner-up."""
 
@@ -125,4 +127,5 @@ def _container(one: ContainerResult) -> dict[str, object]:
         "mems": one.mems,
         "decided_by": one.decided_by,
         "refused": one.refused,
+        "unmet": list(one.unmet),
     }

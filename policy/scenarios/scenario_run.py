@@ -188,6 +188,7 @@ class ScenarioRun:
             shared=shared,
             mems=str(self.runtime.effective_mems(one)),
             decided_by=decision.decided_by if decision else "no policy ran",
+            unmet=decision.unmet if decision else (),
             kind=grant.kind if grant else None,
             reason=reason_of(decision) if decision else "no policy ran",
         )

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass
+from pinfold.policy.model.selector_operator import LabelOperator
 from pinfold.policy.rules.podaffinity.label_selector import (
-    LabelOperator,
     LabelRequirement,
     LabelSelector,
 )
@@ -37,9 +37,9 @@ def containers(draw: st.DrawFn) -> list[Container]:
         pod = draw(st.integers(0, 3))
         sandbox = draw(st.sampled_from(("", "-again")))
         uid = "" if pod == 3 else f"u{pod}"
-        labels: Mapping[str, str] = draw(
-            st.dictionaries(st.sampled_from((*KEYS[:2], "pod.name")), st.sampled_from(VALUES))
-        )
+        keys = st.sampled_from([*KEYS[:2], "pod.name"])
+        values = st.sampled_from([*VALUES])
+        labels: Mapping[str, str] = draw(st.dictionaries(keys, values))
         of_pod = Pod(
             id=PodId(f"p{pod}{sandbox}"),
             name=draw(st.sampled_from(VALUES)),
@@ -97,6 +97,11 @@ def terms() -> st.SearchStrategy[Term]:
     )
 
 
+def rules_of(standing: StandingRules, owner: Container) -> list[RequiredTerm | PreferredTerm]:
+    rules = standing.of(owner.id)
+    return [*rules.required, *rules.preferred]
+
+
 @given(containers(), terms())
 @settings(max_examples=120, deadline=None)
 def test_a_selection_is_what_the_term_matches(found: list[Container], term: Term) -> None:
@@ -126,7 +131,7 @@ def test_standing_rules_of_a_newcomer_are_those_that_match_it(
     expected = {
         (owner.id, rule)
         for owner in residents
-        for rule in (*standing.of(owner.id).required, *standing.of(owner.id).preferred)
+        for rule in rules_of(standing, owner)
         if rule.term.matches(owner, newcomer)
     }
     assert told == expected

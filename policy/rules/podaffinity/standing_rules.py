@@ -87,9 +87,7 @@ class StandingRules:
             if not group.rule.term.includes(owner, newcomer, labels):
                 continue
             others = {
-                one.id: one
-                for one in group.owners.values()
-                if not is_same_instance(one, newcomer)
+                one.id: one for one in group.owners.values() if not is_same_instance(one, newcomer)
             }
             if others:
                 found.append(StandingRule(group.rule, others))

@@ -7,9 +7,10 @@ with the number of containers it selects from.
 from typing import Final
 
 from ...model.container import Container
+from ...model.selector_operator import LabelOperator
 from ..container_facts import Subkey
 from ..residents import Residents
-from .label_selector import LabelOperator, LabelRequirement, LabelSelector
+from .label_selector import LabelRequirement, LabelSelector
 from .namespace_scope import NamespaceScope
 from .rule_set import SpreadRule
 from .term import CONTAINER_NAME, POD_NAME, POD_QOS, POD_UID, Term

@@ -48,8 +48,12 @@ def row(criterion: str, *, why: str, asks: dict[str, Any] | None = None, **colum
 
 # In every row pool 1 wins, although the last criterion prefers pool 0.
 ROWS = [
+    row("unmet", why="fewer broken rules", unmet=(2, 1), unmet_of_others=(0, 1)),
+    row("unmet_of_others", why="fewer of residents", unmet=(1, 1), unmet_of_others=(1, 0)),
+    row("narrowed", why="fewer make way", narrowed=(1, 0), shared=(0, -1)),
     row("crowded", why="room for the share", shared=(-1, 0), affinities=(9, 0)),
     row("isolated_missing", why="isolated cpus", asks=ISOLATED, isolated=(-1, 0)),
+    row("preferred", why="suits preferred rules", preferred=(-1, 2), affinities=(9, 0)),
     row("affinity", why="nearer to friends", affinities=(1, 2), hints=((9, 9), (1, 1))),
     row("affinity", why="farther from enemies", affinities=(-2, -1)),
     row("hints", why="nearer to its devices", hints=((1, 9), (2, 2)), depth=(-2, -1)),

@@ -1,0 +1,101 @@
+"""Unmet rules: required rules that do not hold where containers are, in the decisions of both."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from ..books.books import Books
+from ..model.container import Container, ContainerId
+from ..model.request import CpuType
+from ..placing.judge import Judge
+from ..placing.judgement import Judgement
+from ..placing.restriction import Restriction
+from ..text.errors import Problem
+from .decision import Decision
+from .roster import Roster
+
+_UNMET: Final = "unmet"
+
+
+class UnmetRules:
+    """The containers at which some required rule does not hold, and the notes about it."""
+
+    def __init__(self, books: Books, roster: Roster, judge: Judge) -> None:
+        """Changes decisions of the roster, and nothing else."""
+        self._books = books
+        self._roster = roster
+        self._judge = judge
+        self._concerned: dict[ContainerId, None] = {}
+
+    def told(self, decision: Decision, broken: Iterable[Restriction]) -> Decision:
+        """A decision that tells which rules its placement breaks."""
+        texts = tuple(one.unmet_text for one in broken)
+        if texts:
+            self._concerned[decision.container_id] = None
+        return with_unmet(decision, texts)
+
+    def tell_owners(self, newcomer: Container, broken: Iterable[Restriction]) -> None:
+        """Note in the decisions of residents that a newcomer breaks rules of theirs."""
+        for one in broken:
+            decision = self._roster.decisions.get(one.owner_id)
+            if one.is_own or decision is None:
+                continue
+            self._concerned[one.owner_id] = None
+            text = f"{one.name}: {newcomer.path} on its cpus"
+            if text not in decision.unmet:
+                decision = with_unmet(decision, (*decision.unmet, text))
+                self._roster.decisions[one.owner_id] = decision
+
+    def refresh(self) -> None:
+        """Forget what holds again. O(1) where every rule held."""
+        for container_id in tuple(self._concerned):
+            decision = self._roster.decisions.get(container_id)
+            if decision is None or container_id not in self._books.ledger.grants:
+                del self._concerned[container_id]
+                continue
+            now = self._broken(container_id)
+            left = tuple(
+                now[name] for name in now if any(one.startswith(name) for one in decision.unmet)
+            )
+            if left != decision.unmet:
+                self._roster.decisions[container_id] = with_unmet(decision, left)
+            if not left:
+                del self._concerned[container_id]
+
+    def _broken(self, container_id: ContainerId) -> Mapping[str, str]:
+        """The rules that do not hold at a container by now, by name: all about its own place."""
+        classified = self._roster.classified.get(container_id)
+        if classified is None or classified.request.cpu_type is CpuType.PRESERVE:
+            return {}
+        container = self._roster.containers[container_id]
+        judgement = self._judge.judge(container, classified.placement, classified.request)
+        if judgement is None:
+            return {}
+        cpus = self._books.presence(container_id)
+        pool_id = self._books.ledger.grants[container_id].pool_id
+        return {
+            one.name: one.unmet_text
+            for one in judgement.restrictions()
+            if one.is_broken_by(cpus, pool_id)
+        }
+
+
+def with_unmet(decision: Decision, texts: tuple[str, ...]) -> Decision:
+    """A decision with these unmet rules, also among its problems."""
+    if texts == decision.unmet:
+        return decision
+    problems = [one for one in decision.problems if one.where != _UNMET]
+    problems += [Problem(where=_UNMET, what=text, is_advice=True) for text in texts]
+    return replace(decision, unmet=texts, problems=tuple(problems))
+
+
+def guard_problems(judgement: Judgement, container: Container) -> tuple[Problem, ...]:
+    """Anti-affinity of other namespaces that would block too much for a container."""
+    return tuple(
+        Problem(
+            where=f"antiAffinityLimits of {container.path}",
+            what=f"{text} would block more than its namespace may: it counts as preferred",
+            is_advice=True,
+        )
+        for text in judgement.guarded
+    )

@@ -1,0 +1,145 @@
+"""Breaking of rules that may degrade: the places of a newcomer where the fewest of them break."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from ..model.grant import Dropped
+from .openings import Openings, OpeningSearch
+from .restriction import Restriction
+
+_ATOMS_MAX: Final = 128
+_RULE: Final = 1 << 16
+"""The cost of a broken rule; of two places that break as many, one breaks fewer of residents."""
+
+
+class _Atom(NamedTuple):
+    """Cpus on which the same rules break."""
+
+    cpus: int
+    broken: int
+    """The places of those rules in their list, as a mask."""
+
+
+def degraded(search: OpeningSearch) -> Openings | None:
+    """The places where no rule breaks that must not, and as few as possible of the others.
+
+    None where all of them insist.
+    """
+    rules = search.judgement.restrictions()
+    firm = [one for one in rules if not one.can_break]
+    weak = _distinct([one for one in rules if one.can_break])
+    if not weak:
+        return None
+    everything = search.tree.root.cpus.mask
+    for one in firm:
+        everything &= ~one.forbidden
+    closed = frozenset[int]().union(*(one.closed_pools for one in firm))
+    regions = search.regions(everything, [one for one in firm if one.is_own])
+    best = [0] * len(search.tree.pools)
+    unmet = [0] * len(best)
+    dropped: dict[int, Dropped] = {}
+    for pool in search.tree.pools:
+        found = [
+            candidate
+            for region in (regions if pool.id not in closed else ())
+            if (candidate := _least_broken(search, pool.id, region & pool.cpus.mask, weak))
+        ]
+        if found:
+            cost, _, _, _, best[pool.id] = min(found)
+            unmet[pool.id] = cost
+        else:
+            objecting = next((one for one in firm if _objects(one, search, pool.id)), None)
+            dropped[pool.id] = (
+                objecting.dropped()
+                if objecting
+                else Dropped("cpus where rules hold", search.request.describe(), "too few")
+            )
+    return Openings(
+        regions=best,
+        dropped=dropped,
+        preferred=search.preferences(best),
+        unmet=[cost // _RULE for cost in unmet],
+        unmet_of_others=[cost % _RULE for cost in unmet],
+    )
+
+
+class _Weak(NamedTuple):
+    """A rule that may break, and what that costs; equal ones of several owners are one."""
+
+    rule: Restriction
+    cost: int
+
+
+def _distinct(rules: Sequence[Restriction]) -> list[_Weak]:
+    found: dict[object, _Weak] = {}
+    for number, one in enumerate(rules):
+        key: object = number if one.is_own else one.forbidden
+        cost = _RULE + (not one.is_own)
+        before = found.get(key)
+        found[key] = _Weak(one, cost + (before.cost if before else 0))
+    return list(found.values())
+
+
+def _objects(rule: Restriction, search: OpeningSearch, pool_id: int) -> bool:
+    return (
+        pool_id in rule.closed_pools or not search.tree.pools[pool_id].cpus.mask & ~rule.forbidden
+    )
+
+
+def _least_broken(
+    search: OpeningSearch, pool_id: int, region: int, weak: Sequence[_Weak]
+) -> tuple[int, int, int, int, int] | None:
+    """The part of a region that breaks least and fits, after what to compare it by."""
+    if not region:
+        return None
+    atoms = _atoms(region, weak)
+    candidates = [_closure(one, atoms, weak) for one in atoms]
+    union = 0
+    for atom in sorted(atoms, key=lambda one: (one.broken.bit_count(), one.cpus & -one.cpus)):
+        union |= atom.cpus
+        candidates.append(union)
+    found: list[tuple[int, int, int, int, int]] = []
+    for cpus in dict.fromkeys(candidates):
+        cost = sum([one.cost for one in weak if one.rule.is_broken_by(cpus, pool_id)])
+        if found and cost > found[0][0]:
+            continue
+        if search.fits(pool_id, cpus):
+            preference, free = search.preference(pool_id, cpus), search.free(pool_id, cpus)
+            found = [min([*found, (cost, -preference, -free, cpus & -cpus, cpus)])]
+    return found[0] if found else None
+
+
+def _atoms(region: int, weak: Sequence[_Weak]) -> list[_Atom]:
+    """Disjoint parts of a region, by what breaks there."""
+    atoms = [_Atom(region, 0)]
+    for number, one in enumerate(weak):
+        if len(atoms) > _ATOMS_MAX:
+            break
+        parts: list[_Atom] = []
+        for cpus, broken in atoms:
+            for domain in one.rule.choices:
+                if inside := cpus & domain:
+                    parts.append(_Atom(inside, broken))
+                    cpus &= ~domain
+            if inside := cpus & one.rule.forbidden:
+                parts.append(_Atom(inside, broken | 1 << number))
+            if outside := cpus & ~one.rule.forbidden:
+                parts.append(_Atom(outside, broken))
+        atoms = parts
+    return atoms
+
+
+def _closure(atom: _Atom, atoms: Sequence[_Atom], weak: Sequence[_Weak]) -> int:
+    """An atom with all others on which nothing more breaks."""
+    domains = [
+        domain
+        for number, one in enumerate(weak)
+        if not atom.broken >> number & 1
+        for domain in one.rule.choices
+        if not atom.cpus & ~domain
+    ]
+    found = 0
+    for other in atoms:
+        if not other.broken & ~atom.broken and not any(other.cpus & ~one for one in domains):
+            found |= other.cpus
+    return found

@@ -1,0 +1,305 @@
+"""Judges of newcomers: required and preferred rules, held against the containers that are there."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypedDict, Unpack
+
+from ...topology.model.machine import Level
+from ..books.books import Books
+from ..configuration.affinity_fields import KubeCompat
+from ..configuration.config import Config, OnUnsatisfiable
+from ..model.container import Container, ContainerId
+from ..model.request import CpuType, Request
+from ..rules.podaffinity.rule_set import (
+    PlacementRules,
+    PreferredTerm,
+    RequiredTerm,
+    SpreadRule,
+)
+from ..rules.podaffinity.standing_rules import StandingRule
+from ..rules.podaffinity.term import Term, container_labels
+from ..rules.podaffinity.term_selection import select_spread, select_term
+from .classifier import SYSTEM_NAMESPACE
+from .guard import guard
+from .judgement import Barrier, Companions, Judgement, bits
+from .pulls import SCALE, Pulls
+from .restriction import Restriction, names_text
+
+GUARD_WEIGHT: Final = 100
+"""The weight of what a namespace may not require of containers of others."""
+
+
+class Judge:
+    """Reads the rules of newcomers and of those that are there, and changes nothing."""
+
+    def __init__(self, books: Books, config: Config) -> None:
+        """Reads the books, never changes them."""
+        self._books = books
+        self._config = config
+
+    def judge(
+        self, container: Container, rules: PlacementRules, request: Request
+    ) -> Judgement | None:
+        """The judgement about a container; None where no rule has anything to say."""
+        standing = self._books.standing
+        if not rules and standing.is_empty:
+            return None
+        matching = standing.matching(container)
+        if not rules and not matching:
+            return None
+        reading = _Reading(self._books, self._config, container, rules, request)
+        found = reading.read(matching)
+        return None if found.is_silent else found
+
+    def is_bound(self, container_id: ContainerId) -> bool:
+        """Whether rules of its own, or anti-affinity of others, hold a resident where it is."""
+        standing = self._books.standing
+        if standing.is_empty:
+            return False
+        grant = self._books.ledger.grants[container_id]
+        if grant.within is not None or is_held(standing.of(container_id)):
+            return True
+        container = self._books.affinity.residents.container(container_id)
+        return any(map(_is_required_anti, standing.matching(container)))
+
+
+def is_held(rules: PlacementRules) -> bool:
+    """Whether a container has rules that must hold where it is."""
+    if rules.required or rules.pool_required or rules.pool_name is not None:
+        return True
+    return any(one.is_required for one in rules.spread)
+
+
+def _is_required_anti(one: StandingRule) -> bool:
+    return isinstance(one.rule, RequiredTerm) and one.rule.is_anti
+
+
+class _Limits(TypedDict, total=False):
+    forbidden: int
+    choices: tuple[int, ...]
+    closed_pools: frozenset[int]
+    blockers: tuple[Container, ...]
+    level: Level
+
+
+@dataclass(slots=True)
+class _Reading:
+    """A newcomer's rules and those about it, on the way to a judgement."""
+
+    books: Books
+    config: Config
+    container: Container
+    rules: PlacementRules
+    request: Request
+    own: list[Restriction] = field(default_factory=list[Restriction])
+    companions: list[Companions] = field(default_factory=list[Companions])
+    guarded: list[str] = field(default_factory=list[str])
+
+    def read(self, matching: Sequence[StandingRule]) -> Judgement:
+        pulls = Pulls(self.books.domains)
+        if self.rules:
+            self._read_affinity()
+            self._read_anti_affinity()
+            self._read_pools()
+            for rule in self.rules.spread:
+                self._read_spread(rule, pulls)
+            for one in self.rules.preferred:
+                for other in self._placed(self._select(one.term)):
+                    pulls.add(one.term.level, self.books.presence(other.id), one.weight)
+        barriers = self._read_standing(matching, pulls)
+        return Judgement(
+            own=tuple(self.own),
+            barriers=barriers,
+            companions=tuple(self.companions),
+            pulls=pulls,
+            pool_scores=self._pool_scores(),
+            guarded=tuple(self.guarded),
+            domains=self.books.domains,
+        )
+
+    @property
+    def _usable(self) -> int:
+        supply = self.books.supply
+        is_reserved = self.request.cpu_type is CpuType.RESERVED
+        return (supply.reserved if is_reserved else supply.usable).mask
+
+    def _placed(self, places: int) -> list[Container]:
+        grants, residents = self.books.ledger.grants, self.books.affinity.residents
+        return [residents.container(one) for one in residents.ids(places) if one in grants]
+
+    def _select(self, term: Term) -> int:
+        return select_term(self.books.affinity.residents, self.container, term)
+
+    def _presence(self, containers: Iterable[Container]) -> int:
+        mask = 0
+        for one in containers:
+            mask |= self.books.presence(one.id)
+        return mask
+
+    def _restrict(self, text: str, wanted: str, **more: Unpack[_Limits]) -> None:
+        self.own.append(
+            Restriction(
+                text=text,
+                owner=self.container.path,
+                owner_id=self.container.id,
+                can_break=self.rules.on_unsatisfiable is OnUnsatisfiable.DEGRADE,
+                wanted=wanted,
+                **more,
+            )
+        )
+
+    def _read_affinity(self) -> None:
+        terms = [one.term for one in self.rules.required if not one.is_anti]
+        places = [self._select(term) for term in terms]
+        includes_itself = [term.includes(self.container, self.container) for term in terms]
+        if self.config.kube_compat is KubeCompat.STRICT and places:
+            # Kubernetes' code counts a pod only if it matches all terms, and waives all or none.
+            common = places[0]
+            for one in places:
+                common &= one
+            places = [common] * len(terms)
+            includes_itself = [all(includes_itself)] * len(terms)
+        for term, selected, is_first in zip(terms, places, includes_itself, strict=True):
+            matches = self._placed(selected)
+            if matches:
+                self._stay_with(term, matches)
+            elif not is_first:
+                self._restrict(
+                    term.text, "a container that it is about", forbidden=self._everything
+                )
+
+    def _stay_with(self, term: Term, matches: Sequence[Container]) -> None:
+        domains, level = self.books.domains, term.level
+        presence = self._presence(matches)
+        allowed = domains.covering(level, presence)
+        choices: tuple[int, ...] = ()
+        if self._fits_one_domain(level):
+            choices = tuple(mask for mask in domains.masks(level) if mask & allowed)
+        self._restrict(
+            term.text,
+            f"cpus of a {level.value} with {names_text([one.path for one in matches])}",
+            forbidden=self._everything & ~allowed,
+            choices=choices,
+        )
+        own = 0
+        for one in matches:
+            own |= self.books.ledger.grants[one.id].exclusive.mask
+        self.companions.append(Companions(level=level, own=own, shared=presence & ~own))
+
+    @property
+    def _everything(self) -> int:
+        return self.books.tree.root.cpus.mask
+
+    def _fits_one_domain(self, level: Level) -> bool:
+        request = self.request
+        count = request.exclusive + -(-request.shared_milli // 1000)
+        if request.needs_shared_cpu:
+            count = max(count, request.exclusive + 1)
+        usable = self._usable
+        return any((mask & usable).bit_count() >= count for mask in self.books.domains.masks(level))
+
+    def _read_anti_affinity(self) -> None:
+        for one in self.rules.required:
+            matches = self._placed(self._select(one.term)) if one.is_anti else ()
+            if matches:
+                level = one.term.level
+                self._restrict(
+                    one.term.text,
+                    f"a {level.value} without {names_text([other.path for other in matches])}",
+                    forbidden=self.books.domains.covering(level, self._presence(matches)),
+                    blockers=tuple(matches),
+                    level=level,
+                )
+
+    def _read_spread(self, rule: SpreadRule, pulls: Pulls) -> None:
+        domains, level = self.books.domains, rule.level
+        places = select_spread(self.books.affinity.residents, self.container, rule)
+        usable = self._usable
+        counts = {mask & -mask: 0 for mask in domains.masks(level) if mask & usable}
+        for one in self._placed(places):
+            for bit in bits(domains.indexes(level, self.books.presence(one.id))):
+                counts[bit] = counts.get(bit, 0) + 1
+        least = min(counts.values(), default=0) if len(counts) >= rule.min_domains else 0
+        selector = rule.selector
+        counts_itself = selector is not None and selector.matches(container_labels(self.container))
+        most = least + rule.max_skew - counts_itself
+        full = 0
+        for bit, count in counts.items():
+            if count > most:
+                full |= bit
+                if not rule.is_required:
+                    pulls.add(level, domains.members(level, bit), most - count)
+        if rule.is_required and full:
+            self._restrict(
+                rule.text,
+                f"a {level.value} with at most {max(most, 0)} of them",
+                forbidden=domains.members(level, full),
+            )
+
+    def _read_pools(self) -> None:
+        pools, rules = self.books.tree.pools, self.rules
+        if rules.pool_name is not None:
+            others = frozenset(pool.id for pool in pools if pool.name != rules.pool_name)
+            self._restrict(
+                f"pool-name {rules.pool_name!r}", f"pool {rules.pool_name}", closed_pools=others
+            )
+        for one in rules.pool_required:
+            labels = self.books.pool_labels
+            others = frozenset(pool.id for pool in pools if not one.holds(labels[pool.id]))
+            if others:
+                self._restrict(one.text, "a pool with these labels", closed_pools=others)
+
+    def _pool_scores(self) -> Sequence[int]:
+        preferred = self.rules.pool_preferred
+        if not preferred:
+            return ()
+        return [
+            SCALE * sum([one.weight for one in preferred if one.term.matches(labels)])
+            for labels in self.books.pool_labels
+        ]
+
+    def _read_standing(self, matching: Sequence[StandingRule], pulls: Pulls) -> tuple[Barrier, ...]:
+        barriers: list[Barrier] = []
+        is_exempt = (
+            self.container.pod.namespace == SYSTEM_NAMESPACE
+            or self.request.cpu_type is CpuType.RESERVED
+        )
+        for one in matching:
+            rule, presence = one.rule, self.books.presence
+            placed = [owner for owner in one.owners.values() if presence(owner.id)]
+            if isinstance(rule, RequiredTerm) and rule.is_anti:
+                if not is_exempt:
+                    barriers += self._barriers(rule, placed)
+                continue
+            weight = self.config.hard_affinity_weight
+            if isinstance(rule, PreferredTerm):
+                weight = rule.weight
+            for owner in placed if weight else ():
+                pulls.add(rule.term.level, presence(owner.id), weight)
+        kept, preferred = guard(barriers, self.container, self.config, self._everything.bit_count())
+        for barrier in preferred:
+            self.guarded.append(barrier.guard_text)
+            for _, presence_of_owner in barrier.owners.values():
+                pulls.add(barrier.level, presence_of_owner, -GUARD_WEIGHT)
+        return kept
+
+    def _barriers(self, rule: RequiredTerm, owners: Sequence[Container]) -> Iterator[Barrier]:
+        """The rule of those who insist on it, and of those who do not."""
+        standing, domains, level = self.books.standing, self.books.domains, rule.term.level
+        parts: dict[bool, dict[ContainerId, tuple[Container, int]]] = {}
+        for owner in owners:
+            can_break = standing.of(owner.id).on_unsatisfiable is OnUnsatisfiable.DEGRADE
+            presence = self.books.presence(owner.id)
+            parts.setdefault(can_break, {})[owner.id] = owner, presence
+        for can_break, of_owner in parts.items():
+            union = 0
+            for _, presence in of_owner.values():
+                union |= presence
+            yield Barrier(
+                text=rule.term.text,
+                level=level,
+                can_break=can_break,
+                forbidden=domains.covering(level, union),
+                owners=of_owner,
+                domains=domains,
+            )

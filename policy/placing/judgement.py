@@ -1,0 +1,113 @@
+"""Judgements: what all rules together say about the place of one newcomer."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...topology.model.machine import Level
+from ..model.container import Container, ContainerId
+from ..pools.domains import Domains
+from .pulls import Pulls
+from .restriction import Restriction, names_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Barrier:
+    """Equal required anti-affinity of some residents that is about a newcomer."""
+
+    text: str
+    level: Level
+    can_break: bool
+    forbidden: int
+    """A mask of the cpus of all their domains."""
+    owners: Mapping[ContainerId, tuple[Container, int]]
+    """Each with a mask of the cpus it runs on."""
+    domains: Domains
+
+    @property
+    def guard_text(self) -> str:
+        """The rule and its owners, for people."""
+        return f"{self.text} of {names_text([owner.path for owner, _ in self.owners.values()])}"
+
+    def restrictions(self) -> Iterator[Restriction]:
+        """The rule of each owner by itself."""
+        for owner_id, (owner, presence) in self.owners.items():
+            yield Restriction(
+                text=self.text,
+                owner=owner.path,
+                owner_id=owner_id,
+                is_own=False,
+                can_break=self.can_break,
+                forbidden=self.domains.covering(self.level, presence),
+                blockers=(owner,),
+                wanted=f"a {self.level.value} without {owner.path}",
+                level=self.level,
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Companions:
+    """Cpus of containers that a newcomer must share domains with, as masks."""
+
+    level: Level
+    own: int
+    """Cpus that one of them has for itself."""
+    shared: int
+    """Those that they lose when somebody takes them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """The place of one newcomer as far as required and preferred rules say of it."""
+
+    own: tuple[Restriction, ...] = ()
+    barriers: tuple[Barrier, ...] = ()
+    companions: tuple[Companions, ...] = ()
+    pulls: Pulls
+    pool_scores: Sequence[int] = ()
+    """By pool id the sum of preferred pool terms, scaled like pulls; empty without any."""
+    guarded: tuple[str, ...] = ()
+    """Rules of others that would block too much, and are preferences for this newcomer."""
+    domains: Domains
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether no rule says anything."""
+        is_free = not self.own and not self.barriers
+        return is_free and not self.pulls and not self.pool_scores and not self.guarded
+
+    @property
+    def blocked(self) -> int:
+        """A mask of the cpus that some required rule keeps the newcomer from."""
+        mask = 0
+        for one in self.own:
+            mask |= one.forbidden
+        for barrier in self.barriers:
+            mask |= barrier.forbidden
+        return mask
+
+    def closed(self) -> frozenset[int]:
+        """The pools that some required rule keeps the newcomer from."""
+        return frozenset[int]().union(*(one.closed_pools for one in self.own))
+
+    def restrictions(self) -> tuple[Restriction, ...]:
+        """Every required rule by itself. O(residents whose rules are about the newcomer)."""
+        return (*self.own, *(one for barrier in self.barriers for one in barrier.restrictions()))
+
+    def owed(self, region: int) -> int:
+        """Cpus of a region that the newcomer must leave, so that companions stay beside it."""
+        kept = 0
+        for one in self.companions:
+            for index in bits(self.domains.indexes(one.level, region)):
+                domain = self.domains.members(one.level, index)
+                here = one.shared & domain
+                if here and not one.own & domain and not kept & here:
+                    kept |= 1 << (here.bit_length() - 1)
+        return kept
+
+
+def bits(mask: int) -> Iterator[int]:
+    """The bits of a mask, each by itself, ascending."""
+    while mask:
+        bit = mask & -mask
+        yield bit
+        mask ^= bit

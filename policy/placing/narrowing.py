@@ -1,0 +1,149 @@
+"""Narrowing: shared residents that spread over a pool make way for a newcomer, inside their pool.
+
+The one case in which a resident's grant changes for somebody's rule: only of residents that no
+required rule holds where they are, and only as far as their request still fits.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from ...topology.model.machine import Level
+from ...topology.sets.cpuset import CpuSet
+from ..books.books import Books
+from ..books.cpu_ledger import Ledger
+from ..model.container import ContainerId
+from ..model.grant import Grant
+from ..model.request import CpuType
+from ..pools.domains import Domains
+from ..rules.podaffinity.rule_set import RequiredTerm
+from .judge import is_held
+from .openings import Openings, OpeningSearch
+from .restriction import Restriction
+
+_Movable = Mapping[ContainerId, frozenset[Level]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Narrowing:
+    """Places where all rules hold once some residents have made way."""
+
+    openings: Openings
+    movable: _Movable
+    """Residents in the way, and the levels at which rules say so."""
+    ledger: Ledger
+    domains: Domains
+
+    def grants(self, cpus: int) -> tuple[Grant, ...] | None:
+        """The residents' grants once a newcomer has these cpus; None where one does not fit."""
+        trial: Ledger | None = None
+        found: list[Grant] = []
+        for container_id, levels in self.movable.items():
+            grant = self.ledger.grants[container_id]
+            cover = _cover(levels, cpus, self.domains)
+            if not standing_cpus(grant, self.ledger) & cover:
+                continue
+            trial = trial or self.ledger.copy()
+            trial.drop(container_id)
+            rest = standing_cpus(grant, self.ledger) & ~cover
+            if not _has_room(grant, rest, trial):
+                return None
+            narrowed = replace(grant, within=CpuSet(rest))
+            trial.add(narrowed)
+            found.append(narrowed)
+        return tuple(found)
+
+
+def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
+    """The ways to make room for a newcomer, those that concern the fewest residents first."""
+    domains, ledger = search.judgement.domains, search.ledger
+    movable: dict[ContainerId, set[Level]] = {}
+    own = [_without_movable(one, books, movable) for one in search.judgement.own]
+    if not movable:
+        return
+    everything = search.tree.root.cpus.mask
+    for one in own:
+        everything &= ~one.forbidden
+    for barrier in search.judgement.barriers:
+        everything &= ~barrier.forbidden
+    levels = {level for found in movable.values() for level in found}
+    widest = next(level for level in Level if level in levels)
+    frozen = {one: frozenset(found) for one, found in movable.items()}
+    by_count: dict[int, list[int]] = {}
+    for region in search.regions(everything, own):
+        for domain in domains.masks(widest):
+            if not region & domain:
+                continue
+            concerned = _concerned(frozen, region & domain, ledger, domains)
+            if concerned is not None:
+                by_count.setdefault(concerned, []).append(region & domain)
+    for count, regions in sorted(by_count.items()):
+        openings = search.openings(regions, search.judgement.closed(), own)
+        counts = [count] * len(openings.regions)
+        yield Narrowing(
+            openings=replace(openings, narrowed=counts),
+            movable=frozen,
+            ledger=ledger,
+            domains=domains,
+        )
+
+
+def standing_cpus(grant: Grant, ledger: Ledger) -> int:
+    """A mask of the sharable cpus that a grant has, or has again once others give them back."""
+    sharable = ledger.tree.pools[grant.pool_id].sharable.mask
+    return sharable if grant.within is None else sharable & grant.within.mask
+
+
+def _without_movable(
+    rule: Restriction, books: Books, movable: dict[ContainerId, set[Level]]
+) -> Restriction:
+    """A restriction by those residents alone that cannot make way; the others are noted."""
+    staying, is_other = 0, False
+    for other in rule.blockers:
+        if other.id in movable or _can_make_way(other.id, books):
+            movable.setdefault(other.id, set()).add(rule.level)
+            is_other = True
+        else:
+            staying |= books.presence(other.id)
+    if not is_other:
+        return rule
+    return replace(rule, forbidden=books.domains.covering(rule.level, staying))
+
+
+def _can_make_way(container_id: ContainerId, books: Books) -> bool:
+    grant, standing = books.ledger.grants[container_id], books.standing
+    if grant.cpu_type is not CpuType.NORMAL or grant.exclusive or grant.is_strict:
+        return False
+    if is_held(standing.of(container_id)):
+        return False
+    container = books.affinity.residents.container(container_id)
+    return not any(
+        isinstance(one.rule, RequiredTerm) and not one.rule.is_anti
+        for one in standing.matching(container)
+    )
+
+
+def _concerned(movable: _Movable, region: int, ledger: Ledger, domains: Domains) -> int | None:
+    """The number of residents that have to leave a region; None where one of them cannot."""
+    count = 0
+    for container_id, levels in movable.items():
+        grant = ledger.grants[container_id]
+        cover = _cover(levels, region, domains)
+        if standing_cpus(grant, ledger) & cover:
+            rest = standing_cpus(grant, ledger) & ~cover
+            if not _has_room(grant, rest, ledger.without_share(grant)):
+                return None
+            count += 1
+    return count
+
+
+def _cover(levels: frozenset[Level], cpus: int, domains: Domains) -> int:
+    cover = 0
+    for level in levels:
+        cover |= domains.covering(level, cpus)
+    return cover
+
+
+def _has_room(grant: Grant, cpus: int, ledger: Ledger) -> bool:
+    if not ledger.free_sharable[grant.pool_id] & cpus:
+        return False
+    return ledger.room_within(grant.pool_id, cpus) >= grant.shared_milli

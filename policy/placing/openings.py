@@ -1,0 +1,192 @@
+"""Openings: the cpus of each pool that rules between containers leave to a newcomer."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ...topology.sets.cpuset import CpuSet
+from ..books.cpu_ledger import Ledger
+from ..model.grant import Dropped
+from ..model.request import Isolation, Request
+from ..pools.pool_tree import Pool, PoolTree
+from .hint_demand import strict_cpus
+from .judgement import Judgement
+from .rank import Column
+from .restriction import Restriction
+
+_REGIONS_MAX: Final = 4096
+_NARROWER: Final = "a narrower pool has all cpus that its rules leave"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Openings:
+    """The places that rules leave, by pool id."""
+
+    regions: Sequence[int]
+    """Masks of cpus that a container of the pool may have; 0 where it is dropped."""
+    dropped: Mapping[int, Dropped]
+    preferred: Column = ()
+    """Sums of preferred rules, greater is better; empty without any."""
+    unmet: Column = ()
+    """How many rules are broken; empty where none are."""
+    unmet_of_others: Column = ()
+    """How many rules of residents are."""
+    narrowed: Column = ()
+    """How many shared residents must make way; empty where none."""
+
+
+NO_OPENINGS: Final = Openings(regions=(), dropped={})
+"""Without rules no pool is looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpeningSearch:
+    """A newcomer's request and the judgement about it, to be held against a ledger."""
+
+    request: Request
+    judgement: Judgement
+    tree: PoolTree
+    ledger: Ledger
+    _slices: dict[int, int] = field(default_factory=dict[int, int])
+
+    def strict(self) -> Openings:
+        """The places where every required rule holds. O(pools + domains that rules name)."""
+        judgement = self.judgement
+        everything = self.tree.root.cpus.mask & ~judgement.blocked
+        return self.openings(
+            self.regions(everything, judgement.own), judgement.closed(), judgement.own
+        )
+
+    def regions(self, everything: int, own: Sequence[Restriction]) -> list[int]:
+        """The sets of cpus of which the newcomer has to stay in one."""
+        found = [everything]
+        for one in own:
+            if one.choices:
+                found = [mask & part for mask in found for part in one.choices if mask & part]
+                found = found[:_REGIONS_MAX]
+        return found if everything else []
+
+    def openings(
+        self, regions: Sequence[int], closed: frozenset[int], own: Sequence[Restriction]
+    ) -> Openings:
+        """The best region of each pool that is not closed."""
+        best = [0] * len(self.tree.pools)
+        dropped: dict[int, Dropped] = {}
+        for pool, inside in self._by_pool(regions, closed):
+            if pool.id in closed:
+                continue
+            keys = [
+                (self.preference(pool.id, one), self.free(pool.id, one), -index, one)
+                for index, one in enumerate(inside)
+                if self.is_whole(pool, one) or self.fits(pool.id, one)
+            ]
+            if keys:
+                best[pool.id] = max(keys)[-1]
+        for pool in self.tree.pools:
+            if not best[pool.id]:
+                dropped[pool.id] = self._objection(pool, regions, closed, own)
+        return Openings(regions=best, dropped=dropped, preferred=self.preferences(best))
+
+    def preferences(self, regions: Sequence[int]) -> Column:
+        """The sums of preferred rules by pool; empty without any."""
+        judgement = self.judgement
+        if not judgement.pulls and not judgement.pool_scores:
+            return ()
+        return [self.preference(pool_id, region) for pool_id, region in enumerate(regions)]
+
+    def preference(self, pool_id: int, region: int) -> int:
+        """The sum of preferred rules for a region of a pool."""
+        judgement = self.judgement
+        score = judgement.pool_scores[pool_id] if judgement.pool_scores else 0
+        if not judgement.pulls or not region:
+            return score
+        cpus = region & self.ledger.free_sharable[pool_id]
+        if self.request.exclusive:
+            cpus = judgement.pulls.best(self.exclusive(pool_id, region), self.request.exclusive)
+        return score + judgement.pulls.score(cpus)
+
+    def free(self, pool_id: int, region: int) -> int:
+        """The number of cpus of a region that are left."""
+        if self.request.exclusive:
+            return self.exclusive(pool_id, region).bit_count()
+        return (self.ledger.free_sharable[pool_id] & region).bit_count()
+
+    def exclusive(self, pool_id: int, region: int) -> int:
+        """A mask of cpus of a region that the newcomer could have for itself."""
+        request, ledger = self.request, self.ledger
+        isolated = ledger.free_isolated[pool_id] & region
+        if request.wants_isolated and isolated.bit_count() >= request.exclusive:
+            return strict_cpus(request, isolated)
+        if request.isolation is Isolation.REQUIRED:
+            return 0
+        if pool_id not in self._slices:
+            self._slices[pool_id] = ledger.slice(self.tree.pools[pool_id].id)
+        free = self._slices[pool_id] & region & ~self.judgement.owed(region)
+        return strict_cpus(request, free)
+
+    def is_whole(self, pool: Pool, region: int) -> bool:
+        """Whether rules leave all of a pool, so that its own numbers say what fits."""
+        return not pool.cpus.mask & ~region and not self.judgement.companions
+
+    def fits(self, pool_id: int, region: int) -> bool:
+        """Whether a region of a pool has what the newcomer asks for."""
+        request, ledger = self.request, self.ledger
+        count = request.exclusive
+        free = ledger.free_sharable[pool_id] & region
+        if count:
+            own = self.exclusive(pool_id, region)
+            if own.bit_count() < count:
+                return False
+            if own & ledger.free_isolated[pool_id]:
+                count = 0
+        if not request.needs_shared_cpu:
+            return True
+        if free.bit_count() <= count:
+            return False
+        wanted = request.shared_milli + 1000 * count
+        return ledger.room_within(self.tree.pools[pool_id].id, region) >= wanted
+
+    def _by_pool(
+        self, regions: Sequence[int], closed: frozenset[int]
+    ) -> Iterator[tuple[Pool, list[int]]]:
+        """The parts of the regions in each pool, but for those that a narrower pool holds."""
+        pools = self.tree.pools
+        found: dict[int, list[int]] = {}
+        for region in regions:
+            pending = [self.tree.root]
+            while pending:
+                pool = pending.pop()
+                here = region & pool.cpus.mask
+                if not here:
+                    continue
+                holders = [one for one in pool.children if not here & ~pools[one].cpus.mask]
+                if not holders or holders[0] in closed:
+                    found.setdefault(pool.id, []).append(here)
+                pending.extend([pools[child] for child in pool.children])
+        for pool_id, inside in found.items():
+            yield pools[pool_id], inside
+
+    def _objection(
+        self,
+        pool: Pool,
+        regions: Sequence[int],
+        closed: frozenset[int],
+        own: Sequence[Restriction],
+    ) -> Dropped:
+        for one in own:
+            if pool.id in one.closed_pools or not pool.cpus.mask & ~one.forbidden:
+                return one.dropped()
+        usable = (pool.sharable | pool.isolated).mask
+        for barrier in self.judgement.barriers:
+            if not usable & ~barrier.forbidden:
+                for one in barrier.restrictions():
+                    if usable & one.forbidden:
+                        return one.dropped()
+        inside = 0
+        for region in regions:
+            inside |= region & usable
+        if inside and any(not inside & ~self.tree.pools[one].cpus.mask for one in pool.children):
+            return Dropped(_NARROWER, "more of them", str(CpuSet(inside)))
+        name = "; ".join(one.name for one in (*own, *self.judgement.restrictions())[:2])
+        available = str(CpuSet(inside)) if inside else "none"
+        return Dropped(f"cpus where rules hold ({name})", self.request.describe(), available)

@@ -1,0 +1,77 @@
+"""Pulls of preferred rules: how much the domains of each level attract a newcomer, or repel it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from ...topology.model.machine import Level
+from ...topology.sets.cpuset import iter_bits
+from ..pools.domains import Domains
+
+SCALE: Final = 720_720
+"""Divisible by all numbers to 16: shares of few domains are exact."""
+_SCORES_MAX: Final = 64
+
+
+class Pulls:
+    """Weights of the domains for one newcomer; a pull is multiplied by the share of its domains."""
+
+    def __init__(self, domains: Domains) -> None:
+        self._domains = domains
+        self._weights: dict[Level, dict[int, int]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._weights)
+
+    def add(self, level: Level, cpus: int, weight: int) -> None:
+        """Let all domains pull in which a container on these cpus is."""
+        of_level = self._weights.setdefault(level, {})
+        indexes = self._domains.indexes(level, cpus)
+        for bit in iter_bits(indexes):
+            of_level[bit] = of_level.get(bit, 0) + weight
+
+    def score(self, cpus: int) -> int:
+        """The sum for a newcomer on these cpus, scaled. O(levels x domains of the cpus)."""
+        total = 0
+        for level, weights in self._weights.items():
+            indexes = self._domains.indexes(level, cpus)
+            if indexes:
+                found = sum([weights.get(bit, 0) for bit in iter_bits(indexes)])
+                total += found * SCALE // indexes.bit_count()
+        return total
+
+    def scores(self, masks: Sequence[int]) -> list[int]:
+        """The sums for newcomers on each of some sets of cpus."""
+        return [self.score(mask) for mask in masks]
+
+    def best(self, free: int, count: int) -> int:
+        """The most attractive of some cpus, at least `count` of them where there are as many."""
+        by_score = {0: free}
+        for level, weights in self._weights.items():
+            by_weight: dict[int, int] = {}
+            for bit, weight in weights.items():
+                by_weight[weight] = by_weight.get(weight, 0) | 1 << bit
+            by_score = self._divided(by_score, level, by_weight)
+        found = 0
+        for score in sorted(by_score, reverse=True):
+            found |= by_score[score]
+            if found.bit_count() >= count:
+                break
+        return found
+
+    def _divided(
+        self, by_score: dict[int, int], level: Level, by_weight: Mapping[int, int]
+    ) -> dict[int, int]:
+        parts = {
+            weight: self._domains.members(level, indexes) for weight, indexes in by_weight.items()
+        }
+        if len(by_score) * len(parts) > _SCORES_MAX * _SCORES_MAX:
+            return by_score
+        found: dict[int, int] = {}
+        for score, cpus in by_score.items():
+            for weight, members in parts.items():
+                if inside := cpus & members:
+                    found[score + weight] = found.get(score + weight, 0) | inside
+                    cpus &= ~members
+            if cpus:
+                found[score] = found.get(score, 0) | cpus
+        return found

@@ -1,0 +1,67 @@
+"""Restrictions: what one required rule leaves to a newcomer of the cpus and pools."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ...topology.model.machine import Level
+from ..model.container import Container, ContainerId
+from ..model.grant import Dropped
+
+_NAMES_SHOWN: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restriction:
+    """A required rule of the newcomer, or of a resident about it. Sets of cpus are masks."""
+
+    text: str
+    owner: str
+    """The path of the container whose rule it is."""
+    owner_id: ContainerId
+    is_own: bool = True
+    can_break: bool
+    """Whether it gives way where it cannot be met."""
+    wanted: str
+    """A place where it holds, for people."""
+    forbidden: int = 0
+    choices: tuple[int, ...] = ()
+    """Domains of which the newcomer must be in exactly one; empty where any cpus left will do."""
+    closed_pools: frozenset[int] = frozenset()
+    blockers: tuple[Container, ...] = ()
+    """The containers that stand in the way."""
+    level: Level = Level.SYSTEM
+    """The level at which they do."""
+
+    @property
+    def name(self) -> str:
+        """The rule and its owner, for people."""
+        return f"{self.text} of {self.owner}"
+
+    @property
+    def reason(self) -> str:
+        """The reason why the rule is broken where it is."""
+        blockers = names_text([one.path for one in self.blockers])
+        return f"{blockers} on its cpus" if blockers else f"it wants {self.wanted}"
+
+    @property
+    def unmet_text(self) -> str:
+        """The rule, its owner and the reason, of a placement that breaks it."""
+        return f"{self.name}: {self.reason}"
+
+    def is_broken_by(self, cpus: int, pool_id: int) -> bool:
+        """Whether a place on these cpus of this pool breaks the rule."""
+        if pool_id in self.closed_pools or cpus & self.forbidden:
+            return True
+        return bool(self.choices) and not any(not cpus & ~one for one in self.choices)
+
+    def dropped(self, available: str = "none") -> Dropped:
+        """The objection of the rule to a pool."""
+        return Dropped(self.name, self.wanted, available)
+
+
+def names_text(names: Sequence[str]) -> str:
+    """The first of some names, and how many more there are."""
+    shown = ", ".join(names[:_NAMES_SHOWN])
+    more = len(names) - _NAMES_SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown

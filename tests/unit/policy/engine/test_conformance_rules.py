@@ -1,0 +1,416 @@
+"""Required and preferred rules between containers, item by item of their conformance list."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.model.container import Container, ContainerId, ContainerState
+from pinfold.policy.model.grant import Dropped, Grant, Refusal
+from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.model.machine import NumaNode, NumaNodeId
+from pinfold.topology.sets.cpuset import CpuSet
+from tests.unit.policy.engine.ruled_pods import (
+    apart,
+    container_of,
+    cpus,
+    engine_of,
+    near,
+    placed,
+    prefer,
+    reason,
+    term,
+)
+from tests.unit.topology.model.offline import without
+
+NODES = "socket:2 numa:2 core:2 thread:2 mem:2G"
+"""NUMA nodes 0-3, 4-7 (socket 0), 8-11, 12-15 (socket 1)."""
+CACHES = "socket:1 numa:2 l3:2 core:4 mem:8G"
+"""NUMA nodes 0-7, 8-15, each with two L3 groups of four cores."""
+CORES = "socket:1 core:4 thread:2 mem:4G"
+
+
+def domains_of(engine: Engine, container: Container, size: int) -> set[int]:
+    """The numbers of the domains of so many cpus that a container runs in."""
+    return {cpu // size for cpu in CpuSet.parse(cpus(engine, container))}
+
+
+def test_01_required_affinity_is_met_where_a_match_is() -> None:
+    engine = engine_of(NODES)
+    cache = container_of("cache", 1)
+    web = container_of("web", 0.5, near(term("numa", "cache")))
+    placed(engine, cache)
+    placed(engine, web)
+    assert domains_of(engine, web, 4) == domains_of(engine, cache, 4)
+
+
+def test_01_required_affinity_without_any_match_is_unmet() -> None:
+    engine = engine_of(NODES)
+    decision = engine.create(container_of("web", 0.5, near(term("numa", "cache")), fails=True))
+    assert "affinity at numa to app=cache" in reason(decision)
+    assert "default/web/main" in reason(decision)
+    degrading = engine.create(container_of("other", 0.5, near(term("numa", "cache"))))
+    assert isinstance(degrading.result, Grant)
+    (unmet,) = degrading.unmet
+    assert "affinity at numa to app=cache" in unmet
+    assert any(str(one) == f"unmet: {unmet}" for one in degrading.problems)
+
+
+@pytest.mark.parametrize("level", ["socket", "numa", "core"])
+@pytest.mark.parametrize("is_rule_first", [True, False])
+def test_02_anti_affinity_holds_in_both_orders(level: str, *, is_rule_first: bool) -> None:
+    engine = engine_of(NODES)
+    sheep = container_of("sheep", 1, apart(term(level, "wolf")), fails=True)
+    wolf = container_of("wolf", 1)
+    size = {"socket": 8, "numa": 4, "core": 2}[level]
+    for one in (sheep, wolf) if is_rule_first else (wolf, sheep):
+        placed(engine, one)
+    assert domains_of(engine, sheep, size).isdisjoint(domains_of(engine, wolf, size))
+
+
+def test_03_a_newcomer_without_rules_is_blocked_by_a_residents() -> None:
+    engine = engine_of("socket:1 numa:2 core:2 mem:2G", "cpuset:0")
+    sheep = container_of("sheep", 0.5, apart(term("socket", "wolf")), fails=True)
+    placed(engine, sheep)
+    decision = engine.create(container_of("wolf", 0.5))
+    assert "anti-affinity at socket to app=wolf" in reason(decision)
+    assert "default/sheep/main" in reason(decision)
+    candidates = [one for one in decision.candidates if isinstance(one, Dropped)]
+    assert len(candidates) == len(engine.tree.pools)
+    assert all("of default/sheep/main" in one.criterion for one in candidates)
+
+
+def test_04_the_first_of_a_group_need_not_find_it() -> None:
+    engine = engine_of(NODES)
+    rules = near(term("numa", "group"))
+    first = container_of("one", 1, rules, app="group", fails=True)
+    second = container_of("two", 1, rules, app="group", fails=True)
+    placed(engine, first)
+    placed(engine, second)
+    assert domains_of(engine, first, 4) == domains_of(engine, second, 4)
+
+
+def test_04_no_waiver_once_a_match_is_elsewhere() -> None:
+    engine = engine_of(NODES)
+    rules = near(term("numa", "group"))
+    for number in range(3 if "0" else 0):
+        placed(engine, container_of(f"g{number}", 1, rules, app="group", fails=True))
+    full = container_of("last", 3, rules, app="group", fails=True)
+    assert "affinity at numa to app=group" in reason(engine.create(full))
+
+
+def test_05_the_waiver_needs_the_own_namespace_too() -> None:
+    engine = engine_of(NODES)
+    elsewhere = near(term("numa", "web", namespaces=["other"]))
+    decision = engine.create(container_of("web", 1, elsewhere, fails=True))
+    assert isinstance(decision.result, Refusal)
+    here = near(term("numa", "web", namespaces=["default"]))
+    placed(engine, container_of("web", 1, here, fails=True))
+
+
+def test_06_a_null_selector_keeps_from_nobody_and_an_empty_one_from_everybody() -> None:
+    engine = engine_of(NODES)
+    placed(engine, container_of("any", 1))
+    nobody = container_of("calm", 1, apart({"topologyKey": "system"}), fails=True)
+    everybody = {"labelSelector": {}, "topologyKey": "socket"}
+    assert placed(engine, container_of("calm", 1, apart(term("socket")), fails=True))
+    shy = container_of("shy", 1, apart(everybody), fails=True)
+    decision = engine.create(shy)
+    taken = [domains_of(engine, container_of(name, 1), 8) for name in ("any", "calm")]
+    if isinstance(decision.result, Grant):
+        assert all(domains_of(engine, shy, 8).isdisjoint(one) for one in taken)
+    del nobody
+
+
+def test_07_not_in_also_matches_pods_without_the_label() -> None:
+    engine = engine_of(NODES)
+    quiet = container_of("quiet", 1, labels={"tier": "gold"})
+    noisy = container_of("noisy", 1)
+    placed(engine, quiet)
+    placed(engine, noisy)
+    selector = {"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["gold"]}]}
+    shy = container_of(
+        "shy", 1, apart({"labelSelector": selector, "topologyKey": "numa"}), fails=True
+    )
+    placed(engine, shy)
+    assert domains_of(engine, shy, 4).isdisjoint(domains_of(engine, noisy, 4))
+
+
+@pytest.mark.parametrize(
+    ("scope", "is_blocked"),
+    [
+        ({}, False),
+        ({"namespaces": []}, False),
+        ({"namespaces": ["a"]}, True),
+        ({"namespaceSelector": {}}, True),
+        ({"namespaces": ["b"], "namespaceSelector": {"matchLabels": {"team": "red"}}}, True),
+        ({"namespaces": ["b"], "namespaceSelector": {"matchLabels": {"team": "blue"}}}, False),
+    ],
+)
+def test_08_namespaces_of_a_term(scope: dict[str, Any], *, is_blocked: bool) -> None:
+    engine = engine_of(CORES, namespaceLabels={"a": {"team": "red"}})
+    placed(engine, container_of("wolf", 1, namespace="a"))
+    sheep = container_of("sheep", 1, apart(term("socket", "wolf", **scope)), fails=True)
+    assert isinstance(engine.create(sheep).result, Refusal) is is_blocked
+
+
+def test_14_weights_add_per_match() -> None:
+    engine = engine_of(NODES)
+    for name, node in (("a", 0), ("b", 1), ("c", 1)):
+        pool = {"pool-name.pinfold.dev/pod": f"NUMA node #{node}"}
+        placed(engine, container_of(name, 0.5, app="friend", annotations=pool))
+    placed(engine, guest := container_of("guest", 0.5, prefer(10, term("numa", "friend"))))
+    assert domains_of(engine, guest, 4) == {1}
+    hostile = prefer(10, term("numa", "friend"), is_anti=True)
+    placed(engine, other := container_of("other", 0.5, hostile))
+    assert domains_of(engine, other, 4).isdisjoint({0, 1})
+
+
+def test_14_a_preference_counts_in_both_directions() -> None:
+    engine = engine_of(NODES)
+    placed(engine, one := container_of("one", 1, prefer(50, term("numa", "two"))))
+    placed(engine, two := container_of("two", 1))
+    assert domains_of(engine, one, 4) == domains_of(engine, two, 4)
+
+
+def test_15_required_affinity_pulls_softly_the_other_way() -> None:
+    engine = engine_of(NODES)
+    rules = near(term("numa", "cache"))
+    placed(engine, web := container_of("web", 1, rules))
+    placed(engine, cache := container_of("cache", 1))
+    assert domains_of(engine, cache, 4) == domains_of(engine, web, 4)
+    engine = engine_of(NODES, hardAffinityWeight=0)
+    placed(engine, web)
+    placed(engine, cache)
+    assert domains_of(engine, cache, 4) != domains_of(engine, web, 4)
+
+
+def test_16_a_container_of_several_domains_keeps_all_of_them_clear() -> None:
+    engine = engine_of(NODES)
+    wide = container_of("wide", 6, apart(term("numa", "wolf")), fails=True)
+    placed(engine, wide)
+    assert len(domains_of(engine, wide, 4)) == 2
+    placed(engine, wolf := container_of("wolf", 1))
+    assert domains_of(engine, wolf, 4).isdisjoint(domains_of(engine, wide, 4))
+
+
+def test_16_who_fits_one_domain_is_in_one_that_a_match_is_in() -> None:
+    engine = engine_of(NODES)
+    placed(engine, container_of("cache", 6))
+    placed(engine, web := container_of("web", 1, near(term("numa", "cache")), fails=True))
+    (domain,) = domains_of(engine, web, 4)
+    assert domain in domains_of(engine, container_of("cache", 6), 4)
+
+
+def test_17_a_spanning_shared_container_is_narrowed_first() -> None:
+    engine = engine_of(CACHES, "cpuset:15")
+    pool = {"pool-name.pinfold.dev/pod": "NUMA node #0"}
+    wide = container_of("wide", 0.5)
+    for number in range(2):
+        placed(engine, container_of(f"full{number}", 3))
+    decision = engine.create(wide)
+    assert isinstance(decision.result, Grant)
+    before = CpuSet.parse(cpus(engine, wide))
+    shy = container_of("shy", 1, apart(term("l3", "wide")), fails=True)
+    found = engine.create(shy)
+    assert isinstance(found.result, Grant), found.result
+    assert domains_of(engine, shy, 4).isdisjoint(domains_of(engine, wide, 4))
+    assert CpuSet.parse(cpus(engine, wide)) <= before
+    del pool
+
+
+def test_17_the_whole_machine_shared_by_one_makes_way_inside_its_pool() -> None:
+    engine = engine_of(CORES, "cpuset:7")
+    placed(engine, wide := container_of("wide", 0.5))
+    assert cpus(engine, wide) == "0-6"
+    shy = container_of("shy", 1, apart(term("core", "wide")), fails=True)
+    decision = engine.create(shy)
+    assert isinstance(decision.result, Grant)
+    assert [change.container_id for change in decision.changes] == [wide.id]
+    assert domains_of(engine, shy, 2).isdisjoint(domains_of(engine, wide, 2))
+    assert decision.decided_by == "only_candidate"
+
+
+def test_17_who_is_held_by_rules_does_not_make_way() -> None:
+    engine = engine_of(CORES, "cpuset:7")
+    selector = {"pool-selector.pinfold.dev/pod": "kind=socket"}
+    placed(engine, wide := container_of("wide", 0.5, annotations=selector))
+    shy = container_of("shy", 1, apart(term("core", "wide")), fails=True)
+    assert "default/wide/main" in reason(engine.create(shy))
+    assert cpus(engine, wide) == "0-6"
+
+
+def test_19_an_exited_init_container_counts_for_nothing() -> None:
+    engine = engine_of(CORES)
+    placed(engine, init := container_of("pod", 1, app="wolf", main="init"))
+    rules = apart(term("socket", "wolf"))
+    sheep = container_of("sheep", 1, rules, fails=True)
+    assert isinstance(engine.create(sheep).result, Refusal)
+    engine.remove(sheep.id)
+    engine.stop(init.id)
+    placed(engine, sheep)
+
+
+def test_20_a_level_that_the_machine_lacks_is_the_next_wider_one() -> None:
+    machine = dataclasses.replace(machine_from_spec(NODES), l3_groups=(), caches=())
+    engine = engine_of(machine)
+    for number in range(4):
+        rules = apart(term("l3", "replica"))
+        placed(engine, container_of(f"r{number}", 1, rules, app="replica", fails=True))
+    found = [domains_of(engine, container_of(f"r{number}", 1), 4) for number in range(4)]
+    assert sorted(map(sorted, found)) == [[0], [1], [2], [3]]
+
+
+def test_21_levels_need_not_nest() -> None:
+    plain = machine_from_spec("socket:1 numa:4 core:2 mem:2G")
+    shared = CpuSet.parse("0-3"), CpuSet.parse("4-7")
+    engine = engine_of(dataclasses.replace(plain, l3_groups=shared))
+    placed(engine, wolf := container_of("wolf", 1))
+    sheep = container_of("sheep", 1, apart(term("l3", "wolf")), fails=True)
+    placed(engine, sheep)
+    assert domains_of(engine, sheep, 4).isdisjoint(domains_of(engine, wolf, 4))
+    friend = container_of("friend", 2, near(term("l3", "wolf")), fails=True)
+    placed(engine, friend)
+    assert domains_of(engine, friend, 4) == domains_of(engine, wolf, 4)
+
+
+def test_22_offline_cpus_are_in_no_domain() -> None:
+    machine = without(machine_from_spec(NODES), CpuSet.parse("5-7"))
+    engine = engine_of(machine)
+    placed(
+        engine, container_of("cache", 1, annotations={"pool-name.pinfold.dev/pod": "NUMA node #1"})
+    )
+    web = container_of("web", 2, near(term("numa", "cache")), fails=True)
+    assert isinstance(engine.create(web).result, Refusal)
+
+
+def test_23_memory_without_cpus_is_no_domain_to_spread_over() -> None:
+    plain = machine_from_spec("socket:1 numa:2 core:4 mem:2G")
+    slow = NumaNode(id=NumaNodeId(2), memory_bytes=2**30)
+    far = ((10, 20, 30), (20, 10, 30), (30, 30, 10))
+    machine = dataclasses.replace(plain, numa_nodes=(*plain.numa_nodes, slow), distances=far)
+    engine = engine_of(machine)
+    spread = {
+        "topologySpread": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "numa",
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchLabels": {"app": "replica"}},
+            }
+        ]
+    }
+    found: list[int] = []
+    for number in range(4):
+        one = container_of(f"r{number}", 1, spread, app="replica", fails=True)
+        placed(engine, one)
+        found += domains_of(engine, one, 4)
+    assert sorted(found) == [0, 0, 1, 1]
+
+
+def test_24_fail_refuses_and_degrade_tells_what_is_broken() -> None:
+    rules = apart(term("socket", "wolf"))
+    engine = engine_of(CORES)
+    placed(engine, container_of("wolf", 1))
+    refused = engine.create(container_of("firm", 1, rules, fails=True))
+    assert "default/wolf/main" in reason(refused)
+    engine.remove(ContainerId("firm-main"))
+    degraded = engine.create(container_of("weak", 1, rules))
+    assert isinstance(degraded.result, Grant)
+    assert len(degraded.unmet) == 1
+    assert degraded.unmet[0].endswith("of default/weak/main: default/wolf/main on its cpus")
+
+
+def test_24_the_owner_of_a_rule_decides_what_becomes_of_a_newcomer() -> None:
+    rules = apart(term("socket", "wolf"))
+    engine = engine_of(CORES)
+    placed(engine, weak := container_of("weak", 1, rules))
+    decision = engine.create(container_of("wolf", 1, fails=True))
+    assert isinstance(decision.result, Grant)
+    assert len(decision.unmet) == 1
+    assert engine.decisions[weak.id].unmet, "the owner's decision tells it, too"
+    engine.stop(ContainerId("wolf-main"))
+    assert not engine.decisions[weak.id].unmet
+
+
+def test_24_as_few_rules_break_as_can() -> None:
+    engine = engine_of(NODES)
+    for number in range(4):
+        pool = {"pool-name.pinfold.dev/pod": f"NUMA node #{number}"}
+        placed(engine, container_of(f"a{number}", 0.5, app="a", annotations=pool))
+    only = {"pool-name.pinfold.dev/pod": "NUMA node #2"}
+    for number in range(4):
+        if number != 2:
+            pool = {"pool-name.pinfold.dev/pod": f"NUMA node #{number}"}
+            placed(engine, container_of(f"b{number}", 0.5, app="b", annotations=pool))
+    rules = apart(term("numa", "a"), term("numa", "b"))
+    placed(engine, shy := container_of("shy", 1, rules))
+    assert domains_of(engine, shy, 4) == {2}
+    assert len(engine.decisions[shy.id].unmet) == 1
+    del only
+
+
+def test_25_two_terms_each_ask_for_their_own_containers() -> None:
+    rules = near(term("numa", "a"), term("numa", "b"))
+    for compat, is_met in (("document", True), ("strict", False)):
+        engine = engine_of(NODES, kubeCompat=compat)
+        pool = {"pool-name.pinfold.dev/pod": "NUMA node #1"}
+        placed(engine, container_of("a", 0.5, annotations=pool))
+        placed(engine, container_of("b", 0.5, annotations=pool))
+        decision = engine.create(container_of("both", 0.5, rules, fails=True))
+        assert isinstance(decision.result, Grant) is is_met, compat
+
+
+def test_26_one_namespace_does_not_block_the_machine_for_others() -> None:
+    rules = apart({"labelSelector": {}, "namespaceSelector": {}, "topologyKey": "numa"})
+    engine = engine_of(NODES)
+    for number in range(3):
+        engine.create(container_of(f"t{number}", 1, rules, namespace="tiny", fails=True))
+    decision = engine.create(container_of("guest", 1))
+    assert isinstance(decision.result, Grant)
+    second = engine.create(container_of("second", 6))
+    assert isinstance(second.result, Grant), "half of the machine is open to others"
+    assert any("antiAffinityLimits" in one.where for one in second.problems)
+
+
+def test_26_the_system_is_never_blocked() -> None:
+    rules = apart({"labelSelector": {}, "namespaceSelector": {}, "topologyKey": "socket"})
+    engine = engine_of(CORES)
+    placed(engine, container_of("shy", 1, rules, fails=True))
+    placed(engine, container_of("dns", 0.1, namespace="kube-system"))
+
+
+def test_27_a_restart_of_the_daemon_leaves_everybody_where_he_is() -> None:
+    engine = engine_of(CORES, "cpuset:7")
+    placed(engine, wide := container_of("wide", 0.5))
+    shy = container_of("shy", 1, apart(term("core", "wide")), fails=True)
+    placed(engine, shy)
+    told = {one.id: engine.pinning(one.id) for one in (wide, shy)}
+    running = [
+        dataclasses.replace(one, state=ContainerState.RUNNING)
+        for one in engine.snapshot().running()
+    ]
+    again = engine_of(CORES, "cpuset:7")
+    for advice in (engine.snapshot().advice(), {}):
+        answer = again.synchronize(running, advice)
+        assert answer.changes == ()
+        assert {one.id: again.pinning(one.id) for one in (wide, shy)} == told
+        placed(again, container_of("guest", 1))
+        again.remove(ContainerId("guest-main"))
+        assert domains_of(again, shy, 2).isdisjoint(domains_of(again, wide, 2))
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_28_the_final_set_does_not_depend_on_the_order(order: tuple[int, ...]) -> None:
+    engine = engine_of(NODES)
+    pods = (
+        container_of("wolf", 1),
+        container_of("sheep", 1, apart(term("numa", "wolf")), fails=True),
+        container_of("peter", 1, apart(term("socket", "wolf")), fails=True),
+    )
+    for number in order:
+        placed(engine, pods[number])
+    wolf, sheep, peter = pods
+    assert domains_of(engine, wolf, 4).isdisjoint(domains_of(engine, sheep, 4))
+    assert domains_of(engine, wolf, 8).isdisjoint(domains_of(engine, peter, 8))
