@@ -61,7 +61,8 @@ class SavedResources(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A placed container; sets of cpus in the kernel's list format.
 
-    `cpus` and `mems` are what it runs on, pinned or not; `exclusive` and `grown` are of its grant.
+    `cpus` and `mems` are what it runs on, pinned or not; `exclusive`, `grown` and `within` are
+    of its grant.
     """
 
     id: str
@@ -78,6 +79,7 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     exclusive: str = ""
     grown: tuple[str, ...] = ()
     is_reserved: bool = False
+    within: str | None = None
 
     def advice(self) -> Advice:
         """Advice for its re-adoption, from the saved grant. Raises `IdListError`."""
@@ -86,6 +88,7 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             exclusive=CpuSet.parse(self.exclusive),
             grown=tuple(map(CpuSet.parse, self.grown)),
             is_reserved=self.is_reserved,
+            within=None if self.within is None else CpuSet.parse(self.within),
         )
 
     def container(self, pod: Pod) -> Container:
@@ -194,6 +197,7 @@ def saved_container(placed: PlacedContainer, *, with_texts: bool) -> SavedContai
         exclusive=str(advice.exclusive),
         grown=tuple(map(str, advice.grown)),
         is_reserved=advice.is_reserved,
+        within=None if advice.within is None else str(advice.within),
     )
 
 

@@ -207,7 +207,11 @@ class Books:
         grant = self.ledger.grants.get(container_id)
         if grant is None:
             return 0
-        cpus = self.pinner.pool_cpus.of(grant)
+        told = self.pinner.told(container_id)
+        # After an adoption some run on fewer cpus than they could, until the next event.
+        cpus = told.cpus if told is not None else None
+        if cpus is None:
+            cpus = self.pinner.pool_cpus.of(grant)
         if cpus is None:
             cpus = self.affinity.residents.container(container_id).cpus
         return (self.tree.root.cpus if cpus is None else cpus).mask

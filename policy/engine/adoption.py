@@ -32,6 +32,8 @@ class Advice:
     grown: tuple[CpuSet, ...] = ()
     is_reserved: bool = False
     """It was on the reserved cpus."""
+    within: CpuSet | None = None
+    """What rules between containers left of its pool's sharable cpus; None: all."""
 
     @classmethod
     def of(cls, grant: Grant, pool: Pool) -> "Advice":
@@ -41,6 +43,7 @@ class Advice:
             exclusive=grant.exclusive,
             grown=grant.grown,
             is_reserved=grant.cpu_type is CpuType.RESERVED,
+            within=grant.within,
         )
 
     def explains(self, cpus: CpuSet, request: Request) -> bool:
@@ -175,10 +178,12 @@ def adopted_grant(
     if advice is None:
         return grant
     named = next((one for one in ledger.tree.pools if one.name == advice.pool), pool)
+    within = advice.within
     return replace(
         grant,
         pool_id=named.id if cpus <= named.cpus else pool.id,
         grown=advice.grown if exclusive == advice.exclusive else (),
+        within=within if within is not None and cpus - exclusive <= within else None,
     )
 
 

@@ -11,6 +11,7 @@ from ..model.grant import Grant, Refusal
 from ..model.pinning import Change, Pinning
 from ..model.request import CpuType, Request
 from ..placing.classifier import Classified, Classifier, grave_problems
+from ..placing.growth import allowed_cpus, held_back, kept_in
 from ..placing.judge import Judge
 from ..placing.placer import Failure, Placement, Placer
 from ..placing.pool_choice import Chooser
@@ -165,6 +166,18 @@ class Allocator:
         )
         return True
 
+    def hold_back(self, container: Container) -> None:
+        """Let an adopted container grow only where its rules, and others', go on holding."""
+        grant, told = self.books.ledger.grants[container.id], self.books.pinner.told(container.id)
+        if not grant.has_shared_part or told is None or told.cpus is None:
+            return
+        classified = self.roster.classified[container.id]
+        judgement = self._judge.judge(container, classified.placement, classified.request)
+        if judgement is not None:
+            held = kept_in(judgement, grant, told.cpus.mask, self.books)
+            if held is not grant:
+                self.books.ledger.repool(held)
+
     def keep(
         self, container: Container, others: int, advice: Advice | None, fault: Exception
     ) -> None:
@@ -206,7 +219,7 @@ class Allocator:
             self.roster.add(container, self.roster.classified[container_id])
             return replace(last, changes=())
         classified = self.classifier.classify(container)
-        placement = self._resizer.plan(grant, classified.request)
+        placement = self._resized(container, grant, classified)
         if isinstance(placement, Failure):
             return Decision(
                 container_id=container_id,
@@ -224,9 +237,33 @@ class Allocator:
         if not self.roster.decisions[container_id].degraded:
             return
         classified = self.roster.classified[container_id]
-        placement = self._resizer.plan(self.books.ledger.grants[container_id], classified.request)
+        grant, container = (
+            self.books.ledger.grants[container_id],
+            self.roster.containers[container_id],
+        )
+        placement = self._resized(container, grant, classified)
         if isinstance(placement, Placement):
             self.conclude(self._apply(placement, classified))
+
+    def _resized(
+        self, container: Container, grant: Grant, classified: Classified
+    ) -> Placement | Failure:
+        """A plan for other resources, by which no rule between containers breaks."""
+        request = classified.request
+        judgement = None
+        if grant.cpu_type is CpuType.NORMAL:
+            judgement = self._judge.judge(container, classified.placement, request)
+        if judgement is None:
+            return self._resizer.plan(grant, request)
+        cpus = self.books.presence(container.id)
+        allowed = allowed_cpus(judgement, grant, cpus)
+        placement = self._resizer.plan(grant, request, allowed)
+        if isinstance(placement, Failure):
+            return placement
+        booking = placement.booking
+        after = cpus | booking.grant.exclusive.mask
+        held = held_back(judgement, booking.grant, after, self.books, ())
+        return replace(placement, booking=replace(booking, lifted=(*booking.lifted, *held)))
 
     def conclude(self, decision: Decision) -> Decision:
         """Note what the container and the others are told, and the decision itself."""
@@ -234,6 +271,12 @@ class Allocator:
         decision = replace(decision, pinning=pinning, changes=changes)
         self.roster.decisions[decision.container_id] = decision
         return decision
+
+    def carry_over(self, decision: Decision) -> None:
+        """Note a decision that an older engine made."""
+        self.roster.decisions[decision.container_id] = decision
+        if decision.unmet:
+            self._unmet.heed(decision.container_id)
 
     def release(self, container_id: ContainerId) -> tuple[Change, ...]:
         """Take back what a container held. Unknown ids change nothing."""

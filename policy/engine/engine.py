@@ -242,7 +242,7 @@ class Engine:
             decision = carried_over(decisions[one.id], before, is_same_tree=is_same_tree)
             if one.id in listed.repeated:
                 decision = with_repetition(decision, one, listed.repeated[one.id])
-            decisions[one.id] = decision
+            self._allocator.carry_over(decision)
         changes = (difference(one, self.pinning(one.id)) for one in listed.running)
         return Adopted(
             decisions=tuple(decisions[one.id] for one in listed.running),

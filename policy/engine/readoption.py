@@ -22,6 +22,7 @@ from .adoption import (
 )
 from .allocator import Allocator, fault_problem
 from .decision import Decision
+from .unmet import with_unmet
 
 
 class FaultyContainerError(Exception):
@@ -101,6 +102,8 @@ def readopt(
         elif found:
             _leave_out(allocator, container, found[-1])
     homeless = _adopt(allocator, sound, requests, others, advice)
+    if not books.standing.is_empty:
+        _hold_back(allocator, [one for one in sound if one.id in books.ledger.grants])
     # What was adopted keeps its cpus: nobody is told of growth until the next event.
     books.pinner.drain()
     for container in homeless:
@@ -136,7 +139,7 @@ def carried_over(decision: Decision, earlier: Decision | None, *, is_same_tree: 
     if not is_same:
         return decision
     return replace(
-        decision,
+        with_unmet(decision, earlier.unmet),
         decided_by=earlier.decided_by,
         lineup=earlier.lineup if is_same_tree else None,
         degraded=earlier.degraded if decision.degraded and earlier.degraded else decision.degraded,
@@ -183,6 +186,13 @@ def _adopt(
                 homeless.append(container)
     books.expect_no_more()
     return homeless
+
+
+def _hold_back(allocator: Allocator, adopted: Iterable[Container]) -> None:
+    """Let nobody who was adopted grow to where a rule between containers would break."""
+    for container in adopted:
+        with _blame(container):
+            allocator.hold_back(container)
 
 
 def _leave_out(allocator: Allocator, container: Container, fault: Exception) -> None:

@@ -46,6 +46,10 @@ class UnmetRules:
                 decision = with_unmet(decision, (*decision.unmet, text))
                 self._roster.decisions[one.owner_id] = decision
 
+    def heed(self, container_id: ContainerId) -> None:
+        """Look after a container at which a rule does not hold."""
+        self._concerned[container_id] = None
+
     def refresh(self) -> None:
         """Forget what holds again. O(1) where every rule held."""
         for container_id in tuple(self._concerned):

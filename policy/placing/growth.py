@@ -39,6 +39,27 @@ def held_back(
     return tuple(found.values())
 
 
+def kept_in(judgement: Judgement, grant: Grant, cpus: int, books: Books) -> Grant:
+    """The grant of a resident on these cpus, which may grow where no rule breaks by it.
+
+    Rules that are broken already hold it back from nothing.
+    """
+    before = standing_cpus(grant, books.ledger)
+    may_have = before & allowed_cpus(judgement, grant, cpus)
+    return grant if may_have == before else replace(grant, within=CpuSet(may_have))
+
+
+def allowed_cpus(judgement: Judgement, grant: Grant, cpus: int) -> int:
+    """A mask of all cpus that a resident may have without breaking a rule that holds now."""
+    allowed = judgement.domains.everything
+    for one in judgement.restrictions():
+        if not one.is_broken_by(cpus, grant.pool_id):
+            allowed &= ~one.forbidden
+            for domain in one.choices:
+                allowed &= domain if not cpus & ~domain else -1
+    return allowed
+
+
 def _kept_apart(judgement: Judgement) -> Iterator[tuple[ContainerId, Level]]:
     """The residents that must not share a domain with the newcomer, and the level."""
     for one in judgement.own:

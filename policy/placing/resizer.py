@@ -22,19 +22,22 @@ class Resizer:
         self._memory = books.pool_memory
         self._picker = books.picker
 
-    def plan(self, held: Grant, request: Request) -> Placement | Failure:
+    def plan(
+        self, held: Grant, request: Request, allowed: int | None = None
+    ) -> Placement | Failure:
         """The grant of a container that asks for something else than it has.
 
         It grows next to what it has and gives up first what it got last. Where its pool has no
-        room for more, the nearest pool above that has takes over.
+        room for more, the nearest pool above that has takes over. `allowed`: a mask of the cpus
+        that rules between containers leave to it; None where they leave all.
         """
         # What it gives back is free for itself first.
         ledger = self._ledger.without_share(held)
-        place = self._resized_place(held, request, ledger)
+        place = self._resized_place(held, request, ledger, allowed)
         if isinstance(place, Failure):
             return place
         cpu_type, pool_id = place
-        exclusive, grown = self._resized_cpus(held, request, pool_id, ledger)
+        exclusive, grown = self._resized_cpus(held, request, pool_id, ledger, allowed)
         offer = None
         memory = held.memory
         answer = self._memory.choice(request).resize(held)
@@ -52,16 +55,23 @@ class Resizer:
             shared_milli=request.shared_milli,
             memory=memory,
             memory_bytes=request.memory_bytes,
+            within=self._within(pool_id, allowed),
         )
         return Placement(booking=Booking(grant=grant, offer=offer), decided_by="resize")
 
+    def _within(self, pool_id: PoolId, allowed: int | None) -> CpuSet | None:
+        sharable = self._tree.pools[pool_id].sharable.mask
+        if allowed is None or not sharable & ~allowed:
+            return None
+        return CpuSet(sharable & allowed)
+
     def _resized_place(
-        self, held: Grant, request: Request, ledger: Ledger
+        self, held: Grant, request: Request, ledger: Ledger, allowed: int | None
     ) -> tuple[CpuType, PoolId] | Failure:
         """From which cpus of which pool a container is served after a resize."""
         root = self._tree.root.id
         if held.cpu_type is CpuType.NORMAL:
-            found = self._resized_pool(held, request, ledger)
+            found = self._resized_pool(held, request, ledger, allowed)
             if not isinstance(found, Failure):
                 return CpuType.NORMAL, found
             # It came when the reserved cpus were full; those can refuse nobody.
@@ -75,7 +85,9 @@ class Resizer:
             return CpuType.NORMAL, root
         return held.cpu_type, held.pool_id
 
-    def _resized_pool(self, held: Grant, request: Request, ledger: Ledger) -> PoolId | Failure:
+    def _resized_pool(
+        self, held: Grant, request: Request, ledger: Ledger, allowed: int | None
+    ) -> PoolId | Failure:
         """The pool of a grant, or the nearest above it, that has what a resize asks for."""
         room = ledger.room
         more = request.exclusive - len(held.exclusive)
@@ -105,13 +117,21 @@ class Resizer:
             if request.shared_milli > left:
                 candidates[name] = f"{request.shared_milli}m of shared CPU: {left}m free"
                 continue
+            if allowed is not None:
+                free = ledger.free_isolated[pool_id] if is_isolated else ledger.slice(pool_id)
+                own, shared = (free & allowed).bit_count(), ledger.room_within(pool_id, allowed)
+                if own < more or shared + 1000 * (back - taken) < request.shared_milli:
+                    candidates[name] = (
+                        f"rules between containers leave {own} CPUs and {max(shared, 0)}m"
+                    )
+                    continue
             return pool_id
         reasons = "; ".join(f"{name}: {reason}" for name, reason in candidates.items())
         reason = f"no room to grow to {request.describe()} — {reasons}"
         return Failure(refusal=Refusal(reason=reason))
 
     def _resized_cpus(
-        self, held: Grant, request: Request, pool_id: PoolId, ledger: Ledger
+        self, held: Grant, request: Request, pool_id: PoolId, ledger: Ledger, allowed: int | None
     ) -> tuple[CpuSet, tuple[CpuSet, ...]]:
         """The exclusive cpus after a resize, and which of them were added after creation."""
         more = request.exclusive - len(held.exclusive)
@@ -119,7 +139,8 @@ class Resizer:
             return self._shrunk(held, request)
         isolated = ledger.free_isolated[pool_id]
         is_isolated = _grows_isolated(held, request, isolated.bit_count())
-        free = suitable_cpus(request, isolated if is_isolated else ledger.slice(pool_id), more)
+        free = isolated if is_isolated else ledger.slice(pool_id)
+        free = suitable_cpus(request, free if allowed is None else free & allowed, more)
         mask = held.exclusive.mask
         added = self._picker.extend(mask, free, more, request.priority, smt=request.smt)
         assert added is not None, (held.container_id, pool_id)

@@ -45,6 +45,11 @@ class Domains:
         """The domains of a level, by their lowest cpu."""
         return self._masks[level]
 
+    @property
+    def everything(self) -> int:
+        """All cpus that may be used."""
+        return self._masks[Level.SYSTEM][0]
+
     def stand_in(self, level: Level) -> Level:
         """The level whose domains serve for a level: itself, or the next wider where absent."""
         return self._stand_ins[level]
