@@ -93,7 +93,8 @@ LOCKED := -m pip --disable-pip-version-check install --quiet --require-hashes --
 .venv/installed: pyproject.toml requirements/build.lock requirements/run.lock | python
 	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { echo "make: $(PYTHON) cannot make a" \
 		"virtual environment — apt-get install python3-venv" >&2; exit 2; }
-	"$(PYTHON)" -m venv .venv
+	@# What another Python left there would be used, and not found to fit.
+	"$(PYTHON)" -m venv --clear .venv
 	$(VENV_PYTHON) $(LOCKED) requirements/build.lock
 	$(VENV_PYTHON) $(LOCKED) requirements/run.lock
 	$(VENV_PYTHON) -m pip install --quiet --no-deps --no-build-isolation --editable .

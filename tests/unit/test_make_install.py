@@ -147,3 +147,23 @@ def test_a_python_that_is_not_there_is_refused_in_one_line() -> None:
     assert done.returncode == 2
     told, _made = done.stderr.splitlines()
     assert told == "make: PYTHON: '/absent/python3' is no program — name one that is there"
+
+
+def test_a_virtual_environment_of_another_python_is_made_anew(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    shutil.copytree(ROOT / "requirements", tmp_path / "requirements")
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    # Python finds its modules by where this leads.
+    for name in ("python", "python3", "python3.11"):
+        (programs / name).symlink_to("/absent/python")
+    subprocess.run(
+        ["make", ".venv/installed"],
+        cwd=tmp_path,
+        env={**KEPT, **UNREACHABLE},
+        capture_output=True,
+        check=False,
+        timeout=600,
+    )
+    subprocess.run([programs / "python", "-c", "import math, pip"], check=True)
