@@ -27,26 +27,21 @@ LARGE_BYTES = 1 << 24
 
 
 class Served:
-    """A server whose page "/" is there, "/slow" waits until it is let go, and "/large" is large."""
+    """A server whose page "/" is small; "/large" is large, and "/slow" waits until it is let go."""
 
     def __init__(self) -> None:
         self.entered = threading.Semaphore(0)
         self.gate = threading.Event()
-        self.large_pages = 0
         pages = {
             "/": lambda: Page(content=b"x"),
             "/slow": self._slow,
-            "/large": self._large,
+            "/large": lambda: Page(content=bytes(LARGE_BYTES)),
         }
         self.server = WebServer(Endpoint("127.0.0.1", 0), pages, LOG)
 
     def _slow(self) -> Page:
         self.entered.release()
         self.gate.wait(SECONDS)
-        return Page(content=b"slow")
-
-    def _large(self) -> Page:
-        self.large_pages += 1
         return Page(content=bytes(LARGE_BYTES))
 
     def clients(self) -> int:
@@ -145,13 +140,14 @@ def test_a_client_that_sends_a_byte_at_a_time_has_no_more_time_than_others(
 def test_a_client_that_takes_no_answer_is_left(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Long enough to ask in.
-    monkeypatch.setattr(CLIENT_SECONDS, 1.0)
     with ExitStack() as stack:
         lazy = [stack.enter_context(served.connect()) for _ in range(PLACES)]
         for one in lazy:
-            one.sendall(b"GET /large HTTP/1.1\r\nHost: here\r\n\r\n")
-        await_that(lambda: served.large_pages == PLACES and not served.clients())
+            one.sendall(b"GET /slow HTTP/1.1\r\nHost: here\r\n\r\n")
+            assert served.entered.acquire(timeout=SECONDS)
+        monkeypatch.setattr(CLIENT_SECONDS, 0.3)
+        served.gate.set()
+        await_that(lambda: not served.clients())
         monkeypatch.setattr(CLIENT_SECONDS, SECONDS)
         assert served.get() == HTTPStatus.OK
         for one in lazy:
