@@ -64,6 +64,8 @@ class ServedCall:
     """When the policy should have said something."""
     answer: bytes | Rejection = SAFE_ANSWER
     outcome: Outcome = Outcome.DONE
+    given_up: float | None = None
+    """When it was answered safely, while the policy still thought."""
     notice: Turn[None] | None = None
     """What an event means whose answer says nothing: to be done once that is sent."""
 
@@ -126,6 +128,7 @@ class Service:
         if turn is None or not turn.abandon():
             return False
         served.outcome = Outcome.LATE
+        served.given_up = self._clock()
         if served.call.method == "Synchronize":
             self.is_synchronized = True
         return True
@@ -203,7 +206,8 @@ class Service:
         answer, outcome = self._ask(
             served, lambda: self._adopt(pods, containers), max(0.0, _PATIENCE * left)
         )
-        answered = served.deadline if outcome is Outcome.LATE else self._clock()
+        # Later than its deadline where the whole process slept.
+        answered = self._clock() if served.given_up is None else served.given_up
         if answered - started > left:
             self.forgotten = "Synchronize was answered too late"
         self.is_synchronized = True

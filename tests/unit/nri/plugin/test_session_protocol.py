@@ -323,11 +323,15 @@ class Clock:
 
 
 class SuspendedEngine(Engine):
-    """The process is asleep for longer than the runtime waits in its first Synchronize."""
+    """The process is asleep for longer than the runtime waits in its first Synchronize.
 
-    def __init__(self, clock: Clock) -> None:
+    `is_answered`: what is waited for from then on.
+    """
+
+    def __init__(self, clock: Clock, is_answered: threading.Event) -> None:
         super().__init__(MACHINE, Config())
         self.clock = clock
+        self.is_answered = is_answered
 
     def synchronize(
         self,
@@ -337,11 +341,13 @@ class SuspendedEngine(Engine):
     ) -> Adopted:
         if not self.clock.now:
             self.clock.now += LONG + 1
+            self.is_answered.wait(LONG)
         return super().synchronize(containers, advice, unread)
 
 
+@pytest.mark.parametrize("is_stood_in", [False, True])
 def test_synchronize_answered_too_late_ends_the_connection(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, is_stood_in: bool
 ) -> None:
     look_around, close = getattr(Session, "_look_around"), Session.close  # noqa: B009
     closers: list[Session] = []
@@ -360,11 +366,15 @@ def test_synchronize_answered_too_late_ends_the_connection(
     monkeypatch.setattr(Session, "_look_around", look_around_late)
     monkeypatch.setattr(Session, "close", close_slowly)
     clock = Clock()
-    peer = Peer(policy=SuspendedEngine(clock), clock=clock)
+    is_answered = threading.Event()
+    if not is_stood_in:
+        is_answered.set()
+    peer = Peer(policy=SuspendedEngine(clock, is_answered), clock=clock)
     try:
         trunk, _ = peer.register()
         configure(trunk)
         trunk.exchange("Synchronize", b"", LONG)
+        is_answered.set()
         assert peer.reason() == "Synchronize was answered too late"
         peer.synchronize()
     finally:
