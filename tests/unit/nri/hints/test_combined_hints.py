@@ -348,7 +348,8 @@ def test_a_mount_that_hangs_does_not_keep_the_runtime_waiting(
     root: Path, host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with running(lookout(root, host)) as node:
-        monkeypatch.undo()
+        for name in ("plugin.service.FIND_SECONDS", "hints.hint_probe._PATIENCE_SECONDS"):
+            monkeypatch.setattr(f"pinfold.nri.{name}", 0.5)
         started = time.monotonic()
         assert node.add("first", "/hangs/a") == NEAR
         assert time.monotonic() - started < SECONDS / 4, "it hangs for longer"
