@@ -10,8 +10,11 @@ from ...policy.configuration.config_text import read_config
 from ...policy.engine.engine import Engine
 from ...policy.manifests.annotation_lint import has_pods, is_configuration, lint_manifests
 from ...policy.manifests.manifest import parse_manifests
-from ...policy.rules.podaffinity.configured_rules import configured_rules
-from ...policy.rules.podaffinity.expansion import expansion, pod_expansion
+from ...policy.rules.podaffinity.configured_rules import (
+    configured_rules,
+    expansion,
+    pod_expansion,
+)
 from ...policy.scenarios.creation import created_pod
 from ...policy.scenarios.pod_check import PodCheck
 from ...policy.text.errors import ConfigError

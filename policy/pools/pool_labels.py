@@ -35,12 +35,12 @@ class LabelsOfPool(Mapping[str, str]):
 
     @property
     def own(self) -> Mapping[str, str]:
-        """Those that are not the processor's, which all pools share."""
+        """Labels of this pool, without the processor's, which all pools share."""
         return self._own
 
     @property
     def processor(self) -> Mapping[str, str]:
-        """Those of the processor."""
+        """Labels of the processor."""
         return self._processor.labels
 
     def __getitem__(self, key: str) -> str:

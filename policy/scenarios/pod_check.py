@@ -32,9 +32,10 @@ from ..pools.pool_labels import pool_labels
 from ..pools.pool_tree import build_tree
 from ..pools.supply import read_supply
 from ..rules.podaffinity.configured_rules import RACK_LABEL
+from ..rules.podaffinity.own_rules import selected_namespace_labels
 from ..rules.podaffinity.pool_review import reviewed_pools
 from ..rules.podaffinity.rule_review import reviewed_rules
-from ..rules.podaffinity.rule_text import placement_rules, selected_namespace_labels
+from ..rules.podaffinity.rule_text import placement_rules
 from ..rules.unmatched_rules import unmatched_rules
 from ..text.errors import Problem
 from ..text.yaml_fields import Field, FieldError

@@ -25,7 +25,9 @@ LABELS = st.dictionaries(st.sampled_from(["app", "tier", "rev"]), VALUES, max_si
 REQUIRED = next(iter(REQUIRED_FIELDS))
 
 
-def expressions(keys: st.SearchStrategy[str], values: st.SearchStrategy[str]) -> Any:
+def expressions(
+    keys: st.SearchStrategy[str], values: st.SearchStrategy[str]
+) -> st.SearchStrategy[Plain]:
     some = st.lists(values, min_size=1, max_size=3)
     return st.one_of(
         st.fixed_dictionaries(
@@ -37,14 +39,14 @@ def expressions(keys: st.SearchStrategy[str], values: st.SearchStrategy[str]) ->
     )
 
 
-def selectors(keys: st.SearchStrategy[str], values: st.SearchStrategy[str]) -> Any:
-    return st.fixed_dictionaries(
-        {},
-        optional={
-            "matchLabels": st.dictionaries(keys, values, max_size=2),
-            "matchExpressions": st.lists(expressions(keys, values), max_size=2),
-        },
-    )
+def selectors(
+    keys: st.SearchStrategy[str], values: st.SearchStrategy[str]
+) -> st.SearchStrategy[Plain]:
+    fields: dict[str, st.SearchStrategy[Any]] = {
+        "matchLabels": st.dictionaries(keys, values, max_size=2),
+        "matchExpressions": st.lists(expressions(keys, values), max_size=2),
+    }
+    return st.fixed_dictionaries({}, optional=fields)
 
 
 TERMS = st.fixed_dictionaries(

@@ -4,19 +4,16 @@ A rule that cannot be read is reported and left out; the others count.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from ...text.errors import Problem
 from ...text.yaml_nodes import TextError, TextList, TextMap, TextNode, TextScalar, parse_text
-from .execution import REQUIRED_FIELDS, Execution
-from .pool_term import PoolPreference, PoolRequirement, PoolTerm
+from .execution import REQUIRED_FIELDS
+from .pool_term import PoolPreference, PoolRequirement
+from .pool_text import parse_pool_preference, parse_pool_requirement
 from .rule_set import PreferredTerm, RequiredTerm
-from .selector_text import parse_pool_term
 from .term_text import (
-    LabelKeys,
-    WrittenSpread,
-    WrittenTerm,
     described,
     misspelt_pseudo_labels,
     parse_spread,
@@ -24,6 +21,14 @@ from .term_text import (
     parse_weight,
 )
 from .written_fields import WrittenFields, is_absent, unknown_field
+from .written_rules import (
+    NO_WRITTEN_RULES,
+    WrittenPreferred,
+    WrittenRequired,
+    WrittenRules,
+    WrittenSpread,
+    WrittenTerm,
+)
 
 MAX_TERMS: Final = 64
 """Of one annotation, all kinds of rules together."""
@@ -32,47 +37,6 @@ MAX_FAULTS: Final = 16
 PREFERRED_FIELD: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 AFFINITY_FIELDS: Final = ("podAffinity", "podAntiAffinity", "poolAffinity", "topologySpread")
 _LIST_FIELDS: Final = (*REQUIRED_FIELDS, PREFERRED_FIELD)
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenRequired:
-    """A required rule, and what of its owner's labels completes its term."""
-
-    rule: RequiredTerm
-    label_keys: LabelKeys
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenPreferred:
-    """A preferred rule, and what of its owner's labels completes its term."""
-
-    rule: PreferredTerm
-    label_keys: LabelKeys
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenRules:
-    """Rules as they are written, for any container that has them."""
-
-    required: tuple[WrittenRequired, ...] = ()
-    preferred: tuple[WrittenPreferred, ...] = ()
-    spread: tuple[WrittenSpread, ...] = ()
-    pool_required: tuple[PoolRequirement, ...] = ()
-    pool_preferred: tuple[PoolPreference, ...] = ()
-    problems: tuple[Problem, ...] = ()
-    """`where` is what the text is called."""
-
-    def __bool__(self) -> bool:
-        return bool(
-            self.required
-            or self.preferred
-            or self.spread
-            or self.pool_required
-            or self.pool_preferred
-        )
-
-
-NO_WRITTEN_RULES: Final = WrittenRules()
 
 
 def parse_affinity_text(text: str, key: str) -> WrittenRules:
@@ -174,7 +138,7 @@ class _Reader:
         for field, value in self._fields(section, node):
             try:
                 if field != PREFERRED_FIELD:
-                    self._read_pool_terms(value, field, REQUIRED_FIELDS[field])
+                    self._read_pool_requirement(value, field)
             except TextError as error:
                 self._fault(error)
             for item in self._items(field, value) if field == PREFERRED_FIELD else ():
@@ -184,38 +148,22 @@ class _Reader:
                 except TextError as error:
                     self._fault(error)
 
-    def _read_pool_terms(self, node: TextNode, field: str, execution: Execution) -> None:
-        fields = WrittenFields(node, f"{field!r}", ("nodeSelectorTerms",))
-        items = fields.items("nodeSelectorTerms")
-        if not items:
-            fix = "write nodeSelectorTerms: [{matchExpressions: [..]}]"
-            raise TextError.at(node, "no nodeSelectorTerms", fix)
-        found: list[PoolTerm] = []
-        for item in items:
-            self._charge(item)
-            term = parse_pool_term(item, "a term")
-            if not term.expressions:
-                self._advise(item, "an empty term matches no pool", "leave it out")
-            found.append(term)
-        source = self._source(node)
-        requirement = PoolRequirement(
-            terms=tuple(found),
-            execution=execution,
-            text=f"a pool with {' or '.join(map(str, found))} ({source})",
-            source=source,
-        )
+    def _read_pool_requirement(self, node: TextNode, field: str) -> None:
+        self._charge(node)
+        execution = REQUIRED_FIELDS[field]
+        requirement = parse_pool_requirement(node, field, execution, self._source(node))
         self._pool_required.append(requirement)
+        if not all(term.expressions for term in requirement.terms):
+            self._advise(node, "an empty term matches no pool", "leave it out")
 
     def _read_pool_preference(self, item: TextNode) -> None:
         fields = WrittenFields(item, "a preferred term", ("weight", "preference"))
         weight = self._weight(fields)
-        fields.need("preference", "write preference: {matchExpressions: [..]}")
-        term = parse_pool_term(fields.find("preference"), "'preference'")
-        if not term.expressions:
+        preference = parse_pool_preference(fields, weight, self._source(item))
+        if preference.term.expressions:
+            self._pool_preferred.append(preference)
+        else:
             self._advise(item, "an empty preference has no effect", "leave it out")
-            return
-        text = f"preferred pool with {term} ({self._source(item)})"
-        self._pool_preferred.append(PoolPreference(term=term, weight=weight, text=text))
 
     def _read_spread(self, section: str, node: TextNode) -> None:
         if not isinstance(node, TextList):

@@ -4,11 +4,12 @@ Racks and resource sets are shorthand: what they come to is written as an author
 read as any other text, so `pinfold lint --expand` shows exactly what counts.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, cast
 
 import msgspec
+import yaml
 
 from ....topology.sets.base_errors import quoted
 from ...configuration.affinity_fields import LabelSelectorFields, Profile, Rack
@@ -19,10 +20,11 @@ from ...text.errors import Problem
 from ...text.glob import compile_glob
 from ...text.suggestion import suggestion
 from ...text.yaml_nodes import Position, TextList, TextMap, TextNode, TextScalar
-from .affinity_text import NO_WRITTEN_RULES, PREFERRED_FIELD, WrittenRules, read_affinity
+from .affinity_text import PREFERRED_FIELD, read_affinity
 from .label_selector import LabelRequirement, LabelSelector
 from .namespace_scope import NamespaceLabels
 from .term import POD_UID
+from .written_rules import NO_WRITTEN_RULES, WrittenRules
 
 RACK_LABEL: Final = "pinfold.dev/rack"
 RESOURCE_SET_LABEL: Final = "pinfold.dev/resource-set"
@@ -101,6 +103,33 @@ class _Latest:
 
 
 latest_rules: Final = _Latest().of
+
+
+def expansion(configured: ConfiguredRules) -> str:
+    """All rules that a configuration adds, and for which pods: a YAML document for each."""
+    return "".join(_documents(configured.added))
+
+
+def pod_expansion(configured: ConfiguredRules, pod: Pod) -> str:
+    """The rules that a configuration adds to those of one pod; empty without any."""
+    path = f"{pod.namespace}/{pod.name}"
+    return "".join(_documents(configured.for_pod(pod), path))
+
+
+def _documents(added: Iterable[AddedRules], path: str = "") -> Iterator[str]:
+    for one in added:
+        whom = path or _whom(one)
+        text: str = yaml.safe_dump(
+            dict(one.written), sort_keys=False, default_flow_style=None, width=100
+        )
+        yield f"---\n# {one.name}, for {whom}\n{text}"
+
+
+def _whom(added: AddedRules) -> str:
+    labels = f"pods with {added.selector}" if added.selector.requirements else "all pods"
+    if "*" in added.namespaces:
+        return labels
+    return f"{labels} in namespaces {', '.join(added.namespaces) or '(none)'}"
 
 
 def _of_profile(profile: Profile) -> AddedRules:

@@ -9,8 +9,9 @@ from ...model.container import Container
 from ...pools.pool_tree import PoolTree
 from ...text.errors import Problem
 from ...text.suggestion import suggestion
+from .own_rules import POOL_NAME_KEY
 from .pool_term import PoolTerm
-from .rule_text import POOL_NAME_KEY, placement_rules
+from .rule_text import placement_rules
 
 
 def reviewed_pools(

@@ -5,34 +5,21 @@ keys are resolved here, once, and what they come to stays with the container.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import Final
 
 from ....topology.model.machine import Level
 from ....topology.sets.base_errors import quoted
-from ...annotations.annotations import Annotations, Scope, Setting, read_annotations
-from ...configuration.config import Config, OnUnsatisfiable
+from ...annotations.annotations import read_annotations
+from ...configuration.config import Config
 from ...model.container import Container
-from ...model.selector_operator import PoolOperator
 from ...text.errors import PROBLEMS_MAX, Problem
-from ...text.suggestion import suggestion
-from ...text.text_cache import TextCache
-from .affinity_text import WrittenRules, parse_affinity_text
 from .configured_rules import RACK_LABEL, ConfiguredRules, latest_rules
-from .pool_term import PoolExpression, PoolRequirement, PoolTerm
+from .own_rules import RULE_KEYS, own_rules
 from .rule_set import NO_PLACEMENT_RULES, PlacementRules, PreferredTerm, RequiredTerm
 from .term import Term, container_labels
-from .term_text import WEIGHT_MAX, LabelKeys
-
-AFFINITY_KEY: Final = "affinity"
-POOL_SELECTOR_KEY: Final = "pool-selector"
-POOL_NAME_KEY: Final = "pool-name"
-ON_UNSATISFIABLE_KEY: Final = "on-unsatisfiable"
-
-_KEYS: Final = (AFFINITY_KEY, POOL_SELECTOR_KEY, POOL_NAME_KEY, ON_UNSATISFIABLE_KEY)
-
-_parse: Final = TextCache(parse_affinity_text)
+from .term_text import WEIGHT_MAX
+from .written_rules import LabelKeys, WrittenRules
 
 
 def placement_rules(
@@ -44,7 +31,7 @@ def placement_rules(
     added = configured.for_pod(pod)
     annotations = read_annotations(pod.annotations)
     has_own = bool(annotations.settings) and any(
-        annotations.effective(key, container.name) for key in _KEYS
+        annotations.effective(key, container.name) for key in RULE_KEYS
     )
     if not added and not has_own:
         # As most containers are: this costs next to nothing.
@@ -52,7 +39,7 @@ def placement_rules(
             return NO_PLACEMENT_RULES, ()
         return NO_PLACEMENT_RULES, tuple(configured.problems(pod))
     problems = list(configured.problems(pod))
-    own = _own_rules(annotations, container, config.on_unsatisfiable)
+    own = own_rules(annotations, container, config.on_unsatisfiable)
     problems += own.problems
     texts = (*(one.rules for one in added), own.written)
     if not any(map(bool, texts)) and not own.rules:
@@ -69,87 +56,6 @@ def placement_rules(
         ),
         tuple(problems),
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _OwnRules:
-    """What a container's annotations say, each by its own key."""
-
-    written: WrittenRules
-    rules: PlacementRules
-    problems: tuple[Problem, ...]
-    where: str
-    """The affinity annotation, for people."""
-
-
-def _own_rules(
-    annotations: Annotations, container: Container, default: OnUnsatisfiable
-) -> _OwnRules:
-    problems: list[Problem] = []
-    settings = {key: annotations.effective(key, container.name) for key in _KEYS}
-    written = WrittenRules()
-    affinity = settings[AFFINITY_KEY]
-    if affinity is not None:
-        written = _parse(affinity.value, affinity.key)
-        problems += [_of(one, affinity, container) for one in written.problems]
-    pool_required: tuple[PoolRequirement, ...] = ()
-    selector = settings[POOL_SELECTOR_KEY]
-    if selector is not None:
-        try:
-            pool_required = (parse_pool_selector(selector.value, selector.key),)
-        except ValueError as error:
-            problems.append(_fault(error, selector, container))
-    name = settings[POOL_NAME_KEY]
-    pool_name = name.value.strip() if name is not None else None
-    if name is not None and not pool_name:
-        fix = "write the name of a pool, as 'pinfold pools' prints it"
-        problems.append(_fault(ValueError("no name", fix), name, container))
-    fate = default
-    wanted = settings[ON_UNSATISFIABLE_KEY]
-    if wanted is not None:
-        try:
-            fate = OnUnsatisfiable(wanted.value.strip())
-        except ValueError:
-            what = f"{quoted(wanted.value)} is not accepted"
-            fix = suggestion(wanted.value, [one.value for one in OnUnsatisfiable])
-            problems.append(_fault(ValueError(what, fix), wanted, container))
-    rules = PlacementRules(
-        pool_required=pool_required, pool_name=pool_name or None, on_unsatisfiable=fate
-    )
-    where = "" if affinity is None else _where(affinity, container)
-    return _OwnRules(written=written, rules=rules, problems=tuple(problems), where=where)
-
-
-def parse_pool_selector(text: str, key: str) -> PoolRequirement:
-    """The requirement that "label=value, .." spells in an annotation called `key`.
-
-    Raises `ValueError` with two arguments: what is wrong, and how to fix it.
-
-    >>> parse_pool_selector("socket=1, numa=3", "pool-selector").text
-    'a pool with socket=1, numa=3 (pool-selector)'
-    """
-    expressions: dict[str, PoolExpression] = {}
-    for part in text.split(","):
-        label, equals, value = map(str.strip, part.partition("="))
-        if not label or not equals or value.startswith("="):
-            raise ValueError(f"{quoted(part.strip())} is not label=value", "write 'socket=1'")
-        if label in expressions:
-            raise ValueError(f"{quoted(label)} is given twice", "leave one out")
-        expressions[label] = PoolExpression(label, PoolOperator.IN, (value,))
-    term = PoolTerm(tuple(expressions.values()))
-    return PoolRequirement(terms=(term,), text=f"a pool with {term} ({key})", source=key)
-
-
-def selected_namespace_labels(container: Container) -> frozenset[str]:
-    """The labels of namespaces that the affinity annotation of a container asks for."""
-    setting = read_annotations(container.pod.annotations).effective(AFFINITY_KEY, container.name)
-    if setting is None:
-        return frozenset()
-    written = _parse(setting.value, setting.key)
-    terms = [one.rule.term for one in written.required]
-    terms += [one.rule.term for one in written.preferred]
-    scopes = (term.namespaces.selector for term in terms)
-    return frozenset(one.key for scope in scopes if scope for one in scope.requirements)
 
 
 class _Binding:
@@ -240,19 +146,3 @@ class _Binding:
         self.problems.append(
             Problem(where=where, what=what, fix=fix, container=self._container.name)
         )
-
-
-def _where(setting: Setting, container: Container) -> str:
-    pod = f"{setting.key} of {container.pod.namespace}/{container.pod.name}"
-    return f"{pod}/{container.name}" if setting.scope is Scope.CONTAINER else pod
-
-
-def _of(problem: Problem, setting: Setting, container: Container) -> Problem:
-    """A problem of a text as one of a container's annotation."""
-    name = container.name if setting.scope is Scope.CONTAINER else ""
-    return replace(problem, where=_where(setting, container), container=name)
-
-
-def _fault(error: ValueError, setting: Setting, container: Container) -> Problem:
-    what, fix = map(str, error.args)
-    return _of(Problem(where="", what=what, fix=fix), setting, container)

@@ -7,7 +7,6 @@ from ...model.selector_operator import LabelOperator, PoolOperator, values_fault
 from ...text.suggestion import suggestion
 from ...text.yaml_nodes import TextError, TextMap, TextNode
 from .label_selector import LabelRequirement, LabelSelector
-from .pool_term import PoolExpression, PoolTerm
 from .written_fields import WrittenFields, is_absent, word_of
 
 _SELECTOR_FIELDS: Final = ("matchLabels", "matchExpressions")
@@ -43,26 +42,15 @@ def parse_selector(node: TextNode | None, what: str) -> LabelSelector | None:
             word = word_of(value, "a label's value")
             found.append(LabelRequirement(_label_key(name), LabelOperator.IN, (word,)))
     for item in fields.items("matchExpressions"):
-        key, operator, values = _parse_expression(item, LabelOperator)
+        key, operator, values = parse_expression_fields(item, LabelOperator)
         found.append(LabelRequirement(key, operator, values))
     return LabelSelector(tuple(found))
 
 
-def parse_pool_term(node: TextNode | None, what: str) -> PoolTerm:
-    """The term over pool labels that a node spells; one without expressions too.
-
-    Raises `TextError`.
-    """
-    if node is None or is_absent(node):
-        return PoolTerm()
-    fields = WrittenFields(node, what, ("matchExpressions",))
-    items = fields.items("matchExpressions")
-    return PoolTerm(tuple(PoolExpression(*_parse_expression(one, PoolOperator)) for one in items))
-
-
-def _parse_expression(
+def parse_expression_fields(
     node: TextNode, operators: type[Operator]
 ) -> tuple[str, Operator, tuple[str, ...]]:
+    """The key, operator and values of an expression. Raises `TextError`."""
     fields = WrittenFields(node, "an expression", _EXPRESSION_FIELDS)
     key = _label_key(fields.need("key", "write key: app, for example"))
     names = [operator.value for operator in operators]

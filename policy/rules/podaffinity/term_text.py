@@ -1,7 +1,7 @@
 """Terms, spread rules and weights in the text of a rule, as values."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Final
 
@@ -10,12 +10,13 @@ from ....topology.sets.base_errors import quoted
 from ...model.level_name import parse_level
 from ...model.selector_operator import LabelOperator
 from ...text.yaml_nodes import TextError, TextNode
-from .label_selector import LabelRequirement, LabelSelector
+from .label_selector import LabelSelector
 from .namespace_scope import NamespaceScope
 from .rule_set import SpreadRule
 from .selector_text import parse_selector
 from .term import PSEUDO_LABELS, Term
 from .written_fields import WrittenFields, whole_number, word_of
+from .written_rules import LabelKeys, WrittenSpread, WrittenTerm
 
 WEIGHT_MAX: Final = 100
 TERM_FIELDS: Final = (
@@ -36,50 +37,6 @@ SPREAD_FIELDS: Final = (
     "minDomains",
 )
 _WHEN_UNSATISFIABLE: Final = {"DoNotSchedule": True, "ScheduleAnyway": False}
-
-
-@dataclass(frozen=True, slots=True)
-class LabelKeys:
-    """Labels of the owner whose values complete the selector of its rule; false without any."""
-
-    match: tuple[str, ...] = ()
-    mismatch: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.match or self.mismatch)
-
-    def complete(
-        self, selector: LabelSelector | None, own: Mapping[str, str]
-    ) -> LabelSelector | None:
-        """The selector with a requirement for each label that the owner has; it is kept so."""
-        if selector is None or not self:
-            return selector
-        added = [
-            LabelRequirement(key, operator, (own[key],))
-            for operator, keys in (
-                (LabelOperator.IN, self.match),
-                (LabelOperator.NOT_IN, self.mismatch),
-            )
-            for key in keys
-            if key in own
-        ]
-        return LabelSelector((*selector.requirements, *added))
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenTerm:
-    """A term as it is written, and what of its owner's labels completes it."""
-
-    term: Term
-    label_keys: LabelKeys
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenSpread:
-    """A spread rule as it is written, and what of its owner's labels completes it."""
-
-    rule: SpreadRule
-    label_keys: LabelKeys
 
 
 def parse_term(node: TextNode, source: str) -> WrittenTerm:

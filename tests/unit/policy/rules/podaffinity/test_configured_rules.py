@@ -6,8 +6,11 @@ import yaml
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import read_config
 from pinfold.policy.rules.podaffinity.affinity_text import parse_affinity_text
-from pinfold.policy.rules.podaffinity.configured_rules import configured_rules
-from pinfold.policy.rules.podaffinity.expansion import expansion, pod_expansion
+from pinfold.policy.rules.podaffinity.configured_rules import (
+    configured_rules,
+    expansion,
+    pod_expansion,
+)
 from pinfold.policy.rules.podaffinity.rule_set import PlacementRules
 from pinfold.policy.rules.podaffinity.rule_text import placement_rules
 from pinfold.policy.text.errors import ConfigError

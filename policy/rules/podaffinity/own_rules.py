@@ -1,0 +1,102 @@
+"""Rules in a container's own annotations: affinity, pool-selector, pool-name and the fate."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ....topology.sets.base_errors import quoted
+from ...annotations.annotations import Annotations, Scope, Setting, read_annotations
+from ...configuration.config import OnUnsatisfiable
+from ...model.container import Container
+from ...text.errors import Problem
+from ...text.suggestion import suggestion
+from ...text.text_cache import TextCache
+from .affinity_text import parse_affinity_text
+from .pool_term import PoolRequirement
+from .pool_text import parse_pool_selector
+from .rule_set import PlacementRules
+from .written_rules import WrittenRules
+
+AFFINITY_KEY: Final = "affinity"
+POOL_SELECTOR_KEY: Final = "pool-selector"
+POOL_NAME_KEY: Final = "pool-name"
+ON_UNSATISFIABLE_KEY: Final = "on-unsatisfiable"
+
+RULE_KEYS: Final = (AFFINITY_KEY, POOL_SELECTOR_KEY, POOL_NAME_KEY, ON_UNSATISFIABLE_KEY)
+
+_parse: Final = TextCache(parse_affinity_text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnRules:
+    """Rules in a container's annotations, each by its own key."""
+
+    written: WrittenRules
+    rules: PlacementRules
+    problems: tuple[Problem, ...]
+    where: str
+    """The affinity annotation, for people."""
+
+
+def own_rules(annotations: Annotations, container: Container, default: OnUnsatisfiable) -> OwnRules:
+    """The rules in the annotations of a container's pod; `default` is the configuration's fate."""
+    problems: list[Problem] = []
+    settings = {key: annotations.effective(key, container.name) for key in RULE_KEYS}
+    written = WrittenRules()
+    affinity = settings[AFFINITY_KEY]
+    if affinity is not None:
+        written = _parse(affinity.value, affinity.key)
+        problems += [_of(one, affinity, container) for one in written.problems]
+    pool_required: tuple[PoolRequirement, ...] = ()
+    selector = settings[POOL_SELECTOR_KEY]
+    if selector is not None:
+        try:
+            pool_required = (parse_pool_selector(selector.value, selector.key),)
+        except ValueError as error:
+            problems.append(_fault(error, selector, container))
+    name = settings[POOL_NAME_KEY]
+    pool_name = name.value.strip() if name is not None else None
+    if name is not None and not pool_name:
+        fix = "write the name of a pool, as 'pinfold pools' prints it"
+        problems.append(_fault(ValueError("no name", fix), name, container))
+    fate = default
+    wanted = settings[ON_UNSATISFIABLE_KEY]
+    if wanted is not None:
+        try:
+            fate = OnUnsatisfiable(wanted.value.strip())
+        except ValueError:
+            what = f"{quoted(wanted.value)} is not accepted"
+            fix = suggestion(wanted.value, [one.value for one in OnUnsatisfiable])
+            problems.append(_fault(ValueError(what, fix), wanted, container))
+    rules = PlacementRules(
+        pool_required=pool_required, pool_name=pool_name or None, on_unsatisfiable=fate
+    )
+    where = "" if affinity is None else _where(affinity, container)
+    return OwnRules(written=written, rules=rules, problems=tuple(problems), where=where)
+
+
+def selected_namespace_labels(container: Container) -> frozenset[str]:
+    """The labels of namespaces that the affinity annotation of a container asks for."""
+    setting = read_annotations(container.pod.annotations).effective(AFFINITY_KEY, container.name)
+    if setting is None:
+        return frozenset()
+    written = _parse(setting.value, setting.key)
+    terms = [one.rule.term for one in written.required]
+    terms += [one.rule.term for one in written.preferred]
+    scopes = (term.namespaces.selector for term in terms)
+    return frozenset(one.key for scope in scopes if scope for one in scope.requirements)
+
+
+def _where(setting: Setting, container: Container) -> str:
+    pod = f"{setting.key} of {container.pod.namespace}/{container.pod.name}"
+    return f"{pod}/{container.name}" if setting.scope is Scope.CONTAINER else pod
+
+
+def _of(problem: Problem, setting: Setting, container: Container) -> Problem:
+    """A problem of a text as one of a container's annotation."""
+    name = container.name if setting.scope is Scope.CONTAINER else ""
+    return replace(problem, where=_where(setting, container), container=name)
+
+
+def _fault(error: ValueError, setting: Setting, container: Container) -> Problem:
+    what, fix = map(str, error.args)
+    return _of(Problem(where="", what=what, fix=fix), setting, container)

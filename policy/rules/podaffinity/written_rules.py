@@ -1,0 +1,100 @@
+"""Rules as they are written: the same for all containers that have the text.
+
+What of the owner's labels completes a selector stands beside it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ...model.selector_operator import LabelOperator
+from ...text.errors import Problem
+from .label_selector import LabelRequirement, LabelSelector
+from .pool_term import PoolPreference, PoolRequirement
+from .rule_set import PreferredTerm, RequiredTerm, SpreadRule
+from .term import Term
+
+
+@dataclass(frozen=True, slots=True)
+class LabelKeys:
+    """Labels of the owner whose values complete the selector of its rule; false without any."""
+
+    match: tuple[str, ...] = ()
+    mismatch: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.match or self.mismatch)
+
+    def complete(
+        self, selector: LabelSelector | None, own: Mapping[str, str]
+    ) -> LabelSelector | None:
+        """The selector with a requirement for each label that the owner has; it is kept so."""
+        if selector is None or not self:
+            return selector
+        added = [
+            LabelRequirement(key, operator, (own[key],))
+            for operator, keys in (
+                (LabelOperator.IN, self.match),
+                (LabelOperator.NOT_IN, self.mismatch),
+            )
+            for key in keys
+            if key in own
+        ]
+        return LabelSelector((*selector.requirements, *added))
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenTerm:
+    """A term as it is written, and what of its owner's labels completes it."""
+
+    term: Term
+    label_keys: LabelKeys
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenSpread:
+    """A spread rule as it is written, and what of its owner's labels completes it."""
+
+    rule: SpreadRule
+    label_keys: LabelKeys
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRequired:
+    """A required rule, and what of its owner's labels completes its term."""
+
+    rule: RequiredTerm
+    label_keys: LabelKeys
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenPreferred:
+    """A preferred rule, and what of its owner's labels completes its term."""
+
+    rule: PreferredTerm
+    label_keys: LabelKeys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenRules:
+    """Rules as they are written, for any container that has them."""
+
+    required: tuple[WrittenRequired, ...] = ()
+    preferred: tuple[WrittenPreferred, ...] = ()
+    spread: tuple[WrittenSpread, ...] = ()
+    pool_required: tuple[PoolRequirement, ...] = ()
+    pool_preferred: tuple[PoolPreference, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    """`where` is what the text is called."""
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.required
+            or self.preferred
+            or self.spread
+            or self.pool_required
+            or self.pool_preferred
+        )
+
+
+NO_WRITTEN_RULES: Final = WrittenRules()
