@@ -21,7 +21,6 @@ from ..configuration.config import (
     RdtControl,
     SchedulingClass,
 )
-from ..cpus.picker import CpuPicker
 from ..engine.engine import Engine
 from ..manifests.annotation_lint import Finding
 from ..manifests.manifest import PodSpec, pod_of
@@ -29,8 +28,7 @@ from ..model.container import Container
 from ..model.grant import Refusal
 from ..placing.classifier import Classifier, grave_problems
 from ..pools.pool_labels import pool_labels
-from ..pools.pool_tree import build_tree
-from ..pools.supply import read_supply
+from ..pools.pool_tree import PoolTree
 from ..rules.podaffinity.configured_rules import RACK_LABEL
 from ..rules.podaffinity.own_rules import selected_namespace_labels
 from ..rules.podaffinity.pool_review import reviewed_pools
@@ -89,11 +87,9 @@ class PodCheck:
             yield from placement_rules(container, config)[1]
         yield from reviewed_rules(containers, config)
         if self._machine is not None:
-            supply = read_supply(self._machine, config, CpuPicker(self._machine))
-            tree = build_tree(self._machine, supply)
-            labels = pool_labels(tree, self._machine, config)
-            yield from reviewed_pools(containers, config, tree, labels)
-            yield from self._refusals(spec, containers, config, self._machine)
+            engine = self._engine_of(self._machine, config)
+            yield from self._idle_pools(containers, engine.tree, config, self._machine)
+            yield from self._refusals(spec, containers, config, engine)
 
     def _idle_hints(self, container: Container, preferences: Preferences) -> Iterator[Problem]:
         """Wishes about devices of the kubelet, which a node may not ask for."""
@@ -114,13 +110,25 @@ class PodCheck:
                 is_advice=True,
             )
 
+    def _engine_of(self, machine: Machine, config: Config) -> Engine:
+        """An empty node; the one of the pod before where the configuration is the same."""
+        if self._engine is None or self._engine.config != config:
+            self._engine = Engine(machine, config)
+        return self._engine
+
+    def _idle_pools(
+        self, containers: Sequence[Container], tree: PoolTree, config: Config, machine: Machine
+    ) -> Iterator[Problem]:
+        """Rules about pools that the machine does not have."""
+        rules = [placement_rules(container, config)[0] for container in containers]
+        if any(one.pool_required or one.pool_name is not None for one in rules):
+            labels = pool_labels(tree, machine, config)
+            yield from reviewed_pools(containers, config, tree, labels)
+
     def _refusals(
-        self, spec: PodSpec, containers: Sequence[Container], config: Config, machine: Machine
+        self, spec: PodSpec, containers: Sequence[Container], config: Config, engine: Engine
     ) -> Iterator[Problem]:
         """Why the engine refuses containers, for other reasons than their annotations' problems."""
-        engine = self._engine
-        if engine is None or engine.config != config:
-            engine = self._engine = Engine(machine, config)
         specs = (*spec.init_containers, *spec.containers)
         for one, container in zip(specs, containers, strict=True):
             decision = engine.create(container)

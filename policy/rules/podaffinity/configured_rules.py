@@ -6,6 +6,7 @@ read as any other text, so `pinfold lint --expand` shows exactly what counts.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final, cast
 
 import msgspec
@@ -30,6 +31,8 @@ RACK_LABEL: Final = "pinfold.dev/rack"
 RESOURCE_SET_LABEL: Final = "pinfold.dev/resource-set"
 _REQUIRED_FIELD: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _SHORTHAND_WEIGHT: Final = 100
+_RACKS_MAX: Final = 32
+"""Of those that are compared with one that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +73,7 @@ class ConfiguredRules:
             yield Problem(
                 where=f"label {RACK_LABEL} of {pod.namespace}/{pod.name}",
                 what=f"the node's configuration has no rack {quoted(rack)}",
-                fix=suggestion(rack, self.racks) if self.racks else "configure racks",
+                fix=_rack_advice(rack, self.racks),
                 is_advice=True,
             )
 
@@ -86,6 +89,12 @@ def configured_rules(config: Config) -> ConfiguredRules:
         racks=tuple(config.racks),
         namespace_labels=NamespaceLabels(config.namespace_labels),
     )
+
+
+@lru_cache(maxsize=64)
+def _rack_advice(rack: str, racks: tuple[str, ...]) -> str:
+    # Found out once for all pods of a workload.
+    return suggestion(rack, racks[:_RACKS_MAX]) if racks else "configure racks"
 
 
 class _Latest:

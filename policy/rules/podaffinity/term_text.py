@@ -8,7 +8,6 @@ from typing import Final
 from ....topology.model.machine import Level
 from ....topology.sets.base_errors import quoted
 from ...model.level_name import parse_level
-from ...model.selector_operator import LabelOperator
 from ...text.yaml_nodes import TextError, TextNode
 from .label_selector import LabelSelector
 from .namespace_scope import NamespaceScope
@@ -157,14 +156,6 @@ def _parse_label_keys(fields: WrittenFields, selector: LabelSelector | None) -> 
         if key in keys.mismatch:
             what = f"{quoted(key)} is in matchLabelKeys and in mismatchLabelKeys"
             raise TextError.at(place, what, "leave it out of one of them")
-    for key in keys.mismatch:
-        is_other = any(
-            one.key == key and one.operator is not LabelOperator.EXISTS
-            for one in selector.requirements
-        )
-        if is_other:
-            what = f"{quoted(key)} is in mismatchLabelKeys and in labelSelector"
-            raise TextError.at(place, what, "leave it out of one of them, but for 'Exists'")
     return keys
 
 
