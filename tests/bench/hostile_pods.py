@@ -255,13 +255,13 @@ _PODS: Final[Mapping[str, Callable[[], Iterator[tuple[str, str]]]]] = {
         "test.topologyhints", "".join(f"h{one}: {{CPUs: '0-81:1/2'}}\n" for one in range(800))
     ),
     "at the limit, terms": _own_terms(
-        "labelSelector: {matchLabels: {" + ",".join(f"k{one}: v" for one in range(20)) + "}}", 64
+        "labelSelector: {matchLabels: {" + ",".join(f"k{one}: v" for one in range(16)) + "}}", 64
     ),
     "at the limit, faulty terms": _own_terms("labelSelectorr: {}", 250),
     "at the limit, terms about nobody": _own_terms("scope: null", 300),
     "at the limit, terms with near pseudo-labels": _own_terms(
         "labelSelector: {matchLabels: {"
-        + ",".join(f"pod.{'nameqosuid' * 3}{one}: v" for one in range(20))
+        + ",".join(f"pod.{'nameqosuid' * 3}{one}: v" for one in range(16))
         + "}}",
         64,
     ),
@@ -283,7 +283,7 @@ _PODS: Final[Mapping[str, Callable[[], Iterator[tuple[str, str]]]]] = {
     "at the limit, pool terms": _pod_value(
         "affinity",
         "poolAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: ["
-        + ",".join(['{matchExpressions: [{key: cpus, operator: Gt, values: ["1"]}]}'] * 200)
+        + ",".join(['{matchExpressions: [{key: cpus, operator: Gt, values: ["1"]}]}'] * 64)
         + "]}}",
         _OWN,
     ),

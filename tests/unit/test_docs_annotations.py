@@ -26,11 +26,13 @@ from pinfold.policy.rules.operators import OPERATORS
 from pinfold.policy.rules.podaffinity.affinity_text import (
     AFFINITY_FIELDS,
     MAX_FAULTS,
+    MAX_REQUIREMENTS,
     MAX_TERMS,
     PREFERRED_FIELD,
 )
 from pinfold.policy.rules.podaffinity.configured_rules import RACK_LABEL, RESOURCE_SET_LABEL
 from pinfold.policy.rules.podaffinity.execution import REQUIRED_FIELDS, Execution
+from pinfold.policy.rules.podaffinity.pool_text import TERMS_MAX
 from pinfold.policy.rules.podaffinity.rule_set import PlacementRules
 from pinfold.policy.rules.podaffinity.rule_text import placement_rules
 from pinfold.policy.rules.podaffinity.term import PSEUDO_LABELS
@@ -158,6 +160,8 @@ def test_the_limits_of_placement_rules_are_documented() -> None:
     limits = TEXT.partition("### How much may be written")[2].partition("\n## ")[0]
     for number in (
         f"first {MAX_TERMS} count",
+        f"{MAX_REQUIREMENTS} requirements",
+        f"{TERMS_MAX} terms",
         f"{ITEMS_MAX} items",
         f"{WORD_MAX} characters",
         f"{MAX_FAULTS} faults",

@@ -32,6 +32,8 @@ from .written_rules import (
 
 MAX_TERMS: Final = 64
 """Of one annotation, all kinds of rules together."""
+MAX_REQUIREMENTS: Final = 512
+"""Of all rules of one annotation: every label, expression and label key."""
 MAX_FAULTS: Final = 16
 """To find what an author meant takes longer than to read what is right."""
 PREFERRED_FIELD: Final = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -73,6 +75,7 @@ class _Reader:
         self._faults = 0
         self._advised = 0
         self._count = 0
+        self._requirements = 0
         self._sections: dict[str, Callable[[str, TextNode], None]] = {
             "podAffinity": self._read_terms,
             "podAntiAffinity": self._read_terms,
@@ -116,7 +119,7 @@ class _Reader:
                     if field == PREFERRED_FIELD:
                         self._read_preferred(item, kind, is_anti=is_anti)
                     else:
-                        written = described(parse_term(item, self._source(item)), kind)
+                        written = self._term(item, item, kind)
                         rule = RequiredTerm(
                             term=written.term, is_anti=is_anti, execution=REQUIRED_FIELDS[field]
                         )
@@ -129,10 +132,17 @@ class _Reader:
         fields = WrittenFields(item, "a preferred term", ("weight", "podAffinityTerm"))
         weight = self._weight(fields)
         node = fields.need("podAffinityTerm", "write podAffinityTerm: {topologyKey: ..}")
-        written = described(parse_term(node, self._source(item)), f"preferred {kind}")
+        written = self._term(node, item, f"preferred {kind}")
         rule = PreferredTerm(term=written.term, weight=-weight if is_anti else weight)
         self._preferred.append(WrittenPreferred(rule, written.label_keys))
         self._review(written, node)
+
+    def _term(self, node: TextNode, item: TextNode, kind: str) -> WrittenTerm:
+        written = parse_term(node, self._source(item))
+        term = written.term
+        count = written.label_keys.count_with(term.selector, term.namespaces.selector)
+        self._charge_requirements(node, count)
+        return described(written, kind)
 
     def _read_pools(self, section: str, node: TextNode) -> None:
         for field, value in self._fields(section, node):
@@ -152,6 +162,7 @@ class _Reader:
         self._charge(node)
         execution = REQUIRED_FIELDS[field]
         requirement = parse_pool_requirement(node, field, execution, self._source(node))
+        self._charge_requirements(node, sum(len(term.expressions) for term in requirement.terms))
         self._pool_required.append(requirement)
         if not all(term.expressions for term in requirement.terms):
             self._advise(node, "an empty term matches no pool", "leave it out")
@@ -160,6 +171,7 @@ class _Reader:
         fields = WrittenFields(item, "a preferred term", ("weight", "preference"))
         weight = self._weight(fields)
         preference = parse_pool_preference(fields, weight, self._source(item))
+        self._charge_requirements(item, len(preference.term.expressions))
         if preference.term.expressions:
             self._pool_preferred.append(preference)
         else:
@@ -174,6 +186,8 @@ class _Reader:
             try:
                 self._charge(item)
                 written = parse_spread(item, self._source(item))
+                count = written.label_keys.count_with(written.rule.selector)
+                self._charge_requirements(item, count)
                 self._spread.append(written)
                 if written.rule.selector is None:
                     self._advise_null(item)
@@ -232,6 +246,14 @@ class _Reader:
             error = TextError.at(node, what, "write fewer")
             self._problems.append(error.problem(self._key))
             raise _GivenUpError
+
+    def _charge_requirements(self, node: TextNode, count: int) -> None:
+        self._requirements += count
+        if self._requirements > MAX_REQUIREMENTS:
+            # A smaller rule after it may fit.
+            self._requirements -= count
+            what = f"more than {MAX_REQUIREMENTS} requirements in the rules of the annotation"
+            raise TextError.at(node, what, "write fewer")
 
     def _fault(self, error: TextError) -> None:
         self._problems.append(error.problem(self._key))

@@ -25,6 +25,11 @@ class LabelKeys:
     def __bool__(self) -> bool:
         return bool(self.match or self.mismatch)
 
+    def count_with(self, *selectors: LabelSelector | None) -> int:
+        """Number of requirements that the keys and some selectors can come to."""
+        own = len(self.match) + len(self.mismatch)
+        return own + sum(len(one.requirements) for one in selectors if one is not None)
+
     def complete(
         self, selector: LabelSelector | None, own: Mapping[str, str]
     ) -> LabelSelector | None:

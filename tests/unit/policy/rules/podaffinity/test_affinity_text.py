@@ -3,7 +3,11 @@ from collections.abc import Mapping
 import pytest
 
 from pinfold.policy.configuration.config import Config, OnUnsatisfiable
-from pinfold.policy.rules.podaffinity.affinity_text import MAX_FAULTS, MAX_TERMS
+from pinfold.policy.rules.podaffinity.affinity_text import (
+    MAX_FAULTS,
+    MAX_REQUIREMENTS,
+    MAX_TERMS,
+)
 from pinfold.policy.rules.podaffinity.execution import Execution
 from pinfold.policy.rules.podaffinity.rule_set import NO_PLACEMENT_RULES, PlacementRules
 from pinfold.policy.rules.podaffinity.rule_text import placement_rules
@@ -198,6 +202,16 @@ def test_of_too_many_rules_the_first_count() -> None:
     _, rules, (problem,) = rules_of(text)
     assert len(rules.required) == MAX_TERMS
     assert f"more than {MAX_TERMS} rules" in problem
+
+
+def test_of_too_many_requirements_the_rules_that_fit_count() -> None:
+    many = ", ".join(f"k{one}: v" for one in range(200))
+    field = "requiredDuringSchedulingIgnoredDuringExecution"
+    term = f"{{topologyKey: numa, labelSelector: {{matchLabels: {{{many}}}}}}}"
+    small = "{topologyKey: numa, labelSelector: {matchLabels: {app: web}}, matchLabelKeys: [rev]}"
+    _, rules, (problem,) = rules_of(f"podAffinity: {{{field}: [{term}, {term}, {term}, {small}]}}")
+    assert [str(rule.term.selector)[:6] for rule in rules.required] == ["k0=v, "] * 2 + ["app=we"]
+    assert f"more than {MAX_REQUIREMENTS} requirements" in problem
 
 
 def test_a_misspelt_pseudo_label_is_told() -> None:
