@@ -11,7 +11,7 @@ from ..model.grant import Grant, Refusal
 from ..model.pinning import Change, Pinning
 from ..model.request import CpuType, Request
 from ..placing.classifier import Classified, Classifier, grave_problems
-from ..placing.growth import allowed_cpus, held_back, kept_in
+from ..placing.growth import allowed_cpus, held_back, homeless, kept_in, wider_place
 from ..placing.judge import Judge
 from ..placing.placer import Failure, Placement, Placer
 from ..placing.pool_choice import Chooser
@@ -41,6 +41,7 @@ class Allocator:
         chooser = Chooser(self.books.tree, self.books.picker.classes)
         self._placer = Placer(self.books, chooser, self._judge)
         self._unmet = UnmetRules(self.books, self.roster, self._judge)
+        self._rehoused: list[ContainerId] = []
         self._resizer = Resizer(self.books)
 
     @property
@@ -166,17 +167,21 @@ class Allocator:
         )
         return True
 
-    def hold_back(self, container: Container) -> None:
-        """Let an adopted container grow only where its rules, and others', go on holding."""
-        grant, told = self.books.ledger.grants[container.id], self.books.pinner.told(container.id)
-        if not grant.has_shared_part or told is None or told.cpus is None:
+    def heed_rules(self, container: Container) -> None:
+        """Let an adopted container grow only where rules go on holding; tell of broken ones."""
+        ledger, told = self.books.ledger, self.books.pinner.told(container.id)
+        grant, classified = ledger.grants[container.id], self.roster.classified[container.id]
+        rules = classified.placement
+        if told is None or told.cpus is None or not (rules or grant.has_shared_part):
             return
-        classified = self.roster.classified[container.id]
-        judgement = self._judge.judge(container, classified.placement, classified.request)
-        if judgement is not None:
+        judgement = self._judge.judge(container, rules, classified.request)
+        if judgement is None:
+            return
+        self._unmet.tell_adopted(container.id, judgement, told.cpus.mask)
+        if grant.has_shared_part:
             held = kept_in(judgement, grant, told.cpus.mask, self.books)
             if held is not grant:
-                self.books.ledger.repool(held)
+                ledger.repool(held)
 
     def keep(
         self, container: Container, others: int, advice: Advice | None, fault: Exception
@@ -270,6 +275,8 @@ class Allocator:
         pinning, changes = self.books.settle(decision.container_id)
         decision = replace(decision, pinning=pinning, changes=changes)
         self.roster.decisions[decision.container_id] = decision
+        while self._rehoused:
+            self._unmet.look(self._rehoused.pop())
         return decision
 
     def carry_over(self, decision: Decision) -> None:
@@ -290,6 +297,8 @@ class Allocator:
 
     def _apply(self, placement: Placement, classified: Classified) -> Decision:
         grant = self.books.take(placement.booking)
+        if grant.exclusive and not self.books.standing.is_empty:
+            self._rehouse()
         decision = Decision(
             container_id=grant.container_id,
             result=grant,
@@ -306,6 +315,21 @@ class Allocator:
             self._unmet.tell_owners(container, placement.broken)
             decision = self._unmet.told(decision, placement.broken)
         return decision
+
+    def _rehouse(self) -> None:
+        """Places where rules hold for containers that were left no cpu of their pool."""
+        books = self.books
+        for grant in homeless(books):
+            container = self.roster.containers[grant.container_id]
+            classified = self.roster.classified[grant.container_id]
+            judgement = self._judge.judge(container, classified.placement, classified.request)
+            if judgement is None:
+                continue
+            found = wider_place(judgement, grant, books)
+            if found is not None:
+                books.ledger.repool(found)
+                books.pinner.mark(grant.container_id)
+            self._rehoused.append(grant.container_id)
 
     def _pool_name(self, grant: Grant) -> str:
         return self.books.tree.pools[grant.pool_id].name

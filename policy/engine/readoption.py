@@ -103,7 +103,7 @@ def readopt(
             _leave_out(allocator, container, found[-1])
     homeless = _adopt(allocator, sound, requests, others, advice)
     if not books.standing.is_empty:
-        _hold_back(allocator, [one for one in sound if one.id in books.ledger.grants])
+        _heed_rules(allocator, [one for one in sound if one.id in books.ledger.grants])
     # What was adopted keeps its cpus: nobody is told of growth until the next event.
     books.pinner.drain()
     for container in homeless:
@@ -139,7 +139,7 @@ def carried_over(decision: Decision, earlier: Decision | None, *, is_same_tree: 
     if not is_same:
         return decision
     return replace(
-        with_unmet(decision, earlier.unmet),
+        with_unmet(decision, earlier.unmet or decision.unmet),
         decided_by=earlier.decided_by,
         lineup=earlier.lineup if is_same_tree else None,
         degraded=earlier.degraded if decision.degraded and earlier.degraded else decision.degraded,
@@ -188,11 +188,11 @@ def _adopt(
     return homeless
 
 
-def _hold_back(allocator: Allocator, adopted: Iterable[Container]) -> None:
+def _heed_rules(allocator: Allocator, adopted: Iterable[Container]) -> None:
     """Let nobody who was adopted grow to where a rule between containers would break."""
     for container in adopted:
         with _blame(container):
-            allocator.hold_back(container)
+            allocator.heed_rules(container)
 
 
 def _leave_out(allocator: Allocator, container: Container, fault: Exception) -> None:

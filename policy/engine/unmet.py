@@ -1,6 +1,6 @@
 """Unmet rules: required rules that do not hold where containers are, in the decisions of both."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -35,7 +35,7 @@ class UnmetRules:
         return with_unmet(decision, texts)
 
     def tell_owners(self, newcomer: Container, broken: Iterable[Restriction]) -> None:
-        """Note in the decisions of residents that a newcomer breaks rules of theirs."""
+        """Note in the decisions of residents that a container breaks rules of theirs."""
         for one in broken:
             decision = self._roster.decisions.get(one.owner_id)
             if one.is_own or decision is None:
@@ -45,6 +45,21 @@ class UnmetRules:
             if text not in decision.unmet:
                 decision = with_unmet(decision, (*decision.unmet, text))
                 self._roster.decisions[one.owner_id] = decision
+
+    def tell_adopted(self, container_id: ContainerId, judgement: Judgement, cpus: int) -> None:
+        """Tell of anti-affinity that does not hold at a container that runs already."""
+        pool_id = self._books.ledger.grants[container_id].pool_id
+        broken = [one for one in judgement.own if one.blockers and one.is_broken_by(cpus, pool_id)]
+        decision = self._roster.decisions[container_id]
+        self._roster.decisions[container_id] = self.told(decision, broken)
+
+    def look(self, container_id: ContainerId) -> None:
+        """Tell what does not hold at a container that had to leave its place."""
+        decision = self._roster.decisions.get(container_id)
+        if decision is not None:
+            broken = self._broken(container_id)
+            self.tell_owners(self._roster.containers[container_id], broken)
+            self._roster.decisions[container_id] = self.told(decision, broken)
 
     def heed(self, container_id: ContainerId) -> None:
         """Look after a container at which a rule does not hold."""
@@ -57,31 +72,29 @@ class UnmetRules:
             if decision is None or container_id not in self._books.ledger.grants:
                 del self._concerned[container_id]
                 continue
-            now = self._broken(container_id)
             left = tuple(
-                now[name] for name in now if any(one.startswith(name) for one in decision.unmet)
+                one.unmet_text
+                for one in self._broken(container_id)
+                if any(text.startswith(one.name) for text in decision.unmet)
             )
             if left != decision.unmet:
                 self._roster.decisions[container_id] = with_unmet(decision, left)
             if not left:
                 del self._concerned[container_id]
 
-    def _broken(self, container_id: ContainerId) -> Mapping[str, str]:
-        """The rules that do not hold at a container by now, by name: all about its own place."""
+    def _broken(self, container_id: ContainerId) -> tuple[Restriction, ...]:
+        """The rules about a container's place that do not hold by now."""
         classified = self._roster.classified.get(container_id)
         if classified is None or classified.request.cpu_type is CpuType.PRESERVE:
-            return {}
+            return ()
         container = self._roster.containers[container_id]
         judgement = self._judge.judge(container, classified.placement, classified.request)
         if judgement is None:
-            return {}
+            return ()
         cpus = self._books.presence(container_id)
         pool_id = self._books.ledger.grants[container_id].pool_id
-        return {
-            one.name: one.unmet_text
-            for one in judgement.restrictions()
-            if one.is_broken_by(cpus, pool_id)
-        }
+        rules = judgement.restrictions()
+        return tuple(one for one in rules if one.is_broken_by(cpus, pool_id))
 
 
 def with_unmet(decision: Decision, texts: tuple[str, ...]) -> Decision:

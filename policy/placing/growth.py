@@ -14,6 +14,7 @@ from ..model.container import ContainerId
 from ..model.grant import Grant
 from .judgement import Judgement
 from .narrowing import standing_cpus
+from .restriction import Restriction
 
 
 def held_back(
@@ -58,6 +59,43 @@ def allowed_cpus(judgement: Judgement, grant: Grant, cpus: int) -> int:
             for domain in one.choices:
                 allowed &= domain if not cpus & ~domain else -1
     return allowed
+
+
+def homeless(books: Books) -> tuple[Grant, ...]:
+    """Shared grants of which exclusive ones have taken all cpus. O(grants of pools concerned)."""
+    ledger = books.ledger
+    return tuple(
+        grant
+        for pool, free in zip(ledger.tree.pools, ledger.free_sharable, strict=True)
+        for grant in ledger.sharing(pool.id).values()
+        if not (free if grant.within is None else free & grant.within.mask)
+    )
+
+
+def wider_place(judgement: Judgement, grant: Grant, books: Books) -> Grant | None:
+    """The grant in the nearest wider pool with cpus where the container's rules hold.
+
+    Where they hold nowhere, those alone count that must not break.
+    """
+    rules = judgement.restrictions()
+    firm = [one for one in rules if not one.can_break]
+    return _wider_place(rules, grant, books) or _wider_place(firm, grant, books)
+
+
+def _wider_place(rules: Sequence[Restriction], grant: Grant, books: Books) -> Grant | None:
+    ledger = books.ledger
+    for pool_id in (grant.pool_id, *ledger.tree.ancestors[grant.pool_id]):
+        left = ledger.free_sharable[pool_id]
+        allowed = ledger.tree.pools[pool_id].sharable.mask
+        for one in rules:
+            forbidden = -1 if pool_id in one.closed_pools else one.forbidden
+            left, allowed = left & ~forbidden, allowed & ~forbidden
+            if one.choices:
+                domain = next((domain for domain in one.choices if domain & left), 0)
+                left, allowed = left & domain, allowed & domain
+        if left:
+            return replace(grant, pool_id=pool_id, within=CpuSet(allowed))
+    return None
 
 
 def _kept_apart(judgement: Judgement) -> Iterator[tuple[ContainerId, Level]]:

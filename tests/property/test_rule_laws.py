@@ -219,8 +219,16 @@ class World:
                     if other is owner or other.app != rule.app:
                         continue
                     theirs = touched(self.machine, rule.level, self.cpus(other.container))
-                    if own & theirs:
+                    if own & theirs and not self.is_told(owner, other):
                         yield f"{owner.container.id} {rule} is broken by {other.container.id}"
+
+    def is_told(self, owner: Pod, other: Pod) -> bool:
+        """Whether one that asks for no cpu was left none where its rules hold, and that is told."""
+        asks = [one.container.resources.cpu_request_milli for one in (owner, other)]
+        told = [
+            text for one in (owner, other) for text in self.engine.decisions[one.container.id].unmet
+        ]
+        return min(asks) == 0 and any(owner.container.path in text for text in told)
 
     def note(self, event: str, result: object) -> None:
         placed = {
