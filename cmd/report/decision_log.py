@@ -106,6 +106,7 @@ class DecisionLog:
             case Refusal(reason=reason):
                 self._log.error("%s", fields(**about, refused=reason))
             case Grant(kind=kind):
+                unmet = {"unmet": "; ".join(decision.unmet)} if decision.unmet else {}
                 self._log.info(
                     "%s",
                     fields(
@@ -116,6 +117,7 @@ class DecisionLog:
                         decided_by=decision.decided_by,
                         why=words_of(decision.decided_by),
                         next_best=runner_up(decision) or "-",
+                        **unmet,
                         updates=len(decision.changes),
                     ),
                 )

@@ -90,6 +90,7 @@ class Allocator:
 
     def forget(self, container_id: ContainerId) -> None:
         """Release all that a container holds, and know it no more. Unknown ids change nothing."""
+        self._remember_place(container_id)
         self.books.release(container_id)
         self.roster.remove(container_id)
 
@@ -112,7 +113,12 @@ class Allocator:
         if judgement is not None and judgement.guarded:
             problems = (*problems, *guard_problems(judgement, container))
             classified = replace(classified, problems=problems)
-        placement = self._placer.plan(request, affinities.weights, judgement)
+        placement: Placement | Failure | None = None
+        held = self.roster.last_place(container)
+        if judgement is not None and held is not None:
+            placement = self._placer.plan_again(request, held, judgement)
+        if placement is None:
+            placement = self._placer.plan(request, affinities.weights, judgement)
         if isinstance(placement, Failure):
             self.books.withdraw(container.id)
             return Decision(
@@ -178,10 +184,14 @@ class Allocator:
         if judgement is None:
             return
         self._unmet.tell_adopted(container.id, judgement, told.cpus.mask)
+        cpus = told.cpus.mask
         if grant.has_shared_part:
-            held = kept_in(judgement, grant, told.cpus.mask, self.books)
+            held = kept_in(judgement, grant, cpus, self.books)
             if held is not grant:
                 ledger.repool(held)
+                grant = held
+        for other in held_back(judgement, grant, cpus, self.books, ()):
+            ledger.repool(other)
 
     def keep(
         self, container: Container, others: int, advice: Advice | None, fault: Exception
@@ -250,6 +260,12 @@ class Allocator:
         if isinstance(placement, Placement):
             self.conclude(self._apply(placement, classified))
 
+    def _remember_place(self, container_id: ContainerId) -> None:
+        """Remember where a container was, where a restart of it could find the place closed."""
+        grant = self.books.ledger.grants.get(container_id)
+        if grant is not None and not self.books.standing.is_empty:
+            self.roster.remember_place(self.roster.containers[container_id], grant)
+
     def _resized(
         self, container: Container, grant: Grant, classified: Classified
     ) -> Placement | Failure:
@@ -288,6 +304,7 @@ class Allocator:
     def release(self, container_id: ContainerId) -> tuple[Change, ...]:
         """Take back what a container held. Unknown ids change nothing."""
         if container_id in self.books.ledger.grants:
+            self._remember_place(container_id)
             self.books.release(container_id)
             self.books.relax()
             changes = self.books.pinner.changes()

@@ -52,6 +52,13 @@ def read_gauges(snapshot: Snapshot, used_bytes: Mapping[int, int]) -> Iterator[G
         yield _zone_gauge(instrument, snapshot, labels)
     yield from _node_gauges(snapshot, used_bytes)
     yield from _cpu_gauges(snapshot)
+    unmet = sum([len(one.unmet) for one in snapshot.decisions.values()])
+    yield _system_gauge(
+        "rule.unmet.count",
+        "",
+        "Required rules between containers, and about pools, that do not hold.",
+        [Sample(labels={}, value=unmet)],
+    )
 
 
 def is_selected(group: str, patterns: Sequence[str]) -> bool:

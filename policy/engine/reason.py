@@ -52,6 +52,7 @@ _OTHERS: Final[Mapping[str, str]] = {
     "only_candidate": "no other pool holds it",
     "current pool": "it stays where it is",
     "room_made": "it has room once shared containers were moved to wider pools",
+    "restarted": "it ran there before its restart",
     "resize": "it grows or shrinks in place",
     "kept": "it ran there already",
     "runs already": "it runs already and cannot be refused",

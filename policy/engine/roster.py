@@ -1,11 +1,15 @@
 """Every container the policy knows, what it asks for, and what was decided about it."""
 
 from dataclasses import replace
+from typing import Final
 
 from ..model.container import Container, ContainerId, ContainerState, PodId
+from ..model.grant import Grant
 from ..placing.classifier import Classified
 from .adoption import instance_key
 from .decision import Decision
+
+_LAST_PLACES_MAX: Final = 1024
 
 
 class Roster:
@@ -20,6 +24,7 @@ class Roster:
         self.decisions: dict[ContainerId, Decision] = {}
         self._instances: dict[tuple[str, str], ContainerId] = {}
         self._of_pod: dict[PodId, dict[ContainerId, None]] = {}
+        self._last_places: dict[tuple[str, str], Grant] = {}
 
     def add(self, container: Container, classified: Classified) -> None:
         """A container is there, and is the present instance of its name."""
@@ -35,6 +40,18 @@ class Roster:
     def instance(self, container: Container) -> ContainerId | None:
         """The present instance of a container's pod and name."""
         return self._instances.get(instance_key(container))
+
+    def remember_place(self, container: Container, grant: Grant) -> None:
+        """What the present instance held, for the next one of the same name in the same pod."""
+        key = instance_key(container)
+        self._last_places.pop(key, None)
+        self._last_places[key] = grant
+        if len(self._last_places) > _LAST_PLACES_MAX:
+            del self._last_places[next(iter(self._last_places))]
+
+    def last_place(self, container: Container) -> Grant | None:
+        """What the instance before this one held, where that is remembered."""
+        return self._last_places.get(instance_key(container)) if self._last_places else None
 
     def of_pod(self, pod_id: PodId) -> tuple[ContainerId, ...]:
         """The containers known of a pod, oldest first."""

@@ -184,7 +184,9 @@ class _Reading:
         own = 0
         for one in matches:
             own |= self.books.ledger.grants[one.id].exclusive.mask
-        self.companions.append(Companions(level=level, own=own, shared=presence & ~own))
+        self.companions.append(
+            Companions(level=level, own=own, shared=presence & ~own, rule=self.own[-1])
+        )
 
     @property
     def _everything(self) -> int:

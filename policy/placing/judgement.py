@@ -53,6 +53,8 @@ class Companions:
     """Cpus that one of them has for itself."""
     shared: int
     """Those that they lose when somebody takes them."""
+    rule: Restriction
+    """The rule that says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +94,16 @@ class Judgement:
     def restrictions(self) -> tuple[Restriction, ...]:
         """Every required rule by itself. O(residents whose rules are about the newcomer)."""
         return (*self.own, *(one for barrier in self.barriers for one in barrier.restrictions()))
+
+    def broken_by(self, cpus: int, exclusive: int, pool_id: int) -> tuple[Restriction, ...]:
+        """The rules that break where the newcomer runs on these cpus, some of them its own."""
+        found = [one for one in self.restrictions() if one.is_broken_by(cpus, pool_id)]
+        for one in self.companions:
+            beside = one.own | (one.shared & ~exclusive)
+            here = self.domains.covering(one.level, beside)
+            if cpus & ~here and one.rule not in found:
+                found.append(one.rule)
+        return tuple(found)
 
     def owed(self, region: int) -> int:
         """Cpus of a region that the newcomer must leave, so that companions stay beside it."""

@@ -30,6 +30,8 @@ from .restriction import Restriction
 
 ROOM_MADE: Final = "room_made"
 """What decides where shared containers had to be lifted into a wider pool first."""
+RESTARTED: Final = "restarted"
+"""What decides where a container with rules is restarted, and its place is free."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +125,7 @@ class Placer:
         if judgement is not None:
             grant = self._narrowed(grant, choice.region)
             cpus = choice.cpus(request, self._ledger)
-            rules = judgement.restrictions()
-            broken = tuple(one for one in rules if one.is_broken_by(cpus, grant.pool_id))
+            broken = judgement.broken_by(cpus, grant.exclusive.mask, grant.pool_id)
             lifted = (*lifted, *held_back(judgement, grant, cpus, self._books, lifted))
         return Placement(
             booking=Booking(grant=grant, offer=offer, lifted=lifted),
@@ -132,6 +133,37 @@ class Placer:
             decided_by=choice.decided_by,
             broken=broken,
         )
+
+    def plan_again(self, request: Request, held: Grant, judgement: Judgement) -> Placement | None:
+        """The grant that a container held before its restart; None where that is not free.
+
+        Its rules are not judged again, but for those that keep it and others apart.
+        """
+        ledger, pool_id, own = self._ledger, held.pool_id, held.exclusive.mask
+        if not held.cpu_type is request.cpu_type is CpuType.NORMAL:
+            return None
+        count = (held.exclusive - held.isolated).mask.bit_count()
+        free = ledger.slice(pool_id) | ledger.free_isolated[pool_id]
+        region = -1 if held.within is None else held.within.mask
+        if own.bit_count() != request.exclusive or own & ~free or count > ledger.sliceable[pool_id]:
+            return None
+        shared = ledger.free_sharable[pool_id] & region & ~own if request.needs_shared_cpu else 0
+        if request.needs_shared_cpu:
+            room = ledger.room_within(pool_id, region) - 1000 * count
+            if not shared or room < request.shared_milli:
+                return None
+        memory = self._memory.choice(request)
+        if isinstance(memory.zone(pool_id), Dropped):
+            return None
+        for one in judgement.restrictions():
+            if one.blockers and one.is_broken_by(own | shared, pool_id):
+                return None
+        offer = memory.offer(pool_id)
+        grant = self._grant(request, pool_id, held.exclusive, held.isolated, offer)
+        grant = replace(grant, within=held.within)
+        lifted = held_back(judgement, grant, own | shared, self._books, ())
+        booking = Booking(grant=grant, offer=offer, lifted=lifted)
+        return Placement(booking=booking, decided_by=RESTARTED)
 
     def _choose(self, request: Request, facts: Facts) -> _Choice | Lineup:
         """The best pool as it is, else one in which room can be made; the lineup without any."""
@@ -179,8 +211,19 @@ class Placer:
         if isinstance(choice, _Choice):
             return choice
         openings = degraded(search)
-        found = self._chosen(request, facts, search, openings) if openings else None
-        return found or choice
+        if openings is None:
+            return choice
+        found = self._chosen(request, facts, search, openings)
+        if found is None and judgement.companions:
+            # It takes the very cpus by which others would be beside it.
+            alone = replace(search, judgement=replace(judgement, companions=()))
+            openings = degraded(alone)
+            found = self._chosen(request, facts, alone, openings) if openings else None
+        if found is None:
+            # Not only rules stand in the way: what is missing beside them is the reason.
+            ranking = self._chooser.rank(request, self._ledger, replace(facts, openings=openings))
+            return ranking.lineup
+        return found
 
     def _chosen(
         self, request: Request, facts: Facts, search: OpeningSearch, openings: Openings

@@ -126,7 +126,8 @@ class World:
 
     def step(self) -> None:
         event = self.random.choices(
-            (self.create, self.stop, self.resize, self.restart), (55, 25, 15, 5)
+            (self.create, self.stop, self.crash, self.resize, self.restart, self.reload),
+            (50, 25, 5, 15, 5, 2),
         )[0]
         event()
         self.engine.check()
@@ -177,6 +178,31 @@ class World:
             self.note(f"stop {container_id}", None)
             self.engine.stop(container_id)
             self.engine.remove(container_id)
+
+    def crash(self) -> None:
+        """A container stops, another one may come, and the first is started anew."""
+        if not self.pods:
+            return
+        container_id = self.random.choice(sorted(self.pods))
+        pod = self.pods.pop(container_id)
+        self.engine.stop(container_id)
+        if self.random.random() < 0.5:
+            self.create()
+        self.count += 1
+        again = dataclasses.replace(pod.container, id=ContainerId(f"{container_id}-{self.count}"))
+        decision = self.engine.create(again)
+        self.note(f"crash {container_id}", decision.result)
+        if isinstance(decision.result, Grant):
+            self.pods[again.id] = dataclasses.replace(pod, container=again)
+        else:
+            self.engine.remove(again.id)
+
+    def reload(self) -> None:
+        """Another configuration, by which nobody has to move."""
+        before = {one: self.cpus(each.container) for one, each in self.pods.items()}
+        self.engine, _ = self.engine.reconfigured(self.engine.config)
+        self.note("reload", None)
+        assert {one: self.cpus(each.container) for one, each in self.pods.items()} == before
 
     def resize(self) -> None:
         if not self.pods:

@@ -237,6 +237,31 @@ def test_17_who_is_held_by_rules_does_not_make_way() -> None:
     assert cpus(engine, wide) == "0-6"
 
 
+def test_18_a_restarted_container_keeps_its_place() -> None:
+    engine = engine_of(NODES)
+    placed(engine, container_of("cache", 1))
+    web = container_of("web", 1, near(term("numa", "cache")), fails=True)
+    before = placed(engine, web)
+    engine.stop(ContainerId("cache-main"))
+    engine.stop(web.id)
+    again = dataclasses.replace(web, id=ContainerId("web-again"))
+    assert placed(engine, again) == before, "its rules are not judged again"
+    assert engine.decisions[again.id].decided_by == "restarted"
+
+
+def test_18_a_restarted_container_goes_elsewhere_where_its_place_is_taken() -> None:
+    engine = engine_of(NODES)
+    shy = container_of("shy", 1, apart(term("numa", "wolf")), fails=True)
+    placed(engine, shy)
+    engine.stop(shy.id)
+    for number in range(3):
+        placed(engine, container_of(f"wolf{number}", 1, app="wolf"))
+    again = dataclasses.replace(shy, id=ContainerId("shy-again"))
+    placed(engine, again)
+    wolves = [container_of(f"wolf{number}", 1) for number in range(3)]
+    assert all(domains_of(engine, again, 4).isdisjoint(domains_of(engine, w, 4)) for w in wolves)
+
+
 def test_19_an_exited_init_container_counts_for_nothing() -> None:
     engine = engine_of(CORES)
     placed(engine, init := container_of("pod", 1, app="wolf", main="init"))
