@@ -146,4 +146,5 @@ def _cover(levels: frozenset[Level], cpus: int, domains: Domains) -> int:
 def _has_room(grant: Grant, cpus: int, ledger: Ledger) -> bool:
     if not ledger.free_sharable[grant.pool_id] & cpus:
         return False
-    return ledger.room_within(grant.pool_id, cpus) >= grant.shared_milli
+    # Who asks for nothing is never short of it.
+    return not grant.shared_milli or ledger.room_within(grant.pool_id, cpus) >= grant.shared_milli

@@ -143,6 +143,8 @@ class OpeningSearch:
             return True
         if free.bit_count() <= count:
             return False
+        if not request.shared_milli:
+            return True
         wanted = request.shared_milli + 1000 * count
         return ledger.room_within(self.tree.pools[pool_id].id, region) >= wanted
 

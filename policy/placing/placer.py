@@ -150,7 +150,7 @@ class Placer:
         shared = ledger.free_sharable[pool_id] & region & ~own if request.needs_shared_cpu else 0
         if request.needs_shared_cpu:
             room = ledger.room_within(pool_id, region) - 1000 * count
-            if not shared or room < request.shared_milli:
+            if not shared or 0 < request.shared_milli > room:
                 return None
         memory = self._memory.choice(request)
         if isinstance(memory.zone(pool_id), Dropped):
@@ -198,6 +198,13 @@ class Placer:
             request=request, judgement=judgement, tree=self._tree, ledger=self._ledger
         )
         strict = search.strict()
+        root = self._tree.root
+        if not request.total_milli and not self._ledger.free_sharable[root.id]:
+            # Nobody is refused for asking for nothing: what is reserved is all that is left.
+            broken = judgement.broken_by(root.reserved.mask, 0, root.id)
+            is_firm = any(not one.can_break for one in broken)
+            openings = strict if is_firm else None
+            return self._choose(request, replace(facts, openings=openings))
         found = self._chosen(request, facts, search, strict)
         if found is not None:
             return found
@@ -214,9 +221,10 @@ class Placer:
         if openings is None:
             return choice
         found = self._chosen(request, facts, search, openings)
-        if found is None and judgement.companions:
+        firm = tuple(one for one in judgement.companions if not one.rule.can_break)
+        if found is None and firm != judgement.companions:
             # It takes the very cpus by which others would be beside it.
-            alone = replace(search, judgement=replace(judgement, companions=()))
+            alone = replace(search, judgement=replace(judgement, companions=firm))
             openings = degraded(alone)
             found = self._chosen(request, facts, alone, openings) if openings else None
         if found is None:
