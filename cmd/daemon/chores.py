@@ -10,6 +10,7 @@ from ...topology.sysfs.sysfs_tree import SysfsTree, open_tree
 from .config_watch import ConfigWatch
 from .cpu_watch import CpuWatch
 from .daemon import Command, Daemon
+from .drift_audit import AUDIT_SECONDS
 
 CONFIG_SECONDS: Final = 2.0
 """Between two looks at the configuration files."""
@@ -34,6 +35,7 @@ def plan_chores(daemon: Daemon, watch: ConfigWatch, root: str | None, log: loggi
     """
     timetable = daemon.timetable
     timetable.every("configuration files", CONFIG_SECONDS, partial(_look_at_files, watch, daemon))
+    timetable.every("audit", AUDIT_SECONDS, daemon.audit.repair)
     if root is not None:
         tree = open_tree(root)
         look_at_memory = partial(_look_at_memory, tree, daemon)

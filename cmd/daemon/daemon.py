@@ -20,6 +20,7 @@ from ...policy.text.errors import ConfigError
 from ...topology.model.machine import Machine
 from ...topology.sets.base_errors import PinfoldError
 from .cold_starts import ColdStarts
+from .drift_audit import DriftAudit
 from .heartbeat import Heartbeat
 from .sd_notify import Notifier
 from .timetable import Timetable
@@ -77,6 +78,7 @@ class Daemon:
             finder=finder,
         )
         cold_starts.start(self.plugin)
+        self.audit = DriftAudit(self.plugin, self._report)
         self._thread = threading.Thread(target=self._serve, name="plugin", daemon=True)
 
     @property

@@ -1,6 +1,7 @@
 """The connection to the runtime, what it was told and what went wrong there, as log lines."""
 
 import logging
+from typing import Final
 
 from ...nri.dispatch.report import (
     Answered,
@@ -8,6 +9,7 @@ from ...nri.dispatch.report import (
     Crashed,
     CreationUndone,
     Disconnected,
+    Drifted,
     Happening,
     HintsMissing,
     Outcome,
@@ -19,7 +21,12 @@ from ...nri.dispatch.report import (
     Updated,
     Waiting,
 )
-from .log_fields import fields, line, pin_fields
+from ...policy.model.container import ContainerId
+from ...policy.model.pinning import Pinning
+from .log_fields import fields, line, name_fields, pin_fields
+
+_DRIFTS_REMEMBERED: Final = 1024
+"""Containers known to be told already; the oldest is forgotten and may be told again."""
 
 
 class RuntimeLog:
@@ -30,6 +37,7 @@ class RuntimeLog:
         self._log = logger
         self._where = where
         self._last_reason = ""
+        self._drifts: dict[ContainerId, Pinning] = {}
 
     def __call__(self, happening: Happening) -> None:
         """Write the log lines of a happening; those of decisions are written elsewhere."""
@@ -57,6 +65,8 @@ class RuntimeLog:
                 self._updated(happening)
             case Unapplied():
                 self._unapplied(happening)
+            case Drifted():
+                self._drifted(happening)
             case Waiting(containers=containers, reason=reason):
                 self._log.warning(
                     "%s: %s; %d containers keep their cpus until the runtime calls next",
@@ -111,6 +121,25 @@ class RuntimeLog:
             line(happening.container.path),
             happening.times,
             reason,
+        )
+
+    def _drifted(self, happening: Drifted) -> None:
+        # A program that does it again and again is told of once.
+        container, kernel = happening.container, happening.kernel
+        is_known = self._drifts.get(container.id) == kernel
+        self._drifts[container.id] = kernel
+        if len(self._drifts) > _DRIFTS_REMEMBERED:
+            del self._drifts[next(iter(self._drifts))]
+        self._log.log(
+            logging.DEBUG if is_known else logging.WARNING,
+            "%s",
+            fields(
+                event="drift",
+                **name_fields(container),
+                **pin_fields(happening.intended),
+                found=f"{kernel.cpus}/{kernel.mems}",
+                likely=happening.likely,
+            ),
         )
 
     def _unapplied(self, happening: Unapplied) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
 from .open_pins import OpenPins
-from .pin_state import Mismatch, PinningCounts, PinState, Stage, Telling
+from .pin_state import Mismatch, PinLook, PinningCounts, PinState, Stage, Telling
 
 FIRST_RETRY_SECONDS: Final = 0.5
 LAST_RETRY_SECONDS: Final = 60.0
@@ -68,7 +68,7 @@ class Acknowledgements:
         """Containers should have these from now on, and an answer to the runtime says so."""
         for container_id, pinning in pinnings.items():
             entry = self._want(container_id, pinning)
-            _tell(entry)
+            entry.tell()
             if entry.stage is not Stage.FLIGHT:
                 self._enter(container_id, entry, Stage.CHECK, self.check_time(now))
 
@@ -184,7 +184,7 @@ class Acknowledgements:
         return [
             container_id
             for container_id, one in self._open.at(stage)
-            if one.due <= now and _is_pending(one)
+            if one.due <= now and one.is_pending
         ]
 
     def hurry(self) -> None:
@@ -249,7 +249,7 @@ class Acknowledgements:
         for container_id in container_ids:
             entry = self._entries.get(container_id)
             if entry is not None and entry.stage is Stage.TELL:
-                _tell(entry)
+                entry.tell()
                 self._open.move(container_id, entry, Stage.FLIGHT)
                 entry.flying = entry.wanted
                 found[container_id] = Telling(entry.wanted, entry.tells)
@@ -298,6 +298,28 @@ class Acknowledgements:
     def problems(self) -> Mapping[ContainerId, str]:
         """Problems of containers that do not have what they should. O(open ones)."""
         return {one: entry.problem for one, entry in self._open.all() if entry.problem}
+
+    def looks(self) -> Mapping[ContainerId, PinLook]:
+        """Running containers as they are seen here. O(containers)."""
+        return {
+            container_id: one.look()
+            for container_id, one in self._entries.items()
+            if one.is_running
+        }
+
+    def doubt(self, container_ids: Iterable[ContainerId], now: float) -> None:
+        """The kernel was seen with something else: read it back, and tell it again if so."""
+        for container_id in container_ids:
+            entry = self._entries.get(container_id)
+            if entry is None or not entry.is_running:
+                continue
+            if entry.stage is Stage.REST:
+                # Another program's doing is no failure of what was told before.
+                entry.acknowledged = None
+                entry.tells_of_wanted = 0
+                self._enter(container_id, entry, Stage.CHECK, now)
+            elif entry.stage is Stage.TELL:
+                entry.due = now
 
     def counts(self) -> PinningCounts:
         """Running containers, counted by their state. O(containers)."""
@@ -363,19 +385,6 @@ class Acknowledgements:
             error=error,
             failures=entry.failures,
         )
-
-
-def _tell(entry: PinState) -> None:
-    """Count a telling: from here on the kernel may have the wanted pinning or the old one."""
-    entry.tells += 1
-    entry.tells_of_wanted += 1
-    if entry.acknowledged != entry.wanted:
-        entry.acknowledged = None
-
-
-def _is_pending(entry: PinState) -> bool:
-    """Whether something is to be done once it is due; only of what runs anything is read back."""
-    return entry.stage is Stage.TELL or (entry.stage is Stage.CHECK and entry.is_running)
 
 
 def _is_other(wanted: Pinning, found: Pinning) -> bool:

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
 from .acknowledgements import Acknowledgements
-from .pin_state import Mismatch, PinningCounts, Stage
+from .pin_state import Mismatch, PinLook, PinningCounts, Stage
 from .report import Crashed, Recovered, Report, Suspect, Unapplied, Updated, Waiting
 
 SUSPECT: Final = "the runtime hangs: it answers no update and sends nothing — restart it"
@@ -207,6 +207,26 @@ class Actuator:
         """Running containers, counted by their state. O(containers)."""
         with self._changed:
             return self._books.counts()
+
+    def looks(self) -> Mapping[ContainerId, PinLook]:
+        """Running containers with what they should have, and whether that is settled."""
+        with self._changed:
+            return self._books.looks()
+
+    def kernel(self, container_id: ContainerId) -> Pinning | None:
+        """The pinning that the kernel has for a container by now; None where it cannot be read.
+
+        In the caller's thread, whatever is under way.
+        """
+        with self._changed:
+            pid = self._books.pid(container_id)
+        return self._read(container_id, pid)
+
+    def doubt(self, container_ids: Iterable[ContainerId]) -> None:
+        """Containers were seen with another pinning: read back soon, and tell again if so."""
+        with self._changed:
+            self._books.doubt(container_ids, self._clock())
+            self._wake()
 
     def problems(self) -> tuple[str, ...]:
         """Faults that an operator should know: a runtime that hangs, containers not as wanted."""

@@ -21,6 +21,17 @@ class Stage(enum.Enum):
     """An update is with the runtime."""
 
 
+class PinLook(NamedTuple):
+    """A running container as the actuator sees it, for comparison with the kernel."""
+
+    wanted: Pinning
+    tells: int
+    """How often it was told anything: two looks with the same number saw the same."""
+    is_settled: bool
+    """Nothing is under way, or only what failed before."""
+    problem: str
+
+
 @dataclass(slots=True, kw_only=True)
 class PinState:
     """The pinning a container should have, the one it has, and what is done about it next."""
@@ -42,6 +53,23 @@ class PinState:
     problem: str = ""
     is_unsent: bool = False
     """No other way took the last update: the next answer may carry it though it is not due."""
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether something is to be done once it is due; only what runs is read back."""
+        return self.stage is Stage.TELL or (self.stage is Stage.CHECK and self.is_running)
+
+    def tell(self) -> None:
+        """Count a telling: from here on the kernel may have the wanted pinning or the old one."""
+        self.tells += 1
+        self.tells_of_wanted += 1
+        if self.acknowledged != self.wanted:
+            self.acknowledged = None
+
+    def look(self) -> PinLook:
+        """The container for a comparison with the kernel."""
+        is_settled = self.stage is Stage.REST or self.failures > 0
+        return PinLook(self.wanted, self.tells, is_settled, self.problem)
 
 
 class Telling(NamedTuple):

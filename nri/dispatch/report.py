@@ -137,6 +137,17 @@ class Unapplied:
     error: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drifted:
+    """A container was found with another pinning than it should have; it is told again."""
+
+    container: Container
+    intended: Pinning
+    kernel: Pinning
+    likely: str
+    """Who may have changed it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """Containers, so many, wait for the runtime's next call to be updated: no other way is open."""
@@ -193,6 +204,7 @@ Happening = (
     | Updated
     | CreationUndone
     | Unapplied
+    | Drifted
     | Waiting
     | Suspect
     | Recovered
@@ -239,6 +251,8 @@ class Tally:
         self.updates = 0
         self.failed_updates = 0
         self.unapplied = 0
+        self.drifts = 0
+        """How often a container was found with a pinning that somebody else had changed."""
         self.suspicions = 0
         """How often the runtime seemed to hang."""
         self.unhinted = 0
@@ -261,6 +275,8 @@ class Tally:
                     self.updates += len(containers)
             case Unapplied():
                 self.unapplied += 1
+            case Drifted():
+                self.drifts += 1
             case Suspect():
                 self.suspicions += 1
             case HintsMissing(containers=containers):

@@ -1,7 +1,9 @@
 """A whole node on paper: a daemon, the runtime it serves over the wire, and the kernel's files."""
 
 import logging
+import socket
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from pinfold.cmd.daemon.daemon import Daemon, memory_bytes
@@ -84,6 +86,8 @@ class PaperNode:
         self.folder = folder
         self.reports = tuple(reports)
         self.runtime = EmbeddedRuntime(request_timeout_seconds=10.0)
+        self.is_down = False
+        """Whether the runtime takes no connection."""
         self.keeper: StateKeeper | None = None
         self.daemon = self._daemon()
 
@@ -157,6 +161,11 @@ class PaperNode:
         """What the policy thinks a container has."""
         return self.daemon.engine.grants[self.id_of(name)]
 
+    def _connect(self) -> socket.socket:
+        if self.is_down:
+            raise ConnectionRefusedError
+        return self.runtime.connect()
+
     def _daemon(self) -> Daemon:
         reports: list[Report] = [DecisionLog(LOG, "here"), *self.reports]
         if self.folder is not None:
@@ -165,7 +174,7 @@ class PaperNode:
         daemon = Daemon(
             self.machine,
             self.settings,
-            embedded_link(self.runtime),
+            replace(embedded_link(self.runtime), connect=self._connect),
             reports=reports,
             timing=PATIENT,
         )

@@ -1,0 +1,125 @@
+"""The audit of a running daemon: reads back what the kernel has, and has drift told again."""
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from ...nri.dispatch.pin_state import PinLook
+from ...nri.dispatch.report import Drifted, Report
+from ...nri.plugin.plugin import Plugin
+from ...policy.engine.audit import Drift, find_drift, is_drift
+from ...policy.engine.snapshot import Snapshot
+from ...policy.model.container import ContainerId
+from ...policy.model.pinning import Pinning
+from ..state.saved_pods import unhurried
+
+AUDIT_SECONDS: Final = 10.0
+"""Between two looks at what the kernel has."""
+
+_BUSY_SECONDS: Final = 2.0
+_REPAIR_SECONDS: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditResult:
+    """The containers that were looked at, and those that have drifted."""
+
+    containers: int
+    drifts: tuple[Drift, ...]
+    problems: Mapping[ContainerId, str]
+    """What went wrong with drifted containers when they were told, if anything."""
+    repaired: frozenset[ContainerId] = frozenset()
+    """Those that have what they should by now."""
+
+
+class DriftAudit:
+    """Compares every running container's cgroup with the policy. For several threads."""
+
+    def __init__(self, plugin: Plugin, report: Report, busy_seconds: float = _BUSY_SECONDS) -> None:
+        """`busy_seconds`: how long the policy may be busy."""
+        self._plugin = plugin
+        self._report = report
+        self._busy_seconds = busy_seconds
+
+    def look(self) -> AuditResult:
+        """The drift of this moment, of which nothing else is told. O(containers).
+
+        Raises `TimeoutError` where the policy is busy.
+        """
+        plugin, actuator = self._plugin, self._plugin.actuator
+        before = actuator.looks()
+        snapshot = plugin.owner.ask(
+            "audit", lambda: plugin.events.policy.snapshot(), self._busy_seconds
+        )
+        settled = [one for one in before if _is_settled(one, before, snapshot)]
+        drifts = find_drift(snapshot, self.read(settled))
+        if drifts:
+            # What was changed meanwhile looks the same: only what stayed as it was counts.
+            now = actuator.looks()
+            drifts = tuple(
+                one
+                for one in drifts
+                if now.get(one.container.id) == before[one.container.id]
+                and actuator.kernel(one.container.id) == one.kernel
+            )
+        return AuditResult(
+            containers=len(settled),
+            drifts=drifts,
+            problems={one.container.id: before[one.container.id].problem for one in drifts},
+        )
+
+    def read(self, container_ids: Iterable[ContainerId]) -> dict[ContainerId, Pinning]:
+        """The pinnings that the kernel has, where they can be read."""
+        actuator = self._plugin.actuator
+        # The thread that answers comes first: in between it has its turn.
+        found = ((one, actuator.kernel(one)) for one in unhurried(container_ids))
+        return {one: pinning for one, pinning in found if pinning is not None}
+
+    def repair(self) -> None:
+        """Look, tell of drift, and have it told to the runtime again; waits for nobody."""
+        # A policy that is busy is asked the next time.
+        with suppress(TimeoutError):
+            self._tell(self.look())
+
+    def look_and_repair(self) -> AuditResult:
+        """The drift of this moment, told again; waits some seconds for what comes of it."""
+        result = self.look()
+        if not result.drifts:
+            return result
+        self._tell(result)
+        self._plugin.actuator.settle(_REPAIR_SECONDS)
+        kernel = self.read(one.container.id for one in result.drifts)
+        repaired = frozenset(
+            one.container.id
+            for one in result.drifts
+            if one.container.id in kernel and not is_drift(one.intended, kernel[one.container.id])
+        )
+        return AuditResult(
+            containers=result.containers,
+            drifts=result.drifts,
+            problems=result.problems,
+            repaired=repaired,
+        )
+
+    def _tell(self, result: AuditResult) -> None:
+        for one in result.drifts:
+            if not result.problems[one.container.id]:
+                # Otherwise the actuator is at it, and has told.
+                self._report(
+                    Drifted(
+                        container=one.container,
+                        intended=one.intended,
+                        kernel=one.kernel,
+                        likely=one.likely,
+                    )
+                )
+        if result.drifts:
+            self._plugin.actuator.doubt(one.container.id for one in result.drifts)
+
+
+def _is_settled(
+    container_id: ContainerId, looks: Mapping[ContainerId, PinLook], snapshot: Snapshot
+) -> bool:
+    look = looks[container_id]
+    return look.is_settled and look.wanted == snapshot.pinnings.get(container_id)

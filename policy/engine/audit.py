@@ -1,0 +1,79 @@
+"""Drift: containers that the kernel has on other cpus or memory nodes than they should have."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ...topology.sets.cpuset import CpuSet
+from ..model.container import Container, ContainerId
+from ..model.pinning import Pinning
+from .snapshot import Snapshot
+
+CLEARED: Final = "another program cleared its cpuset, or made its cgroup anew"
+KUBELET_CPUS: Final = (
+    "the kubelet's static CPU manager, which gives shared containers all cpus that are nobody's own"
+)
+EVERYTHING: Final = "another program that puts containers on all cpus"
+MEMORY_ALONE: Final = "the kubelet's memory manager, or another program that sets memory nodes"
+SOMEBODY: Final = "another program that sets cpusets: the kubelet, or another NRI plugin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """A container with the pinning it should have and the one that the kernel has."""
+
+    container: Container
+    intended: Pinning
+    kernel: Pinning
+    likely: str
+    """Who may have changed it, as a guess from what it was changed to."""
+
+
+def is_drift(intended: Pinning, kernel: Pinning) -> bool:
+    """Whether the kernel has other cpus or memory nodes than a container should have.
+
+    What is not pinned, or cannot be read, is none.
+    """
+    return (intended.cpus is not None and kernel.cpus not in (None, intended.cpus)) or (
+        intended.mems is not None and kernel.mems not in (None, intended.mems)
+    )
+
+
+def find_drift(snapshot: Snapshot, kernel: Mapping[ContainerId, Pinning]) -> tuple[Drift, ...]:
+    """The drift of all placed containers that were read back, in the order of their grants.
+
+    `kernel`: what was read. O(containers).
+    """
+    found: list[Drift] = []
+    for container_id in snapshot.grants:
+        intended, observed = snapshot.pinnings.get(container_id), kernel.get(container_id)
+        if intended is None or observed is None or not is_drift(intended, observed):
+            continue
+        found.append(
+            Drift(
+                container=snapshot.containers[container_id],
+                intended=intended,
+                kernel=observed,
+                likely=_likely(snapshot, container_id, intended, observed),
+            )
+        )
+    return tuple(found)
+
+
+def _likely(
+    snapshot: Snapshot, container_id: ContainerId, intended: Pinning, kernel: Pinning
+) -> str:
+    cpus, online = kernel.cpus, snapshot.machine.online
+    if intended.cpus is None or cpus in (None, intended.cpus):
+        return MEMORY_ALONE if kernel.mems else CLEARED
+    if not cpus:
+        return CLEARED
+    if cpus >= online:
+        return EVERYTHING
+    exclusive = CpuSet(0)
+    for one in snapshot.grants.values():
+        exclusive |= one.exclusive
+    is_shared = not snapshot.grants[container_id].exclusive
+    if is_shared and cpus >= online - exclusive - snapshot.supply.reserved:
+        return KUBELET_CPUS
+    return SOMEBODY
