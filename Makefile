@@ -63,7 +63,7 @@ bench-runtime: .venv/dev-installed
 # The symlink is the root of the generated imports too: they read `from pinfold.nri.api import …`.
 proto: .venv/dev-installed
 	$(VENV_PYTHON) -m grpc_tools.protoc -I .typing --python_out=.typing --pyi_out=.typing \
-		.typing/pinfold/nri/api/*.proto
+		.typing/pinfold/nri/api/*.proto .typing/pinfold/cmd/control/api/*.proto
 
 lock: .venv/dev-installed
 	$(VENV_PYTHON) -m scripts.lock $(if $(UPGRADE),--upgrade)

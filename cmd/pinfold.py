@@ -23,6 +23,9 @@ COMMANDS: Final = (
     CommandRow("lint", "lint", "Check annotations and configuration."),
     CommandRow("config", "config_command", "Show the configuration in force."),
     CommandRow("capture", "capture", "Save this machine's topology for --sysfs-root."),
+    CommandRow("status", "status", "Show pools, containers and health of the running daemon."),
+    CommandRow("ps", "status", "The same as status."),
+    CommandRow("audit", "audit", "Compare every pin with what the kernel has."),
     CommandRow("demo", "demo", "Run the daemon with example pods and explain the placements."),
 )
 

@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,6 +18,14 @@ from ..nri.plugin.cri_socket_paths import AUTO
 from ..policy.configuration.config import Config
 from ..topology.sets.base_errors import PinfoldError
 from .commands.exit_status import FAULT, StatusCommand
+from .control.control_server import ControlServer
+from .control.control_socket import (
+    ControlInUseError,
+    ControlSocket,
+    ControlSocketError,
+    control_path,
+)
+from .control.decision_journal import DecisionJournal
 from .daemon.chores import live_root, plan_chores
 from .daemon.config_file import load_config, read_file
 from .daemon.config_watch import ConfigWatch
@@ -25,7 +33,7 @@ from .daemon.daemon import Command, Daemon, memory_bytes, reload_configuration
 from .daemon.garbage_collection import LOOK_SECONDS, Garbage
 from .daemon.hint_sources import find_surroundings
 from .daemon.machine_source import machine_of, machine_options
-from .daemon.runtimes import DEFAULT_SOCKET, find_runtime, is_preinstalled
+from .daemon.runtimes import DEFAULT_SOCKET, Access, find_runtime, is_preinstalled
 from .daemon.sd_notify import Notifier
 from .kernel.tuner import tuner_below
 from .metrics.metrics_server import MetricsServer
@@ -87,6 +95,12 @@ _SWITCH_SECONDS: Final = 0.001
     help="Remember in DIR over restarts, made if need be; systemd's STATE_DIRECTORY by default.",
 )
 @click.option(
+    "--control",
+    metavar="PATH|off",
+    help="The socket at which pinfold asks the daemon; control.sock in systemd's"
+    " RUNTIME_DIRECTORY or the state directory by default.",
+)
+@click.option(
     "--kernel-root",
     type=click.Path(path_type=Path),
     help="Set interrupts and clocks of cpus below DIR; '/' by default on this machine itself.",
@@ -106,6 +120,7 @@ def command(
     nri_plugin_index: str,
     manifests: tuple[Path, ...],
     state_dir: Path | None,
+    control: str | None,
     kernel_root: Path | None,
     sysfs_root: str | None,
     machine: str | None,
@@ -117,9 +132,7 @@ def command(
     containers keep their cpus.
     """
     environment = os.environ
-    if manifests and runtime != "embedded":
-        raise click.UsageError("--manifest needs --runtime embedded")
-    pods = _read_pods(manifests) if manifests else []
+    pods = _read_pods(manifests, runtime)
     found = machine_of(sysfs_root, machine)
     watch = ConfigWatch(config_path)
     loaded = load_config(config_path, environment=environment, settings=settings)
@@ -132,7 +145,8 @@ def command(
     notifier = Notifier(environment)
     keeper = None if state_dir is None else _state_keeper(state_dir, log)
     garbage = Garbage()
-    reports: list[Report] = [DecisionLog(log, access.where), notifier, garbage]
+    journal = DecisionJournal()
+    reports: list[Report] = [DecisionLog(log, access.where), notifier, garbage, journal]
     is_here = sysfs_root is None and machine is None and access.embedded is None
     kernel_root = Path("/") if kernel_root is None and is_here else kernel_root
     tuner = None if kernel_root is None else tuner_below(kernel_root, state_dir, log)
@@ -148,12 +162,10 @@ def command(
         as_found=tuner.as_found if tuner else None,
     )
     _warn(daemon.engine.warnings, log)
-    if state_dir is not None and keeper is not None:
-        daemon.plugin.events.advice = read_state(state_dir, log).advice()
-        keeper.start(daemon.plugin)
+    server = _control_server(control, state_dir, daemon, journal, access, log)
+    _remember(daemon, keeper, state_dir, log)
     if tuner is not None:
         tuner.start(daemon.plugin)
-
     plan_chores(daemon, watch, root, log)
     metrics = MetricsServer(daemon, root, log)
     load = partial(_load_again, watch, config_path, settings, log)
@@ -163,12 +175,14 @@ def command(
     daemon.start()
     try:
         metrics.follow()
+        if server is not None:
+            server.start()
         if access.embedded is not None:
             _run_pods(access.embedded, pods, memory_bytes(found))
-        ended = daemon.run(notifier, partial(_reload, daemon, load, notifier, metrics, log))
+        ended = daemon.run(notifier, partial(_reload, daemon, load, notifier, metrics, server, log))
     finally:
         notifier.stopping()
-        for part in (metrics, keeper, tuner, daemon):
+        for part in (server, metrics, keeper, tuner, daemon):
             if part is not None:
                 part.stop()
         surroundings.close()
@@ -194,6 +208,14 @@ def _state_keeper(folder: Path, log: logging.Logger) -> StateKeeper:
     return StateKeeper(folder, log)
 
 
+def _remember(
+    daemon: Daemon, keeper: StateKeeper | None, folder: Path | None, log: logging.Logger
+) -> None:
+    if folder is not None and keeper is not None:
+        daemon.plugin.events.advice = read_state(folder, log).advice()
+        keeper.start(daemon.plugin)
+
+
 def _load_again(
     watch: ConfigWatch, path: Path | None, settings: tuple[str, ...], log: logging.Logger
 ) -> Config:
@@ -208,10 +230,38 @@ def _reload(
     load: Callable[[], Config],
     notifier: Notifier,
     metrics: MetricsServer,
+    server: ControlServer | None,
     log: logging.Logger,
 ) -> None:
     reload_configuration(daemon, load, notifier, log)
     metrics.follow()
+    if server is not None:
+        server.follow()
+
+
+def _control_server(
+    option: str | None,
+    state_dir: Path | None,
+    daemon: Daemon,
+    journal: DecisionJournal,
+    access: Access,
+    log: logging.Logger,
+) -> ControlServer | None:
+    """The control API, unless it is off; a place that nobody named must stop nobody."""
+    path = control_path(option, os.environ, state_dir)
+    if path is None:
+        return None
+    try:
+        control_socket = ControlSocket(path)
+    except ControlSocketError as error:
+        # One that the runtime starts is started once: containers would stay unpinned.
+        is_rival = isinstance(error, ControlInUseError) and not access.identity.is_preinstalled
+        if option is not None or is_rival:
+            raise
+        log.error("%s; pinfold cannot ask this daemon", error)
+        return None
+    kind = "nri" if access.embedded is None else "embedded"
+    return ControlServer(daemon, journal, control_socket, kind, log)
 
 
 def _listen(daemon: Daemon) -> None:
@@ -227,7 +277,11 @@ def _obey(daemon: Daemon, order: Command, _number: int, _frame: object) -> None:
     daemon.tell(order)
 
 
-def _read_pods(paths: Iterable[Path]) -> list[PodSpec]:
+def _read_pods(paths: Sequence[Path], runtime: str) -> list[PodSpec]:
+    if not paths:
+        return []
+    if runtime != "embedded":
+        raise click.UsageError("--manifest needs --runtime embedded")
     # Imported here, as below: a node's daemon has no pods of its own.
     from ..policy.manifests.manifest import parse_manifests
 

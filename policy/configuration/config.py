@@ -197,7 +197,10 @@ class CpuControl(Section, frozen=True, kw_only=True):
 
 
 class Control(Section, frozen=True, kw_only=True):
-    """Controllers beside the policy."""
+    """Controllers beside the policy, and the group that may use the daemon's control socket."""
+
+    group: str = ""
+    """A name or number; none means root and the daemon's own user alone."""
 
     rdt: RdtControl = RdtControl()
     blockio: BlockIoControl = BlockIoControl()

@@ -15,6 +15,7 @@ from typing import Final
 
 import pytest
 
+from pinfold.cmd.control.control_client import ControlClient
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
 
@@ -203,6 +204,73 @@ def test_folder_for_the_state_is_made_for_nobody_else(tmp_path: Path, start: Sta
     assert "not saved" not in daemon.log.read_text()
 
 
+def test_control_socket_is_beside_the_state_and_goes_with_the_daemon(
+    tmp_path: Path, start: Start
+) -> None:
+    daemon = start("--runtime=embedded", f"--state-dir={tmp_path}/state")
+    daemon.await_notice("READY=1")
+    path = tmp_path / "state" / "control.sock"
+    assert path.stat().st_mode & 0o777 == 0o600
+    status = ControlClient(path).status()
+    assert (status.runtime.name, status.runtime.connected) == ("embedded", True)
+    assert daemon.end() == 0
+    assert not path.exists()
+    assert "Traceback" not in daemon.log.read_text()
+
+
+def test_second_daemon_at_a_control_socket_is_refused_with_status_two(
+    tmp_path: Path, start: Start
+) -> None:
+    daemon = start("--runtime=embedded", f"--state-dir={tmp_path}/state")
+    daemon.await_notice("READY=1")
+    path = tmp_path / "state" / "control.sock"
+    second = subprocess.run(
+        [
+            *(sys.executable, "-m", "pinfold.cmd.pinfoldd", f"--machine={MACHINE}"),
+            *("--runtime=embedded", f"--control={path}"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert second.returncode == 2
+    assert second.stderr == (
+        f"--control: {path}: another pinfoldd listens there — stop it, or name another place\n"
+    )
+    assert ControlClient(path).status().runtime.connected
+    assert daemon.end() == 0
+
+
+def test_daemon_that_was_killed_leaves_a_socket_that_the_next_one_replaces(
+    tmp_path: Path, start: Start
+) -> None:
+    path = tmp_path / "state" / "control.sock"
+    for number in range(2):
+        daemon = start("--runtime=embedded", f"--state-dir={tmp_path}/state")
+        daemon.await_notice("READY=1")
+        assert ControlClient(path).status().runtime.connected
+        daemon.notices.close()
+        (tmp_path / "notify").unlink()
+        if not number:
+            daemon.process.kill()
+            daemon.process.wait(SECONDS)
+            assert path.exists()
+    folders = [one.name for one in path.parent.iterdir() if one.is_dir()]
+    assert len(folders) == 1, "that of the service of the one that was killed is gone"
+
+
+def test_daemon_goes_on_where_its_usual_control_socket_cannot_be_made(
+    tmp_path: Path, start: Start
+) -> None:
+    daemon = start("--runtime=embedded", RUNTIME_DIRECTORY=f"{tmp_path}/none")
+    daemon.await_notice("READY=1")
+    assert daemon.end() == 0
+    assert "no such file or directory — name a place where a socket can be made, or 'off'" in (
+        daemon.log.read_text()
+    )
+
+
 def test_watchdog_is_fed(start: Start) -> None:
     daemon = start("--runtime=embedded", WATCHDOG_USEC="20000")
     for _ in range(2):
@@ -359,6 +427,8 @@ LOADED_WHERE_USED: Final = (
     *("pinfold.topology.made", "pinfold.topology.sysfs.archive"),
     *("pinfold.topology.sysfs.speed_select", "pinfold.cmd.kernel.speed_select"),
     *("pinfold.cmd.web", "pinfold.cmd.metrics.metric_pages", "pinfold.cmd.commands.demo"),
+    *("pinfold.cmd.control.api", "pinfold.cmd.control.control_service", "secrets"),
+    "pinfold.cmd.control.control_desk",
 )
 
 

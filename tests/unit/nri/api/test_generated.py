@@ -8,37 +8,38 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[4]
-API = ROOT / "nri" / "api"
-PROTOS = sorted(path.stem for path in API.glob("*.proto"))
+APIS = (ROOT / "nri" / "api", ROOT / "cmd" / "control" / "api")
+PROTOS = sorted(path for api in APIS for path in api.glob("*.proto"))
 GENERATED_WITH = re.compile(r"_runtime_version\.Domain\.PUBLIC,\s*(\d+),\s*(\d+),\s*(\d+),")
 
 
 @pytest.mark.skipif(
     importlib.util.find_spec("grpc_tools") is None, reason="grpcio-tools is not installed"
 )
-@pytest.mark.parametrize("name", PROTOS)
-def test_generated_modules_are_those_of_the_proto_files(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("proto", PROTOS, ids=lambda proto: proto.stem)
+def test_generated_modules_are_those_of_the_proto_files(tmp_path: Path, proto: Path) -> None:
+    source = Path("pinfold") / proto.relative_to(ROOT)
     subprocess.run(
         [
             *(sys.executable, "-m", "grpc_tools.protoc", "-I", ".typing"),
             *(f"--python_out={tmp_path}", f"--pyi_out={tmp_path}"),
-            f"pinfold/nri/api/{name}.proto",
+            str(source),
         ],
         cwd=ROOT,
         check=True,
         timeout=60,
     )
     for suffix in ("_pb2.py", "_pb2.pyi"):
-        fresh = (tmp_path / "pinfold" / "nri" / "api" / f"{name}{suffix}").read_text()
-        committed = (ROOT / "nri" / "api" / f"{name}{suffix}").read_text()
-        assert fresh == committed, f"regenerate nri/api/{name}{suffix}: make proto"
+        fresh = (tmp_path / source.with_name(proto.stem + suffix)).read_text()
+        committed = proto.with_name(proto.stem + suffix).read_text()
+        assert fresh == committed, f"regenerate {proto.stem}{suffix}: make proto"
 
 
 def test_no_older_protobuf_than_the_modules_need_can_be_installed() -> None:
     needed: set[tuple[str, ...]] = set()
-    for name in PROTOS:
-        found = GENERATED_WITH.search((API / f"{name}_pb2.py").read_text())
-        assert found, name
+    for proto in PROTOS:
+        found = GENERATED_WITH.search(proto.with_name(f"{proto.stem}_pb2.py").read_text())
+        assert found, proto
         needed.add(found.groups())
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     assert [".".join(one) for one in sorted(needed)] == [

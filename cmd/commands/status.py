@@ -1,0 +1,115 @@
+"""`pinfold status`: pools and containers of the running daemon, as intended and as they are."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+
+from ...policy.engine.reason import words_of
+from ...topology.sets.cpuset import CpuSet
+from ..control.control_client import ControlClient
+from ..control.control_option import control_option
+from ..control.documents import (
+    ContainerDocument,
+    NodeDocument,
+    PinDocument,
+    PoolDocument,
+    StatusDocument,
+)
+from ..report.console import table_lines
+from .container_lines import natural_key
+from .output_option import output_option
+
+_BAR_WIDTH: Final = 10
+_POOL_HEAD: Final = ("pool", "use", "cpus", "exclusive", "shared", "free", "memory", "containers")
+_CONTAINER_HEAD: Final = ("container", "pool", "kind", "cpus", "memory", "kernel", "reason")
+
+
+@click.command()
+@control_option
+@output_option("table", "json", meaning="Tables for people or one JSON document for tools.")
+def command(control: Path | None, output: str) -> None:
+    """Show the pools and containers of this node's daemon, and whether the kernel agrees."""
+    status = ControlClient(control).status()
+    click.echo(json_text(status) if output == "json" else "\n".join(_lines(status)))
+
+
+def json_text(document: NodeDocument) -> str:
+    """A document as one sorted JSON text."""
+    return json.dumps(msgspec.to_builtins(document), indent=2, sort_keys=True, ensure_ascii=False)
+
+
+def pin_text(pin: PinDocument | None) -> str:
+    """Cpus and memory nodes in a few words.
+
+    >>> pin_text(PinDocument(cpus="0-3", mems="0"))
+    'cpus 0-3, memory 0'
+    """
+    if pin is None:
+        return "unknown"
+    return f"cpus {_ids(pin.cpus)}, memory {_ids(pin.mems)}"
+
+
+def bar(part: int, whole: int) -> str:
+    """A bar that shows how much of something is in use.
+
+    >>> bar(3500, 4000)
+    '█████████·'
+    """
+    share = 0 if whole <= 0 else min(max(part, 0), whole) * _BAR_WIDTH
+    full = -(-share // whole) if share else 0
+    return "█" * full + "·" * (_BAR_WIDTH - full)
+
+
+def _ids(text: str | None) -> str:
+    return "any" if text is None else text or "none"
+
+
+def _lines(status: StatusDocument) -> Iterator[str]:
+    runtime = status.runtime
+    name = f"{runtime.name} {runtime.version}".strip() or "none so far"
+    state = "connected" if runtime.connected else "not connected"
+    yield f"runtime: {name} ({runtime.kind}), {state}"
+    yield from (f"problem: {one}" for one in status.problems)
+    yield ""
+    yield from table_lines(_POOL_HEAD, [_pool_row(one) for one in status.pools])
+    yield ""
+    ordered = sorted(status.containers, key=lambda one: natural_key(one.container))
+    yield from table_lines(_CONTAINER_HEAD, [_container_row(one) for one in ordered])
+    for one in ordered:
+        yield from (f"problem: {one.container}: {problem}" for problem in one.problems)
+    drifted = [one for one in status.containers if one.drift]
+    if drifted:
+        yield f"{len(drifted)} not as intended: see 'pinfold audit'"
+
+
+def _pool_row(pool: PoolDocument) -> Sequence[str]:
+    whole = 1000 * len(CpuSet.parse(pool.cpus))
+    return (
+        pool.name,
+        bar(whole - pool.free_milli, whole),
+        pool.cpus or "-",
+        pool.exclusive or "-",
+        f"{pool.shared_milli}m",
+        f"{pool.free_milli}m",
+        pool.mems or "-",
+        str(len(pool.containers)),
+    )
+
+
+def _container_row(one: ContainerDocument) -> Sequence[str]:
+    kernel = "unknown"
+    if one.kernel is not None:
+        kernel = pin_text(one.kernel) if one.drift else "the same"
+    return (
+        one.container,
+        one.pool,
+        one.kind,
+        _ids(one.intended.cpus),
+        _ids(one.intended.mems),
+        kernel,
+        words_of(one.decided_by),
+    )

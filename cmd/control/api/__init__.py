@@ -1,0 +1,1 @@
+"""Messages of the control API, generated from the `.proto` file beside this one."""

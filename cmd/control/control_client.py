@@ -1,0 +1,129 @@
+"""The client of the control API: asks a running daemon, and says why it cannot."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar, cast
+
+import msgspec
+
+from ...topology.sets.base_errors import PinfoldError
+from .control_socket import USUAL_PLACES
+from .documents import AuditDocument, ExplainDocument, NodeDocument, StatusDocument
+
+if TYPE_CHECKING:
+    import grpc
+    from google.protobuf.message import Message
+
+    from .api import control_pb2 as api
+
+_SERVICE: Final = "/pinfold.control.v1.Control"
+_SECONDS: Final = 20.0
+_PROBE_TIME: Final = struct.pack("ll", 5, 0)
+"""Seconds and microseconds. Source: socket(7), SO_SNDTIMEO; unix(7) has it for `connect`."""
+_ANSWER_BYTES_MAX: Final = 1 << 26
+
+_Kind = TypeVar("_Kind", bound=NodeDocument)
+
+_REMEDIES: Final = {
+    errno.ENOENT: "start pinfoldd, or name its socket with --control",
+    errno.ECONNREFUSED: "nobody listens there any more: start pinfoldd",
+    errno.EACCES: "ask as root, or as a member of the group in control.group",
+    errno.EPERM: "ask as root, or as a member of the group in control.group",
+}
+
+
+class ControlError(PinfoldError):
+    """The daemon did not answer, or refuses the question."""
+
+
+class ControlClient:
+    """Questions to one daemon, each over a connection of its own."""
+
+    def __init__(self, path: Path | None) -> None:
+        """`path`: its control socket; None for the first one in the usual places."""
+        self._path = path or usual_path(USUAL_PLACES)
+
+    def status(self) -> StatusDocument:
+        """The status of the node. Raises `ControlError`, as all do."""
+        from .api import control_pb2 as api
+
+        return self._ask("Status", api.StatusRequest(), StatusDocument)
+
+    def explain(self, container: str) -> ExplainDocument:
+        """The reason of a container's place."""
+        from .api import control_pb2 as api
+
+        return self._ask("Explain", api.ExplainRequest(container=container), ExplainDocument)
+
+    def audit(self, *, repair: bool) -> AuditDocument:
+        """The containers that the kernel has elsewhere; `repair`: told again first."""
+        from .api import control_pb2 as api
+
+        return self._ask("Audit", api.AuditRequest(repair=repair), AuditDocument)
+
+    def _ask(self, method: str, request: Message, kind: type[_Kind]) -> _Kind:
+        self._knock()
+        import grpc
+
+        from .api import control_pb2 as api
+
+        options = [
+            ("grpc.max_receive_message_length", _ANSWER_BYTES_MAX),
+            # A socket has no proxy, whatever the environment says.
+            ("grpc.enable_http_proxy", 0),
+        ]
+        with grpc.insecure_channel(f"unix:{self._path}", options) as channel:
+            call = cast(
+                "grpc.UnaryUnaryMultiCallable[Message, api.Document]",
+                # The stubs leave the serializers' types open.
+                channel.unary_unary(  # pyright: ignore[reportUnknownMemberType]
+                    f"{_SERVICE}/{method}",
+                    request_serializer=type(request).SerializeToString,
+                    response_deserializer=api.Document.FromString,
+                ),
+            )
+            try:
+                answer = call(request, timeout=_SECONDS)
+            except grpc.RpcError as error:
+                raise self._refused(error) from error
+        try:
+            return msgspec.json.decode(answer.json, type=kind)
+        except msgspec.DecodeError as error:
+            raise ControlError(
+                f"{self._path}: an answer of another version ({error}) — use the pinfold of the"
+                " daemon's own version"
+            ) from error
+
+    def _knock(self) -> None:
+        """See whether somebody listens: gRPC does not tell why it cannot connect."""
+        with socket.socket(socket.AF_UNIX) as probe:
+            # Blocking, and with an end: with a time limit of its own, the kernel's answer to many
+            # others that wait is an error at once.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _PROBE_TIME)
+            try:
+                probe.connect(os.fspath(self._path))
+            except OSError as error:
+                reason = (error.strerror or str(error)).lower()
+                remedy = _REMEDIES.get(error.errno or 0, "is pinfoldd well? look at its log")
+                raise ControlError(f"{self._path}: {reason} — {remedy}") from error
+
+    def _refused(self, error: grpc.RpcError) -> ControlError:
+        code, details = error.code().name, error.details() or ""
+        if code == "INVALID_ARGUMENT":
+            return ControlError(details)
+        if code == "UNAVAILABLE" and "—" not in details:
+            details = "the daemon closed the connection — may this user ask? see its log"
+        if code == "DEADLINE_EXCEEDED":
+            details = f"no answer in {_SECONDS:g} s — is pinfoldd well? look at its log"
+        return ControlError(f"{self._path}: {details or code.lower()}")
+
+
+def usual_path(places: Sequence[Path]) -> Path:
+    """The first place where there is a socket; the first of all where there is none."""
+    return next((one for one in places if one.exists()), places[0])

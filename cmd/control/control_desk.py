@@ -1,0 +1,97 @@
+"""The desk of the control API: answers each question about a running daemon with a document.
+
+What it needs of the policy is one snapshot, taken in a turn; everything else is worked out in the
+thread that asks, while the policy goes on.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from ...nri.dispatch.actuator import SUSPECT
+from ...policy.engine.snapshot import Snapshot
+from ...topology.sets.base_errors import PinfoldError
+from ..daemon.daemon import Daemon
+from .decision_journal import DecisionJournal
+from .documents import AuditDocument, DriftDocument, NodeDocument, RuntimeDocument
+from .status_document import pin_document, status_document
+
+_POLICY_SECONDS: Final = 2.0
+
+
+class ControlRequestError(PinfoldError):
+    """A question that cannot be answered as it was asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlDesk:
+    """A daemon and what is noted of its decisions. For several threads."""
+
+    daemon: Daemon
+    journal: DecisionJournal
+    kind: str
+    """The kind of the runtime's interface: nri, embedded."""
+
+    def status(self) -> bytes:
+        """The status document. Raises `TimeoutError`."""
+        snapshot, actuator = self._snapshot("status"), self.daemon.plugin.actuator
+        looks = actuator.looks()
+        kernel = self.daemon.audit.read(one for one in looks if one in snapshot.grants)
+        unsettled = {
+            container_id: look.problem
+            for container_id, look in looks.items()
+            if look.problem or not look.is_settled
+        }
+        document = status_document(
+            snapshot, self._runtime(), kernel, unsettled, tuple(self._problems())
+        )
+        return _encoded(document)
+
+    def explain(self, name: str) -> bytes:
+        """The explanation of a container's place. Raises `ControlRequestError`, `TimeoutError`."""
+        raise ControlRequestError(f"{name}: not yet")
+
+    def audit(self, *, repair: bool) -> bytes:
+        """The audit document; `repair`: have drift told again first. Raises `TimeoutError`."""
+        audit = self.daemon.audit
+        result = audit.look_and_repair() if repair else audit.look()
+        drift = [
+            DriftDocument(
+                container=one.container.path,
+                intended=pin_document(one.intended),
+                kernel=pin_document(one.kernel),
+                likely=result.problems[one.container.id] or one.likely,
+                repaired=one.container.id in result.repaired,
+            )
+            for one in result.drifts
+        ]
+        drift.sort(key=lambda one: one.container)
+        return _encoded(AuditDocument(containers=result.containers, drift=tuple(drift)))
+
+    def _snapshot(self, name: str) -> Snapshot:
+        plugin = self.daemon.plugin
+        take: Callable[[], Snapshot] = lambda: plugin.events.policy.snapshot()  # noqa: E731
+        return plugin.owner.ask(name, take, _POLICY_SECONDS)
+
+    def _runtime(self) -> RuntimeDocument:
+        name, _, version = self.journal.runtime.partition(" ")
+        return RuntimeDocument(
+            kind=self.kind,
+            name=name,
+            version=version,
+            connected=self.daemon.plugin.wait_until_ready(0),
+        )
+
+    def _problems(self) -> Iterator[str]:
+        plugin = self.daemon.plugin
+        if not plugin.wait_until_ready(0):
+            yield "runtime: not connected, or it did not tell what runs"
+        if plugin.actuator.is_suspect:
+            yield SUSPECT
+        yield from self.daemon.engine.warnings
+
+
+def _encoded(document: NodeDocument) -> bytes:
+    return msgspec.json.encode(document)

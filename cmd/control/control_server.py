@@ -1,0 +1,85 @@
+"""The control API of a daemon: its socket and gate at once, its service once somebody asks."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from typing import TYPE_CHECKING
+
+from ...topology.sets.base_errors import PinfoldError
+from ..daemon.daemon import Daemon
+from .control_gate import ControlGate
+from .control_socket import ControlSocket, find_group
+from .decision_journal import DecisionJournal
+from .peer import Peer
+
+if TYPE_CHECKING:
+    from .control_service import ControlService
+
+
+class ControlServer:
+    """Serves the control API of one daemon, from `start` to `stop`."""
+
+    def __init__(
+        self,
+        daemon: Daemon,
+        journal: DecisionJournal,
+        control_socket: ControlSocket,
+        kind: str,
+        log: logging.Logger,
+    ) -> None:
+        """`kind`: that of the runtime's interface. The socket is closed with this server."""
+        self._daemon = daemon
+        self._journal = journal
+        self._socket = control_socket
+        self._kind = kind
+        self._log = log
+        self._service: ControlService | None = None
+        self._group = ""
+        self._complaint = ""
+        self._gate = ControlGate(control_socket.listener, self._may_enter, self._connect, log)
+
+    def start(self) -> None:
+        """Begin to take clients."""
+        self.follow()
+        self._gate.start()
+
+    def follow(self) -> None:
+        """Let in the group that the configuration in force names; after each change of it."""
+        group = self._daemon.engine.config.control.group
+        if group == self._group and not self._complaint:
+            return
+        self._group, complaint = group, ""
+        try:
+            self._socket.admit(group)
+        except (PinfoldError, OSError) as error:
+            complaint = str(error)
+        if complaint and complaint != self._complaint:
+            self._log.error("%s", complaint)
+        self._complaint = complaint
+
+    def stop(self) -> None:
+        """Take no more clients, end the calls that are being answered and remove the socket."""
+        self._gate.stop()
+        if self._service is not None:
+            self._service.stop()
+        self._socket.close()
+
+    def _may_enter(self, peer: Peer) -> bool:
+        if peer.is_privileged():
+            return True
+        try:
+            return bool(self._group) and find_group(self._group) in peer.group_ids
+        except PinfoldError:
+            return False
+
+    def _connect(self) -> socket.socket:
+        """A connection to the service, in the gate's thread."""
+        if self._service is None:
+            # Imported here: grpc and its protobuf take as long to load as everything else.
+            from .control_desk import ControlDesk
+            from .control_service import ControlService
+
+            desk = ControlDesk(daemon=self._daemon, journal=self._journal, kind=self._kind)
+            self._service = ControlService(desk, self._socket.path, self._log)
+        return self._service.connect()

@@ -1,0 +1,137 @@
+"""The gRPC service behind the gate. Loads grpc: imported once somebody asks.
+
+Whoever gets here was let in by the gate, so every method is for all callers.
+"""
+
+# The stubs of grpc leave the types of handlers open.
+# pyright: reportUnknownMemberType=false
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, TypeVar, cast
+
+import grpc
+from google.protobuf.message import Message
+
+from .api import control_pb2 as api
+from .control_desk import ControlDesk, ControlRequestError
+
+SERVICE: Final = "pinfold.control.v1.Control"
+REQUEST_BYTES_MAX: Final = 1 << 16
+ANSWER_BYTES_MAX: Final = 1 << 26
+_CALLS_AT_ONCE: Final = 4
+_METADATA_BYTES_MAX: Final = 1 << 13
+_DETAILS_MAX: Final = 4000
+"""Characters of an error: they travel in a header."""
+_STOP_SECONDS: Final = 1.0
+
+_Request = TypeVar("_Request", bound=Message)
+
+
+class ControlService:
+    """A gRPC server at a socket of its own, in a folder that only this process's user can open."""
+
+    def __init__(self, desk: ControlDesk, beside: Path, log: logging.Logger) -> None:
+        """`beside`: the control socket. Raises `OSError`, `RuntimeError`."""
+        self._desk = desk
+        self._log = log
+        _clear(beside)
+        self._folder = beside.with_name(f"{_mark(beside)}{secrets.token_hex(3)}")
+        self._folder.mkdir(mode=0o700)
+        self._path = self._folder / "s"
+        self._server = grpc.server(
+            ThreadPoolExecutor(_CALLS_AT_ONCE, thread_name_prefix="control"),
+            handlers=[
+                grpc.method_handlers_generic_handler(
+                    SERVICE,
+                    {
+                        "Status": self._handler(api.StatusRequest, lambda _: desk.status()),
+                        "Explain": self._handler(
+                            api.ExplainRequest, lambda request: desk.explain(request.container)
+                        ),
+                        "Audit": self._handler(
+                            api.AuditRequest, lambda request: desk.audit(repair=request.repair)
+                        ),
+                    },
+                )
+            ],
+            options=[
+                ("grpc.max_receive_message_length", REQUEST_BYTES_MAX),
+                ("grpc.max_send_message_length", ANSWER_BYTES_MAX),
+                ("grpc.max_metadata_size", _METADATA_BYTES_MAX),
+                ("grpc.max_concurrent_streams", _CALLS_AT_ONCE),
+                ("grpc.so_reuseport", 0),
+            ],
+            maximum_concurrent_rpcs=_CALLS_AT_ONCE,
+        )
+        self._server.add_insecure_port(f"unix:{self._path}")
+        self._server.start()
+
+    def connect(self) -> socket.socket:
+        """A new connection to it. Raises `OSError`."""
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect(os.fspath(self._path))
+        except OSError:
+            connection.close()
+            raise
+        return connection
+
+    def stop(self) -> None:
+        """End, with the calls that are being answered."""
+        self._server.stop(_STOP_SECONDS).wait(2 * _STOP_SECONDS)
+        _remove(self._folder)
+
+    def _handler(
+        self, request: type[_Request], work: Callable[[_Request], bytes]
+    ) -> grpc.RpcMethodHandler[_Request, api.Document]:
+        def answer(asked: _Request, context: grpc.ServicerContext) -> api.Document:
+            with self._errors(context):
+                return api.Document(json=work(asked))
+            raise AssertionError("an error ends the call")
+
+        return cast(
+            "grpc.RpcMethodHandler[_Request, api.Document]",
+            grpc.unary_unary_rpc_method_handler(
+                answer,
+                request_deserializer=request.FromString,
+                response_serializer=api.Document.SerializeToString,
+            ),
+        )
+
+    @contextlib.contextmanager
+    def _errors(self, context: grpc.ServicerContext) -> Generator[None]:
+        try:
+            yield
+        except ControlRequestError as error:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error)[:_DETAILS_MAX])
+        except TimeoutError as error:
+            context.abort(grpc.StatusCode.UNAVAILABLE, f"{error} — ask again")
+        except Exception:
+            self._log.exception("event=fault during=control")
+            context.abort(grpc.StatusCode.INTERNAL, "a fault of ours — see the daemon's log")
+
+
+def _mark(beside: Path) -> str:
+    return f".{beside.name}-"
+
+
+def _clear(beside: Path) -> None:
+    """Remove folders that a daemon of this socket left when it was killed: we hold its lock."""
+    for folder in list(beside.parent.iterdir()):
+        if folder.name.startswith(_mark(beside)):
+            _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        (folder / "s").unlink(missing_ok=True)
+        folder.rmdir()

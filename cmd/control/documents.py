@@ -1,0 +1,142 @@
+"""Documents of a running node: the shapes of `-o json`, for the daemon and its clients.
+
+Other programs read them: fields may be added, and none is renamed or left out. Cpus and memory
+nodes are in the kernel's list format.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+
+class NodeDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a document."""
+
+
+class PinDocument(NodeDocument, frozen=True, kw_only=True):
+    """Cpus and memory nodes; null for what is left alone."""
+
+    cpus: str | None
+    mems: str | None
+
+
+class RuntimeDocument(NodeDocument, frozen=True, kw_only=True):
+    """The runtime that the daemon serves."""
+
+    kind: str
+    name: str
+    version: str
+    connected: bool
+
+
+class PoolDocument(NodeDocument, frozen=True, kw_only=True):
+    """One pool: its cpus, what is taken of them and who is in it."""
+
+    name: str
+    cpus: str
+    exclusive: str
+    """The cpus that containers have for themselves, of this pool or of another one."""
+    sharable: str
+    """The cpus that containers share by now."""
+    shared_milli: int
+    """Promised to containers of exactly this pool."""
+    free_milli: int
+    mems: str
+    containers: tuple[str, ...]
+
+
+class ContainerDocument(NodeDocument, frozen=True, kw_only=True):
+    """One placed container: where it should run, and where the kernel has it."""
+
+    container: str
+    id: str
+    pool: str
+    kind: str
+    intended: PinDocument
+    kernel: PinDocument | None
+    drift: bool
+    decided_by: str
+    problems: tuple[str, ...]
+
+
+class StatusDocument(NodeDocument, frozen=True, kw_only=True):
+    """The runtime, pools and containers of one moment."""
+
+    runtime: RuntimeDocument
+    pools: tuple[PoolDocument, ...]
+    containers: tuple[ContainerDocument, ...]
+    problems: tuple[str, ...]
+
+
+class RuleDocument(NodeDocument, frozen=True, kw_only=True):
+    """A rule that counts for a container, whose it is and whom it matches."""
+
+    owner: str
+    text: str
+    kind: str
+    weight: int | None
+    matches: tuple[str, ...]
+
+
+class DroppedDocument(NodeDocument, frozen=True, kw_only=True):
+    """The reason why a pool was no candidate."""
+
+    criterion: str
+    wanted: str
+    available: str
+
+
+class CandidateDocument(NodeDocument, frozen=True, kw_only=True):
+    """A pool that was looked at: its rank by criterion in their order, or why it was dropped."""
+
+    pool: str
+    rank: Mapping[str, int] | None
+    dropped: DroppedDocument | None
+
+
+class MovedDocument(NodeDocument, frozen=True, kw_only=True):
+    """Another container whose cpus or memory nodes changed with a decision."""
+
+    container: str
+    from_: PinDocument = msgspec.field(name="from")
+    to: PinDocument
+
+
+class ExplainDocument(NodeDocument, frozen=True, kw_only=True):
+    """One decision with its whole reason."""
+
+    container: str
+    at: str | None
+    result: str
+    pool: str | None
+    cpus: str | None
+    mems: str | None
+    decided_by: str
+    against: str | None
+    request: Mapping[str, object]
+    rules: tuple[RuleDocument, ...]
+    candidates: tuple[CandidateDocument, ...]
+    moved: tuple[MovedDocument, ...]
+    alternatives: tuple[str, ...]
+
+
+class DriftDocument(NodeDocument, frozen=True, kw_only=True):
+    """A container that the kernel has elsewhere."""
+
+    container: str
+    intended: PinDocument
+    kernel: PinDocument
+    likely: str
+    repaired: bool
+
+
+class AuditDocument(NodeDocument, frozen=True, kw_only=True):
+    """The containers that were compared with the kernel, and those that differ."""
+
+    containers: int
+    drift: tuple[DriftDocument, ...]
+
+
+GRANT: Final = "grant"
+REFUSAL: Final = "refusal"

@@ -1,0 +1,107 @@
+"""The status of a node as a document: its pools and containers, as intended and as they are."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+
+from ...policy.engine.audit import is_drift
+from ...policy.engine.decision import Decision
+from ...policy.engine.snapshot import Snapshot
+from ...policy.model.container import ContainerId
+from ...policy.model.grant import Grant
+from ...policy.model.pinning import Pinning
+from ...topology.sets.cpuset import CpuSet
+from .documents import (
+    ContainerDocument,
+    PinDocument,
+    PoolDocument,
+    RuntimeDocument,
+    StatusDocument,
+)
+
+
+def status_document(
+    snapshot: Snapshot,
+    runtime: RuntimeDocument,
+    kernel: Mapping[ContainerId, Pinning],
+    unsettled: Mapping[ContainerId, str],
+    problems: Sequence[str],
+) -> StatusDocument:
+    """The status document of a snapshot. O(containers + pools).
+
+    `kernel`: what could be read back; `unsettled`: containers of which an update is under way, with
+    what went wrong with it so far, if anything.
+    """
+    by_pool: dict[int, list[str]] = {}
+    for container_id, grant in snapshot.grants.items():
+        path = snapshot.containers[container_id].path
+        by_pool.setdefault(grant.pool_id, []).append(path)
+    containers = [
+        _container(snapshot, container_id, grant, kernel.get(container_id), unsettled)
+        for container_id, grant in snapshot.grants.items()
+    ]
+    return StatusDocument(
+        runtime=runtime,
+        pools=tuple(_pools(snapshot, by_pool)),
+        containers=tuple(sorted(containers, key=lambda one: (one.container, one.id))),
+        problems=tuple(problems),
+    )
+
+
+def pin_document(pinning: Pinning) -> PinDocument:
+    """Cpus and memory nodes of a pinning."""
+    return PinDocument(
+        cpus=None if pinning.cpus is None else str(pinning.cpus),
+        mems=None if pinning.mems is None else str(pinning.mems),
+    )
+
+
+def _pools(snapshot: Snapshot, by_pool: Mapping[int, list[str]]) -> Iterator[PoolDocument]:
+    exclusive = reduce(lambda mask, one: mask | one.exclusive.mask, snapshot.grants.values(), 0)
+    promised = snapshot.promised_milli()
+    for pool in snapshot.tree.pools:
+        usable = pool.isolated | pool.reserved | pool.sharable
+        yield PoolDocument(
+            name=pool.name,
+            cpus=str(usable),
+            exclusive=str(CpuSet(usable.mask & exclusive)),
+            sharable=str(CpuSet(snapshot.free_sharable[pool.id])),
+            shared_milli=promised[pool.id],
+            free_milli=snapshot.room.shared_milli[pool.id],
+            mems=str(pool.memory_nodes),
+            containers=tuple(sorted(by_pool.get(pool.id, ()))),
+        )
+
+
+def _container(
+    snapshot: Snapshot,
+    container_id: ContainerId,
+    grant: Grant,
+    kernel: Pinning | None,
+    unsettled: Mapping[ContainerId, str],
+) -> ContainerDocument:
+    container = snapshot.containers[container_id]
+    decision = snapshot.decisions.get(container_id)
+    intended = snapshot.pinnings.get(container_id) or Pinning()
+    differs = kernel is not None and is_drift(intended, kernel)
+    problem = unsettled.get(container_id, "")
+    return ContainerDocument(
+        container=container.path,
+        id=container_id,
+        pool=snapshot.tree.pools[grant.pool_id].name,
+        kind=grant.kind.value,
+        intended=pin_document(intended),
+        kernel=None if kernel is None else pin_document(kernel),
+        # What is just being told is no drift, unless it failed.
+        drift=differs and (container_id not in unsettled or bool(problem)),
+        decided_by=decision.decided_by if decision else "",
+        problems=tuple(_problems(decision, problem)),
+    )
+
+
+def _problems(decision: Decision | None, problem: str) -> Iterator[str]:
+    if decision is not None:
+        if decision.degraded:
+            yield decision.degraded
+        yield from map(str, decision.problems)
+    if problem:
+        yield problem

@@ -1,0 +1,118 @@
+"""`pinfold status`, `ps` and `audit` as they are typed, asked of a daemon on paper."""
+
+import json
+import re
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pinfold.cmd.commands.status import bar
+from pinfold.cmd.pinfold import main
+
+from ..control.asked_node import AskedNode
+from ..daemon.paper_node import burstable, guaranteed
+
+
+@pytest.fixture(name="node", scope="module")
+def fixture_node(tmp_path_factory: pytest.TempPathFactory) -> Generator[AskedNode]:
+    node = AskedNode(tmp_path_factory.mktemp("node"))
+    node.start()
+    node.run(guaranteed("db", 2000), burstable("web", 500), burstable("odd", 10, shrink="yes"))
+    yield node
+    node.stop()
+
+
+def pinfold(node: AskedNode, *arguments: str) -> Result:
+    return CliRunner().invoke(main, [*arguments, f"--control={node.path}"])
+
+
+@pytest.mark.parametrize("name", ["status", "ps"])
+def test_table_for_people(node: AskedNode, name: str) -> None:
+    run = pinfold(node, name)
+    assert run.exit_code == 0, run.output
+    lines = run.output.splitlines()
+    assert lines[0] == "runtime: containerd v2.4.0 (embedded), connected"
+    cells = [re.split(r"  +", line.strip()) for line in lines]
+    assert ["socket #1", "█████·····", "4-7", "4-5", "0m", "2000m", "1", "1"] in cells
+    reason = "it has most room left"
+    assert ["default/db/db", "socket #1", "exclusive", "4-5", "1", "the same", reason] in cells
+    (problem,) = [line for line in lines if line.startswith("problem:")]
+    assert problem.startswith("problem: default/odd/odd: ")
+
+
+def test_document_for_tools_is_that_of_the_contract(node: AskedNode) -> None:
+    run = pinfold(node, "status", "-o", "json")
+    status = json.loads(run.output)
+    assert list(status) == ["containers", "pools", "problems", "runtime"]
+    assert status["runtime"].keys() == {"kind", "name", "version", "connected"}
+    assert status["pools"][0].keys() == {
+        *("name", "cpus", "exclusive", "sharable", "shared_milli", "free_milli", "mems"),
+        "containers",
+    }
+    (db, _, _) = status["containers"]
+    assert db == {
+        "container": "default/db/db",
+        "id": node.id_of("db"),
+        "pool": "socket #1",
+        "kind": "exclusive",
+        "intended": {"cpus": "4-5", "mems": "1"},
+        "kernel": {"cpus": "4-5", "mems": "1"},
+        "drift": False,
+        "decided_by": "exclusive_room",
+        "problems": [],
+    }
+
+
+def test_audit_exits_with_one_where_there_is_drift_and_with_zero_once_it_is_repaired(
+    node: AskedNode,
+) -> None:
+    run = pinfold(node, "audit")
+    assert (run.exit_code, run.output) == (0, "containers: 3, drift: 0, repaired: 0\n")
+    node.runtime.kernel[node.id_of("db")].cpus = "1-2"
+    run = pinfold(node, "audit", "-o", "json")
+    assert run.exit_code == 1
+    assert json.loads(run.output) == {
+        "containers": 3,
+        "drift": [
+            {
+                "container": "default/db/db",
+                "intended": {"cpus": "4-5", "mems": "1"},
+                "kernel": {"cpus": "1-2", "mems": "1"},
+                "likely": "another program that sets cpusets: the kubelet, or another NRI plugin",
+                "repaired": False,
+            }
+        ],
+    }
+    run = pinfold(node, "status")
+    assert "cpus 1-2, memory 1" in run.output
+    assert run.output.endswith("1 not as intended: see 'pinfold audit'\n")
+    run = pinfold(node, "audit", "--repair")
+    assert run.exit_code == 0
+    assert "cpus 4-5, memory 1  cpus 1-2, memory 1  yes" in run.output
+    assert run.output.endswith("containers: 3, drift: 1, repaired: 1\n")
+
+
+def test_nobody_to_ask_is_status_two_with_one_line(tmp_path: Path) -> None:
+    run = CliRunner().invoke(main, ["status", f"--control={tmp_path}/none"])
+    assert run.exit_code == 2
+    assert run.output == (
+        f"{tmp_path}/none: no such file or directory — start pinfoldd, or name its socket with"
+        " --control\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "shown"),
+    [
+        pytest.param(0, 4000, "··········", id="nothing"),
+        pytest.param(1, 4000, "█·········", id="next to nothing is something"),
+        pytest.param(4000, 4000, "██████████", id="everything"),
+        pytest.param(5000, 4000, "██████████", id="more than there is"),
+        pytest.param(-1, 4000, "··········", id="less than nothing"),
+        pytest.param(1, 0, "··········", id="a pool without cpus"),
+    ],
+)
+def test_bars(part: int, whole: int, shown: str) -> None:
+    assert bar(part, whole) == shown
