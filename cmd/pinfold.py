@@ -25,6 +25,8 @@ COMMANDS: Final = (
     CommandRow("capture", "capture", "Save this machine's topology for --sysfs-root."),
     CommandRow("status", "status", "Show pools, containers and health of the running daemon."),
     CommandRow("ps", "status", "The same as status."),
+    CommandRow("describe", "describe", "Explain the places of all containers of a pod."),
+    CommandRow("explain", "explain", "Say why a container is where it is."),
     CommandRow("audit", "audit", "Compare every pin with what the kernel has."),
     CommandRow("demo", "demo", "Run the daemon with example pods and explain the placements."),
 )

@@ -12,17 +12,15 @@ import msgspec
 
 from ...nri.dispatch.actuator import SUSPECT
 from ...policy.engine.snapshot import Snapshot
-from ...topology.sets.base_errors import PinfoldError
+from ...policy.model.container import ContainerId
 from ..daemon.daemon import Daemon
-from .decision_journal import DecisionJournal
+from .container_names import find_container
+from .decision_journal import DecisionJournal, JournalEntry
 from .documents import AuditDocument, DriftDocument, NodeDocument, RuntimeDocument
+from .explain_document import explain_document
 from .status_document import pin_document, status_document
 
 _POLICY_SECONDS: Final = 2.0
-
-
-class ControlRequestError(PinfoldError):
-    """A question that cannot be answered as it was asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +49,11 @@ class ControlDesk:
 
     def explain(self, name: str) -> bytes:
         """The explanation of a container's place. Raises `ControlRequestError`, `TimeoutError`."""
-        raise ControlRequestError(f"{name}: not yet")
+        snapshot = self._snapshot("explain")
+        decided = self._decided(snapshot)
+        container = find_container(name, [one.container for one in decided.values()])
+        found = decided[container.id]
+        return _encoded(explain_document(snapshot, container, found.decision, found.at))
 
     def audit(self, *, repair: bool) -> bytes:
         """The audit document; `repair`: have drift told again first. Raises `TimeoutError`."""
@@ -74,6 +76,28 @@ class ControlDesk:
         plugin = self.daemon.plugin
         take: Callable[[], Snapshot] = lambda: plugin.events.policy.snapshot()  # noqa: E731
         return plugin.owner.ask(name, take, _POLICY_SECONDS)
+
+    def _decided(self, snapshot: Snapshot) -> dict[ContainerId, JournalEntry]:
+        """What was decided about every container: of several of one name about the present one.
+
+        That is the one that holds something, or else the last one that was refused or ended.
+        """
+        placed = [snapshot.containers[one] for one in snapshot.grants]
+        ended = [one for one in snapshot.containers.values() if one.id not in snapshot.grants]
+        refused = {one.container.id: one for one in reversed(self.journal.refusals)}
+        others = (*ended, *(one.container for one in refused.values()))
+        by_path = {one.path: one for one in others}
+        for one in placed:
+            by_path.pop(one.path, None)
+        found: dict[ContainerId, JournalEntry] = {}
+        for one in (*placed, *by_path.values()):
+            decision = snapshot.decisions.get(one.id)
+            if decision is not None:
+                at = self.journal.at(one.id)
+                found[one.id] = JournalEntry(container=one, decision=decision, at=at)
+            elif one.id in refused:
+                found[one.id] = refused[one.id]
+        return found
 
     def _runtime(self) -> RuntimeDocument:
         name, _, version = self.journal.runtime.partition(" ")

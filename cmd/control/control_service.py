@@ -22,7 +22,8 @@ import grpc
 from google.protobuf.message import Message
 
 from .api import control_pb2 as api
-from .control_desk import ControlDesk, ControlRequestError
+from .container_names import ControlRequestError
+from .control_desk import ControlDesk
 
 SERVICE: Final = "pinfold.control.v1.Control"
 REQUEST_BYTES_MAX: Final = 1 << 16

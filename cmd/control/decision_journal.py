@@ -25,12 +25,13 @@ _ENDED_MAX: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JournalRefusal:
-    """A container that was refused, and the decision; `at`: seconds since 1970."""
+class JournalEntry:
+    """A container and the last decision about it."""
 
     container: Container
     decision: Decision
-    at: float
+    at: float | None
+    """In seconds since 1970; None where that is not known."""
 
 
 class DecisionJournal:
@@ -49,7 +50,7 @@ class DecisionJournal:
         self._listed: set[ContainerId] = set()
         """The containers of the list that is being looked at."""
         self._ended: deque[ContainerId] = deque()
-        self._refusals: deque[JournalRefusal] = deque(maxlen=REFUSALS_MAX)
+        self._refusals: deque[JournalEntry] = deque(maxlen=REFUSALS_MAX)
         self.runtime = ""
         """The name and version of the runtime that was connected last."""
 
@@ -84,7 +85,7 @@ class DecisionJournal:
         return None if known is None else known[0]
 
     @property
-    def refusals(self) -> tuple[JournalRefusal, ...]:
+    def refusals(self) -> tuple[JournalEntry, ...]:
         """The last containers that were refused, the newest first."""
         return tuple(reversed(self._refusals))
 
@@ -100,4 +101,4 @@ class DecisionJournal:
         if isinstance(decision.result, Refusal):
             lineup = decision.lineup
             packed = replace(decision, lineup=lineup.packed() if lineup else None)
-            self._refusals.append(JournalRefusal(container=container, decision=packed, at=now))
+            self._refusals.append(JournalEntry(container=container, decision=packed, at=now))

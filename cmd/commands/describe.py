@@ -1,0 +1,29 @@
+"""`pinfold describe`: the explanations of all containers of a pod."""
+
+from pathlib import Path
+
+import click
+
+from ...topology.sets.base_errors import PinfoldError
+from ..control.control_client import ControlClient
+from ..control.control_option import control_option
+from .container_lines import natural_key
+from .explain import explanation_lines
+
+
+@click.command()
+@click.argument("pod")
+@control_option
+def command(pod: str, control: Path | None) -> None:
+    """Say of every container of POD (or NAMESPACE/POD) why it is where it is."""
+    client = ControlClient(control)
+    found = [
+        one
+        for one in client.status().containers
+        if pod in (one.container.rpartition("/")[0], one.container.split("/")[1])
+    ]
+    if not found:
+        raise PinfoldError(f"pod: {pod!r} has no container here — see 'pinfold status'")
+    found.sort(key=lambda one: natural_key(one.container))
+    blocks = ["\n".join(explanation_lines(client.explain(one.id))) for one in found]
+    click.echo("\n\n".join(blocks))

@@ -1,0 +1,92 @@
+"""`pinfold explain`: why a container is where it is, or why it was refused."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, cast
+
+import click
+
+from ...policy.engine.reason import words_of
+from ..control.control_client import ControlClient
+from ..control.control_option import control_option
+from ..control.documents import GRANT, CandidateDocument, ExplainDocument, RuleDocument
+from ..report.console import table_lines
+from .output_option import output_option
+from .status import json_text, pin_text
+
+_MATCHES_SHOWN: Final = 8
+
+
+@click.command()
+@click.argument("container")
+@control_option
+@output_option("text", "json", meaning="Sentences and a table or one JSON document for tools.")
+def command(container: str, control: Path | None, output: str) -> None:
+    """Say why CONTAINER is where it is: what it asked for, what counted, and every candidate.
+
+    CONTAINER is namespace/pod/container, a part of that, or the beginning of an id.
+    """
+    found = ControlClient(control).explain(container)
+    click.echo(json_text(found) if output == "json" else "\n".join(explanation_lines(found)))
+
+
+def explanation_lines(found: ExplainDocument) -> Iterator[str]:
+    """An explanation as a person would give it, then the table of candidates."""
+    yield f"{found.container} {_outcome(found)}"
+    yield f"  it asked for {found.request.get('text')} ({found.request.get('qos')})"
+    if found.result == GRANT:
+        against = f"; next best was {found.against}" if found.against else ""
+        yield f"  because: {words_of(found.decided_by)}{against}"
+    problems = cast("Sequence[object]", found.request.get("problems", ()))
+    yield from (f"  problem: {one}" for one in problems)
+    yield from (f"  rule: {_rule_text(one, found.container)}" for one in found.rules)
+    for one in found.moved:
+        yield f"  for it moved {one.container} from {pin_text(one.from_)} to {pin_text(one.to)}"
+    yield from (f"  {one}" for one in found.alternatives)
+    if found.candidates:
+        yield ""
+        yield from _candidate_lines(found.candidates)
+
+
+def _outcome(found: ExplainDocument) -> str:
+    at = f" at {found.at}" if found.at else ""
+    if found.result != GRANT:
+        return f"was refused{at}: {found.decided_by}"
+    cpus = "any cpus" if found.cpus is None else f"cpus {found.cpus}"
+    mems = "any memory" if found.mems is None else f"memory {found.mems}"
+    return f"is in {found.pool} on {cpus}, {mems}, decided{at}"
+
+
+def _rule_text(rule: RuleDocument, container: str) -> str:
+    whose = "its own" if rule.owner == container else f"that of {rule.owner}"
+    weight = "" if rule.weight is None else f" of weight {rule.weight}"
+    if rule.owner != container:
+        return f"{whose}{weight} matches it: {rule.text}"
+    if not rule.matches:
+        return f"{whose}{weight} matches nobody: {rule.text}"
+    shown = ", ".join(rule.matches[:_MATCHES_SHOWN])
+    more = len(rule.matches) - _MATCHES_SHOWN
+    others = f" and {more} more" if more > 0 else ""
+    return f"{whose}{weight} matches {shown}{others}: {rule.text}"
+
+
+def _candidate_lines(candidates: Sequence[CandidateDocument]) -> list[str]:
+    """A row for each pool, with the criteria alone in which any two of them differ."""
+    ranks = [one.rank for one in candidates if one.rank is not None]
+    names = list(ranks[0]) if ranks else []
+    # Pool ids always differ, and say nothing to people.
+    telling = [
+        name for name in names if name != "pool_id" and len({rank[name] for rank in ranks}) > 1
+    ]
+    rows: list[list[str]] = []
+    for place, one in enumerate(candidates, 1):
+        if one.rank is not None:
+            rows.append([str(place), one.pool, *(str(one.rank[name]) for name in telling)])
+        elif one.dropped is not None:
+            dropped = one.dropped
+            reason = f"{dropped.criterion}: wanted {dropped.wanted}, available {dropped.available}"
+            rows.append(["-", one.pool, *("" for _ in telling), reason])
+    head = ["rank", "pool", *telling]
+    if any(one.dropped for one in candidates):
+        head.append("dropped")
+    return table_lines(head, rows)

@@ -1,0 +1,152 @@
+"""Alternatives of a container: the smallest changes of what it asks for that give another outcome.
+
+Found by asking a copy of the engine in which all others hold what they hold; never guessed.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from ...topology.drawing.machine_tree import bytes_text
+from ..model.container import Container, ContainerState, QosClass
+from ..model.grant import Refusal
+from ..model.request import CpuType
+from ..rules.affinity import AFFINITY_KEYS
+from .counted_rules import classified_of
+from .engine import Engine
+from .snapshot import Snapshot
+
+CONTAINERS_MAX: Final = 500
+"""On a node with more, to copy the engine would take the processor for too long."""
+_WHOLE_CPU_MILLI: Final = 1000
+_SHARE_MILLI: Final = 100
+_MEMORY_STEPS: Final = 64
+"""Into which the memory of a container is divided."""
+
+
+def find_alternatives(snapshot: Snapshot, container: Container) -> tuple[str, ...]:
+    """The outcome for a container if it started now, and what would have to change for another one.
+
+    Each is a sentence; empty on nodes with more containers than `CONTAINERS_MAX`, and for those
+    for which no pool is chosen. O(containers + pools), some tens of times.
+    """
+    is_chosen = classified_of(snapshot, container).request.cpu_type is CpuType.NORMAL
+    if not is_chosen or len(snapshot.grants) > CONTAINERS_MAX:
+        return ()
+    return tuple(_sentences(snapshot, container))
+
+
+def _sentences(snapshot: Snapshot, container: Container) -> Iterator[str]:
+    trials = _Trials(snapshot, container)
+    grant = snapshot.grants.get(container.id)
+    before = "" if grant is None else snapshot.tree.pools[grant.pool_id].name
+    if trials.pool != before:
+        yield f"if it started now, it would be {_words(trials.pool)}"
+    milli = container.resources.cpu_request_milli
+    if container.pod.qos is not QosClass.BEST_EFFORT and milli:
+        step = _WHOLE_CPU_MILLI if milli % _WHOLE_CPU_MILLI == 0 else _SHARE_MILLI
+        yield from _cpu_sentences(trials, container, -step, (milli - 1) // step)
+        if trials.pool:
+            room = _WHOLE_CPU_MILLI * len(snapshot.machine.online) - milli
+            yield from _cpu_sentences(trials, container, step, max(0, room) // step)
+    if not trials.pool:
+        yield from _memory_sentences(trials, container)
+    if any(key in container.pod.annotations for key in AFFINITY_KEYS):
+        pool = trials.pool_of(_without_rules(container))
+        if pool != trials.pool:
+            yield f"without its affinity rules it would be {_words(pool)}"
+
+
+def _cpu_sentences(trials: "_Trials", container: Container, step: int, most: int) -> Iterator[str]:
+    milli = container.resources.cpu_request_milli
+    found = trials.smallest(lambda count: _with_cpu(container, milli + count * step), most)
+    if found is not None:
+        count, pool = found
+        wish = f"with {milli + count * step}m of CPU instead of {milli}m"
+        yield f"{wish} it would be {_words(pool)}"
+
+
+def _memory_sentences(trials: "_Trials", container: Container) -> Iterator[str]:
+    memory = container.resources.memory_limit_bytes
+    if not memory:
+        return
+    part = -(-memory // _MEMORY_STEPS)
+    most = (memory - 1) // part
+    found = trials.smallest(lambda count: _with_memory(container, memory - count * part), most)
+    if found is not None:
+        count, pool = found
+        less = bytes_text(memory - count * part)
+        wish = f"with {less} of memory instead of {bytes_text(memory)}"
+        yield f"{wish} it would be {_words(pool)}"
+
+
+class _Trials:
+    """A copy of the engine in which one container is started again and again."""
+
+    def __init__(self, snapshot: Snapshot, container: Container) -> None:
+        self._engine = Engine(snapshot.machine, snapshot.config)
+        self._engine.take_over(snapshot)
+        self._engine.remove(container.id)
+        self.pool: Final = self.pool_of(container)
+        """The pool it would get as it is; empty where it would be refused."""
+
+    def pool_of(self, container: Container) -> str:
+        """The pool of a container that starts; nobody moves, and it is gone afterwards."""
+        fresh = replace(container, state=ContainerState.CREATED, cpus=None, mems=None)
+        decision = self._engine.create(fresh)
+        self._engine.remove(container.id)
+        return "" if isinstance(decision.result, Refusal) else decision.pool
+
+    def smallest(self, change: Callable[[int], Container], most: int) -> tuple[int, str] | None:
+        """The least number of steps that gives another pool, and that pool; None: no number does.
+
+        As if every larger number did too: found by doubling and halving. O(log most) trials.
+        """
+        low, high = 0, min(1, most)
+        while high > low:
+            pool = self.pool_of(change(high))
+            if pool != self.pool:
+                break
+            low, high = high, min(2 * high, most)
+        else:
+            return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            found = self.pool_of(change(middle))
+            if found == self.pool:
+                low = middle
+            else:
+                high, pool = middle, found
+        return high, pool
+
+
+def _words(pool: str) -> str:
+    return f"placed in {pool}" if pool else "refused"
+
+
+def _with_cpu(container: Container, milli: int) -> Container:
+    resources = container.resources
+    limit = resources.cpu_limit_milli
+    if container.pod.qos is QosClass.GUARANTEED:
+        limit = milli
+    elif limit is not None:
+        limit = max(limit, milli)
+    return replace(
+        container, resources=replace(resources, cpu_request_milli=milli, cpu_limit_milli=limit)
+    )
+
+
+def _with_memory(container: Container, size: int) -> Container:
+    resources = container.resources
+    request = min(resources.memory_request_bytes, size)
+    return replace(
+        container,
+        resources=replace(resources, memory_request_bytes=request, memory_limit_bytes=size),
+    )
+
+
+def _without_rules(container: Container) -> Container:
+    annotations = {
+        key: text for key, text in container.pod.annotations.items() if key not in AFFINITY_KEYS
+    }
+    return replace(container, pod=replace(container.pod, annotations=annotations))

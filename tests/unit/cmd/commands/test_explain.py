@@ -1,0 +1,149 @@
+"""`pinfold explain` and `describe` as they are typed, asked of a daemon on paper."""
+
+import json
+from collections.abc import Generator
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pinfold.cmd.pinfold import main
+from pinfold.policy.manifests.manifest import parse_manifests
+
+from ..control.asked_node import AskedNode
+from ..daemon.paper_node import burstable, guaranteed
+
+PODS = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: shop
+  annotations: {resource-policy.nri.io/affinity: "web: [db]"}
+spec:
+  containers:
+  - {name: db, resources: {limits: {cpu: 2, memory: 100M}}}
+  - {name: web, resources: {limits: {cpu: 1500m, memory: 100M}}}
+"""
+
+
+@pytest.fixture(name="node", scope="module")
+def fixture_node(tmp_path_factory: pytest.TempPathFactory) -> Generator[AskedNode]:
+    node = AskedNode(tmp_path_factory.mktemp("node"))
+    node.start()
+    node.run(*parse_manifests(PODS, "pods.yaml"))
+    node.refusal(guaranteed("vast", 8000))
+    yield node
+    node.stop()
+
+
+def pinfold(node: AskedNode, *arguments: str) -> Result:
+    return CliRunner().invoke(main, [*arguments, f"--control={node.path}"])
+
+
+def test_a_person_would_say_it_so_and_then_show_the_table(node: AskedNode) -> None:
+    run = pinfold(node, "explain", "web")
+    assert run.exit_code == 0, run.output
+    assert run.output == (
+        "default/shop/web is in socket #1 on cpus 6-7, memory 1, decided at 2023-11-14T22:13:20Z\n"
+        "  it asked for 1 exclusive CPU, 500m of shared CPU, 95.4 MiB of memory (Guaranteed)\n"
+        "  because: nearest to the containers it wants near, farthest from those it avoids;"
+        " next best was socket #0\n"
+        "  rule: its own of weight 1 matches default/shop/db: name In db, in its own pod"
+        " (resource-policy.nri.io/affinity (shorthand))\n"
+        "  with 2100m of CPU instead of 1500m it would be placed in socket #0\n"
+        "  without its affinity rules it would be placed in socket #0\n"
+        "\n"
+        "  rank  pool       affinity  memory_nodes  depth  exclusive_room  exclusive_pool"
+        "  neighbours  shared_room\n"
+        "  1     socket #1  -16       1             -1     -500            1             "
+        "  1           -500\n"
+        "  2     socket #0  -9        1             -1     -1500           0             "
+        "  0           -1500\n"
+        "  3     root       -9        2             0      -3500           2             "
+        "  0           -3500\n"
+    )
+
+
+def test_a_refused_container_is_explained_although_it_is_gone(node: AskedNode) -> None:
+    run = pinfold(node, "explain", "default/vast/vast")
+    lines = run.output.splitlines()
+    assert lines[0].startswith(
+        "default/vast/vast was refused at 2023-11-14T22:13:20Z: no pool has room for 8 exclusive"
+    )
+    assert lines[1] == "  it asked for 8 exclusive CPUs, 1 GiB of memory (Guaranteed)"
+    assert lines[2].startswith("  with 3000m of CPU instead of 8000m it would be placed in ")
+    assert "  -     root       exclusive CPUs: wanted 8, available 3" in lines
+
+
+def test_document_for_tools_is_that_of_the_contract(node: AskedNode) -> None:
+    found = json.loads(pinfold(node, "explain", "shop/db", "-o", "json").output)
+    assert list(found) == sorted(
+        (
+            *("container", "at", "result", "pool", "cpus", "mems", "decided_by", "against"),
+            *("request", "rules", "candidates", "moved", "alternatives"),
+        )
+    )
+    assert (found["result"], found["at"]) == ("grant", "2023-11-14T22:13:20Z")
+    assert (found["pool"], found["cpus"], found["mems"]) == ("socket #1", "4-5", "1")
+    assert (found["decided_by"], found["against"]) == ("exclusive_room", "socket #0")
+    (rule,) = found["rules"]
+    assert rule == {
+        "owner": "default/shop/db",
+        "text": "name In web, in its own pod (resource-policy.nri.io/affinity (shorthand))",
+        "kind": "weight",
+        "weight": 1,
+        "matches": ["default/shop/web"],
+    }
+    assert [one["pool"] for one in found["candidates"]] == ["socket #1", "socket #0", "root"]
+    assert all(one["dropped"] is None and one["rank"] for one in found["candidates"])
+    refused = json.loads(pinfold(node, "explain", "vast", "-o", "json").output)
+    assert (refused["result"], refused["pool"], refused["cpus"]) == ("refusal", None, None)
+    dropped = {"criterion": "exclusive CPUs", "wanted": "8", "available": "3"}
+    assert refused["candidates"][-1] == {"pool": "root", "rank": None, "dropped": dropped}
+
+
+def test_who_else_moved_is_said(node: AskedNode) -> None:
+    node.run(burstable("side", 100), guaranteed("late", 2000))
+    try:
+        (moved,) = json.loads(pinfold(node, "explain", "late", "-o", "json").output)["moved"]
+        assert moved == {
+            "container": "default/side/side",
+            "from": {"cpus": "1-3", "mems": "0"},
+            "to": {"cpus": node.cpus("side"), "mems": "0"},
+        }
+        assert "  for it moved default/side/side from cpus 1-3, memory 0 to cpus " in (
+            pinfold(node, "explain", "late").output
+        )
+    finally:
+        node.remove("late")
+        node.remove("side")
+
+
+def test_a_pod_is_described_container_by_container(node: AskedNode) -> None:
+    run = pinfold(node, "describe", "shop")
+    assert run.exit_code == 0, run.output
+    assert (
+        run.output
+        == "\n\n".join(pinfold(node, "explain", name).output.rstrip("\n") for name in ("db", "web"))
+        + "\n"
+    )
+    assert pinfold(node, "describe", "default/shop").output == run.output
+    run = pinfold(node, "describe", "nobody")
+    assert (run.exit_code, run.output) == (
+        2,
+        "pod: 'nobody' has no container here — see 'pinfold status'\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("shop", "container: 'shop' is one of several — name one: default/shop/db ("),
+        ("none", "container: 'none' is not here — see 'pinfold status'\n"),
+    ],
+)
+def test_what_is_not_one_container_is_status_two(
+    node: AskedNode, name: str, complaint: str
+) -> None:
+    run = pinfold(node, "explain", name)
+    assert run.exit_code == 2
+    assert run.output.startswith(complaint)

@@ -1,0 +1,155 @@
+"""Alternatives are what the engine really says: each is tried on an engine of its own."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from pinfold.policy.configuration.config import Config
+from pinfold.policy.engine import alternatives
+from pinfold.policy.engine.alternatives import find_alternatives
+from pinfold.policy.engine.counted_rules import counted_rules
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
+from pinfold.policy.model.grant import Grant
+from pinfold.topology.made.spec import machine_from_spec
+
+MACHINE = machine_from_spec("socket:2 numa:1 core:4 thread:1 mem:4G")
+GIB = 1 << 30
+FRIENDS = """web:
+- scope: {key: name, operator: Exists}
+  match: {key: name, operator: In, values: [db]}
+  weight: 5
+"""
+
+
+def container(
+    name: str,
+    milli: int,
+    memory: int = GIB // 8,
+    qos: QosClass = QosClass.GUARANTEED,
+    **annotations: str,
+) -> Container:
+    keys = {f"resource-policy.nri.io/{key}": text for key, text in annotations.items()}
+    resources = Resources(
+        cpu_request_milli=milli,
+        cpu_limit_milli=milli,
+        memory_request_bytes=memory,
+        memory_limit_bytes=memory,
+    )
+    pod = Pod(id=PodId(name), name=name, qos=qos, annotations=keys)
+    return Container(id=ContainerId(name), name=name, pod=pod, resources=resources)
+
+
+def engine(*containers: Container) -> Engine:
+    made = Engine(MACHINE, Config())
+    for one in containers:
+        made.create(one)
+    return made
+
+
+def test_a_refused_container_hears_with_how_much_less_it_had_a_place() -> None:
+    asked = container("vast", 8000)
+    one = engine(container("a", 2000))
+    assert not isinstance(one.create(asked).result, Grant)
+    (sentence,) = find_alternatives(one.snapshot(), asked)
+    assert sentence == "with 5000m of CPU instead of 8000m it would be placed in root"
+    assert isinstance(one.create(container("vast", 5000)).result, Grant)
+    assert not isinstance(one.create(container("vast", 6000)).result, Grant)
+
+
+def test_a_container_whose_memory_is_refused_hears_of_memory() -> None:
+    asked = container("vast", 1000, 7 * GIB)
+    one = engine(container("a", 1000, 3 * GIB))
+    assert not isinstance(one.create(asked).result, Grant)
+    (sentence,) = find_alternatives(one.snapshot(), asked)
+    found = re.fullmatch(r"with (\S+) GiB of memory instead of 7 GiB it would be .*", sentence)
+    assert found
+    assert 4.5 < float(found[1]) <= 5.1
+
+
+def test_a_placed_container_hears_of_the_smallest_step_in_each_direction() -> None:
+    one = engine(container("a", 2000), container("b", 2000))
+    asked = one.containers[ContainerId("b")]
+    sentences = find_alternatives(one.snapshot(), asked)
+    for sentence in sentences:
+        found = re.fullmatch(r"with (\d+)m of CPU instead of 2000m it would be (.*)", sentence)
+        assert found, sentence
+        trial = engine(container("a", 2000))
+        decision = trial.create(container("b", int(found[1])))
+        outcome = f"placed in {decision.pool}" if isinstance(decision.result, Grant) else "refused"
+        assert outcome == found[2]
+        assert decision.pool != one.decisions[ContainerId("b")].pool
+    assert sentences
+
+
+def test_a_container_beside_its_friend_hears_where_it_went_without_its_rules() -> None:
+    one = engine(container("db", 2000), container("web", 500, affinity=FRIENDS))
+    asked = one.containers[ContainerId("web")]
+    sentences = find_alternatives(one.snapshot(), asked)
+    assert "without its affinity rules it would be placed in socket #0" in sentences
+
+
+def test_a_container_that_room_was_made_for_since_hears_where_it_would_start_now() -> None:
+    crowd = [container(f"a{number}", 2000) for number in range(3)]
+    one = engine(*crowd, container("late", 1000))
+    before = one.decisions[ContainerId("late")].pool
+    for other in crowd:
+        one.remove(other.id)
+    asked = one.containers[ContainerId("late")]
+    (first, *_) = find_alternatives(one.snapshot(), asked)
+    assert first.startswith("if it started now, it would be placed in ")
+    assert not first.endswith(before)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param(container("idle", 0, qos=QosClass.BEST_EFFORT), id="nothing is asked for"),
+        pytest.param(
+            replace(
+                container("system", 100), pod=Pod(id=PodId("s"), name="s", namespace="kube-system")
+            ),
+            id="no pool is chosen",
+        ),
+    ],
+)
+def test_some_have_no_alternatives(asked: Container) -> None:
+    one = engine(asked)
+    assert find_alternatives(one.snapshot(), one.containers[asked.id]) == ()
+
+
+def test_asking_changes_nothing_and_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = engine(container("a", 2000), container("b", 500), container("c", 2500))
+    before = one.snapshot()
+    asked = one.containers[ContainerId("b")]
+    first = find_alternatives(before, asked)
+    one.check()
+    assert one.snapshot().pinnings == before.pinnings
+    assert find_alternatives(before, asked) == first
+    monkeypatch.setattr(alternatives, "CONTAINERS_MAX", 2)
+    assert find_alternatives(before, asked) == ()
+
+
+def test_rules_that_count_are_its_own_and_the_symmetric_ones_of_others() -> None:
+    symmetric = FRIENDS.replace("web:", "fan:").replace("weight: 5", "weight: 7\n  symmetric: true")
+    one = engine(
+        container("db", 1000),
+        container("web", 500, affinity=FRIENDS),
+        container("fan", 500, affinity=symmetric),
+        container("stranger", 500),
+    )
+    snapshot = one.snapshot()
+
+    def told(name: str) -> list[tuple[str, int, list[str]]]:
+        found = counted_rules(snapshot, snapshot.containers[ContainerId(name)])
+        return [
+            (rule.owner.name, rule.rule.weight, [match.name for match in rule.matches])
+            for rule in found
+        ]
+
+    assert told("web") == [("web", 5, ["db"])]
+    assert told("db") == [("fan", 7, ["db"])]
+    assert told("stranger") == []
+    (rule,) = counted_rules(snapshot, snapshot.containers[ContainerId("web")])
+    assert rule.text == "name In db, in scope name Exists (resource-policy.nri.io/affinity:2)"
