@@ -49,7 +49,9 @@ class MetricPages:
         if self._tree is not None:
             used_bytes = read_used_memory(self._tree)
         actuator = plugin.actuator
-        pinning = pinning_gauges(actuator.counts(), is_suspect=actuator.is_suspect)
+        pinning = pinning_gauges(
+            actuator.counts(), drifts=self._daemon.tally.drifts, is_suspect=actuator.is_suspect
+        )
         gauges = (
             gauge
             for gauge in chain(read_gauges(snapshot, used_bytes), pinning)

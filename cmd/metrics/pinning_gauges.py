@@ -9,8 +9,8 @@ from ...policy.engine.gauges import Gauge, Sample
 GROUP: Final = "policy/pinning"
 
 
-def pinning_gauges(pinnings: PinningCounts, *, is_suspect: bool) -> Iterator[Gauge]:
-    """Running containers by what is known of them, and whether the runtime seems to hang."""
+def pinning_gauges(pinnings: PinningCounts, *, drifts: int, is_suspect: bool) -> Iterator[Gauge]:
+    """Running containers by what is known of them, drift, and whether the runtime seems to hang."""
     counts = {
         "acknowledged": pinnings.acknowledged,
         "waiting": pinnings.waiting,
@@ -25,6 +25,13 @@ def pinning_gauges(pinnings: PinningCounts, *, is_suspect: bool) -> Iterator[Gau
         samples=tuple(
             Sample(labels={"state": state}, value=count) for state, count in counts.items()
         ),
+    )
+    yield Gauge(
+        name="policy.pinning.drift.count",
+        unit="",
+        help="How often a container was found with a pinning that somebody else had changed.",
+        group=GROUP,
+        samples=(Sample(labels={}, value=drifts),),
     )
     yield Gauge(
         name="policy.pinning.runtime.suspect",

@@ -1,16 +1,20 @@
 """What the documents show is true: commands are run, configurations loaded, links followed.
 
 In a ```console block, lines that begin with "$ pinfold" are run in a folder that holds the named
-```yaml blocks before it (```yaml web.yaml); "…" in the output shown stands for anything.
+```yaml blocks before it (```yaml web.yaml); "…" in the output shown stands for anything. A line
+"$ pinfoldd ... --control node.sock &" has a daemon run until the end of its block.
 """
 
 import ast
+import contextlib
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -19,6 +23,7 @@ import yaml
 
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import KIND, read_config
+from pinfold.policy.manifests.manifest import parse_manifests
 from pinfold.policy.scenarios.scenario_file import parse_scenarios
 from pinfold.policy.text.yaml_document import mapping_of
 from pinfold.policy.text.yaml_fields import read_fields
@@ -28,6 +33,7 @@ GIVEN = ROOT.parent / "shared" / "scenarios" / "given.yaml"
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
 FENCE = re.compile(r"^```([a-z]*)(?: +(\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+DAEMON_SECONDS = 30
 CONFIG_FIELDS = {field.encode_name for field in msgspec.structs.fields(Config)}
 
 
@@ -78,25 +84,58 @@ def test_commands_print_what_is_shown(block: Block, tmp_path: Path) -> None:
     for earlier in blocks(block.document):
         if earlier.line < block.line and earlier.name:
             (tmp_path / earlier.name).write_text(earlier.text)
-    for command, shown in commands(block.text):
-        program, *arguments = shlex.split(command)
-        if program != "pinfold":
-            continue
-        run = subprocess.run(
-            [sys.executable, "-m", "pinfold.cmd.pinfold", *arguments],
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=120,
-            check=False,
+    with contextlib.ExitStack() as daemons:
+        for command, shown in commands(block.text):
+            program, *arguments = shlex.split(command)
+            if program == "pinfoldd":
+                assert arguments.pop() == "&"
+                daemons.enter_context(running_daemon(arguments, tmp_path))
+            if program == "pinfold":
+                assert_prints(block, command, shown, tmp_path)
+
+
+@contextlib.contextmanager
+def running_daemon(arguments: list[str], folder: Path) -> Generator[None]:
+    """A daemon, from when it has looked at every container of its manifests."""
+    files = [file for option, file in pairwise(arguments) if option == "--manifest"]
+    pods = [pod for file in files for pod in parse_manifests((folder / file).read_text(), file)]
+    count = sum(len(pod.containers) for pod in pods)
+    log = folder / "pinfoldd.log"
+    with log.open("wb") as standard_error:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pinfold.cmd.pinfoldd", *arguments],
+            cwd=folder,
+            stderr=standard_error,
         )
-        printed = "\n".join(line.rstrip() for line in run.stdout.strip("\n").splitlines())
-        if shown.strip():
-            matched = re.fullmatch(pattern(shown), printed, re.DOTALL)
-            assert matched, f"{block}: `{command}` prints\n{printed}"
-        else:
-            assert run.returncode == 0, f"{block}: `{command}`\n{printed}"
+    try:
+        deadline = time.monotonic() + DAEMON_SECONDS
+        while (text := log.read_text()).count("event=create") < count:
+            assert process.poll() is None, text
+            assert time.monotonic() < deadline, text
+            time.sleep(0.05)
+        yield
+    finally:
+        process.terminate()
+        process.wait(DAEMON_SECONDS)
+
+
+def assert_prints(block: Block, command: str, shown: str, folder: Path) -> None:
+    _, *arguments = shlex.split(command)
+    run = subprocess.run(
+        [sys.executable, "-m", "pinfold.cmd.pinfold", *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    printed = "\n".join(line.rstrip() for line in run.stdout.strip("\n").splitlines())
+    if shown.strip():
+        matched = re.fullmatch(pattern(shown), printed, re.DOTALL)
+        assert matched, f"{block}: `{command}` prints\n{printed}"
+    else:
+        assert run.returncode == 0, f"{block}: `{command}`\n{printed}"
 
 
 @pytest.mark.parametrize("block", YAMLS, ids=str)
