@@ -37,8 +37,9 @@ def explanation_lines(found: ExplainDocument) -> Iterator[str]:
     if found.result == GRANT:
         against = f"; next best was {found.against}" if found.against else ""
         yield f"  because: {words_of(found.decided_by)}{against}"
-    problems = cast("Sequence[object]", found.request.get("problems", ()))
-    yield from (f"  problem: {one}" for one in problems)
+    for name in ("unmet", "problems"):
+        texts = cast("Sequence[object]", found.request.get(name, ()))
+        yield from (f"  {name.removesuffix('s')}: {one}" for one in texts)
     yield from (f"  rule: {_rule_text(one, found.container)}" for one in found.rules)
     for one in found.moved:
         yield f"  for it moved {one.container} from {pin_text(one.from_)} to {pin_text(one.to)}"
@@ -58,16 +59,20 @@ def _outcome(found: ExplainDocument) -> str:
 
 
 def _rule_text(rule: RuleDocument, container: str) -> str:
-    whose = "its own" if rule.owner == container else f"that of {rule.owner}"
-    weight = "" if rule.weight is None else f" of weight {rule.weight}"
+    parts = ["its own" if rule.owner == container else f"that of {rule.owner}"]
+    if rule.kind != "weight":
+        parts.append(rule.kind)
+    if rule.weight is not None:
+        parts.append(f"of weight {rule.weight}")
     if rule.owner != container:
-        return f"{whose}{weight} matches it: {rule.text}"
-    if not rule.matches:
-        return f"{whose}{weight} matches nobody: {rule.text}"
-    shown = ", ".join(rule.matches[:_MATCHES_SHOWN])
-    more = len(rule.matches) - _MATCHES_SHOWN
-    others = f" and {more} more" if more > 0 else ""
-    return f"{whose}{weight} matches {shown}{others}: {rule.text}"
+        parts.append("matches it")
+    elif rule.matches:
+        shown = ", ".join(rule.matches[:_MATCHES_SHOWN])
+        more = len(rule.matches) - _MATCHES_SHOWN
+        parts.append(f"matches {shown}{f' and {more} more' if more > 0 else ''}")
+    else:
+        parts.append("matches no container")
+    return f"{', '.join(parts)}: {rule.text}"
 
 
 def _candidate_lines(candidates: Sequence[CandidateDocument]) -> list[str]:

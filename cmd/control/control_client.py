@@ -77,6 +77,8 @@ class ControlClient:
             ("grpc.max_receive_message_length", _ANSWER_BYTES_MAX),
             # A socket has no proxy, whatever the environment says.
             ("grpc.enable_http_proxy", 0),
+            # Else questions of several threads share a connection, which the first one closes.
+            ("grpc.use_local_subchannel_pool", 1),
         ]
         with grpc.insecure_channel(f"unix:{self._path}", options) as channel:
             call = cast(
@@ -118,7 +120,9 @@ class ControlClient:
         if code == "INVALID_ARGUMENT":
             return ControlError(details)
         if code == "UNAVAILABLE" and "—" not in details:
-            details = "the daemon closed the connection — may this user ask? see its log"
+            details = (
+                f"the daemon closed the connection ({details}) — may this user ask? see its log"
+            )
         if code == "DEADLINE_EXCEEDED":
             details = f"no answer in {_SECONDS:g} s — is pinfoldd well? look at its log"
         return ControlError(f"{self._path}: {details or code.lower()}")

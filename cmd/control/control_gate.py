@@ -19,8 +19,8 @@ from .peer import Peer, peer_of
 
 GREETING: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 """What a client says first. Source: RFC 9113, 3.4."""
-CLIENTS_MAX: Final = 8
-"""Clients at once; one more takes the place of the one that is silent longest."""
+CLIENTS_MAX: Final = 16
+"""Clients at once; one more takes the place of one that has not greeted, or is silent longest."""
 GREETING_SECONDS: Final = 5.0
 STALL_SECONDS: Final = 10.0
 """In which an end must take something of what waits for it."""
@@ -70,14 +70,18 @@ class ControlGate:
 
     def _run(self) -> None:
         while True:
+            has_newcomer = False
             for key, _ in self._selector.select(self._pause()):
                 if key.fileobj is self._woken:
                     return
                 if key.fileobj is self._listener:
-                    self._take()
+                    has_newcomer = True
                 elif key.data in self._relays:
                     self._serve(key.data)
             self._drop_late()
+            # Last, so that those who have left have given their places back.
+            if has_newcomer:
+                self._take()
 
     def _end(self) -> None:
         for relay in tuple(self._relays):
@@ -115,7 +119,7 @@ class ControlGate:
             client.close()
             return
         if len(self._relays) >= CLIENTS_MAX:
-            self._drop(min(self._relays, key=lambda one: one.heard_at))
+            self._drop(min(self._relays, key=_rights))
         client.setblocking(False)
         relay = _Relay(client, self._clock())
         self._relays[relay] = None
@@ -173,6 +177,11 @@ class ControlGate:
         if self._resumes_at is not None and self._resumes_at <= now:
             self._resumes_at = None
             self._selector.register(self._listener, selectors.EVENT_READ)
+
+
+def _rights(relay: "_Relay") -> tuple[bool, float]:
+    """The order in which clients lose their places: those that said no greeting come first."""
+    return relay.service is not None, relay.heard_at
 
 
 class _GoneError(Exception):

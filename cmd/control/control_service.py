@@ -29,6 +29,7 @@ SERVICE: Final = "pinfold.control.v1.Control"
 REQUEST_BYTES_MAX: Final = 1 << 16
 ANSWER_BYTES_MAX: Final = 1 << 26
 _CALLS_AT_ONCE: Final = 4
+_CALLS_WAITING: Final = 16
 _METADATA_BYTES_MAX: Final = 1 << 13
 _DETAILS_MAX: Final = 4000
 """Characters of an error: they travel in a header."""
@@ -71,7 +72,7 @@ class ControlService:
                 ("grpc.max_concurrent_streams", _CALLS_AT_ONCE),
                 ("grpc.so_reuseport", 0),
             ],
-            maximum_concurrent_rpcs=_CALLS_AT_ONCE,
+            maximum_concurrent_rpcs=_CALLS_WAITING,
         )
         self._server.add_insecure_port(f"unix:{self._path}")
         self._server.start()

@@ -77,6 +77,7 @@ def _request(snapshot: Snapshot, container: Container, decision: Decision) -> Ma
         "memory_kinds": sorted(kind.name for kind in request.memory_kinds),
         "hugepage_bytes": {str(size): total for size, total in request.hugepage_bytes.items()},
         "hints": [hint.provider for hint in request.hints],
+        "unmet": list(decision.unmet),
         "problems": [str(problem) for problem in decision.problems],
     }
 
@@ -86,8 +87,8 @@ def _rules(snapshot: Snapshot, container: Container) -> Iterator[RuleDocument]:
         yield RuleDocument(
             owner=one.owner.path,
             text=one.text,
-            kind="weight",
-            weight=one.rule.weight,
+            kind=one.kind.value,
+            weight=one.weight,
             matches=tuple(match.path for match in one.matches[:_MATCHES_MAX]),
         )
 

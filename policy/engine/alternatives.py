@@ -11,8 +11,7 @@ from ...topology.drawing.machine_tree import bytes_text
 from ..model.container import Container, ContainerState, QosClass
 from ..model.grant import Refusal
 from ..model.request import CpuType
-from ..rules.affinity import AFFINITY_KEYS
-from .counted_rules import classified_of
+from .counted_rules import classified_of, is_rule, without_rules
 from .engine import Engine
 from .snapshot import Snapshot
 
@@ -51,10 +50,10 @@ def _sentences(snapshot: Snapshot, container: Container) -> Iterator[str]:
             yield from _cpu_sentences(trials, container, step, max(0, room) // step)
     if not trials.pool:
         yield from _memory_sentences(trials, container)
-    if any(key in container.pod.annotations for key in AFFINITY_KEYS):
+    if any(map(is_rule, container.pod.annotations)):
         pool = trials.pool_of(_without_rules(container))
         if pool != trials.pool:
-            yield f"without its affinity rules it would be {_words(pool)}"
+            yield f"without its rules it would be {_words(pool)}"
 
 
 def _cpu_sentences(trials: "_Trials", container: Container, step: int, most: int) -> Iterator[str]:
@@ -146,7 +145,5 @@ def _with_memory(container: Container, size: int) -> Container:
 
 
 def _without_rules(container: Container) -> Container:
-    annotations = {
-        key: text for key, text in container.pod.annotations.items() if key not in AFFINITY_KEYS
-    }
+    annotations = without_rules(container.pod.annotations)
     return replace(container, pod=replace(container.pod, annotations=annotations))

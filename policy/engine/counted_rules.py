@@ -1,38 +1,50 @@
-"""Rules that count for a container: its own, and the symmetric ones of those that are there."""
+"""Rules that count for a container: its own, and those of containers that are there about it."""
 
+import enum
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ..annotations.annotation_keys import domain_of
 from ..model.container import Container
 from ..placing.classifier import Classified, Classifier
-from ..rules.affinity import AffinityRule, same_pod
-from ..rules.container_facts import Subkey, facts
+from ..rules.affinity import AFFINITY_KEYS, AffinityRule, same_pod
+from ..rules.container_facts import facts
 from ..rules.evaluation import Steps, TooManyStepsError, holds
 from ..rules.expression import ALWAYS
+from ..rules.podaffinity.rule_set import PlacementRules, SpreadRule
+from ..rules.podaffinity.rule_text import AFFINITY_KEY, POOL_NAME_KEY, POOL_SELECTOR_KEY
+from ..rules.podaffinity.term import Term, container_labels
 from .snapshot import Snapshot
 
 STEPS_MAX: Final = 1_000_000
 """For all rules together: some tens of milliseconds."""
+_TERM_STEPS: Final = 60
+"""To hold a term against a container."""
+_RULE_KEYS: Final = tuple(f"{key}." for key in (AFFINITY_KEY, POOL_NAME_KEY, POOL_SELECTOR_KEY))
+
+
+class RuleKind(enum.Enum):
+    """The kinds of rules."""
+
+    WEIGHT = "weight"
+    PREFERRED = "preferred"
+    REQUIRED = "required"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedRule:
     """A rule, whose it is, and the containers that it matches."""
 
+    kind: RuleKind
     owner: Container
-    rule: AffinityRule
-    matches: tuple[Container, ...]
+    text: str
+    """The rule for people, and where it is written."""
+    weight: int | None = None
+    matches: tuple[Container, ...] = ()
 
-    @property
-    def text(self) -> str:
-        """The rule in its own words, with its place."""
-        rule, scope = self.rule, f", in scope {self.rule.scope}"
-        if rule.scope == ALWAYS:
-            scope = ""
-        elif rule.scope == same_pod(self.owner.pod):
-            scope = ", in its own pod"
-        return f"{rule.match}{scope} ({rule.source})"
+
+_Rule = AffinityRule | Term | SpreadRule
 
 
 def classified_of(snapshot: Snapshot, container: Container) -> Classified:
@@ -41,44 +53,115 @@ def classified_of(snapshot: Snapshot, container: Container) -> Classified:
     return known or Classifier(snapshot.config, (), snapshot.machine).classify(container)
 
 
+def is_rule(annotation: str) -> bool:
+    """Whether an annotation of a pod says where its containers should be.
+
+    >>> is_rule("resource-policy.nri.io/affinity"), is_rule("pool-name.pinfold.dev/pod")
+    (True, True)
+    """
+    is_scoped = domain_of(annotation) is not None and annotation.startswith(_RULE_KEYS)
+    return is_scoped or annotation in AFFINITY_KEYS
+
+
 def counted_rules(snapshot: Snapshot, container: Container) -> tuple[CountedRule, ...]:
     """The rules that count for a container among those that are placed by now.
 
     Its own ones in their order, whether they match anybody or not; then those of others that match
-    it. Rules that would take too long are left out, as they are in decisions. O(containers x
-    rules), with a limit.
+    it. O(containers x rules), with a limit, after which the rest is left out.
     """
-    steps = Steps(STEPS_MAX)
-    others = {
-        one: dict(facts(snapshot.containers[one])) for one in snapshot.grants if one != container.id
-    }
-    own = classified_of(snapshot, container).rules
+    look = _Look(snapshot, container)
     found: list[CountedRule] = []
-    for rule in own:
-        matches = tuple(
-            snapshot.containers[one]
-            for one, known in others.items()
-            if _matches(rule, known, steps)
-        )
-        found.append(CountedRule(owner=container, rule=rule, matches=matches))
-    found.extend(_of_others(snapshot, container, steps))
+    try:
+        found.extend(look.own())
+        found.extend(look.of_others())
+    except TooManyStepsError:
+        pass
     return tuple(found)
 
 
-def _of_others(snapshot: Snapshot, container: Container, steps: Steps) -> Iterator[CountedRule]:
-    known = dict(facts(container))
-    for container_id in snapshot.grants:
-        classified = snapshot.classified.get(container_id)
-        if classified is None or container_id == container.id:
-            continue
-        for rule in classified.rules:
-            if rule.is_symmetric and _matches(rule, known, steps):
-                owner = snapshot.containers[container_id]
-                yield CountedRule(owner=owner, rule=rule, matches=(container,))
+class _Look:
+    """The rules of one moment around one container."""
+
+    def __init__(self, snapshot: Snapshot, container: Container) -> None:
+        self._snapshot = snapshot
+        self._container = container
+        self._steps = Steps(STEPS_MAX)
+        self._others = [snapshot.containers[one] for one in snapshot.grants if one != container.id]
+        self._facts = {one.id: dict(facts(one)) for one in (*self._others, container)}
+        self._labels = {one.id: container_labels(one) for one in (*self._others, container)}
+
+    def own(self) -> Iterator[CountedRule]:
+        """The rules of the container itself."""
+        owner, classified = self._container, classified_of(self._snapshot, self._container)
+        for kind, rule, text, weight in _rules(owner, classified):
+            matches = tuple(one for one in self._others if self._matches(rule, owner, one))
+            yield CountedRule(kind=kind, owner=owner, text=text, weight=weight, matches=matches)
+        yield from _pool_rules(owner, classified.placement)
+
+    def of_others(self) -> Iterator[CountedRule]:
+        """The rules of others that match the container, and count for it."""
+        for owner in self._others:
+            classified = self._snapshot.classified.get(owner.id)
+            for kind, rule, text, weight in _rules(owner, classified) if classified else ():
+                is_one_way = isinstance(rule, AffinityRule) and not rule.is_symmetric
+                if is_one_way or isinstance(rule, SpreadRule):
+                    continue
+                if self._matches(rule, owner, self._container):
+                    yield CountedRule(
+                        kind=kind,
+                        owner=owner,
+                        text=text,
+                        weight=weight,
+                        matches=(self._container,),
+                    )
+
+    def _matches(self, rule: _Rule, owner: Container, other: Container) -> bool:
+        """Whether a rule of `owner` is about `other`. Raises `TooManyStepsError`."""
+        if isinstance(rule, AffinityRule):
+            known = self._facts[other.id]
+            return holds(rule.scope, known, self._steps) and holds(rule.match, known, self._steps)
+        self._steps.charge(_TERM_STEPS)
+        return rule.matches(owner, other, self._labels[other.id])
 
 
-def _matches(rule: AffinityRule, known: Mapping[Subkey, str], steps: Steps) -> bool:
-    try:
-        return holds(rule.scope, known, steps) and holds(rule.match, known, steps)
-    except TooManyStepsError:
-        return False
+def _rules(
+    owner: Container, classified: Classified
+) -> Iterator[tuple[RuleKind, _Rule, str, int | None]]:
+    """The rules of a container about others: kind, rule, text and weight."""
+    for rule in classified.rules:
+        yield RuleKind.WEIGHT, rule, _weighted_text(owner, rule), rule.weight
+    placement = classified.placement
+    for required in placement.required:
+        yield RuleKind.REQUIRED, required.term, required.term.text, None
+    for preferred in placement.preferred:
+        yield RuleKind.PREFERRED, preferred.term, preferred.term.text, preferred.weight
+    for spread in placement.spread:
+        kind = RuleKind.REQUIRED if spread.is_required else RuleKind.PREFERRED
+        yield kind, spread, spread.text, None
+
+
+def _pool_rules(owner: Container, placement: PlacementRules) -> Iterator[CountedRule]:
+    """The rules of a container about pools, which match no other container."""
+    for required in placement.pool_required:
+        yield CountedRule(kind=RuleKind.REQUIRED, owner=owner, text=required.text)
+    for preferred in placement.pool_preferred:
+        yield CountedRule(
+            kind=RuleKind.PREFERRED, owner=owner, text=preferred.text, weight=preferred.weight
+        )
+    if placement.pool_name is not None:
+        text = f"the pool {placement.pool_name} ({POOL_NAME_KEY})"
+        yield CountedRule(kind=RuleKind.REQUIRED, owner=owner, text=text)
+
+
+def _weighted_text(owner: Container, rule: AffinityRule) -> str:
+    scope = f", in scope {rule.scope}"
+    if rule.scope == ALWAYS:
+        scope = ""
+    elif rule.scope == same_pod(owner.pod):
+        scope = ", in its own pod"
+    return f"{rule.match}{scope} ({rule.source})"
+
+
+def without_rules(annotations: Mapping[str, str]) -> dict[str, str]:
+    """The annotations of a pod that do not say where its containers should be."""
+    return {key: text for key, text in annotations.items() if not is_rule(key)}

@@ -8,7 +8,6 @@ import pytest
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine import alternatives
 from pinfold.policy.engine.alternatives import find_alternatives
-from pinfold.policy.engine.counted_rules import counted_rules
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.model.grant import Grant
@@ -87,7 +86,7 @@ def test_a_container_beside_its_friend_hears_where_it_went_without_its_rules() -
     one = engine(container("db", 2000), container("web", 500, affinity=FRIENDS))
     asked = one.containers[ContainerId("web")]
     sentences = find_alternatives(one.snapshot(), asked)
-    assert "without its affinity rules it would be placed in socket #0" in sentences
+    assert "without its rules it would be placed in socket #0" in sentences
 
 
 def test_a_container_that_room_was_made_for_since_hears_where_it_would_start_now() -> None:
@@ -129,27 +128,3 @@ def test_asking_changes_nothing_and_is_bounded(monkeypatch: pytest.MonkeyPatch) 
     assert find_alternatives(before, asked) == first
     monkeypatch.setattr(alternatives, "CONTAINERS_MAX", 2)
     assert find_alternatives(before, asked) == ()
-
-
-def test_rules_that_count_are_its_own_and_the_symmetric_ones_of_others() -> None:
-    symmetric = FRIENDS.replace("web:", "fan:").replace("weight: 5", "weight: 7\n  symmetric: true")
-    one = engine(
-        container("db", 1000),
-        container("web", 500, affinity=FRIENDS),
-        container("fan", 500, affinity=symmetric),
-        container("stranger", 500),
-    )
-    snapshot = one.snapshot()
-
-    def told(name: str) -> list[tuple[str, int, list[str]]]:
-        found = counted_rules(snapshot, snapshot.containers[ContainerId(name)])
-        return [
-            (rule.owner.name, rule.rule.weight, [match.name for match in rule.matches])
-            for rule in found
-        ]
-
-    assert told("web") == [("web", 5, ["db"])]
-    assert told("db") == [("fan", 7, ["db"])]
-    assert told("stranger") == []
-    (rule,) = counted_rules(snapshot, snapshot.containers[ContainerId("web")])
-    assert rule.text == "name In db, in scope name Exists (resource-policy.nri.io/affinity:2)"
