@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from ...topology.model.machine import MemoryKind
 from ...topology.sets.base_errors import quoted
-from ..model.cpu_preference import BurstLevel, CpuPriority, SmtPreference
+from ..model.cpu_preference import BurstLevel, CpuPriority, MovePreference, SmtPreference
 from ..text.errors import ConfigError
 from ..text.glob import GlobError, compile_glob
 from ..text.quantity import parse_nanoseconds
@@ -114,6 +114,11 @@ def parse_burst_level(text: str) -> BurstLevel:
 def parse_smt(text: str) -> SmtPreference:
     """The use of the threads of cores. Raises `TextError` for an unknown word."""
     return _member(SmtPreference, text, "use of threads")
+
+
+def parse_move(text: str) -> MovePreference:
+    """The wish about moves of a running container. Raises `TextError` for an unknown word."""
+    return _member(MovePreference, text, "wish about moves")
 
 
 def parse_memory_types(text: str) -> frozenset[MemoryKind]:

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 from ...topology.model.machine import MemoryKind
 from ...topology.sets.base_errors import quoted
 from ..model.container import Container
-from ..model.cpu_preference import BurstLevel, CpuPriority, SmtPreference
+from ..model.cpu_preference import BurstLevel, CpuPriority, MovePreference, SmtPreference
 from ..text.errors import Problem
 from ..text.suggestion import suggestion
 from ..text.text_cache import TextCache
@@ -24,6 +24,7 @@ from .annotation_values import (
     parse_hint_sources,
     parse_irq_affinity,
     parse_memory_types,
+    parse_move,
     parse_path_filter,
     parse_preserve,
     parse_smt,
@@ -83,6 +84,7 @@ class Preferences:
     rdt_class: str | None = None
     blockio_class: str | None = None
     smt: SmtPreference | None = None
+    move: MovePreference | None = None
     problems: tuple[Problem, ...] = ()
 
     @property
@@ -157,6 +159,7 @@ class _Reader:
             rdt_class=self._value("rdtclass", parse_word, None),
             blockio_class=self._value("blockioclass", parse_word, None),
             smt=self._value("smt", parse_smt, None),
+            move=self._value("move", parse_move, None),
         )
         return replace(preferences, problems=tuple(self._problems))
 

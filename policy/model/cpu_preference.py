@@ -1,4 +1,4 @@
-"""Preferences for cpus: their priority, their hardware threads, how wide a container bursts."""
+"""Preferences for cpus: their priority, their threads, how wide a container bursts, its moves."""
 
 import enum
 
@@ -36,3 +36,13 @@ class SmtPreference(enum.Enum):
     """One thread of each core; siblings only when the cores run out."""
     HIDE = "hide"
     """Picked like ANY; then only the lowest thread of each core is put into the cpuset."""
+
+
+class MovePreference(enum.Enum):
+    """Whether a container that runs may be moved to a better place.
+
+    Without one, containers with exclusive cpus stay and the others may be moved.
+    """
+
+    NEVER = "never"
+    ALLOWED = "allowed"

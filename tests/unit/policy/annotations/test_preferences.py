@@ -13,7 +13,7 @@ from pinfold.policy.annotations.annotation_values import (
 from pinfold.policy.annotations.annotations import Scope
 from pinfold.policy.annotations.preferences import NO_PREFERENCES, Preferences, parse_preferences
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
-from pinfold.policy.model.cpu_preference import BurstLevel, CpuPriority, SmtPreference
+from pinfold.policy.model.cpu_preference import BurstLevel, CpuPriority, MovePreference, SmtPreference
 from pinfold.topology.model.machine import MemoryKind
 
 GIVEN = Path(__file__).parents[5] / "shared/scenarios/given.yaml"
@@ -26,7 +26,7 @@ def container(annotations: dict[str, str], name: str = "c0") -> Container:
 
 
 def parse(key: str, value: str) -> Preferences:
-    domain = "pinfold.dev" if key == "smt" else "resource-policy.nri.io"
+    domain = "pinfold.dev" if key in ("smt", "move") else "resource-policy.nri.io"
     return parse_preferences(container({f"{key}.{domain}/container.c0": value}))
 
 
@@ -78,6 +78,8 @@ def test_no_annotation_is_no_preference() -> None:
         ("blockioclass", "slow", "blockio_class", "slow"),
         ("smt", "spread", "smt", SmtPreference.SPREAD),
         ("smt", "hide", "smt", SmtPreference.HIDE),
+        ("move", "never", "move", MovePreference.NEVER),
+        ("move", " Allowed", "move", MovePreference.ALLOWED),
     ],
 )
 def test_a_valid_value_is_typed(key: str, value: str, field: str, expected: object) -> None:
@@ -103,6 +105,7 @@ def test_a_valid_value_is_typed(key: str, value: str, field: str, expected: obje
         ("deny.topologyhints", "type: regex", "unknown type 'regex'", "'type: glob'", False),
         ("deny.topologyhints", "{type: glob, paths: ['[']}", "malformed pattern", "", False),
         ("smt", "packed", "unknown use of threads 'packed'", "did you mean 'pack'?", False),
+        ("move", "nevr", "unknown wish about moves 'nevr'", "did you mean 'never'?", False),
         ("cold-start", "10s", "not a mapping", "write 'duration: ...'", False),
         ("cold-start", "duration: 10", "'10' is not a duration", "write 'duration: 10s'", False),
         ("cold-start", "duration: -1s", "'-1s' is not a duration", "write", False),
