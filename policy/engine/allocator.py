@@ -7,12 +7,13 @@ from ...topology.model.machine import Machine
 from ..books.books import WITHHELD, Books
 from ..configuration.config import Config
 from ..model.container import Container, ContainerId, Resources
-from ..model.grant import Grant, Refusal
+from ..model.grant import Grant, PoolId, Refusal
 from ..model.pinning import Change, Pinning
 from ..model.request import CpuType, Request
 from ..placing.classifier import Classified, Classifier, grave_problems
 from ..placing.growth import allowed_cpus, held_back, homeless, kept_in, wider_place
 from ..placing.judge import Judge
+from ..placing.mover import Mover
 from ..placing.placer import Failure, Placement, Placer
 from ..placing.pool_choice import Chooser
 from ..placing.resizer import Resizer
@@ -43,6 +44,7 @@ class Allocator:
         self._unmet = UnmetRules(self.books, self.roster, self._judge)
         self._rehoused: list[ContainerId] = []
         self._resizer = Resizer(self.books)
+        self._mover = Mover(self.books)
 
     @property
     def occupancy(self) -> Occupancy:
@@ -246,6 +248,44 @@ class Allocator:
             )
         self.roster.add(container, classified)
         return self.conclude(self._apply(placement, classified))
+
+    def move(self, container_id: ContainerId, pool_id: PoolId) -> Decision:
+        """Another pool for a container that holds cpus; a refusal leaves it where it is."""
+        classified = self.roster.classified[container_id]
+        grant = self.books.ledger.grants[container_id]
+        placement = self._mover.plan(grant, classified.request, pool_id)
+        if isinstance(placement, Failure):
+            return Decision(
+                container_id=container_id,
+                result=placement.refusal,
+                pool=self._pool_name(grant),
+                pinning=self.books.pinner.told(container_id) or Pinning(),
+                problems=classified.problems,
+            )
+        return self.conclude(self._apply(placement, classified))
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Hold in empty books exactly what a snapshot of this machine and configuration shows.
+
+        What it takes to try something out on a copy: nobody is adopted, and nothing is told.
+        """
+        books = self.books
+        for container_id, container in snapshot.containers.items():
+            classified = snapshot.classified.get(container_id)
+            if classified is None:
+                self.roster.leave_out(container, snapshot.decisions[container_id])
+                continue
+            self.roster.add(container, classified)
+            if container_id in snapshot.decisions:
+                self.roster.decisions[container_id] = snapshot.decisions[container_id]
+        for container_id, grant in snapshot.grants.items():
+            books.ledger.add(grant)
+            books.pinner.note(container_id, snapshot.pinnings[container_id])
+            container = snapshot.containers[container_id]
+            books.affinity.add(container, self.roster.classified[container_id].rules)
+        books.memory.restore(snapshot.memory)
+        books.inherit(snapshot.memory_look, snapshot.due_dram)
+        books.pinner.drain()
 
     def mend(self, container_id: ContainerId) -> None:
         """Give a container cpus for exclusive ones it misses, if it does."""

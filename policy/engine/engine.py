@@ -7,7 +7,7 @@ from types import MappingProxyType
 from ...topology.model.machine import Machine
 from ..configuration.config import Config
 from ..model.container import Container, ContainerId, ContainerState, PodId, Resources
-from ..model.grant import Grant, Refusal
+from ..model.grant import Grant, PoolId, Refusal
 from ..model.pinning import Change, Pinning
 from ..placing.classifier import Classifier
 from ..pools.pool_tree import PoolTree
@@ -55,6 +55,14 @@ class Engine:
         self._allocator = Allocator(machine, config, interrupts)
         self._unread: Mapping[ContainerId, Exception] = {}
         """What went wrong with containers that could not be read; they are left as they run."""
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> "Engine":
+        """Another engine that holds what a snapshot shows, to try out what would follow."""
+        engine = cls(snapshot.machine, snapshot.config)
+        engine._allocator.restore(snapshot)
+        engine._unread = snapshot.unread
+        return engine
 
     @property
     def tree(self) -> PoolTree:
@@ -192,6 +200,16 @@ class Engine:
             pinning = self._allocator.books.pinner.told(container_id) or Pinning()
             return replace(self.decisions[container_id], pinning=pinning, changes=())
         return self._allocator.resize(container_id, resources)
+
+    def move(self, container_id: ContainerId, pool_id: PoolId) -> Decision:
+        """Move a container to another pool; a refusal leaves it where it is, and what it holds.
+
+        Others' pinnings that follow are in `changes`.
+        """
+        if container_id not in self.grants:
+            refusal = Refusal(reason=f"container {container_id!r} holds no cpus to move")
+            return Decision(container_id=container_id, result=refusal)
+        return self._allocator.move(container_id, pool_id)
 
     def synchronize(
         self,

@@ -123,7 +123,11 @@ def test_every_key_of_the_table_is_known_in_all_its_forms(key: object) -> None:
         ("memory-type.pinfold.dev/pod", "unknown", "'memory-type.resource-policy.nri.io/pod'"),
         ("smt.resource-policy.nri.io/container.a", "unknown", "'smt.pinfold.dev/container.a'"),
         ("pinfold.dev/smt", "unknown", "'smt.pinfold.dev/pod'"),
-        ("pinfold.dev/xyzzy", "unknown annotation 'xyzzy'", "one of affinity, anti-affinity, move, on-"),
+        (
+            "pinfold.dev/xyzzy",
+            "unknown annotation 'xyzzy'",
+            "one of affinity, anti-affinity, move, on-",
+        ),
         ("memory-type.resource-policy.nri.io/pods", "unknown scope 'pods'", "container.NAME"),
         ("memory-type.resource-policy.nri.io/container.", "unknown scope", "container.NAME"),
         ("memory-type.resource-policy.nri.io/", "unknown scope ''", "container.NAME"),

@@ -13,7 +13,12 @@ from pinfold.policy.annotations.annotation_values import (
 from pinfold.policy.annotations.annotations import Scope
 from pinfold.policy.annotations.preferences import NO_PREFERENCES, Preferences, parse_preferences
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
-from pinfold.policy.model.cpu_preference import BurstLevel, CpuPriority, MovePreference, SmtPreference
+from pinfold.policy.model.cpu_preference import (
+    BurstLevel,
+    CpuPriority,
+    MovePreference,
+    SmtPreference,
+)
 from pinfold.topology.model.machine import MemoryKind
 
 GIVEN = Path(__file__).parents[5] / "shared/scenarios/given.yaml"

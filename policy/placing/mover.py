@@ -1,0 +1,96 @@
+"""Plans of moves: a container that runs goes to another pool, with all that it asks for."""
+
+from dataclasses import replace
+
+from ...topology.sets.cpuset import CpuSet
+from ..books.booking import Booking
+from ..books.books import Books
+from ..books.cpu_ledger import Ledger
+from ..model.grant import Grant, PoolId, Refusal
+from ..model.request import CpuType, Request
+from .hint_demand import suitable_cpus
+from .placer import Failure, Placement
+
+
+class Mover:
+    """Plans moves from what a ledger has left."""
+
+    def __init__(self, books: Books) -> None:
+        """Reads the books, never changes them."""
+        self._tree = books.tree
+        self._ledger = books.ledger
+        self._memory = books.memory
+        self._pool_memory = books.pool_memory
+        self._picker = books.picker
+
+    def plan(self, held: Grant, request: Request, pool_id: PoolId) -> Placement | Failure:
+        """The grant of a container in another pool; nobody else has to make room for it.
+
+        It is refused where it would take the last cpu of containers that asked for none.
+        """
+        if objection := immovable(held, request):
+            return _failure(objection)
+        ledger = self._ledger.copy()
+        ledger.drop(held.container_id)
+        exclusive = self._cpus(held, request, pool_id, ledger)
+        if isinstance(exclusive, Failure):
+            return exclusive
+        wanted = self._pool_memory.choice(request).request_at(pool_id)
+        offer = self._memory.offer(wanted, replaces=held.container_id)
+        if isinstance(offer, Refusal):
+            return Failure(refusal=offer)
+        if offer.moves:
+            return _failure(f"memory: others would have to leave nodes {offer.zone}")
+        grant = replace(
+            held,
+            pool_id=pool_id,
+            exclusive=exclusive,
+            grown=(),
+            memory=offer.zone,
+            memory_bytes=request.memory_bytes,
+        )
+        return Placement(booking=Booking(grant=grant, offer=offer), decided_by="rebalance")
+
+    def _cpus(
+        self, held: Grant, request: Request, pool_id: PoolId, ledger: Ledger
+    ) -> CpuSet | Failure:
+        """The exclusive cpus in the other pool, which has room for the shared part as well."""
+        name, count = self._tree.pools[pool_id].name, len(held.exclusive)
+        room = ledger.room
+        left = max(room.shared_milli[pool_id] - 1000 * count, 0)
+        wanted = held.shared_milli if count else max(held.shared_milli, 1)
+        if left < wanted:
+            return _failure(f"{name}: {wanted}m of shared CPU: {left}m free")
+        if not count:
+            return held.exclusive
+        sliceable = room.sliceable[pool_id]
+        if sliceable < count:
+            return _failure(f"{name}: {count} exclusive CPUs: {sliceable} free")
+        free = suitable_cpus(request, ledger.slice(pool_id), count)
+        picked = self._picker.pick(free, count, request.priority, request.smt)
+        if picked is None:
+            return _failure(f"{name}: {count} exclusive CPUs that suit it are not free")
+        return CpuSet(picked)
+
+
+def immovable(held: Grant, request: Request) -> str:
+    """The reason why a container can be in no other pool than its own; empty where it can."""
+    if held.cpu_type is not CpuType.NORMAL or request.cpu_type is not CpuType.NORMAL:
+        return f"it runs on {held.cpu_type.value} cpus"
+    if held.isolated:
+        return "it has cpus that the kernel isolates"
+    if request.hints:
+        return "it is where its devices are"
+    if held.preserve_memory:
+        return "its memory is not to be touched"
+    if request.cold_start_ns:
+        return "it begins without DRAM"
+    if request.hugepage_bytes:
+        return "its huge pages are where they are"
+    if (len(held.exclusive), held.shared_milli) != (request.exclusive, request.shared_milli):
+        return "it does not have what it asks for"
+    return ""
+
+
+def _failure(reason: str) -> Failure:
+    return Failure(refusal=Refusal(reason=reason))
