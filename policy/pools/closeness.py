@@ -1,6 +1,6 @@
 """Closeness of pools, and the affinity of every pool to a newcomer's friends."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ..model.grant import PoolId
 from .pool_tree import PoolTree
@@ -29,6 +29,11 @@ class Closeness:
         ]
         self._parent = [-1 if pool.parent is None else int(pool.parent) for pool in tree.pools]
         self._first = [int(pool.first) for pool in tree.pools]
+
+    @property
+    def own(self) -> Sequence[int]:
+        """Closeness of two containers of one pool, by pool id; scaled."""
+        return self._own
 
     def affinities(self, weights: Mapping[PoolId, int]) -> list[int]:
         """For each pool the sum over all pools q of weights[q] x closeness, scaled.
