@@ -60,8 +60,7 @@ class Engine:
     def of(cls, snapshot: Snapshot) -> "Engine":
         """Another engine that holds what a snapshot shows, to try out what would follow."""
         engine = cls(snapshot.machine, snapshot.config)
-        engine._allocator.restore(snapshot)
-        engine._unread = snapshot.unread
+        engine._hold(snapshot)
         return engine
 
     @property
@@ -303,6 +302,10 @@ class Engine:
         """Assert every invariant. O(everything); for tests."""
         self._allocator.books.check()
         assert self.grants.keys() <= self._allocator.roster.containers.keys()
+
+    def _hold(self, snapshot: Snapshot) -> None:
+        self._allocator.restore(snapshot)
+        self._unread = snapshot.unread
 
     def _replace(self, container: Container) -> None:
         """Release what an older instance of a container holds."""

@@ -28,10 +28,10 @@ class WeightLayer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementObjective:
-    """What makes one placement of some containers better than another: a sum over its layers.
+    """The worth of a placement of some containers: a sum over layers.
 
-    Another kind of wish is another layer: a term at a level is worth one in the pools of that level
-    and inside them, and nothing around them.
+    A wish of another kind is another layer: a term at a level is worth one in the pools of that
+    level and inside them, and nothing around them.
     """
 
     tree: PoolTree
@@ -62,7 +62,7 @@ class PlacementObjective:
         return total
 
     def worth(self, layer: WeightLayer, weight: int, first: PoolId, second: PoolId) -> int:
-        """What one unit of a weight counts between two pools. O(depth).
+        """The worth of one unit of a weight between two pools. O(depth).
 
         A wide pool is far from what is inside it for a friend, and no refuge from an enemy: see
         `Closeness`. Here that holds whichever of the two is in the wide one.

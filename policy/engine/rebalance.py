@@ -1,0 +1,211 @@
+"""Rebalancing: moves that place running containers better than they came to be placed.
+
+Newcomers choose well, and residents stay where history put them. A plan says who would go where, in
+an order in which every step is legal by itself: no exclusive cpu is ever shared, nobody is without
+cpus, memory fits. It is found on a copy; whoever carries it out asks for the steps one by one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from ...topology.sets.cpuset import CpuSet, NodeSet
+from ..model.container import Container
+from ..model.grant import Grant, PoolId
+from ..model.pinning import Pinning
+from .engine import Engine
+from .placement_score import placement_objective
+from .rebalance_model import PlacementModel
+from .rebalance_route import Route, RouteStep
+from .rebalance_search import Effort, improve
+from .rebalance_tenants import placement_model
+from .snapshot import Snapshot
+
+_STEPS_MAX: Final = 300_000
+"""Half a dozen seconds for a thousand containers on an ordinary machine."""
+_STEPS_PER_CONTAINER: Final = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceBudget:
+    """The limits of a plan."""
+
+    moves: int | None = None
+    """The most moves; None leaves that open."""
+    moves_exclusive: bool = False
+    """Whether containers with exclusive cpus are moved, too: their threads lose warm caches."""
+    search_steps: int = _STEPS_MAX
+    """The most placements that the search tries."""
+
+
+NO_LIMIT: Final = RebalanceBudget()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """The pool, cpus and memory nodes of a container before or after a move."""
+
+    pool: str
+    cpus: CpuSet
+    mems: NodeSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceMove:
+    """One step of a plan."""
+
+    container: Container
+    pool_id: PoolId
+    """Where it goes."""
+    before: Site
+    after: Site
+    gain: int
+    """What the score gains; negative where a container only makes room for others."""
+    migrated_bytes: int
+    """Memory on nodes that it leaves, if its memory is spread evenly over those it has."""
+    changed_cpusets: int
+    """Containers whose cpusets or memory sets are other ones afterwards, itself included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalancePlan:
+    """Moves in the order in which they are to be made, and the scores around them."""
+
+    score: int
+    """The satisfied weight before the first move, in units of 1/`scale`."""
+    score_after: int
+    scale: int
+    moves: tuple[RebalanceMove, ...]
+
+    @property
+    def migrated_bytes(self) -> int:
+        """The memory that all moves together migrate."""
+        return sum(move.migrated_bytes for move in self.moves)
+
+    @property
+    def changed_cpusets(self) -> int:
+        """The number of times that a container is told other cpus or memory nodes."""
+        return sum(move.changed_cpusets for move in self.moves)
+
+
+def rebalance(snapshot: Snapshot, budget: RebalanceBudget = NO_LIMIT) -> RebalancePlan:
+    """The moves that raise the satisfied weight of a snapshot's containers within a budget.
+
+    Containers that spread over NUMA nodes without need go back to one where that costs nothing. The
+    score never falls, and the same snapshot has the same plan. Takes some seconds for a thousand
+    containers; any thread may ask.
+    """
+    objective = placement_objective(snapshot)
+    model = placement_model(snapshot, objective, moves_exclusive=budget.moves_exclusive)
+    score = model.score()
+    origin = list(model.place)
+    improve(model, effort(model, budget.search_steps))
+    _narrow(model)
+    _settle_back(model, origin)
+    targets = {index: model.place[index] for index in model.movable}
+    moves = _route(snapshot, model, origin, targets, budget)
+    if budget.moves is not None and len(moves) == budget.moves:
+        # A few good moves from here may be better than the first ones of a long way.
+        few = _route(snapshot, model, origin, {}, budget)
+        if sum(move.gain for move in few) > sum(move.gain for move in moves):
+            moves = few
+    return RebalancePlan(
+        score=score,
+        score_after=score + sum(move.gain for move in moves),
+        scale=objective.scale,
+        moves=moves,
+    )
+
+
+def best_known_score(snapshot: Snapshot, search_steps: int) -> int:
+    """The highest score that a search finds for a snapshot's containers, however they get there.
+
+    Containers with exclusive cpus may be elsewhere as well; never less than the score there is.
+    """
+    objective = placement_objective(snapshot)
+    model = placement_model(snapshot, objective, moves_exclusive=True)
+    return model.score() + improve(model, effort(model, search_steps))
+
+
+def effort(model: PlacementModel, steps_max: int) -> Effort:
+    """The effort that suits so many containers."""
+    steps = min(steps_max, _STEPS_PER_CONTAINER * len(model.movable))
+    return Effort(steps=steps, restarts=4 if len(model.movable) <= 50 else 1)
+
+
+def _narrow(model: PlacementModel) -> None:
+    """Bring containers that spread over NUMA nodes without need back to one, at no cost."""
+    for index in model.movable:
+        tenant, source = model.tenants[index], model.place[index]
+        if source != tenant.pool_id or not tenant.narrower:
+            continue
+        here = model.worth(index, source)
+        worths = {one: model.worth(index, one) for one in tenant.narrower}
+        for target in sorted(worths, key=lambda one: (-worths[one], -model.room[one], one)):
+            if worths[target] >= here and model.fits(index, target):
+                model.move(index, target)
+                break
+
+
+def _settle_back(model: PlacementModel, origin: Sequence[int]) -> None:
+    """Leave everybody in place whose move gains nothing."""
+    has_moved = True
+    while has_moved:
+        has_moved = False
+        for index in model.movable:
+            source = model.place[index]
+            if source == origin[index] or model.tenants[index].narrower:
+                continue
+            gain = model.worth(index, origin[index]) - model.worth(index, source)
+            if gain >= 0 and model.fits(index, origin[index]):
+                model.move(index, origin[index])
+                has_moved = True
+
+
+def _route(
+    snapshot: Snapshot,
+    model: PlacementModel,
+    origin: Sequence[int],
+    targets: Mapping[int, int],
+    budget: RebalanceBudget,
+) -> tuple[RebalanceMove, ...]:
+    """The legal steps from the beginning towards some targets, up to where the score is highest."""
+    model.put(origin)
+    trial = Engine.of(snapshot)
+    steps = islice(Route(trial, model, targets).steps(), budget.moves)
+    moves = [_move(trial, step) for step in steps]
+    best, length, total, narrowed = (0, 0), 0, 0, 0
+    tenants = {one.id: one for one in model.tenants}
+    for number, move in enumerate(moves, start=1):
+        tenant = tenants[move.container.id]
+        total += move.gain
+        narrowed += bool(tenant.narrower)
+        if (total, narrowed) > best:
+            best, length = (total, narrowed), number
+    return tuple(moves[:length])
+
+
+def _move(trial: Engine, step: RouteStep) -> RebalanceMove:
+    grant = step.decision.result
+    assert isinstance(grant, Grant), "a step of a route was granted"
+    told = step.told or Pinning()
+    before, after = _site(trial, step.before, told), _site(trial, grant, step.decision.pinning)
+    left = before.mems - after.mems
+    is_migrated = step.decision.pinning.mems is not None
+    own_change = step.decision.pinning.differs_from(told)
+    return RebalanceMove(
+        container=trial.containers[step.container_id],
+        pool_id=step.pool_id,
+        before=before,
+        after=after,
+        gain=step.gain,
+        migrated_bytes=grant.memory_bytes * len(left) // len(before.mems) if is_migrated else 0,
+        changed_cpusets=own_change + len(step.decision.changes),
+    )
+
+
+def _site(trial: Engine, grant: Grant, told: Pinning) -> Site:
+    pool = trial.tree.pools[grant.pool_id]
+    cpus = told.cpus if told.cpus is not None else grant.exclusive or pool.sharable
+    return Site(pool=pool.name, cpus=cpus, mems=told.mems or grant.memory)

@@ -1,0 +1,132 @@
+"""The model of a snapshot: which containers may be moved, where to, and what they need there."""
+
+from collections.abc import Mapping
+
+from ...topology.sets.cpuset import NodeSet
+from ..annotations.preferences import parse_preferences
+from ..model.container import ContainerId
+from ..model.cpu_preference import MovePreference
+from ..model.grant import Grant, PoolId
+from ..model.request import CpuType, Request
+from ..placing.mover import immovable
+from ..pools.pool_tree import Pool, PoolTree
+from .placement_score import PlacementObjective
+from .rebalance_model import PlacementModel, Tenant
+from .snapshot import Snapshot
+
+_UNKNOWN_BYTES = 1 << 62
+"""Of memory whose size the kernel does not say."""
+
+
+def placement_model(
+    snapshot: Snapshot, objective: PlacementObjective, *, moves_exclusive: bool
+) -> PlacementModel:
+    """The placement of a snapshot, to try others. O(containers x leaves).
+
+    `moves_exclusive`: whether containers with exclusive cpus may be moved as well.
+    """
+    tenants = tuple(
+        _tenant(snapshot, container_id, grant, moves_exclusive=moves_exclusive)
+        for container_id, grant in snapshot.grants.items()
+    )
+    masks = {mask for one in tenants for mask in (one.zones or {}).values()}
+    memory = {mask: _free_bytes(snapshot, NodeSet(mask)) for mask in sorted(masks)}
+    return PlacementModel(objective, tenants, _free_milli(snapshot), memory)
+
+
+def staying_reason(snapshot: Snapshot, container_id: ContainerId, *, moves_exclusive: bool) -> str:
+    """The reason why a container is not to be moved; empty where it may be."""
+    known, grant = snapshot.classified.get(container_id), snapshot.grants[container_id]
+    if known is None or container_id in snapshot.unread or snapshot.decisions[container_id].fault:
+        return "it could not be read"
+    wish = parse_preferences(snapshot.containers[container_id]).move
+    if wish is MovePreference.NEVER:
+        return "its annotation refuses it"
+    if grant.exclusive and not moves_exclusive and wish is not MovePreference.ALLOWED:
+        return "it has exclusive cpus"
+    return immovable(grant, known.request)
+
+
+def _tenant(
+    snapshot: Snapshot, container_id: ContainerId, grant: Grant, *, moves_exclusive: bool
+) -> Tenant:
+    milli = 1000 * len(grant.exclusive) + grant.shared_milli
+    if staying_reason(snapshot, container_id, moves_exclusive=moves_exclusive):
+        return Tenant(id=container_id, pool_id=grant.pool_id, milli=milli, is_movable=False)
+    # Who asks for nothing must not be the one to be left without a cpu.
+    milli = max(milli, 1)
+    targets = _targets(snapshot.tree, grant, milli)
+    request = snapshot.classified[container_id].request
+    narrower = _narrower(snapshot.tree, grant, request, milli)
+    zones = None
+    if not request.spreads_memory:
+        everywhere = (*targets, *narrower)
+        zones = {one: _zone(snapshot.tree.pools[one], request) for one in everywhere}
+    return Tenant(
+        id=container_id,
+        pool_id=grant.pool_id,
+        milli=milli,
+        is_movable=True,
+        targets=targets,
+        narrower=narrower,
+        memory_bytes=grant.memory_bytes,
+        zones=zones,
+        zone=grant.memory.mask,
+    )
+
+
+def _targets(tree: PoolTree, grant: Grant, milli: int) -> tuple[PoolId, ...]:
+    """The tightest pools that could ever hold a container, none wider than the one it is in."""
+    most = tree.pools[grant.pool_id].height
+    for height in range(most + 1):
+        found = tuple(
+            pool.id
+            for pool in tree.pools
+            if pool.height == height and 1000 * len(pool.sharable) >= milli
+        )
+        if found:
+            return found
+    return ()
+
+
+def _narrower(tree: PoolTree, grant: Grant, request: Request, milli: int) -> tuple[PoolId, ...]:
+    """The pools of one NUMA node that would do for a container that is spread over several.
+
+    Whoever has no cpu limit may be meant to spread, and whoever has a large one, too.
+    """
+    if len(tree.pools[grant.pool_id].memory_nodes) < 2 or request.is_unlimited:
+        return ()
+    size = max(milli, request.cpu_limit_milli or 0)
+    return tuple(
+        pool.id
+        for pool in tree.pools[tree.pools[grant.pool_id].first : grant.pool_id]
+        if len(pool.memory_nodes) < 2 and 1000 * len(pool.sharable) >= size
+    )
+
+
+def _zone(pool: Pool, request: Request) -> int:
+    mask = 0
+    for kind, nodes in pool.memory.items():
+        if kind in request.memory_kinds:
+            mask |= nodes.mask
+    return mask or pool.memory_nodes.mask
+
+
+def _free_bytes(snapshot: Snapshot, zone: NodeSet) -> int:
+    capacity = snapshot.memory.capacity(zone)
+    return _UNKNOWN_BYTES if capacity is None else capacity - snapshot.memory.usage(zone)
+
+
+def _free_milli(snapshot: Snapshot) -> list[int]:
+    """What every pool has left by its own numbers, beside what is spared for who asks for none."""
+    tree = snapshot.tree
+    free = [1000 * mask.bit_count() for mask in snapshot.free_sharable]
+    spared: Mapping[bool, int] = {True: 1, False: 0}
+    keeps_one = [not tree.root.reserved and not pool.parent for pool in tree.pools]
+    for grant in snapshot.grants.values():
+        if grant.cpu_type is not CpuType.NORMAL or not grant.has_shared_part:
+            continue
+        for pool_id in (grant.pool_id, *tree.ancestors[grant.pool_id]):
+            free[pool_id] -= grant.shared_milli
+            keeps_one[pool_id] |= not grant.shared_milli
+    return [left - spared[keeps] for left, keeps in zip(free, keeps_one, strict=True)]

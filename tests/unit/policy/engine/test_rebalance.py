@@ -1,0 +1,166 @@
+"""Plans of moves: who goes where, who stays, and what it costs."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.engine.rebalance import (
+    NO_LIMIT,
+    RebalanceBudget,
+    RebalancePlan,
+    best_known_score,
+    rebalance,
+)
+from pinfold.policy.model.container import Container, ContainerId
+from pinfold.policy.model.grant import Grant
+from tests.unit.policy.engine.pods_with_wishes import MIB, placed, pool_named, wishing
+
+NODE_0, NODE_1, NODE_2, NODE_3 = (f"NUMA node #{number}" for number in range(4))
+SHARED = {"prefer-shared-cpus.resource-policy.nri.io/pod": "true"}
+TOGETHER, NEXT, APART = 256, 144, 81
+
+
+def ways(plan: RebalancePlan) -> list[tuple[str, str, str]]:
+    return [(move.container.name, move.before.pool, move.after.pool) for move in plan.moves]
+
+
+def after(plan: RebalancePlan, engine: Engine) -> dict[str, str]:
+    """The pool of every container once a plan was carried out."""
+    for move in plan.moves:
+        assert isinstance(engine.move(move.container.id, move.pool_id).result, Grant)
+        engine.check()
+    return {one: engine.tree.pools[grant.pool_id].name for one, grant in engine.grants.items()}
+
+
+def test_friends_that_came_apart_are_brought_together_by_one_move() -> None:
+    engine = placed((wishing("a", wishes={"b": 3}), NODE_1), (wishing("b"), NODE_2))
+    plan = rebalance(engine.snapshot())
+    assert (plan.score, plan.score_after, plan.scale) == (3 * APART, 3 * TOGETHER, TOGETHER)
+    (move,) = plan.moves
+    assert move.gain == 3 * (TOGETHER - APART)
+    assert move.before.cpus.isdisjoint(move.after.cpus)
+    assert move.migrated_bytes == plan.migrated_bytes == 64 * MIB
+    assert move.changed_cpusets == plan.changed_cpusets == 1
+    pools = after(plan, engine)
+    assert pools["a"] == pools["b"]
+
+
+def test_enemies_are_parted_as_far_as_the_machine_goes() -> None:
+    engine = placed((wishing("a", wishes={"b": -3}), NODE_1), (wishing("b"), NODE_1))
+    plan = rebalance(engine.snapshot())
+    assert (plan.score, plan.score_after) == (-3 * TOGETHER, -3 * APART)
+
+
+def test_nobody_is_moved_where_nobody_wishes_anything() -> None:
+    engine = placed((wishing("a"), NODE_1), (wishing("b", 0), NODE_1))
+    plan = rebalance(engine.snapshot())
+    assert (plan.score, plan.score_after, plan.moves) == (0, 0, ())
+
+
+STAYING: Mapping[str, tuple[Container, RebalanceBudget, bool]] = {
+    "a share may be moved": (wishing("a", 500), NO_LIMIT, True),
+    "an annotation keeps it": (
+        wishing("a", 500, more={"move.pinfold.dev/pod": "never"}),
+        NO_LIMIT,
+        False,
+    ),
+    "exclusive cpus stay": (wishing("a", 2000), NO_LIMIT, False),
+    "an annotation lets them go": (
+        wishing("a", 2000, more={"move.pinfold.dev/container.a": "allowed"}),
+        NO_LIMIT,
+        True,
+    ),
+    "so does whoever asks for the plan": (
+        wishing("a", 2000),
+        RebalanceBudget(moves_exclusive=True),
+        True,
+    ),
+    "but not against the annotation": (
+        wishing("a", 2000, more={"move.pinfold.dev/pod": "never"}),
+        RebalanceBudget(moves_exclusive=True),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("container", "budget", "moves"), STAYING.values(), ids=STAYING)
+def test_who_may_be_moved(container: Container, budget: RebalanceBudget, moves: bool) -> None:
+    fixed = wishing("b", wishes={"a": 3}, more={"move.pinfold.dev/pod": "never"})
+    engine = placed((container, NODE_1), (fixed, NODE_2))
+    expected = [("a", NODE_1, NODE_2)] if moves else []
+    assert ways(rebalance(engine.snapshot(), budget)) == expected
+
+
+def test_two_that_are_in_each_others_way_change_places_through_free_room() -> None:
+    """Both nodes are full, so one of them waits in a third."""
+    never = {"move.pinfold.dev/pod": "never"}
+    engine = placed(
+        (wishing("left", 1999, more={**never, **SHARED}), NODE_1),
+        (wishing("right", 1999, more={**never, **SHARED}), NODE_2),
+        (wishing("a", 2000, {"right": 9}, more=SHARED), NODE_1),
+        (wishing("b", 2000, {"left": 9}, more=SHARED), NODE_2),
+    )
+    plan = rebalance(engine.snapshot())
+    assert len(plan.moves) == 3
+    assert sorted({move.container.name for move in plan.moves}) == ["a", "b"]
+    assert plan.score_after == 18 * TOGETHER
+    pools = after(plan, engine)
+    assert (pools["a"], pools["b"]) == (NODE_2, NODE_1)
+
+
+def test_a_container_makes_room_for_one_that_has_more_to_gain() -> None:
+    engine = placed(
+        (wishing("db", 2000, more={"move.pinfold.dev/pod": "never", **SHARED}), NODE_1),
+        (wishing("idle", 1999, more=SHARED), NODE_1),
+        (wishing("web", 1000, {"db": 5}, more=SHARED), NODE_3),
+    )
+    plan = rebalance(engine.snapshot())
+    assert [way[0] for way in ways(plan)] == ["idle", "web"]
+    assert [move.gain for move in plan.moves] == [0, 5 * (TOGETHER - APART)]
+
+
+def test_a_budget_is_spent_on_what_gains_most() -> None:
+    engine = placed(
+        (wishing("a", wishes={"far": 1}), NODE_1),
+        (wishing("b", wishes={"far": 7}), NODE_1),
+        (wishing("c", wishes={"far": 3}), NODE_1),
+        (wishing("far", more={"move.pinfold.dev/pod": "never"}), NODE_3),
+    )
+    snapshot = engine.snapshot()
+    for count, names in ((0, ""), (1, "b"), (2, "bc"), (3, "bca"), (4, "bca")):
+        plan = rebalance(snapshot, RebalanceBudget(moves=count))
+        assert "".join(way[0] for way in ways(plan)) == names
+    assert best_known_score(snapshot, 1000) == plan.score_after == 11 * TOGETHER
+
+
+def test_a_container_that_is_spread_goes_back_to_one_numa_node() -> None:
+    engine = placed((wishing("a", 500), "socket #1"))
+    assert ways(rebalance(engine.snapshot())) in (
+        [("a", "socket #1", NODE_2)],
+        [("a", "socket #1", NODE_3)],
+    )
+
+
+def test_what_does_not_fit_on_one_numa_node_stays_spread() -> None:
+    engine = placed((wishing("a", 5000, more=SHARED), "socket #1"))
+    assert ways(rebalance(engine.snapshot())) == []
+
+
+def test_a_container_goes_where_its_memory_fits() -> None:
+    engine = placed(
+        (wishing("a", wishes={"b": 5}, memory_mib=2000), NODE_1),
+        (
+            wishing("b", more={"move.pinfold.dev/pod": "never"}, memory_mib=3000),
+            NODE_2,
+        ),
+    )
+    assert ways(rebalance(engine.snapshot())) == [("a", NODE_1, NODE_3)]
+
+
+def test_a_plan_is_for_the_moment_of_its_snapshot() -> None:
+    engine = placed((wishing("a", wishes={"b": 3}), NODE_1), (wishing("b"), NODE_2))
+    snapshot = engine.snapshot()
+    engine.move(ContainerId("a"), pool_named(engine, NODE_3))
+    engine.stop(ContainerId("b"))
+    assert [move.before.pool for move in rebalance(snapshot).moves] in ([NODE_1], [NODE_2])
