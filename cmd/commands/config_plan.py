@@ -1,34 +1,25 @@
 """`pinfold config plan`: what would move if a file became the configuration."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import click
 
-from ...policy.configuration.config_text import config_from_values
-from ...policy.engine.engine import Engine
 from ...policy.engine.reconfiguration import Fate, Move, find_moves
 from ...policy.model.pinning import Pinning
 from ...policy.tuning.interrupts import Interrupt
-from ...topology.drawing.fingerprint import machine_fingerprint, machine_summary
 from ...topology.model.machine import Machine
-from ...topology.sets.base_errors import PinfoldError
 from ...topology.sets.cpuset import CpuSet, NodeSet
 from ..daemon.config_file import load_config
 from ..daemon.machine_source import machine_of, machine_options
 from ..kernel.knobs import Knobs
-from ..state.state_file import STATE_NAME, State, StateFileError, load_state
+from ..state.state_file import State
 from .output_option import output_option
+from .saved_node import cut_pods, saved_engine, saved_state, state_option
 
-DEFAULT_STATE: Final = Path("/var/lib/pinfold")
 _SOMETHING_MOVES: Final = 1
-
-
-class PlanError(PinfoldError):
-    """The state to plan with is missing, or it is of another machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +36,7 @@ class ConfigPlan:
 
 @click.command(name="plan")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option(
-    "--state",
-    "state_path",
-    type=click.Path(path_type=Path),
-    default=DEFAULT_STATE,
-    show_default=True,
-    metavar="FILE|DIR",
-    help="What runs: the state file of the daemon, or the folder it is in.",
-)
+@state_option
 @output_option("text", "json", meaning="A line for each container or one JSON document for tools.")
 @machine_options
 def command(
@@ -64,7 +47,7 @@ def command(
     Exits with 1 if a container would move or could not have what it asks for any more, with 2 if
     FILE has faults or there is no state to compare with.
     """
-    state = _state(state_path)
+    state = saved_state(state_path)
     found = machine_of(sysfs_root, machine)
     interrupts = () if machine is not None else _interrupts(Path(sysfs_root or "/"))
     plan = plan_config(state, found, file, interrupts)
@@ -80,51 +63,20 @@ def plan_config(
 
     `interrupts`: those of the machine; without, nobody is told that some may not be moved.
 
-    Raises `ConfigError` for the file, `PlanError` where the state is of another machine.
+    Raises `ConfigError` for the file, `SavedStateError` where the state is of another machine.
     """
-    if state.machine.fingerprint != machine_fingerprint(machine):
-        raise PlanError(
-            f"state: of another machine ({state.machine.summary}; this one has"
-            f" {machine_summary(machine)}) — name that one with --sysfs-root or --machine"
-        )
     loaded = load_config(file)
-    config = config_from_values(state.config, "the state's configuration")
-    present = Engine(machine, config, interrupts=interrupts)
-    present.synchronize(state.running(), state.advice())
+    present = saved_engine(state, machine, interrupts)
     planned, _ = present.reconfigured(loaded.config)
     return ConfigPlan(
         moves=find_moves(present.snapshot(), planned.snapshot()),
-        warnings=(*loaded.warnings, *planned.warnings, *_cut(state)),
+        warnings=(*loaded.warnings, *planned.warnings, *cut_pods(state)),
     )
-
-
-def _cut(state: State) -> Iterator[str]:
-    """Pods that are planned by what they ask the kubelet for alone."""
-    for pod in state.pods:
-        if pod.is_cut:
-            yield (
-                f"{pod.namespace}/{pod.name}: too long to be kept — planned without its"
-                " annotations, labels and hints"
-            )
 
 
 def _interrupts(root: Path) -> tuple[Interrupt, ...]:
     """Those of a kernel whose sys/ and proc/ are below `root`; none of an archive."""
     return Knobs(root).hardware().interrupts
-
-
-def _state(path: Path) -> State:
-    file = path / STATE_NAME if path.is_dir() else path
-    try:
-        return load_state(file)
-    except StateFileError as error:
-        advice = "the daemon puts it aside and writes a good one when it starts"
-        raise PlanError(f"{error} — {advice}") from error
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise PlanError(
-            f"{file}: {reason} — name the folder that pinfoldd has as its --state-dir"
-        ) from error
 
 
 def _as_text(plan: ConfigPlan) -> str:

@@ -1,0 +1,114 @@
+"""`pinfold rebalance`: the moves that would place running containers better."""
+
+import json
+from pathlib import Path
+from typing import Final
+
+import click
+
+from ...policy.engine.rebalance import (
+    RebalanceBudget,
+    RebalanceMove,
+    RebalancePlan,
+    Site,
+    rebalance,
+)
+from ...topology.drawing.machine_tree import bytes_text
+from ..daemon.machine_source import machine_of, machine_options
+from ..report.console import table_lines
+from .output_option import output_option
+from .saved_node import cut_pods, saved_engine, saved_state, state_option
+from .weight_text import weight_text
+
+_COLUMNS: Final = ("container", "from", "to", "gain", "memory to migrate")
+
+
+@click.command()
+@click.option("--plan", is_flag=True, help="Only say what would be moved; that is the default.")
+@click.option(
+    "--budget",
+    "moves",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Plan at most so many moves, those that gain most.",
+)
+@click.option(
+    "--exclusive", is_flag=True, help="Move containers with exclusive cpus, too: they stay else."
+)
+@state_option
+@output_option("table", "json", meaning="A table for people or one JSON document for tools.")
+@machine_options
+def command(
+    plan: bool,
+    moves: int | None,
+    exclusive: bool,
+    state_path: Path,
+    output: str,
+    sysfs_root: str | None,
+    machine: str | None,
+) -> None:
+    """Say which moves of running containers would satisfy more of what they wish of each other.
+
+    Every step is legal where it is made: no exclusive cpu is shared, nobody is without cpus, memory
+    fits. Nothing is moved.
+    """
+    del plan
+    state = saved_state(state_path)
+    for warning in cut_pods(state):
+        click.echo(f"warning: {warning}", err=True)
+    engine = saved_engine(state, machine_of(sysfs_root, machine))
+    budget = RebalanceBudget(moves=moves, moves_exclusive=exclusive)
+    found = rebalance(engine.snapshot(), budget)
+    click.echo(_as_json(found) if output == "json" else _as_text(found))
+
+
+def _as_text(plan: RebalancePlan) -> str:
+    before = weight_text(plan.score, plan.scale)
+    if not plan.moves:
+        return f"satisfied weight: {before}; no move is worth it"
+    after = weight_text(plan.score_after, plan.scale)
+    moves, cpusets = _count(len(plan.moves), "move"), _count(plan.changed_cpusets, "cpuset")
+    migrated = bytes_text(plan.migrated_bytes) if plan.migrated_bytes else "nothing"
+    return "\n".join(
+        [
+            f"satisfied weight: {before}, {after} after {moves}"
+            f" ({migrated} to migrate, {cpusets} to change)",
+            *table_lines(_COLUMNS, [_row(move, plan.scale) for move in plan.moves]),
+        ]
+    )
+
+
+def _count(number: int, what: str) -> str:
+    return f"1 {what}" if number == 1 else f"{number} {what}s"
+
+
+def _row(move: RebalanceMove, scale: int) -> tuple[str, ...]:
+    memory = bytes_text(move.migrated_bytes) if move.migrated_bytes else "-"
+    gain = weight_text(move.gain, scale, is_signed=True)
+    return (move.container.path, _place(move.before), _place(move.after), gain, memory)
+
+
+def _place(site: Site) -> str:
+    return f"{site.pool}, cpus {site.cpus}"
+
+
+def _as_json(plan: RebalancePlan) -> str:
+    document = {
+        "score": plan.score,
+        "score_after": plan.score_after,
+        "moves": [
+            {
+                "container": move.container.path,
+                "from": _site(move.before),
+                "to": _site(move.after),
+                "gain": move.gain,
+                "bytes": move.migrated_bytes,
+            }
+            for move in plan.moves
+        ],
+    }
+    return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False)
+
+
+def _site(site: Site) -> dict[str, str]:
+    return {"pool": site.pool, "cpus": str(site.cpus), "mems": str(site.mems)}

@@ -1,0 +1,74 @@
+"""The node that a state file describes: its containers in an engine, without its daemon."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+
+from ...policy.configuration.config_text import config_from_values
+from ...policy.engine.engine import Engine
+from ...policy.tuning.interrupts import Interrupt
+from ...topology.drawing.fingerprint import machine_fingerprint, machine_summary
+from ...topology.model.machine import Machine
+from ...topology.sets.base_errors import PinfoldError
+from ..state.state_file import STATE_NAME, State, StateFileError, load_state
+
+DEFAULT_STATE: Final = Path("/var/lib/pinfold")
+
+
+class SavedStateError(PinfoldError):
+    """The state to plan with is missing, or it is of another machine."""
+
+
+state_option: Final = click.option(
+    "--state",
+    "state_path",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_STATE,
+    show_default=True,
+    metavar="FILE|DIR",
+    help="What runs: the state file of the daemon, or the folder it is in.",
+)
+"""A command's `--state`: `state_path`."""
+
+
+def saved_state(path: Path) -> State:
+    """The state in a file, or in the file of a folder. Raises `SavedStateError`."""
+    file = path / STATE_NAME if path.is_dir() else path
+    try:
+        return load_state(file)
+    except StateFileError as error:
+        advice = "the daemon puts it aside and writes a good one when it starts"
+        raise SavedStateError(f"{error} — {advice}") from error
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise SavedStateError(
+            f"{file}: {reason} — name the folder that pinfoldd has as its --state-dir"
+        ) from error
+
+
+def saved_engine(state: State, machine: Machine, interrupts: tuple[Interrupt, ...] = ()) -> Engine:
+    """An engine with the containers of a state, under its configuration.
+
+    Raises `SavedStateError` where the state is of another machine.
+    """
+    if state.machine.fingerprint != machine_fingerprint(machine):
+        raise SavedStateError(
+            f"state: of another machine ({state.machine.summary}; this one has"
+            f" {machine_summary(machine)}) — name that one with --sysfs-root or --machine"
+        )
+    config = config_from_values(state.config, "the state's configuration")
+    engine = Engine(machine, config, interrupts=interrupts)
+    engine.synchronize(state.running(), state.advice())
+    return engine
+
+
+def cut_pods(state: State) -> Iterator[str]:
+    """Warnings of pods that are planned by what they ask the kubelet for alone."""
+    for pod in state.pods:
+        if pod.is_cut:
+            yield (
+                f"{pod.namespace}/{pod.name}: too long to be kept — planned without its"
+                " annotations, labels and hints"
+            )
