@@ -8,6 +8,7 @@ from ...policy.scenarios.result import ContainerResult, ScenarioResult
 from ..report.console import table_lines, tree_lines
 from ..report.escaped_text import escaped
 from .container_lines import cpus_text, natural_key, place_text, short_names
+from .weight_text import weight_text
 
 _COLUMNS: Final = ("container", "pool", "cpus", "memory", "why")
 
@@ -74,6 +75,11 @@ def _verdicts(result: ScenarioResult) -> Iterator[str]:
     for refusal in result.refusals:
         if refusal.path not in shown:
             yield f"  step {refusal.step}: {refusal.path} refused: {refusal.reason}"
+    if (quality := result.quality) is not None:
+        score, best = (
+            weight_text(one, quality.scale) for one in (quality.score, quality.best_known)
+        )
+        yield f"  satisfied weight: {score}, the best known is {best}"
     if result.expectations:
         holding = sum(one.holds for one in result.expectations)
         yield f"  {holding} of {len(result.expectations)} expectations hold"

@@ -25,6 +25,7 @@ from .snapshot import Snapshot
 _STEPS_MAX: Final = 300_000
 """Half a dozen seconds for a thousand containers on an ordinary machine."""
 _STEPS_PER_CONTAINER: Final = 2000
+_QUALITY_STEPS: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,14 +119,31 @@ def rebalance(snapshot: Snapshot, budget: RebalanceBudget = NO_LIMIT) -> Rebalan
     )
 
 
-def best_known_score(snapshot: Snapshot, search_steps: int) -> int:
-    """The highest score that a search finds for a snapshot's containers, however they get there.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementQuality:
+    """The quality of a placement, beside the best one known for the same containers."""
 
-    Containers with exclusive cpus may be elsewhere as well; never less than the score there is.
+    score: int
+    """The satisfied weight, in units of 1/`scale`."""
+    best_known: int
+    scale: int
+
+
+def placement_quality(
+    snapshot: Snapshot, search_steps: int = _QUALITY_STEPS
+) -> PlacementQuality | None:
+    """The quality of the placement that a snapshot shows; None where nobody wishes anything.
+
+    The best that a search finds, however the containers would get there: those with exclusive cpus
+    may be elsewhere as well.
     """
     objective = placement_objective(snapshot)
+    if objective.is_empty:
+        return None
     model = placement_model(snapshot, objective, moves_exclusive=True)
-    return model.score() + improve(model, effort(model, search_steps))
+    score = model.score()
+    best = score + improve(model, effort(model, search_steps))
+    return PlacementQuality(score=score, best_known=best, scale=objective.scale)
 
 
 def effort(model: PlacementModel, steps_max: int) -> Effort:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from ...topology.model.machine import Machine
 from ..engine.pool_drawing import SpareSupply
+from ..engine.rebalance import PlacementQuality
 from ..model.grant import GrantKind
 from ..pools.pool_tree import PoolTree
 from ..text.errors import Problem
@@ -82,6 +83,8 @@ class ScenarioResult:
     """By pool id, what is left of each pool."""
     refusals: tuple[RefusedContainer, ...] = ()
     """Also of containers that are gone by now."""
+    quality: PlacementQuality | None = None
+    """How far the weights are satisfied; None where no container wishes anything of another."""
 
     @property
     def has_failed(self) -> bool:
@@ -111,8 +114,19 @@ def _scenario(result: ScenarioResult) -> dict[str, object]:
             for one in result.expectations
         ],
         "skipped": [{"step": one.step, "reason": one.reason} for one in result.skipped],
+        "satisfied_weight": _quality(result.quality),
         "updates": result.updates,
         "problems": [*result.problems, *map(str, result.remarks)],
+    }
+
+
+def _quality(quality: PlacementQuality | None) -> dict[str, int] | None:
+    if quality is None:
+        return None
+    return {
+        "score": quality.score,
+        "best_known": quality.best_known,
+        "scale": quality.scale,
     }
 
 

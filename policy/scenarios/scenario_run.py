@@ -11,6 +11,7 @@ from ..engine.decision import Decision
 from ..engine.engine import Engine
 from ..engine.pool_drawing import spare_supplies
 from ..engine.reason import reason_of
+from ..engine.rebalance import placement_quality
 from ..hints.hint_text import TEST_APIS
 from ..manifests.manifest import ContainerSpec, PodSpec
 from ..model.container import Container, ContainerId, ContainerState, Pod
@@ -166,6 +167,7 @@ class ScenarioRun:
             machine=self._machine,
             tree=self.engine.tree if self.engine else None,
             spare=spare_supplies(self.engine.snapshot()) if self.engine else (),
+            quality=placement_quality(self.engine.snapshot()) if self.engine else None,
             refusals=tuple(self.verdicts.refusals),
         )
 

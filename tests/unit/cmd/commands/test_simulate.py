@@ -89,7 +89,8 @@ def test_json_has_exactly_the_keys_of_the_contract(manifests: str) -> None:
     assert list(document) == ["scenarios"]
     (scenario,) = document["scenarios"]
     assert set(scenario) == {
-        "id", "topology", "containers", "expectations", "skipped", "updates", "problems",
+        "id", "topology", "containers", "expectations", "skipped", "satisfied_weight", "updates",
+        "problems",
     }  # fmt: skip
     for container in scenario["containers"].values():
         assert set(container) == {

@@ -9,7 +9,7 @@ from pinfold.policy.engine.rebalance import (
     NO_LIMIT,
     RebalanceBudget,
     RebalancePlan,
-    best_known_score,
+    placement_quality,
     rebalance,
 )
 from pinfold.policy.model.container import Container, ContainerId
@@ -56,6 +56,7 @@ def test_nobody_is_moved_where_nobody_wishes_anything() -> None:
     engine = placed((wishing("a"), NODE_1), (wishing("b", 0), NODE_1))
     plan = rebalance(engine.snapshot())
     assert (plan.score, plan.score_after, plan.moves) == (0, 0, ())
+    assert placement_quality(engine.snapshot()) is None
 
 
 STAYING: Mapping[str, tuple[Container, RebalanceBudget, bool]] = {
@@ -131,7 +132,10 @@ def test_a_budget_is_spent_on_what_gains_most() -> None:
     for count, names in ((0, ""), (1, "b"), (2, "bc"), (3, "bca"), (4, "bca")):
         plan = rebalance(snapshot, RebalanceBudget(moves=count))
         assert "".join(way[0] for way in ways(plan)) == names
-    assert best_known_score(snapshot, 1000) == plan.score_after == 11 * TOGETHER
+    quality = placement_quality(snapshot)
+    assert quality is not None
+    assert (quality.score, quality.best_known) == (plan.score, 11 * TOGETHER)
+    assert plan.score_after == quality.best_known
 
 
 def test_a_container_that_is_spread_goes_back_to_one_numa_node() -> None:
