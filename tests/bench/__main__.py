@@ -11,7 +11,8 @@ import click
 
 from pinfold.topology.sets.base_errors import PinfoldError
 from tests.bench.benchmarks import benchmarks
-from tests.bench.figure import HEADER, OUTPUT, Figure, write_json
+from tests.bench.figure import HEADER, OUTPUT, Figure, Quantity, write_json
+from tests.bench.placements import PLACED_SIZES, PLACEMENT_HEADER, measure_placements
 from tests.bench.plugins import comparison
 from tests.bench.plugins.plugin_command import floor_command, parse_plugin, pinfold_command
 from tests.bench.plugins.plugin_process import PluginEndedError
@@ -35,6 +36,13 @@ ENGINE_CONDITIONS = f"""\
 The parts alone. Garbage is collected as in the daemon, between events. Half of the pods have
 affinity rules; {UNREAD_PERCENT} of 100 pods are of a workload that is new to the policy, the others
 are replicas.
+"""
+
+PLACEMENT_CONDITIONS = """\
+The satisfied weight of the same containers, as the share of the way from an even spread, which
+knows no rules, to the best that a patient search finds: on arrival, on arrival with symmetric
+rules, after a rebalance that leaves exclusive cpus alone (to the best that does), and after one
+that does not.
 """
 
 
@@ -67,6 +75,9 @@ are replicas.
 )
 @click.option("--parts/--no-parts", default=True, help="Measure the parts of Pinfold alone, too.")
 @click.option(
+    "--placements/--no-placements", default=True, help="Measure how good placements are, too."
+)
+@click.option(
     "--output",
     default=OUTPUT,
     show_default=True,
@@ -80,6 +91,7 @@ def main(
     pause: int,
     plugins: tuple[str, ...],
     parts: bool,
+    placements: bool,
     output: Path,
 ) -> None:
     """Measure Pinfold at its runtime's end of the socket, beside the floor; then its parts."""
@@ -102,6 +114,8 @@ def main(
     write_json(output, floor_figures(measured))
     if parts:
         write_json(output, _measure_parts())
+    if placements:
+        write_json(output, _measure_placements())
 
 
 def _print_comparison(text: str, found: Sequence[Samples]) -> None:
@@ -122,6 +136,16 @@ def _measure_parts() -> Iterable[Figure]:
     for benchmark in benchmarks():
         figures.append(benchmark.measure())
         print(figures[-1].row(), flush=True)
+    return figures
+
+
+def _measure_placements() -> Iterable[Figure | Quantity]:
+    print(f"\n{PLACEMENT_CONDITIONS}\n{PLACEMENT_HEADER}")
+    figures: list[Figure | Quantity] = []
+    for size, seeds in PLACED_SIZES:
+        found = measure_placements(size, seeds)
+        print(found.row(), flush=True)
+        figures += found.figures()
     return figures
 
 

@@ -42,6 +42,12 @@ NAMES: Final = (
     "synchronize-1000",
     "hostile-annotations",
     "create-container-added",
+    *(f"rebalance-{size}" for size in ("small", "medium", "large")),
+    *(
+        f"{way}-{size}"
+        for way in ("way-arrival", "way-symmetric", "way-rebalanced", "way-exclusive")
+        for size in ("small", "medium", "large")
+    ),
     *(f"{metric}-{size}" for metric in METRICS for size in ("small", "medium", "wide", "large")),
     *(f"floor-{metric}" for metric in FLOOR_METRICS),
 )
@@ -64,6 +70,7 @@ _BUDGETS: Final = {
     "synchronize-1000": "300",
     "hostile-annotations": "20",
     "create-container-added": "p50 1.5",
+    "rebalance-large": "10000",
 }
 """In ms; docs/design.md."""
 

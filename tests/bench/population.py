@@ -64,9 +64,11 @@ def pods(size: Size, unread_percent: int = UNREAD_PERCENT, seed: int = 1) -> Ite
         number += 1
 
 
-def containers(size: Size, unread_percent: int = UNREAD_PERCENT) -> Iterator[Container]:
+def containers(
+    size: Size, unread_percent: int = UNREAD_PERCENT, seed: int = 1
+) -> Iterator[Container]:
     """The containers of `pods`, as the policy gets them."""
-    for spec in pods(size, unread_percent):
+    for spec in pods(size, unread_percent, seed):
         pod = Pod(
             id=PodId(stable_id(f"sandbox/{spec.name}")),
             name=spec.name,
