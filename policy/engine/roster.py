@@ -42,7 +42,7 @@ class Roster:
         return self._instances.get(instance_key(container))
 
     def remember_place(self, container: Container, grant: Grant) -> None:
-        """What the present instance held, for the next one of the same name in the same pod."""
+        """Remember the grant of an instance for the next one of its name in its pod."""
         key = instance_key(container)
         self._last_places.pop(key, None)
         self._last_places[key] = grant
@@ -50,7 +50,7 @@ class Roster:
             del self._last_places[next(iter(self._last_places))]
 
     def last_place(self, container: Container) -> Grant | None:
-        """What the instance before this one held, where that is remembered."""
+        """The grant of the instance before this one, where that is remembered."""
         return self._last_places.get(instance_key(container)) if self._last_places else None
 
     def of_pod(self, pod_id: PodId) -> tuple[ContainerId, ...]:

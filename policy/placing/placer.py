@@ -7,29 +7,23 @@ from typing import Final
 from ...topology.sets.cpuset import NO_NODES, CpuSet
 from ..books.booking import Booking
 from ..books.books import Books
-from ..books.cpu_ledger import Ledger
 from ..hints.hint_score import scores
-from ..memory.memory_choice import MemoryChoice, ZoneSummary
+from ..memory.memory_choice import MemoryChoice
 from ..memory.offers import Offer
 from ..model.container import ContainerId
 from ..model.grant import Dropped, Grant, PoolId, Refusal
 from ..model.request import CpuType, Request
 from ..pools.closeness import Closeness
 from ..tuning.cpu_class import misfits
-from .breaking import degraded
 from .growth import held_back
-from .hint_demand import pick_by_hints, reserved_objection, suitable_cpus
+from .hint_demand import reserved_objection
 from .judge import Judge
 from .judgement import Judgement
-from .lifting import Lift, make_room
 from .lineup import Lineup
-from .narrowing import find_narrowings
-from .openings import Openings, OpeningSearch
+from .place_finder import PlaceFinder
 from .pool_choice import Chooser, Facts
 from .restriction import Restriction
 
-ROOM_MADE: Final = "room_made"
-"""What decides where shared containers had to be lifted into a wider pool first."""
 RESTARTED: Final = "restarted"
 """What decides where a container with rules is restarted, and its place is free."""
 
@@ -43,29 +37,6 @@ class Placement:
     decided_by: str = ""
     broken: tuple[Restriction, ...] = ()
     """The required rules that do not hold there."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Choice:
-    """A pool, the region of it that rules leave, and the cpus taken there."""
-
-    pool_id: PoolId
-    decided_by: str
-    lineup: Lineup
-    exclusive: CpuSet
-    isolated: CpuSet
-    region: int | None = None
-    """None: all of the pool."""
-    lifted: tuple[Grant, ...] = ()
-
-    def cpus(self, request: Request, ledger: Ledger) -> int:
-        """A mask of the cpus the container will run on."""
-        if not request.needs_shared_cpu:
-            return self.exclusive.mask
-        shared = ledger.free_sharable[self.pool_id] & ~self.exclusive.mask
-        if self.region is not None:
-            shared &= self.region
-        return shared | self.exclusive.mask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +55,9 @@ class Placer:
         self._tree = books.tree
         self._ledger = books.ledger
         self._memory = books.pool_memory
-        self._picker = books.picker
-        self._chooser = chooser
         self._closeness = Closeness(books.tree)
         self._books = books
-        self._judge = judge
+        self._finder = PlaceFinder(books, chooser, judge)
 
     def plan(
         self,
@@ -113,9 +82,9 @@ class Placer:
             misfits_class=self._misfits(request),
         )
         if judgement is None:
-            choice = self._choose(request, facts)
+            choice = self._finder.find(request, facts)
         else:
-            choice = self._choose_by_rules(request, facts, judgement)
+            choice = self._finder.find_by_rules(request, facts, judgement)
         if isinstance(choice, Lineup):
             return Failure(refusal=Refusal(reason=self._reason(request, choice)), lineup=choice)
         offer = memory.offer(choice.pool_id)
@@ -165,120 +134,12 @@ class Placer:
         booking = Booking(grant=grant, offer=offer, lifted=lifted)
         return Placement(booking=booking, decided_by=RESTARTED)
 
-    def _choose(self, request: Request, facts: Facts) -> _Choice | Lineup:
-        """The best pool as it is, else one in which room can be made; the lineup without any."""
-        ranking = self._chooser.rank(request, self._ledger, facts)
-        winner, decided_by = ranking.winner, ranking.decided_by
-        ledger = self._ledger
-        lifted: tuple[Grant, ...] = ()
-        if winner is None:
-            lift = self._make_room(request, facts)
-            if lift is None:
-                return ranking.lineup
-            winner, decided_by = lift.pool_id, ROOM_MADE
-            ledger, lifted = lift.ledger, lift.lifted
-        exclusive, isolated = self._take(request, winner, ledger)
-        return _Choice(
-            pool_id=winner,
-            decided_by=decided_by,
-            lineup=ranking.lineup,
-            exclusive=exclusive,
-            isolated=isolated,
-            lifted=lifted,
-        )
-
-    def _choose_by_rules(
-        self, request: Request, facts: Facts, judgement: Judgement
-    ) -> _Choice | Lineup:
-        """The best place where all rules hold, else where the fewest break that may.
-
-        Residents make way before a rule breaks.
-        """
-        search = OpeningSearch(
-            request=request, judgement=judgement, tree=self._tree, ledger=self._ledger
-        )
-        strict = search.strict()
-        root = self._tree.root
-        if not request.total_milli and not self._ledger.free_sharable[root.id]:
-            # Nobody is refused for asking for nothing: what is reserved is all that is left.
-            broken = judgement.broken_by(root.reserved.mask, 0, root.id)
-            is_firm = any(not one.can_break for one in broken)
-            openings = strict if is_firm else None
-            return self._choose(request, replace(facts, openings=openings))
-        found = self._chosen(request, facts, search, strict)
-        if found is not None:
-            return found
-        for narrowing in find_narrowings(search, self._books):
-            found = self._chosen(request, facts, search, narrowing.openings)
-            if found is not None:
-                grants = narrowing.grants(found.cpus(request, self._ledger))
-                if grants is not None:
-                    return replace(found, lifted=grants)
-        choice = self._choose(request, replace(facts, openings=strict))
-        if isinstance(choice, _Choice):
-            return choice
-        openings = degraded(search)
-        if openings is None:
-            return choice
-        found = self._chosen(request, facts, search, openings)
-        firm = tuple(one for one in judgement.companions if not one.rule.can_break)
-        if found is None and firm != judgement.companions:
-            # It takes the very cpus by which others would be beside it.
-            alone = replace(search, judgement=replace(judgement, companions=firm))
-            openings = degraded(alone)
-            found = self._chosen(request, facts, alone, openings) if openings else None
-        if found is None:
-            # Not only rules stand in the way: what is missing beside them is the reason.
-            ranking = self._chooser.rank(request, self._ledger, replace(facts, openings=openings))
-            return ranking.lineup
-        return found
-
-    def _chosen(
-        self, request: Request, facts: Facts, search: OpeningSearch, openings: Openings
-    ) -> _Choice | None:
-        """The best of some openings, with cpus picked there."""
-        ranking = self._chooser.rank(request, self._ledger, replace(facts, openings=openings))
-        winner = ranking.winner
-        if winner is None:
-            return None
-        region = openings.regions[winner]
-        exclusive = isolated = CpuSet()
-        if request.exclusive:
-            free = search.exclusive(winner, region)
-            is_isolated = bool(free & self._ledger.free_isolated[winner])
-            pulls = search.judgement.pulls
-            if pulls:
-                free = pulls.best(free, request.exclusive)
-            exclusive = self._pick(request, free, winner)
-            isolated = exclusive if is_isolated else isolated
-        return _Choice(
-            pool_id=winner,
-            decided_by=ranking.decided_by,
-            lineup=ranking.lineup,
-            exclusive=exclusive,
-            isolated=isolated,
-            region=region,
-        )
-
     def _narrowed(self, grant: Grant, region: int | None) -> Grant:
         """The grant with what rules leave it of its pool's sharable cpus, if that is not all."""
         sharable = self._tree.pools[grant.pool_id].sharable.mask
         if region is None or not sharable & ~region or not grant.has_shared_part:
             return grant
         return replace(grant, within=CpuSet(sharable & region))
-
-    def _make_room(self, request: Request, facts: Facts) -> Lift | None:
-        if request.is_strict:
-            return None
-        zones, openings = facts.memory.zones(), facts.openings
-        pools = [
-            pool.id
-            for pool in self._tree.pools
-            if isinstance(zones[pool.id], ZoneSummary)
-            and (openings is None or not pool.cpus.mask & ~openings.regions[pool.id])
-        ]
-        is_bound = None if self._books.standing.is_empty else self._judge.is_bound
-        return make_room(request, self._ledger, tuple(pools), is_bound)
 
     def plan_anyway(self, request: Request) -> Placement:
         """A grant for a container that runs and fits nowhere: a share of all sharable cpus.
@@ -353,27 +214,6 @@ class Placer:
             if friend is not None:
                 by_pool[friend.pool_id] = by_pool.get(friend.pool_id, 0) + weight
         return self._closeness.affinities(by_pool)
-
-    def _take(self, request: Request, pool_id: PoolId, ledger: Ledger) -> tuple[CpuSet, CpuSet]:
-        """The exclusive cpus of a feasible pool, and which of them are isolated."""
-        count = request.exclusive
-        if not count:
-            return CpuSet(), CpuSet()
-        isolated = ledger.free_isolated[pool_id]
-        is_isolated = request.wants_isolated and isolated.bit_count() >= count
-        free = isolated if is_isolated else ledger.slice(pool_id)
-        picked = self._pick(request, free, pool_id)
-        return picked, picked if is_isolated else CpuSet()
-
-    def _pick(self, request: Request, free: int, pool_id: PoolId) -> CpuSet:
-        count = request.exclusive
-        free = suitable_cpus(request, free, count)
-        picked = pick_by_hints(request, free, self._picker)
-        if picked is None:
-            picked = self._picker.pick(free, count, request.priority, request.smt)
-        # The pool was found feasible with these numbers: fewer cpus would be our own fault.
-        assert picked is not None, (request.container_id, pool_id)
-        return CpuSet(picked)
 
     def _grant(
         self,

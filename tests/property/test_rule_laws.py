@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from pinfold.policy.engine.adoption import Advice
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, ContainerState
 from pinfold.policy.model.grant import Grant
@@ -228,7 +229,8 @@ class World:
             )
             for each in self.pods.values()
         ]
-        advice = self.engine.snapshot().advice() if self.random.random() < 0.5 else {}
+        saved = self.random.random() < 0.5
+        advice = self.engine.snapshot().advice() if saved else dict[ContainerId, Advice]()
         self.note(f"restart {bool(advice)}", None)
         self.engine = self.new_engine()
         self.engine.synchronize(running, advice)

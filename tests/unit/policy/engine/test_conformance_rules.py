@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from pinfold.policy.engine.adoption import Advice
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, ContainerState
 from pinfold.policy.model.grant import Dropped, Grant, Refusal
@@ -112,7 +113,7 @@ def test_05_the_waiver_needs_the_own_namespace_too() -> None:
 def test_06_a_null_selector_keeps_from_nobody_and_an_empty_one_from_everybody() -> None:
     engine = engine_of(NODES)
     placed(engine, container_of("any", 1))
-    everybody = {"labelSelector": {}, "topologyKey": "socket"}
+    everybody: dict[str, Any] = {"labelSelector": {}, "topologyKey": "socket"}
     assert placed(engine, container_of("calm", 1, apart(term("socket")), fails=True))
     shy = container_of("shy", 1, apart(everybody), fails=True)
     decision = engine.create(shy)
@@ -413,7 +414,7 @@ def test_27_a_restart_of_the_daemon_leaves_everybody_where_he_is() -> None:
         for one in engine.snapshot().running()
     ]
     again = engine_of(CORES, "cpuset:7")
-    for advice in (engine.snapshot().advice(), {}):
+    for advice in (engine.snapshot().advice(), dict[ContainerId, Advice]()):
         answer = again.synchronize(running, advice)
         assert answer.changes == ()
         assert {one.id: again.pinning(one.id) for one in (wide, shy)} == told
