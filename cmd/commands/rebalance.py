@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from ...policy.engine.rebalance import (
+from ...policy.engine.rebalance.plan import (
     RebalanceBudget,
     RebalanceMove,
     RebalancePlan,

@@ -21,6 +21,7 @@ from ..wire.connection import Call
 from ..wire.ttrpc import Code
 from .plugin_link import CallError, Trunk
 from .runtime_dialects import NEWEST, Dialect, split_synchronize
+from .written_resources import write_resources
 
 M = TypeVar("M", bound=Message)
 
@@ -128,7 +129,7 @@ class EmbeddedRuntime:
                 self._undo(created)
                 raise
             if response is not None:
-                _write(created, response.adjust.linux.resources)
+                write_resources(created, response.adjust.linux.resources)
                 if any(one.container_id == created.id for one in response.update):
                     raise RequestError(f"{created.name}: update of a container during creation")
             created.state = nri_pb2.CONTAINER_CREATED
@@ -382,23 +383,6 @@ class EmbeddedRuntime:
         return failed
 
     def _write(self, container: nri_pb2.Container, resources: nri_pb2.LinuxResources) -> None:
-        _write(container, resources)
+        write_resources(container, resources)
         if container.id in self.kernel:
             self.kernel[container.id].CopyFrom(container.linux.resources.cpu)
-
-
-def _write(container: nri_pb2.Container, resources: nri_pb2.LinuxResources) -> None:
-    """Set what is set; wrappers that hold 0 and empty texts leave things as they are."""
-    target, source = container.linux.resources.cpu, resources.cpu
-    if source.cpus:
-        target.cpus = source.cpus
-    if source.mems:
-        target.mems = source.mems
-    if source.shares.value:
-        target.shares.value = source.shares.value
-    if source.quota.value:
-        target.quota.value = source.quota.value
-    if source.period.value:
-        target.period.value = source.period.value
-    if resources.memory.limit.value:
-        container.linux.resources.memory.limit.value = resources.memory.limit.value

@@ -253,7 +253,11 @@ class Allocator:
         """Another pool for a container that holds cpus; a refusal leaves it where it is."""
         classified = self.roster.classified[container_id]
         grant = self.books.ledger.grants[container_id]
-        placement = self._mover.plan(grant, classified.request, pool_id)
+        placement: Placement | Failure = (
+            Failure(refusal=Refusal(reason="required rules hold it where it is"))
+            if self._judge.is_tied(container_id)
+            else self._mover.plan(grant, classified.request, pool_id)
+        )
         if isinstance(placement, Failure):
             return Decision(
                 container_id=container_id,
@@ -263,29 +267,6 @@ class Allocator:
                 problems=classified.problems,
             )
         return self.conclude(self._apply(placement, classified))
-
-    def restore(self, snapshot: Snapshot) -> None:
-        """Hold in empty books exactly what a snapshot of this machine and configuration shows.
-
-        What it takes to try something out on a copy: nobody is adopted, and nothing is told.
-        """
-        books = self.books
-        for container_id, container in snapshot.containers.items():
-            classified = snapshot.classified.get(container_id)
-            if classified is None:
-                self.roster.leave_out(container, snapshot.decisions[container_id])
-                continue
-            self.roster.add(container, classified)
-            if container_id in snapshot.decisions:
-                self.roster.decisions[container_id] = snapshot.decisions[container_id]
-        for container_id, grant in snapshot.grants.items():
-            books.ledger.add(grant)
-            books.pinner.note(container_id, snapshot.pinnings[container_id])
-            container = snapshot.containers[container_id]
-            books.affinity.add(container, self.roster.classified[container_id].rules)
-        books.memory.restore(snapshot.memory)
-        books.inherit(snapshot.memory_look, snapshot.due_dram)
-        books.pinner.drain()
 
     def mend(self, container_id: ContainerId) -> None:
         """Give a container cpus for exclusive ones it misses, if it does."""

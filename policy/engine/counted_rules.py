@@ -12,8 +12,8 @@ from ..rules.affinity import AFFINITY_KEYS, AffinityRule, same_pod
 from ..rules.container_facts import facts
 from ..rules.evaluation import Steps, TooManyStepsError, holds
 from ..rules.expression import ALWAYS
+from ..rules.podaffinity.own_rules import AFFINITY_KEY, POOL_NAME_KEY, POOL_SELECTOR_KEY
 from ..rules.podaffinity.rule_set import PlacementRules, SpreadRule
-from ..rules.podaffinity.rule_text import AFFINITY_KEY, POOL_NAME_KEY, POOL_SELECTOR_KEY
 from ..rules.podaffinity.term import Term, container_labels
 from .snapshot import Snapshot
 

@@ -25,6 +25,7 @@ from .readoption import (
     readopt,
     with_repetition,
 )
+from .restoration import restore
 from .snapshot import Snapshot
 
 
@@ -304,7 +305,7 @@ class Engine:
         assert self.grants.keys() <= self._allocator.roster.containers.keys()
 
     def _hold(self, snapshot: Snapshot) -> None:
-        self._allocator.restore(snapshot)
+        restore(snapshot, self._allocator.books, self._allocator.roster)
         self._unread = snapshot.unread
 
     def _replace(self, container: Container) -> None:

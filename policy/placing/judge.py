@@ -9,6 +9,7 @@ from ..books.books import Books
 from ..configuration.affinity_fields import KubeCompat
 from ..configuration.config import Config, OnUnsatisfiable
 from ..model.container import Container, ContainerId
+from ..model.grant import Grant
 from ..model.request import CpuType, Request
 from ..rules.podaffinity.rule_set import (
     PlacementRules,
@@ -16,7 +17,7 @@ from ..rules.podaffinity.rule_set import (
     RequiredTerm,
     SpreadRule,
 )
-from ..rules.podaffinity.standing_rules import StandingRule
+from ..rules.podaffinity.standing_rules import StandingRule, StandingRules
 from ..rules.podaffinity.term import Term, container_labels
 from ..rules.podaffinity.term_selection import select_spread, select_term
 from .classifier import SYSTEM_NAMESPACE
@@ -61,6 +62,21 @@ class Judge:
             return True
         container = self._books.affinity.residents.container(container_id)
         return any(map(_is_required_anti, standing.matching(container)))
+
+    def is_tied(self, container_id: ContainerId) -> bool:
+        """Whether to move a resident might break a required rule, of its own or of others."""
+        books = self._books
+        container = books.affinity.residents.container(container_id)
+        return is_tied(container, books.ledger.grants[container_id], books.standing)
+
+
+def is_tied(container: Container, grant: Grant, standing: StandingRules) -> bool:
+    """Whether another place of a resident might break a rule among these."""
+    if standing.is_empty:
+        return False
+    if grant.within is not None or is_held(standing.of(container.id)):
+        return True
+    return any(isinstance(one.rule, RequiredTerm) for one in standing.matching(container))
 
 
 def is_held(rules: PlacementRules) -> bool:

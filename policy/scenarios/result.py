@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ...topology.model.machine import Machine
 from ..engine.pool_drawing import SpareSupply
-from ..engine.rebalance import PlacementQuality
+from ..engine.rebalance.plan import PlacementQuality
 from ..model.grant import GrantKind
 from ..pools.pool_tree import PoolTree
 from ..text.errors import Problem

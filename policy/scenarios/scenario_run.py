@@ -11,7 +11,7 @@ from ..engine.decision import Decision
 from ..engine.engine import Engine
 from ..engine.pool_drawing import spare_supplies
 from ..engine.reason import reason_of
-from ..engine.rebalance import placement_quality
+from ..engine.rebalance.plan import placement_quality
 from ..hints.hint_text import TEST_APIS
 from ..manifests.manifest import ContainerSpec, PodSpec
 from ..model.container import Container, ContainerId, ContainerState, Pod

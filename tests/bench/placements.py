@@ -11,14 +11,14 @@ from typing import Final
 
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.placement_score import (
+from pinfold.policy.engine.rebalance.placement_score import (
     PlacementObjective,
     placement_objective,
     pools_of,
 )
-from pinfold.policy.engine.rebalance import RebalanceBudget, RebalancePlan, rebalance
-from pinfold.policy.engine.rebalance_search import Effort, improve
-from pinfold.policy.engine.rebalance_tenants import placement_model
+from pinfold.policy.engine.rebalance.plan import RebalanceBudget, RebalancePlan, rebalance
+from pinfold.policy.engine.rebalance.search import Effort, improve
+from pinfold.policy.engine.rebalance.tenants import placement_model
 from pinfold.policy.engine.snapshot import Snapshot
 from pinfold.policy.model.container import Container, ContainerId
 from pinfold.policy.model.grant import Grant

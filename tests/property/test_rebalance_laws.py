@@ -7,12 +7,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.placement_score import (
+from pinfold.policy.engine.rebalance.placement_score import (
     placement_objective,
     placement_score,
     pools_of,
 )
-from pinfold.policy.engine.rebalance import RebalanceBudget, RebalancePlan, rebalance
+from pinfold.policy.engine.rebalance.plan import RebalanceBudget, RebalancePlan, rebalance
 from pinfold.policy.engine.snapshot import Snapshot
 from pinfold.policy.model.container import ContainerId
 from pinfold.policy.model.grant import Grant, PoolId

@@ -7,12 +7,12 @@ room first, and goes on from there.
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from ..model.container import ContainerId
-from ..model.grant import Grant, PoolId
-from ..model.pinning import Pinning
-from .decision import Decision
-from .engine import Engine
-from .rebalance_model import PlacementModel
+from ...model.container import ContainerId
+from ...model.grant import Grant, PoolId
+from ...model.pinning import Pinning
+from ..decision import Decision
+from ..engine import Engine
+from .model import PlacementModel
 
 _REFUSALS_MAX: Final = 2
 """A container that the ledgers refuse so often stays where it is."""

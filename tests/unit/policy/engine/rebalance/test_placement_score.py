@@ -6,7 +6,7 @@ import pytest
 
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.placement_score import placement_objective, placement_score
+from pinfold.policy.engine.rebalance.placement_score import placement_objective, placement_score
 from pinfold.policy.model.container import ContainerId
 from pinfold.policy.model.grant import PoolId
 from tests.unit.policy.engine.pods_with_wishes import CONFIG, MACHINE, placed, wishing

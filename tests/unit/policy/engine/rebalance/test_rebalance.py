@@ -1,11 +1,12 @@
 """Plans of moves: who goes where, who stays, and what it costs."""
 
+import json
 from collections.abc import Mapping
 
 import pytest
 
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.rebalance import (
+from pinfold.policy.engine.rebalance.plan import (
     NO_LIMIT,
     RebalanceBudget,
     RebalancePlan,
@@ -13,7 +14,7 @@ from pinfold.policy.engine.rebalance import (
     rebalance,
 )
 from pinfold.policy.model.container import Container, ContainerId
-from pinfold.policy.model.grant import Grant
+from pinfold.policy.model.grant import Grant, Refusal
 from tests.unit.policy.engine.pods_with_wishes import MIB, placed, pool_named, wishing
 
 NODE_0, NODE_1, NODE_2, NODE_3 = (f"NUMA node #{number}" for number in range(4))
@@ -168,3 +169,34 @@ def test_a_plan_is_for_the_moment_of_its_snapshot() -> None:
     engine.move(ContainerId("a"), pool_named(engine, NODE_3))
     engine.stop(ContainerId("b"))
     assert [move.before.pool for move in rebalance(snapshot).moves] in ([NODE_1], [NODE_2])
+
+
+@pytest.mark.parametrize(
+    "owner", [pytest.param("a", id="its own"), pytest.param("c", id="somebody else's about it")]
+)
+@pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
+def test_whoever_a_required_rule_is_about_is_not_moved_for_a_wish(owner: str, kind: str) -> None:
+    about = {"a": "c", "c": "a"}[owner]
+    text = json.dumps(
+        {
+            kind: {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {"labelSelector": {"matchLabels": {"app": about}}, "topologyKey": "numa"}
+                ]
+            }
+        }
+    )
+    rule = {"affinity.pinfold.dev/pod": text}
+    mover = wishing("a", wishes={"b": 3}, more=rule if owner == "a" else {})
+    other = wishing("c", more=rule if owner == "c" else {})
+    engine = placed((wishing("b"), NODE_2))
+    for container in (other, mover):
+        assert isinstance(engine.create(container).result, Grant)
+    held = engine.grants[mover.id].pool_id
+    plan = rebalance(engine.snapshot())
+    assert "a" not in {move.container.name for move in plan.moves}
+    result = engine.move(mover.id, pool_named(engine, NODE_3)).result
+    assert isinstance(result, Refusal)
+    assert "required rules" in result.reason
+    assert engine.grants[mover.id].pool_id == held
+    after(plan, engine)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from .rebalance_model import PlacementModel
+from .model import PlacementModel
 
 _STAGES: Final = 60
 """Temperatures, from hot to cold."""

@@ -2,17 +2,19 @@
 
 from collections.abc import Mapping
 
-from ...topology.sets.cpuset import NodeSet
-from ..annotations.preferences import parse_preferences
-from ..model.container import ContainerId
-from ..model.cpu_preference import MovePreference
-from ..model.grant import Grant, PoolId
-from ..model.request import CpuType, Request
-from ..placing.mover import immovable
-from ..pools.pool_tree import Pool, PoolTree
+from ....topology.sets.cpuset import NodeSet
+from ...annotations.preferences import parse_preferences
+from ...model.container import ContainerId
+from ...model.cpu_preference import MovePreference
+from ...model.grant import Grant, PoolId
+from ...model.request import CpuType, Request
+from ...placing.judge import is_tied
+from ...placing.mover import immovable
+from ...pools.pool_tree import Pool, PoolTree
+from ...rules.podaffinity.standing_rules import StandingRules
+from ..snapshot import Snapshot
+from .model import PlacementModel, Tenant
 from .placement_score import PlacementObjective
-from .rebalance_model import PlacementModel, Tenant
-from .snapshot import Snapshot
 
 _UNKNOWN_BYTES = 1 << 62
 """Of memory whose size the kernel does not say."""
@@ -25,8 +27,9 @@ def placement_model(
 
     `moves_exclusive`: whether containers with exclusive cpus may be moved as well.
     """
+    standing = standing_rules(snapshot)
     tenants = tuple(
-        _tenant(snapshot, container_id, grant, moves_exclusive=moves_exclusive)
+        _tenant(snapshot, container_id, grant, standing, moves_exclusive=moves_exclusive)
         for container_id, grant in snapshot.grants.items()
     )
     masks = {mask for one in tenants for mask in (one.zones or {}).values()}
@@ -34,7 +37,18 @@ def placement_model(
     return PlacementModel(objective, tenants, _free_milli(snapshot), memory)
 
 
-def staying_reason(snapshot: Snapshot, container_id: ContainerId, *, moves_exclusive: bool) -> str:
+def standing_rules(snapshot: Snapshot) -> StandingRules:
+    """The required and preferred rules of all that hold something."""
+    standing = StandingRules()
+    for container_id in snapshot.grants:
+        if known := snapshot.classified.get(container_id):
+            standing.add(snapshot.containers[container_id], known.placement)
+    return standing
+
+
+def staying_reason(
+    snapshot: Snapshot, container_id: ContainerId, standing: StandingRules, *, moves_exclusive: bool
+) -> str:
     """The reason why a container is not to be moved; empty where it may be."""
     known, grant = snapshot.classified.get(container_id), snapshot.grants[container_id]
     if known is None or container_id in snapshot.unread or snapshot.decisions[container_id].fault:
@@ -44,14 +58,21 @@ def staying_reason(snapshot: Snapshot, container_id: ContainerId, *, moves_exclu
         return "its annotation refuses it"
     if grant.exclusive and not moves_exclusive and wish is not MovePreference.ALLOWED:
         return "it has exclusive cpus"
+    if is_tied(snapshot.containers[container_id], grant, standing):
+        return "required rules hold it where it is"
     return immovable(grant, known.request)
 
 
 def _tenant(
-    snapshot: Snapshot, container_id: ContainerId, grant: Grant, *, moves_exclusive: bool
+    snapshot: Snapshot,
+    container_id: ContainerId,
+    grant: Grant,
+    standing: StandingRules,
+    *,
+    moves_exclusive: bool,
 ) -> Tenant:
     milli = 1000 * len(grant.exclusive) + grant.shared_milli
-    if staying_reason(snapshot, container_id, moves_exclusive=moves_exclusive):
+    if staying_reason(snapshot, container_id, standing, moves_exclusive=moves_exclusive):
         return Tenant(id=container_id, pool_id=grant.pool_id, milli=milli, is_movable=False)
     # Who asks for nothing must not be the one to be left without a cpu.
     milli = max(milli, 1)

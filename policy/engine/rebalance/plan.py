@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from ...topology.sets.cpuset import CpuSet, NodeSet
-from ..model.container import Container
-from ..model.grant import Grant, PoolId
-from ..model.pinning import Pinning
-from .engine import Engine
+from ....topology.sets.cpuset import CpuSet, NodeSet
+from ...model.container import Container
+from ...model.grant import Grant, PoolId
+from ...model.pinning import Pinning
+from ..engine import Engine
+from ..snapshot import Snapshot
+from .model import PlacementModel
 from .placement_score import placement_objective
-from .rebalance_model import PlacementModel
-from .rebalance_route import Route, RouteStep
-from .rebalance_search import Effort, improve
-from .rebalance_tenants import placement_model
-from .snapshot import Snapshot
+from .route import Route, RouteStep
+from .search import Effort, improve
+from .tenants import placement_model
 
 _STEPS_MAX: Final = 300_000
 """Half a dozen seconds for a thousand containers on an ordinary machine."""

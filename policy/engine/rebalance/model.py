@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..model.container import ContainerId
-from ..model.grant import PoolId
+from ...model.container import ContainerId
+from ...model.grant import PoolId
 from .placement_score import PlacementObjective
 
 

@@ -8,12 +8,12 @@ first or on whose rules are symmetric: two placements of the same containers can
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..model.container import ContainerId
-from ..model.grant import PoolId
-from ..pools.closeness import Closeness
-from ..pools.pool_tree import PoolTree
-from ..rules.affinity_index import AffinityIndex
-from .snapshot import Snapshot
+from ...model.container import ContainerId
+from ...model.grant import PoolId
+from ...pools.closeness import Closeness
+from ...pools.pool_tree import PoolTree
+from ...rules.affinity_index import AffinityIndex
+from ..snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
