@@ -199,15 +199,18 @@ def test_update_lost_during_a_slow_creation_is_repeated_at_its_start() -> None:
         assert node.cpus(container) == "1-2"
 
 
-def test_container_refused_too_late_is_placed_when_it_runs() -> None:
+def test_container_refused_too_late_is_placed_when_it_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     policy = GatedEngine(MACHINE)
-    with running(policy=policy, timing=FAST) as node:
+    with running(policy=policy) as node:
         policy.gate.set()
         alone = node.add("alone", exclusive(2))
-        # On a busy machine this one may have been answered late, too.
-        before = node.settled().runtime.update_counts.copy()
         policy.gate.clear()
-        huge = node.create("huge", exclusive(64))
+        with monkeypatch.context() as hasty:
+            # This answer alone is late: others may be, too, where the machine is busy.
+            hasty.setattr("pinfold.nri.plugin.service._PATIENCE", 0.005)
+            huge = node.create("huge", exclusive(64))
         policy.gate.set()
         node.settled()
         assert (node.cpus(huge), ContainerId(huge) in policy.grants) == ("", False)
@@ -215,7 +218,7 @@ def test_container_refused_too_late_is_placed_when_it_runs() -> None:
         node.settled()
         # It cannot have what it asks for, but must leave others' cpus alone.
         assert (node.cpus(alone), node.cpus(huge)) == ("1-2", "3-7")
-        assert node.runtime.update_counts - before == {huge: 1}
+        assert node.runtime.update_counts == {huge: 1}
 
 
 class SlowStarter(Engine):
