@@ -16,9 +16,9 @@ from ...policy.engine.rebalance.plan import (
 from ...topology.drawing.machine_tree import bytes_text
 from ..daemon.machine_source import machine_of, machine_options
 from ..report.console import table_lines
+from ..report.weight_text import weight_text
 from .output_option import output_option
 from .saved_node import cut_pods, saved_engine, saved_state, state_option
-from .weight_text import weight_text
 
 _COLUMNS: Final = ("container", "from", "to", "gain", "memory to migrate")
 

@@ -7,8 +7,8 @@ from ...policy.engine.pool_drawing import pool_texts
 from ...policy.scenarios.result import ContainerResult, ScenarioResult
 from ..report.console import table_lines, tree_lines
 from ..report.escaped_text import escaped
+from ..report.weight_text import weight_text
 from .container_lines import cpus_text, natural_key, place_text, short_names
-from .weight_text import weight_text
 
 _COLUMNS: Final = ("container", "pool", "cpus", "memory", "why")
 

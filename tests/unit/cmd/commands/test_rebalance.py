@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from pinfold.cmd.commands.weight_text import weight_text
 from pinfold.cmd.pinfold import main
+from pinfold.cmd.report.weight_text import weight_text
 from pinfold.cmd.state.saved_states import SavedStates
 from pinfold.cmd.state.state_file import StateFile
 from pinfold.policy.engine.engine import Engine
