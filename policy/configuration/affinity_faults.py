@@ -1,13 +1,20 @@
 """Faults of the fields about required and preferred rules, beyond their types."""
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, cast
+
+import msgspec
 
 from ..model.level_name import RULE_LEVELS, parse_level
-from ..model.selector_operator import values_fault
+from ..model.selector_operator import PSEUDO_LABEL_NAMES, values_fault
 from ..text.glob import GlobError, compile_glob
 from ..text.yaml_document import Path
 from .affinity_fields import (
+    ITEMS_MAX,
+    REQUIREMENTS_MAX,
+    RULE_WEIGHT_MAX,
+    RULES_MAX,
+    WORD_MAX,
     AddedAffinity,
     AntiAffinityLimits,
     LabelSelectorFields,
@@ -22,7 +29,6 @@ from .config import Config
 from .section import yaml_name
 from .shape import Fault, name_advice, range_faults
 
-WEIGHT_MAX: Final = 100
 _IGNORED: Final = "required_during_scheduling_ignored_during_execution"
 _REQUIRED: Final = "required_during_scheduling_required_during_execution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -39,7 +45,9 @@ def affinity_faults(config: Config) -> Iterator[Fault]:
             what = f"{profile.name!r} is the name of two profiles — rename one"
             yield Fault((*path, "name"), what)
         yield from _profile(path, profile)
-    yield from range_faults(("hardAffinityWeight",), config.hard_affinity_weight, 0, WEIGHT_MAX)
+    yield from range_faults(
+        ("hardAffinityWeight",), config.hard_affinity_weight, 0, RULE_WEIGHT_MAX
+    )
     yield from _limits(("antiAffinityLimits",), config.anti_affinity_limits)
 
 
@@ -47,7 +55,9 @@ def _profile(path: Path, profile: Profile) -> Iterator[Fault]:
     for index, pattern in enumerate(profile.namespaces):
         yield from _glob((*path, "namespaces", index), pattern)
     yield from _selector((*path, "labelSelector"), profile.label_selector)
-    yield from _added((*path, "addedAffinity"), profile.added_affinity)
+    at: Path = (*path, "addedAffinity")
+    yield from _added(at, profile.added_affinity)
+    yield from _sizes(at, msgspec.to_builtins(profile.added_affinity))
 
 
 def _added(path: Path, added: AddedAffinity) -> Iterator[Fault]:
@@ -68,7 +78,7 @@ def _pods(path: Path, section: PodAffinityFields) -> Iterator[Fault]:
     preferred = section.preferred_during_scheduling_ignored_during_execution
     for index, one in enumerate(preferred):
         at: Path = (*path, _PREFERRED, index)
-        yield from range_faults((*at, "weight"), one.weight, 1, WEIGHT_MAX)
+        yield from range_faults((*at, "weight"), one.weight, 1, RULE_WEIGHT_MAX)
         yield from _term((*at, "podAffinityTerm"), one.pod_affinity_term)
 
 
@@ -85,7 +95,7 @@ def _pools(path: Path, section: PoolAffinityFields) -> Iterator[Fault]:
     preferred = section.preferred_during_scheduling_ignored_during_execution
     for index, one in enumerate(preferred):
         at = (*path, _PREFERRED, index)
-        yield from range_faults((*at, "weight"), one.weight, 1, WEIGHT_MAX)
+        yield from range_faults((*at, "weight"), one.weight, 1, RULE_WEIGHT_MAX)
         yield from _pool_term((*at, "preference"), one.preference)
 
 
@@ -97,14 +107,74 @@ def _term(path: Path, term: TermFields) -> Iterator[Fault]:
             yield from _selector((*path, name), one)
     if selector is None:
         yield Fault(path, "without labelSelector it is about nobody — write {} to mean all")
-    if term.scope not in (None, "pod"):
-        yield Fault((*path, "scope"), f"{term.scope!r} is not accepted — write pod")
-    own = {*selector.match_labels} if selector else set[str]()
-    own |= {one.key for one in selector.match_expressions} if selector else set[str]()
+    if term.scope is not None:
+        yield from _scope(path, term)
+    own = _keys(selector)
     for index, key in enumerate(term.match_label_keys):
         if key in own or key in term.mismatch_label_keys:
             what = f"{key!r} is also in labelSelector or mismatchLabelKeys — leave it out of one"
             yield Fault((*path, "matchLabelKeys", index), what)
+
+
+def _scope(path: Path, term: TermFields) -> Iterator[Fault]:
+    if term.scope != "pod":
+        yield Fault((*path, "scope"), f"{term.scope!r} is not accepted — write pod")
+    for name, is_given in (
+        ("namespaces", bool(term.namespaces)),
+        ("namespaceSelector", term.namespace_selector is not None),
+        ("matchLabelKeys", bool(term.match_label_keys)),
+        ("mismatchLabelKeys", bool(term.mismatch_label_keys)),
+    ):
+        if is_given:
+            what = "stands beside 'scope: pod', which is about one pod — leave one of them out"
+            yield Fault((*path, name), what)
+    for key in _keys(term.label_selector):
+        if key not in PSEUDO_LABEL_NAMES:
+            what = (
+                f"the label {key!r} is the same in a pod's containers — under 'scope: pod' use"
+                f" {', '.join(PSEUDO_LABEL_NAMES)}"
+            )
+            yield Fault((*path, "labelSelector"), what)
+
+
+def _keys(selector: LabelSelectorFields | None) -> tuple[str, ...]:
+    if selector is None:
+        return ()
+    return (*selector.match_labels, *(one.key for one in selector.match_expressions))
+
+
+def _sizes(path: Path, added: object) -> Iterator[Fault]:
+    """Faults of rules that are more than an annotation may hold."""
+    rules = requirements = 0
+    for at, value in _values(path, added):
+        if at[-1] == "topologyKey" or at[-2:-1] == (_PREFERRED,):
+            rules += 1
+        if at[-1] == "key" or at[-2] in ("matchLabels", "matchLabelKeys", "mismatchLabelKeys"):
+            requirements += 1
+        if isinstance(value, str) and len(value) > WORD_MAX:
+            yield Fault(at, f"has {len(value)} characters — write at most {WORD_MAX}")
+        if isinstance(value, list | tuple):
+            limit = RULES_MAX if at[-1] == "nodeSelectorTerms" else ITEMS_MAX
+            count = len(cast("Sequence[object]", value))
+            if count > limit:
+                yield Fault(at, f"has {count} items — write at most {limit}")
+    for count, limit, noun in (
+        (rules, RULES_MAX, "rules"),
+        (requirements, REQUIREMENTS_MAX, "labels, expressions and label keys"),
+    ):
+        if count > limit:
+            yield Fault(path, f"has {count} {noun} — write at most {limit}")
+
+
+def _values(path: Path, value: object) -> Iterator[tuple[Path, object]]:
+    """All values in a value, and their paths."""
+    yield path, value
+    if isinstance(value, dict):
+        for key, one in cast("Mapping[str, object]", value).items():
+            yield from _values((*path, key), one)
+    elif isinstance(value, list | tuple):
+        for index, one in enumerate(cast("Sequence[object]", value)):
+            yield from _values((*path, index), one)
 
 
 def _selector(path: Path, selector: LabelSelectorFields) -> Iterator[Fault]:

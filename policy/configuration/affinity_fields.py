@@ -16,6 +16,16 @@ from ..model.selector_operator import LabelOperator, PoolOperator
 from ..text.glob import compile_glob
 from .section import Section
 
+RULES_MAX: Final = 64
+"""Of one annotation or profile, all kinds together; and so many terms of a pool requirement."""
+REQUIREMENTS_MAX: Final = 512
+"""Of all its rules: every label, expression and label key."""
+ITEMS_MAX: Final = 256
+"""Of a list of words."""
+WORD_MAX: Final = 512
+"""Characters of a word; Kubernetes allows 380 to a label with its value."""
+RULE_WEIGHT_MAX: Final = 100
+
 
 class KubeCompat(enum.Enum):
     """The meaning of several required affinity terms of one container."""

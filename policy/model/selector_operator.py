@@ -7,6 +7,9 @@ from typing import Final
 
 from ...topology.sets.base_errors import quoted
 
+PSEUDO_LABEL_NAMES: Final = ("container.name", "pod.name", "pod.qos", "pod.uid")
+"""What selectors may ask of a container beside the labels of its pod."""
+
 
 class LabelOperator(enum.Enum):
     """Operators of label selectors; `Gt` and `Lt` are for pools alone."""

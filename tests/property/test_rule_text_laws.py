@@ -10,10 +10,16 @@ from hypothesis import strategies as st
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass
-from pinfold.policy.rules.podaffinity.affinity_text import AFFINITY_FIELDS, PREFERRED_FIELD
+from pinfold.policy.rules.podaffinity.affinity_text import (
+    AFFINITY_FIELDS,
+    PREFERRED_FIELD,
+    parse_affinity_text,
+)
+from pinfold.policy.rules.podaffinity.configured_rules import configured_rules
 from pinfold.policy.rules.podaffinity.execution import REQUIRED_FIELDS
 from pinfold.policy.rules.podaffinity.rule_text import placement_rules
 from pinfold.policy.rules.podaffinity.term_text import SPREAD_FIELDS, TERM_FIELDS
+from pinfold.policy.text.errors import ConfigError
 
 Plain = Mapping[str, Any]
 
@@ -191,3 +197,36 @@ def test_the_good_rule_counts_whatever_stands_beside_it(odd: Plain, term: Plain)
     owner = Container(id=ContainerId("c"), name="main", pod=pod)
     rules, _ = placement_rules(owner, Config())
     assert [rule.weight for rule in rules.preferred][-1:] == [7]
+
+
+ODD_TERMS = st.fixed_dictionaries(
+    {"topologyKey": st.sampled_from(["numa", "nmua", "core", ""])},
+    optional={
+        "labelSelector": selectors(KEYS, VALUES),
+        "namespaces": st.lists(NAMESPACES, max_size=2),
+        "namespaceSelector": selectors(KEYS, VALUES),
+        "matchLabelKeys": st.lists(KEYS, max_size=2, unique=True),
+        "mismatchLabelKeys": st.lists(KEYS, max_size=2, unique=True),
+        "scope": st.sampled_from(["pod", "all"]),
+    },
+)
+
+
+@settings(deadline=None)
+@given(ODD_TERMS, st.sampled_from(["podAffinity", "podAntiAffinity"]))
+def test_a_profile_may_say_what_an_annotation_may(term: Plain, section: str) -> None:
+    added = {section: {REQUIRED: [term]}}
+    written = parse_affinity_text(yaml.safe_dump(added), "text")
+    try:
+        config = config_from_values({"profiles": [{"name": "p", "addedAffinity": added}]})
+    except ConfigError:
+        # What an author is only advised of, an operator can mend at once.
+        assert written.problems
+        return
+    assert written.problems == ()
+    profile = configured_rules(config).added[0]
+    assert profile.rules.problems == ()
+    (one,), (other,) = profile.rules.required, written.required
+    assert one.rule.term.selector == other.rule.term.selector
+    assert one.rule.term.namespaces == other.rule.term.namespaces
+    assert one.label_keys == other.label_keys

@@ -8,6 +8,12 @@ from click import Context
 from pinfold.cmd.pinfold import main
 from pinfold.policy.annotations.annotation_keys import KEYS
 from pinfold.policy.annotations.preferences import parse_preferences
+from pinfold.policy.configuration.affinity_fields import (
+    ITEMS_MAX,
+    REQUIREMENTS_MAX,
+    RULES_MAX,
+    WORD_MAX,
+)
 from pinfold.policy.configuration.check import MACHINE_LABELS
 from pinfold.policy.configuration.config import Config, OnUnsatisfiable
 from pinfold.policy.cpus.picker import CpuPicker
@@ -26,18 +32,14 @@ from pinfold.policy.rules.operators import OPERATORS
 from pinfold.policy.rules.podaffinity.affinity_text import (
     AFFINITY_FIELDS,
     MAX_FAULTS,
-    MAX_REQUIREMENTS,
-    MAX_TERMS,
     PREFERRED_FIELD,
 )
 from pinfold.policy.rules.podaffinity.configured_rules import RACK_LABEL, RESOURCE_SET_LABEL
 from pinfold.policy.rules.podaffinity.execution import REQUIRED_FIELDS, Execution
-from pinfold.policy.rules.podaffinity.pool_text import TERMS_MAX
 from pinfold.policy.rules.podaffinity.rule_set import PlacementRules
 from pinfold.policy.rules.podaffinity.rule_text import placement_rules
 from pinfold.policy.rules.podaffinity.term import PSEUDO_LABELS
 from pinfold.policy.rules.podaffinity.term_text import SPREAD_FIELDS, TERM_FIELDS
-from pinfold.policy.rules.podaffinity.written_fields import ITEMS_MAX, WORD_MAX
 from pinfold.policy.scenarios.pod_check import PodCheck
 from pinfold.policy.scenarios.scenario_file import Topology
 from pinfold.policy.scenarios.scenario_run import pods_scenario, run_scenario
@@ -159,9 +161,9 @@ def test_every_pool_label_is_documented() -> None:
 def test_the_limits_of_placement_rules_are_documented() -> None:
     limits = TEXT.partition("### How much may be written")[2].partition("\n## ")[0]
     for number in (
-        f"first {MAX_TERMS} count",
-        f"{MAX_REQUIREMENTS} requirements",
-        f"{TERMS_MAX} terms",
+        f"first {RULES_MAX} count",
+        f"{REQUIREMENTS_MAX} requirements",
+        f"{RULES_MAX} terms",
         f"{ITEMS_MAX} items",
         f"{WORD_MAX} characters",
         f"{MAX_FAULTS} faults",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from ...configuration.affinity_fields import REQUIREMENTS_MAX, RULES_MAX
 from ...text.errors import Problem
 from ...text.yaml_nodes import TextError, TextList, TextMap, TextNode, TextScalar, parse_text
 from .execution import REQUIRED_FIELDS
@@ -30,10 +31,6 @@ from .written_rules import (
     WrittenTerm,
 )
 
-MAX_TERMS: Final = 64
-"""Of one annotation, all kinds of rules together."""
-MAX_REQUIREMENTS: Final = 512
-"""Of all rules of one annotation: every label, expression and label key."""
 MAX_FAULTS: Final = 16
 """To find what an author meant takes longer than to read what is right."""
 PREFERRED_FIELD: Final = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -241,18 +238,18 @@ class _Reader:
 
     def _charge(self, node: TextNode) -> None:
         self._count += 1
-        if self._count > MAX_TERMS:
-            what = f"more than {MAX_TERMS} rules, the rest is left out"
+        if self._count > RULES_MAX:
+            what = f"more than {RULES_MAX} rules, the rest is left out"
             error = TextError.at(node, what, "write fewer")
             self._problems.append(error.problem(self._key))
             raise _GivenUpError
 
     def _charge_requirements(self, node: TextNode, count: int) -> None:
         self._requirements += count
-        if self._requirements > MAX_REQUIREMENTS:
+        if self._requirements > REQUIREMENTS_MAX:
             # A smaller rule after it may fit.
             self._requirements -= count
-            what = f"more than {MAX_REQUIREMENTS} requirements in the rules of the annotation"
+            what = f"more than {REQUIREMENTS_MAX} requirements in the rules of the annotation"
             raise TextError.at(node, what, "write fewer")
 
     def _fault(self, error: TextError) -> None:

@@ -1,17 +1,13 @@
 """Rules about pools in the text of an annotation, as values."""
 
-from typing import Final
-
 from ....topology.sets.base_errors import quoted
+from ...configuration.affinity_fields import RULES_MAX
 from ...model.selector_operator import PoolOperator
 from ...text.yaml_nodes import TextError, TextNode
 from .execution import Execution
 from .pool_term import PoolExpression, PoolPreference, PoolRequirement, PoolTerm
 from .selector_text import parse_expression_fields
 from .written_fields import WrittenFields, is_absent
-
-TERMS_MAX: Final = 64
-"""Of one requirement."""
 
 
 def parse_pool_requirement(
@@ -23,9 +19,9 @@ def parse_pool_requirement(
     if not items:
         fix = "write nodeSelectorTerms: [{matchExpressions: [..]}]"
         raise TextError.at(node, "no nodeSelectorTerms", fix)
-    if len(items) > TERMS_MAX:
+    if len(items) > RULES_MAX:
         what = f"{len(items)} nodeSelectorTerms"
-        raise TextError.at(items[TERMS_MAX], what, f"write at most {TERMS_MAX}")
+        raise TextError.at(items[RULES_MAX], what, f"write at most {RULES_MAX}")
     terms = tuple(_parse_pool_term(item, "a term") for item in items)
     text = f"a pool with {' or '.join(map(str, terms))} ({source})"
     return PoolRequirement(terms=terms, execution=execution, text=text, source=source)

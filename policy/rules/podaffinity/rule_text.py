@@ -11,6 +11,7 @@ from functools import cached_property
 from ....topology.model.machine import Level
 from ....topology.sets.base_errors import quoted
 from ...annotations.annotations import read_annotations
+from ...configuration.affinity_fields import RULE_WEIGHT_MAX
 from ...configuration.config import Config
 from ...model.container import Container
 from ...text.errors import PROBLEMS_MAX, Problem
@@ -18,7 +19,6 @@ from .configured_rules import RACK_LABEL, ConfiguredRules, latest_rules
 from .own_rules import RULE_KEYS, own_rules
 from .rule_set import NO_PLACEMENT_RULES, PlacementRules, PreferredTerm, RequiredTerm
 from .term import Term, container_labels
-from .term_text import WEIGHT_MAX
 from .written_rules import LabelKeys, WrittenRules
 
 
@@ -41,6 +41,8 @@ def placement_rules(
     problems = list(configured.problems(pod))
     own = own_rules(annotations, container, config.on_unsatisfiable)
     problems += own.problems
+    for one in added:
+        problems += [replace(fault, container=container.name) for fault in one.rules.problems]
     texts = (*(one.rules for one in added), own.written)
     if not any(map(bool, texts)) and not own.rules:
         return NO_PLACEMENT_RULES, tuple(problems)
@@ -91,10 +93,10 @@ class _Binding:
             if term is not rule.term:
                 rule = replace(rule, term=term)
             if rule.is_anti and not term.namespaces.is_own and term.level not in self._allowed:
-                preferred.append(PreferredTerm(term=term, weight=-WEIGHT_MAX))
+                preferred.append(PreferredTerm(term=term, weight=-RULE_WEIGHT_MAX))
                 what = (
                     f"{term.text}: antiAffinityLimits do not allow it to be required at"
-                    f" {term.level.value}, it counts as preferred with weight {WEIGHT_MAX}"
+                    f" {term.level.value}, it counts as preferred with weight {RULE_WEIGHT_MAX}"
                 )
                 self._tell(what, "name the own namespace alone, or another level")
             else:

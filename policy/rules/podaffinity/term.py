@@ -6,16 +6,14 @@ from typing import Final, NamedTuple
 
 from ....topology.model.machine import Level
 from ...model.container import Container
-from ...model.selector_operator import LabelOperator
+from ...model.selector_operator import PSEUDO_LABEL_NAMES, LabelOperator
 from .label_selector import LabelRequirement, LabelSelector
 from .namespace_scope import NO_NAMESPACE_LABELS, OWN_NAMESPACE, NamespaceLabels, NamespaceScope
 
-CONTAINER_NAME: Final = "container.name"
-POD_NAME: Final = "pod.name"
-POD_QOS: Final = "pod.qos"
-POD_UID: Final = "pod.uid"
-PSEUDO_LABELS: Final = (CONTAINER_NAME, POD_NAME, POD_QOS, POD_UID)
+PSEUDO_LABELS: Final = PSEUDO_LABEL_NAMES
 """Labels of a container that selectors may ask for beside those of its pod."""
+
+CONTAINER_NAME, POD_NAME, POD_QOS, POD_UID = PSEUDO_LABELS
 
 _KEYS_MAX: Final = 16
 

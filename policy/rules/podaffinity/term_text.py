@@ -7,6 +7,7 @@ from typing import Final
 
 from ....topology.model.machine import Level
 from ....topology.sets.base_errors import quoted
+from ...configuration.affinity_fields import RULE_WEIGHT_MAX
 from ...model.level_name import parse_level
 from ...text.yaml_nodes import TextError, TextNode
 from .label_selector import LabelSelector
@@ -17,7 +18,6 @@ from .term import PSEUDO_LABELS, Term
 from .written_fields import WrittenFields, whole_number, word_of
 from .written_rules import LabelKeys, WrittenSpread, WrittenTerm
 
-WEIGHT_MAX: Final = 100
 TERM_FIELDS: Final = (
     "labelSelector",
     "topologyKey",
@@ -107,9 +107,9 @@ def parse_weight(node: TextNode) -> tuple[int, str]:
     """The weight from 1 to 100 that counts, and what is wrong with it. Raises `TextError`."""
     weight = whole_number(node)
     if weight is None:
-        fix = f"write a whole number from 1 to {WEIGHT_MAX}"
+        fix = f"write a whole number from 1 to {RULE_WEIGHT_MAX}"
         raise TextError.at(node, "the weight is not a whole number", fix)
-    used = min(max(weight, 1), WEIGHT_MAX)
+    used = min(max(weight, 1), RULE_WEIGHT_MAX)
     if used == weight:
         return used, ""
     return used, f"weight {word_of(node, 'weight')[:20]} is outside the range, {used} is used"

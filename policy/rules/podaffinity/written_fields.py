@@ -4,13 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ....topology.sets.base_errors import quoted
+from ...configuration.affinity_fields import ITEMS_MAX, WORD_MAX
 from ...text.suggestion import suggestion
 from ...text.yaml_nodes import TextError, TextList, TextMap, TextNode, TextScalar
 
-ITEMS_MAX: Final = 256
-"""Of a list of words."""
-WORD_MAX: Final = 512
-"""Characters of a word; Kubernetes allows 380 to a label with its value."""
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "nodeAffinity": "did you mean 'poolAffinity'?",
     "topologySpreadConstraints": "did you mean 'topologySpread'?",

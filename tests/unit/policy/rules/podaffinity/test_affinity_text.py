@@ -2,11 +2,10 @@ from collections.abc import Mapping
 
 import pytest
 
+from pinfold.policy.configuration.affinity_fields import REQUIREMENTS_MAX, RULES_MAX
 from pinfold.policy.configuration.config import Config, OnUnsatisfiable
 from pinfold.policy.rules.podaffinity.affinity_text import (
     MAX_FAULTS,
-    MAX_REQUIREMENTS,
-    MAX_TERMS,
 )
 from pinfold.policy.rules.podaffinity.execution import Execution
 from pinfold.policy.rules.podaffinity.rule_set import NO_PLACEMENT_RULES, PlacementRules
@@ -198,10 +197,10 @@ def test_after_so_many_faults_the_rest_is_left_out() -> None:
 def test_of_too_many_rules_the_first_count() -> None:
     term = "{topologyKey: numa, labelSelector: {}}"
     field = "requiredDuringSchedulingIgnoredDuringExecution"
-    text = f"podAffinity: {{{field}: [{', '.join([term] * (MAX_TERMS + 9))}]}}"
+    text = f"podAffinity: {{{field}: [{', '.join([term] * (RULES_MAX + 9))}]}}"
     _, rules, (problem,) = rules_of(text)
-    assert len(rules.required) == MAX_TERMS
-    assert f"more than {MAX_TERMS} rules" in problem
+    assert len(rules.required) == RULES_MAX
+    assert f"more than {RULES_MAX} rules" in problem
 
 
 def test_of_too_many_requirements_the_rules_that_fit_count() -> None:
@@ -211,7 +210,7 @@ def test_of_too_many_requirements_the_rules_that_fit_count() -> None:
     small = "{topologyKey: numa, labelSelector: {matchLabels: {app: web}}, matchLabelKeys: [rev]}"
     _, rules, (problem,) = rules_of(f"podAffinity: {{{field}: [{term}, {term}, {term}, {small}]}}")
     assert [str(rule.term.selector)[:6] for rule in rules.required] == ["k0=v, "] * 2 + ["app=we"]
-    assert f"more than {MAX_REQUIREMENTS} requirements" in problem
+    assert f"more than {REQUIREMENTS_MAX} requirements" in problem
 
 
 def test_a_misspelt_pseudo_label_is_told() -> None:

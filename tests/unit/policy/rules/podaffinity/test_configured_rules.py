@@ -226,6 +226,22 @@ def test_a_fault_of_the_configuration_is_told_with_its_place(config: str, what: 
             "topologyKey: numa, labelSelector: {matchLabels: {a: b}}, matchLabelKeys: [a]",
             "'a' is also in labelSelector or mismatchLabelKeys",
         ),
+        (
+            "topologyKey: numa, labelSelector: {matchLabels: {app: b}}, scope: pod",
+            "the label 'app' is the same in a pod's containers",
+        ),
+        (
+            "topologyKey: numa, labelSelector: {}, scope: pod, namespaces: [a]",
+            "stands beside 'scope: pod'",
+        ),
+        (
+            f"topologyKey: numa, labelSelector: {{matchLabels: {{a: {'b' * 513}}}}}",
+            "513 characters",
+        ),
+        (
+            f"topologyKey: numa, labelSelector: {{}}, namespaces: [{', '.join('a' * 257)}]",
+            "has 257 items — write at most 256",
+        ),
     ],
 )
 def test_a_term_of_a_profile_is_as_strict_as_one_of_a_pod(term: str, what: str) -> None:
@@ -235,6 +251,35 @@ def test_a_term_of_a_profile_is_as_strict_as_one_of_a_pod(term: str, what: str) 
     with pytest.raises(ConfigError) as error:
         read_config(text, "p.yaml")
     assert what in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("terms", "what"),
+    [
+        (["topologyKey: numa, labelSelector: {}"] * 65, "has 65 rules — write at most 64"),
+        (
+            ["topologyKey: l3, labelSelector: {}, matchLabelKeys: [a, b, c, d, e, f, g, h, i]"]
+            * 57,
+            "has 513 labels, expressions and label keys — write at most 512",
+        ),
+    ],
+)
+def test_a_profile_holds_no_more_than_an_annotation(terms: list[str], what: str) -> None:
+    field = "requiredDuringSchedulingIgnoredDuringExecution"
+    items = ", ".join(f"{{{term}}}" for term in terms)
+    text = f"profiles: [{{name: a, addedAffinity: {{podAffinity: {{{field}: [{items}]}}}}}}]"
+    with pytest.raises(ConfigError) as error:
+        read_config(text, "p.yaml")
+    assert what in str(error.value)
+
+
+def test_what_the_check_let_pass_is_told_and_left_out() -> None:
+    config = read_config("racks: {? " + "r" * 513 + " : {numa: {enabled: true}}}").config
+    owner = container(labels={"pinfold.dev/rack": "r" * 513})
+    rules, problems = placement_rules(owner, config)
+    assert not rules.required
+    assert problems
+    assert all("513 characters" in one.what for one in problems)
 
 
 def test_what_lint_shows_reads_back_as_the_same_rules() -> None:

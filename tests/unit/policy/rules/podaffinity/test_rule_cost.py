@@ -6,9 +6,10 @@ import time
 import pytest
 
 from pinfold.policy.annotations.annotation_budget import admit
+from pinfold.policy.configuration.affinity_fields import RULES_MAX
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import read_config
-from pinfold.policy.rules.podaffinity.affinity_text import MAX_FAULTS, MAX_TERMS
+from pinfold.policy.rules.podaffinity.affinity_text import MAX_FAULTS
 from pinfold.policy.rules.podaffinity.rule_set import NO_PLACEMENT_RULES
 from pinfold.policy.rules.podaffinity.rule_text import placement_rules
 from tests.bench.hostile_pods import hostile_pods
@@ -35,7 +36,7 @@ def test_rules_of_strangers_cost_little_and_little_is_said_of_them(name: str) ->
     rules, problems = placement_rules(container(labels=labels, annotations=annotations), Config())
     # The goal is 20 ms, and the worst of these takes 10 on an idle machine.
     assert time.thread_time() - started < 0.2
-    assert len(rules.required) + len(rules.preferred) <= MAX_TERMS
+    assert len(rules.required) + len(rules.preferred) <= RULES_MAX
     assert len(problems) <= 3 * MAX_FAULTS + 3
 
 
