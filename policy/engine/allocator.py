@@ -320,7 +320,7 @@ class Allocator:
         """Note a decision that an older engine made."""
         self.roster.decisions[decision.container_id] = decision
         if decision.unmet:
-            self._unmet.heed(decision.container_id)
+            self._unmet.carry_over(decision, self.books.ledger.grants)
 
     def release(self, container_id: ContainerId) -> tuple[Change, ...]:
         """Take back what a container held. Unknown ids change nothing."""
@@ -329,7 +329,7 @@ class Allocator:
             self.books.release(container_id)
             self.books.relax()
             changes = self.books.pinner.changes()
-            self._unmet.refresh()
+            self._unmet.refresh(container_id)
             return changes
         return self.books.pinner.changes()
 

@@ -1,6 +1,6 @@
 """Unmet rules: required rules that do not hold where containers are, in the decisions of both."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -25,14 +25,15 @@ class UnmetRules:
         self._books = books
         self._roster = roster
         self._judge = judge
-        self._concerned: dict[ContainerId, None] = {}
+        self._concerned: dict[ContainerId, set[ContainerId]] = {}
+        """The containers at which rules do not hold, and the others that stand in the way."""
 
-    def told(self, decision: Decision, broken: Iterable[Restriction]) -> Decision:
+    def told(self, decision: Decision, broken: Sequence[Restriction]) -> Decision:
         """A decision that tells which rules its placement breaks."""
-        texts = tuple(one.unmet_text for one in broken)
-        if texts:
-            self._concerned[decision.container_id] = None
-        return with_unmet(decision, texts)
+        if broken:
+            others = {other.id for one in broken for other in one.blockers}
+            self._concerned.setdefault(decision.container_id, set()).update(others)
+        return with_unmet(decision, tuple(one.unmet_text for one in broken))
 
     def tell_owners(self, newcomer: Container, broken: Iterable[Restriction]) -> None:
         """Note in the decisions of residents that a container breaks rules of theirs."""
@@ -40,7 +41,7 @@ class UnmetRules:
             decision = self._roster.decisions.get(one.owner_id)
             if one.is_own or decision is None:
                 continue
-            self._concerned[one.owner_id] = None
+            self._concerned.setdefault(one.owner_id, set()).add(newcomer.id)
             text = f"{one.name}: {newcomer.path} on its cpus"
             if text not in decision.unmet:
                 decision = with_unmet(decision, (*decision.unmet, text))
@@ -61,13 +62,14 @@ class UnmetRules:
             self.tell_owners(self._roster.containers[container_id], broken)
             self._roster.decisions[container_id] = self.told(decision, broken)
 
-    def heed(self, container_id: ContainerId) -> None:
-        """Look after a container at which a rule does not hold."""
-        self._concerned[container_id] = None
+    def carry_over(self, decision: Decision, others: Iterable[ContainerId]) -> None:
+        """Look after a container at which a rule does not hold, whoever of these is in the way."""
+        self._concerned[decision.container_id] = {*others}
 
-    def refresh(self) -> None:
-        """Forget what holds again. O(1) where every rule held."""
-        for container_id in tuple(self._concerned):
+    def refresh(self, gone: ContainerId) -> None:
+        """Forget what holds again without a container that is gone. O(what it stood in the way)."""
+        self._concerned.pop(gone, None)
+        for container_id in [one for one, others in self._concerned.items() if gone in others]:
             decision = self._roster.decisions.get(container_id)
             if decision is None or container_id not in self._books.ledger.grants:
                 del self._concerned[container_id]

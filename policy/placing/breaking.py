@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ..model.grant import Dropped
+from ..pools.pool_tree import Pool
 from .openings import Openings, OpeningSearch
 from .restriction import Restriction
 
@@ -35,14 +36,15 @@ def degraded(search: OpeningSearch) -> Openings | None:
         everything &= ~one.forbidden
     closed = frozenset[int]().union(*(one.closed_pools for one in firm))
     regions = search.regions(everything, [one for one in firm if one.is_own])
+    pieces = [_atoms(region, weak) for region in regions]
     best = [0] * len(search.tree.pools)
     unmet = [0] * len(best)
     dropped: dict[int, Dropped] = {}
     for pool in search.tree.pools:
         found = [
             candidate
-            for region in (regions if pool.id not in closed else ())
-            if (candidate := _least_broken(search, pool.id, region & pool.cpus.mask, weak))
+            for atoms in (pieces if pool.id not in closed else ())
+            if (candidate := _least_broken(search, pool, atoms, weak))
         ]
         if found:
             cost, _, _, _, best[pool.id] = min(found)
@@ -87,26 +89,28 @@ def _objects(rule: Restriction, search: OpeningSearch, pool_id: int) -> bool:
 
 
 def _least_broken(
-    search: OpeningSearch, pool_id: int, region: int, weak: Sequence[_Weak]
+    search: OpeningSearch, pool: Pool, everywhere: Sequence[_Atom], weak: Sequence[_Weak]
 ) -> tuple[int, int, int, int, int] | None:
-    """The part of a region that breaks least and fits, after what to compare it by."""
-    if not region:
-        return None
-    atoms = _atoms(region, weak)
+    """The part of a pool that breaks least and fits, after what to compare it by."""
+    pool_id, inside = pool.id, pool.cpus.mask
+    atoms = [_Atom(one.cpus & inside, one.broken) for one in everywhere if one.cpus & inside]
     candidates = [_closure(one, atoms, weak) for one in atoms]
     union = 0
     for atom in sorted(atoms, key=lambda one: (one.broken.bit_count(), one.cpus & -one.cpus)):
         union |= atom.cpus
         candidates.append(union)
+    costs = {
+        cpus: sum([one.cost for one in weak if one.rule.is_broken_by(cpus, pool_id)])
+        for cpus in candidates
+    }
     found: list[tuple[int, int, int, int, int]] = []
-    for cpus in dict.fromkeys(candidates):
-        cost = sum([one.cost for one in weak if one.rule.is_broken_by(cpus, pool_id)])
-        if found and cost > found[0][0]:
-            continue
+    for cpus in sorted(costs, key=lambda one: (costs[one], one & -one)):
+        if found and costs[cpus] > found[0][0]:
+            break
         if search.fits(pool_id, cpus):
             preference, free = search.preference(pool_id, cpus), search.free(pool_id, cpus)
-            found = [min([*found, (cost, -preference, -free, cpus & -cpus, cpus)])]
-    return found[0] if found else None
+            found.append((costs[cpus], -preference, -free, cpus & -cpus, cpus))
+    return min(found, default=None)
 
 
 def _atoms(region: int, weak: Sequence[_Weak]) -> list[_Atom]:

@@ -1,7 +1,8 @@
 """Openings: the cpus of each pool that rules between containers leave to a newcomer."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from ...topology.sets.cpuset import CpuSet
@@ -16,6 +17,28 @@ from .restriction import Restriction
 
 _REGIONS_MAX: Final = 4096
 _NARROWER: Final = "a narrower pool has all cpus that its rules leave"
+
+
+class Objections(Mapping[int, Dropped]):
+    """The objections of rules to pools, by id; each is worded when somebody asks."""
+
+    def __init__(self, pools: frozenset[int], objection: Callable[[int], Dropped]) -> None:
+        self._pools = pools
+        self._objection = objection
+
+    def __getitem__(self, pool_id: int) -> Dropped:
+        if pool_id not in self._pools:
+            raise KeyError(pool_id)
+        return self._objection(pool_id)
+
+    def __contains__(self, pool_id: object) -> bool:
+        return pool_id in self._pools
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(sorted(self._pools))
+
+    def __len__(self) -> int:
+        return len(self._pools)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +70,13 @@ class OpeningSearch:
     judgement: Judgement
     tree: PoolTree
     ledger: Ledger
-    _slices: dict[int, int] = field(default_factory=dict[int, int])
+    _slices: dict[int, int] = field(init=False, default_factory=dict[int, int])
+    _own: dict[tuple[int, int], int] = field(
+        init=False, default_factory=dict[tuple[int, int], int]
+    )
+    _scores: dict[tuple[int, int], int] = field(
+        init=False, default_factory=dict[tuple[int, int], int]
+    )
 
     def strict(self) -> Openings:
         """The places where every required rule holds. O(pools + domains that rules name)."""
@@ -71,7 +100,6 @@ class OpeningSearch:
     ) -> Openings:
         """The best region of each pool that is not closed."""
         best = [0] * len(self.tree.pools)
-        dropped: dict[int, Dropped] = {}
         for pool, inside in self._by_pool(regions, closed):
             if pool.id in closed:
                 continue
@@ -82,10 +110,13 @@ class OpeningSearch:
             ]
             if keys:
                 best[pool.id] = max(keys)[-1]
-        for pool in self.tree.pools:
-            if not best[pool.id]:
-                dropped[pool.id] = self._objection(pool, regions, closed, own)
-        return Openings(regions=best, dropped=dropped, preferred=self.preferences(best))
+        dropped = frozenset(pool_id for pool_id, region in enumerate(best) if not region)
+        objection = partial(self._objection, regions=regions, own=own)
+        return Openings(
+            regions=best,
+            dropped=Objections(dropped, objection),
+            preferred=self.preferences(best),
+        )
 
     def preferences(self, regions: Sequence[int]) -> Column:
         """The sums of preferred rules by pool; empty without any."""
@@ -100,10 +131,16 @@ class OpeningSearch:
         score = judgement.pool_scores[pool_id] if judgement.pool_scores else 0
         if not judgement.pulls or not region:
             return score
+        if (pool_id, region) not in self._scores:
+            self._scores[pool_id, region] = score + self._pulled(pool_id, region)
+        return self._scores[pool_id, region]
+
+    def _pulled(self, pool_id: int, region: int) -> int:
+        judgement = self.judgement
         cpus = region & self.ledger.free_sharable[pool_id]
         if self.request.exclusive:
             cpus = judgement.pulls.best(self.exclusive(pool_id, region), self.request.exclusive)
-        return score + judgement.pulls.score(cpus)
+        return judgement.pulls.score(cpus)
 
     def free(self, pool_id: int, region: int) -> int:
         """The number of cpus of a region that are left."""
@@ -113,6 +150,12 @@ class OpeningSearch:
 
     def exclusive(self, pool_id: int, region: int) -> int:
         """A mask of cpus of a region that the newcomer could have for itself."""
+        known = self._own.get((pool_id, region))
+        if known is None:
+            known = self._own[pool_id, region] = self._exclusive(pool_id, region)
+        return known
+
+    def _exclusive(self, pool_id: int, region: int) -> int:
         request, ledger = self.request, self.ledger
         isolated = ledger.free_isolated[pool_id] & region
         if request.wants_isolated and isolated.bit_count() >= request.exclusive:
@@ -169,12 +212,9 @@ class OpeningSearch:
             yield pools[pool_id], inside
 
     def _objection(
-        self,
-        pool: Pool,
-        regions: Sequence[int],
-        closed: frozenset[int],
-        own: Sequence[Restriction],
+        self, pool_id: int, *, regions: Sequence[int], own: Sequence[Restriction]
     ) -> Dropped:
+        pool = self.tree.pools[pool_id]
         for one in own:
             if pool.id in one.closed_pools or not pool.cpus.mask & ~one.forbidden:
                 return one.dropped()

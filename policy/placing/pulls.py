@@ -1,6 +1,6 @@
 """Pulls of preferred rules: how much the domains of each level attract a newcomer, or repel it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from ...topology.model.machine import Level
@@ -18,12 +18,14 @@ class Pulls:
     def __init__(self, domains: Domains) -> None:
         self._domains = domains
         self._weights: dict[Level, dict[int, int]] = {}
+        self._ranked: tuple[int, ...] | None = None
 
     def __bool__(self) -> bool:
         return bool(self._weights)
 
     def add(self, level: Level, cpus: int, weight: int) -> None:
         """Let all domains pull in which a container on these cpus is."""
+        self._ranked = None
         of_level = self._weights.setdefault(level, {})
         indexes = self._domains.indexes(level, cpus)
         for bit in iter_bits(indexes):
@@ -39,24 +41,26 @@ class Pulls:
                 total += found * SCALE // indexes.bit_count()
         return total
 
-    def scores(self, masks: Sequence[int]) -> list[int]:
-        """The sums for newcomers on each of some sets of cpus."""
-        return [self.score(mask) for mask in masks]
-
     def best(self, free: int, count: int) -> int:
         """The most attractive of some cpus, at least `count` of them where there are as many."""
-        by_score = {0: free}
+        if self._ranked is None:
+            self._ranked = self._by_score()
+        found = 0
+        for cpus in self._ranked:
+            found |= free & cpus
+            if found.bit_count() >= count:
+                break
+        return found
+
+    def _by_score(self) -> tuple[int, ...]:
+        """All cpus by what a single one of them scores, the most attractive first."""
+        by_score = {0: self._domains.everything}
         for level, weights in self._weights.items():
             by_weight: dict[int, int] = {}
             for bit, weight in weights.items():
                 by_weight[weight] = by_weight.get(weight, 0) | 1 << bit
             by_score = self._divided(by_score, level, by_weight)
-        found = 0
-        for score in sorted(by_score, reverse=True):
-            found |= by_score[score]
-            if found.bit_count() >= count:
-                break
-        return found
+        return tuple(by_score[score] for score in sorted(by_score, reverse=True))
 
     def _divided(
         self, by_score: dict[int, int], level: Level, by_weight: Mapping[int, int]
