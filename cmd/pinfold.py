@@ -24,11 +24,11 @@ COMMANDS: Final = (
     CommandRow("rebalance", "rebalance", "Plan moves that place running containers better."),
     CommandRow("config", "config_command", "Show the configuration in force."),
     CommandRow("capture", "capture", "Save this machine's topology for --sysfs-root."),
-    CommandRow("status", "status", "Show pools, containers and health of the running daemon."),
-    CommandRow("ps", "status", "The same as status."),
-    CommandRow("describe", "describe", "Explain the places of all containers of a pod."),
-    CommandRow("explain", "explain", "Say why a container is where it is."),
-    CommandRow("audit", "audit", "Compare every pin with what the kernel has."),
+    CommandRow("status", "node.status", "Show pools, containers and health of the running daemon."),
+    CommandRow("ps", "node.status", "The same as status."),
+    CommandRow("describe", "node.describe", "Explain the places of all containers of a pod."),
+    CommandRow("explain", "node.explain", "Say why a container is where it is."),
+    CommandRow("audit", "node.audit", "Compare every pin with what the kernel has."),
     CommandRow("demo", "demo", "Run the daemon with example pods and explain the placements."),
 )
 

@@ -2,5 +2,5 @@
 
 No I/O, clock, logger or environment. Imports `topology` only. The folders in order, each of which
 may import those before it: text, model, cpus, configuration, pools, annotations, rules, manifests,
-hints, memory, tuning, books, placing, engine, scenarios.
+hints, memory, tuning, books, placing, engine, inquiry, scenarios.
 """

@@ -4,11 +4,11 @@ import datetime
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from ...policy.engine.alternatives import find_alternatives
-from ...policy.engine.counted_rules import classified_of, counted_rules
 from ...policy.engine.decision import Decision
 from ...policy.engine.reason import request_text, runner_up
 from ...policy.engine.snapshot import Snapshot
+from ...policy.inquiry.alternatives import find_alternatives
+from ...policy.inquiry.counted_rules import classified_of, counted_rules
 from ...policy.model.container import Container
 from ...policy.model.grant import Dropped, Grant, Refusal
 from ...policy.model.pinning import Pinning

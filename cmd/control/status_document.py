@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 
-from ...policy.engine.audit import is_drift
 from ...policy.engine.decision import Decision
 from ...policy.engine.snapshot import Snapshot
+from ...policy.inquiry.audit import is_drift
 from ...policy.model.container import ContainerId
 from ...policy.model.grant import Grant
 from ...policy.model.pinning import Pinning

@@ -8,8 +8,8 @@ from typing import Final
 from ...nri.dispatch.pin_state import PinLook
 from ...nri.dispatch.report import Drifted, Report
 from ...nri.plugin.plugin import Plugin
-from ...policy.engine.audit import Drift, find_drift, is_drift
 from ...policy.engine.snapshot import Snapshot
+from ...policy.inquiry.audit import Drift, find_drift, is_drift
 from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
 from ..state.saved_pods import unhurried

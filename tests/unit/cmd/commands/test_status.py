@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from pinfold.cmd.commands.status import bar
+from pinfold.cmd.commands.node.status import bar
 from pinfold.cmd.pinfold import main
 
 from ..control.asked_node import AskedNode

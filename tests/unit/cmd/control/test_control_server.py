@@ -21,7 +21,7 @@ from pinfold.cmd.control.control_client import ControlClient, ControlError, usua
 from pinfold.cmd.control.control_gate import CLIENTS_MAX, GREETING
 from pinfold.cmd.control.control_service import REQUEST_BYTES_MAX
 from pinfold.cmd.control.documents import PinDocument
-from pinfold.policy.engine.audit import EVERYTHING
+from pinfold.policy.inquiry.audit import EVERYTHING
 
 from ..daemon.paper_node import burstable, config, guaranteed
 from .asked_node import AskedNode

@@ -16,7 +16,7 @@ from pinfold.nri.dispatch.report import Drifted, Happening
 from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
 from pinfold.nri.embedded.kubelet import start_pods
-from pinfold.policy.engine.audit import (
+from pinfold.policy.inquiry.audit import (
     CLEARED,
     EVERYTHING,
     KUBELET_CPUS,

@@ -8,20 +8,20 @@ from typing import Final
 import click
 import msgspec
 
-from ...policy.engine.reason import words_of
-from ...topology.sets.cpuset import CpuSet
-from ..control.control_client import ControlClient
-from ..control.control_option import control_option
-from ..control.documents import (
+from ....policy.engine.reason import words_of
+from ....topology.sets.cpuset import CpuSet
+from ...control.control_client import ControlClient
+from ...control.control_option import control_option
+from ...control.documents import (
     ContainerDocument,
     NodeDocument,
     PinDocument,
     PoolDocument,
     StatusDocument,
 )
-from ..report.console import table_lines
-from .container_lines import natural_key
-from .output_option import output_option
+from ...report.console import table_lines
+from ..container_lines import natural_key
+from ..output_option import output_option
 
 _BAR_WIDTH: Final = 10
 _POOL_HEAD: Final = ("pool", "use", "cpus", "exclusive", "shared", "free", "memory", "containers")

@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Final
 
 from ...topology.drawing.machine_tree import bytes_text
+from ..engine.engine import Engine
+from ..engine.snapshot import Snapshot
 from ..model.container import Container, ContainerState, QosClass
 from ..model.grant import Refusal
 from ..model.request import CpuType
 from .counted_rules import classified_of, is_rule, without_rules
-from .engine import Engine
-from .snapshot import Snapshot
 
 CONTAINERS_MAX: Final = 500
 """On a node with more, to copy the engine would take the processor for too long."""
@@ -83,8 +83,7 @@ class _Trials:
     """A copy of the engine in which one container is started again and again."""
 
     def __init__(self, snapshot: Snapshot, container: Container) -> None:
-        self._engine = Engine(snapshot.machine, snapshot.config)
-        self._engine.take_over(snapshot)
+        self._engine = Engine.of(snapshot)
         self._engine.remove(container.id)
         self.pool: Final = self.pool_of(container)
         """The pool it would get as it is; empty where it would be refused."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..annotations.annotation_keys import domain_of
+from ..engine.snapshot import Snapshot
 from ..model.container import Container
 from ..placing.classifier import Classified, Classifier
 from ..rules.affinity import AFFINITY_KEYS, AffinityRule, same_pod
@@ -15,7 +16,6 @@ from ..rules.expression import ALWAYS
 from ..rules.podaffinity.own_rules import AFFINITY_KEY, POOL_NAME_KEY, POOL_SELECTOR_KEY
 from ..rules.podaffinity.rule_set import PlacementRules, SpreadRule
 from ..rules.podaffinity.term import Term, container_labels
-from .snapshot import Snapshot
 
 STEPS_MAX: Final = 1_000_000
 """For all rules together: some tens of milliseconds."""

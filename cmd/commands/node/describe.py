@@ -4,10 +4,10 @@ from pathlib import Path
 
 import click
 
-from ...topology.sets.base_errors import PinfoldError
-from ..control.control_client import ControlClient
-from ..control.control_option import control_option
-from .container_lines import natural_key
+from ....topology.sets.base_errors import PinfoldError
+from ...control.control_client import ControlClient
+from ...control.control_option import control_option
+from ..container_lines import natural_key
 from .explain import explanation_lines
 
 

@@ -6,12 +6,12 @@ from typing import Final
 
 import click
 
-from ..control.control_client import ControlClient
-from ..control.control_option import control_option
-from ..control.documents import AuditDocument
-from ..report.console import table_lines
-from .container_lines import natural_key
-from .output_option import output_option
+from ...control.control_client import ControlClient
+from ...control.control_option import control_option
+from ...control.documents import AuditDocument
+from ...report.console import table_lines
+from ..container_lines import natural_key
+from ..output_option import output_option
 from .status import json_text, pin_text
 
 _HEAD: Final = ("container", "intended", "kernel", "repaired", "likely")

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from pinfold.policy.configuration.config import Config
-from pinfold.policy.engine import alternatives
-from pinfold.policy.engine.alternatives import find_alternatives
 from pinfold.policy.engine.engine import Engine
+from pinfold.policy.inquiry import alternatives
+from pinfold.policy.inquiry.alternatives import find_alternatives
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.model.grant import Grant
 from pinfold.topology.made.spec import machine_from_spec

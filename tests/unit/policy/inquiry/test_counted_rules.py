@@ -2,13 +2,13 @@
 
 import pytest
 
-from pinfold.policy.engine import counted_rules as module
-from pinfold.policy.engine.alternatives import find_alternatives
-from pinfold.policy.engine.counted_rules import RuleKind, counted_rules
 from pinfold.policy.engine.snapshot import Snapshot
+from pinfold.policy.inquiry import counted_rules as module
+from pinfold.policy.inquiry.alternatives import find_alternatives
+from pinfold.policy.inquiry.counted_rules import RuleKind, counted_rules
 from pinfold.policy.model.container import ContainerId
 
-from .ruled_pods import apart, container_of, engine_of, near, placed, prefer, term
+from ..engine.ruled_pods import apart, container_of, engine_of, near, placed, prefer, term
 from .test_alternatives import FRIENDS, container, engine
 
 SPEC = "socket:2 numa:1 core:4 thread:1 mem:4G"

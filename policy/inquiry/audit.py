@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...topology.sets.cpuset import CpuSet
+from ..engine.snapshot import Snapshot
 from ..model.container import Container, ContainerId
 from ..model.pinning import Pinning
-from .snapshot import Snapshot
 
 CLEARED: Final = "another program cleared its cpuset, or made its cgroup anew"
 KUBELET_CPUS: Final = (

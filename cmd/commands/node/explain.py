@@ -6,12 +6,12 @@ from typing import Final, cast
 
 import click
 
-from ...policy.engine.reason import words_of
-from ..control.control_client import ControlClient
-from ..control.control_option import control_option
-from ..control.documents import GRANT, CandidateDocument, ExplainDocument, RuleDocument
-from ..report.console import table_lines
-from .output_option import output_option
+from ....policy.engine.reason import words_of
+from ...control.control_client import ControlClient
+from ...control.control_option import control_option
+from ...control.documents import GRANT, CandidateDocument, ExplainDocument, RuleDocument
+from ...report.console import table_lines
+from ..output_option import output_option
 from .status import json_text, pin_text
 
 _MATCHES_SHOWN: Final = 8
