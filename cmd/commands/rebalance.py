@@ -1,8 +1,9 @@
 """`pinfold rebalance`: the moves that would place running containers better."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import click
 
@@ -14,17 +15,21 @@ from ...policy.engine.rebalance.plan import (
     rebalance,
 )
 from ...topology.drawing.machine_tree import bytes_text
+from ..control.control_client import ControlClient
+from ..control.control_option import control_option
 from ..daemon.machine_source import machine_of, machine_options
 from ..report.console import table_lines
 from ..report.weight_text import weight_text
 from .output_option import output_option
-from .saved_node import cut_pods, saved_engine, saved_state, state_option
+from .saved_node import cut_pods, saved_engine, saved_state
 
+_STOPPED: Final = 1
 _COLUMNS: Final = ("container", "from", "to", "gain", "memory to migrate")
 
 
 @click.command()
 @click.option("--plan", is_flag=True, help="Only say what would be moved; that is the default.")
+@click.option("--apply", "is_applied", is_flag=True, help="Have the daemon make the moves, too.")
 @click.option(
     "--budget",
     "moves",
@@ -35,14 +40,23 @@ _COLUMNS: Final = ("container", "from", "to", "gain", "memory to migrate")
 @click.option(
     "--exclusive", is_flag=True, help="Move containers with exclusive cpus, too: they stay else."
 )
-@state_option
+@click.option(
+    "--state",
+    "state_path",
+    type=click.Path(path_type=Path),
+    metavar="FILE|DIR",
+    help="What runs: a state file, or the folder it is in; without, the running daemon says.",
+)
+@control_option
 @output_option("table", "json", meaning="A table for people or one JSON document for tools.")
 @machine_options
 def command(
     plan: bool,
+    is_applied: bool,
     moves: int | None,
     exclusive: bool,
-    state_path: Path,
+    state_path: Path | None,
+    control: Path | None,
     output: str,
     sysfs_root: str | None,
     machine: str | None,
@@ -50,19 +64,50 @@ def command(
     """Say which moves of running containers would satisfy more of what they wish of each other.
 
     Every step is legal where it is made: no exclusive cpu is shared, nobody is without cpus, memory
-    fits. Nothing is moved.
+    fits. Nothing is moved without --apply; with it, exits with 1 where a step could not be made.
     """
-    del plan
-    state = saved_state(state_path)
+    if is_applied and (plan or state_path is not None):
+        raise click.UsageError("--apply asks the running daemon: leave --plan and --state out")
+    client = ControlClient(control) if state_path is None else None
+    state = client.state() if client is not None else saved_state(cast(Path, state_path))
     for warning in cut_pods(state):
         click.echo(f"warning: {warning}", err=True)
     engine = saved_engine(state, machine_of(sysfs_root, machine))
     budget = RebalanceBudget(moves=moves, moves_exclusive=exclusive)
     found = rebalance(engine.snapshot(), budget)
-    click.echo(_as_json(found) if output == "json" else _as_text(found))
+    done = _applied(client, found) if client is not None and is_applied else None
+    click.echo(_as_json(found, done) if output == "json" else _as_text(found, done))
+    if done is not None and done.stopped:
+        raise click.exceptions.Exit(_STOPPED)
 
 
-def _as_text(plan: RebalancePlan) -> str:
+@dataclass(frozen=True, slots=True)
+class _Applied:
+    """How many moves were made, and what kept the next one from it, if anything."""
+
+    moves: int
+    stopped: str = ""
+
+
+def _applied(client: ControlClient, plan: RebalancePlan) -> _Applied:
+    """The moves of a plan, made one by one: a later one may need the room of an earlier one."""
+    for count, move in enumerate(plan.moves):
+        made = client.move(move.container.id, move.before.pool, move.after.pool)
+        if not made.moved:
+            return _Applied(count, f"{made.container}: {made.reason}")
+    return _Applied(len(plan.moves))
+
+
+def _as_text(plan: RebalancePlan, done: _Applied | None) -> str:
+    lines = [_plan_text(plan)]
+    if done is not None:
+        lines.append(f"made: {_count(done.moves, 'move')} of {len(plan.moves)}")
+        if done.stopped:
+            lines.append(f"stopped at {done.stopped} — plan anew")
+    return "\n".join(lines)
+
+
+def _plan_text(plan: RebalancePlan) -> str:
     before = weight_text(plan.score, plan.scale)
     if not plan.moves:
         return f"satisfied weight: {before}; no move is worth it"
@@ -92,8 +137,12 @@ def _place(site: Site) -> str:
     return f"{site.pool}, cpus {site.cpus}"
 
 
-def _as_json(plan: RebalancePlan) -> str:
+def _as_json(plan: RebalancePlan, done: _Applied | None) -> str:
+    made: dict[str, object] = {}
+    if done is not None:
+        made = {"applied": done.moves, "stopped": done.stopped or None}
     document = {
+        **made,
         "score": plan.score,
         "score_after": plan.score_after,
         "moves": [

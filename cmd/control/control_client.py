@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 import msgspec
 
 from ...topology.sets.base_errors import PinfoldError
+from ..state.state_file import State
 from .control_socket import USUAL_PLACES
-from .documents import AuditDocument, ExplainDocument, NodeDocument, StatusDocument
+from .documents import AuditDocument, ExplainDocument, MoveDocument, StatusDocument
 
 if TYPE_CHECKING:
     import grpc
@@ -28,7 +29,7 @@ _PROBE_TIME: Final = struct.pack("ll", 5, 0)
 """Seconds and microseconds. Source: socket(7), SO_SNDTIMEO; unix(7) has it for `connect`."""
 _ANSWER_BYTES_MAX: Final = 1 << 26
 
-_Kind = TypeVar("_Kind", bound=NodeDocument)
+_Kind = TypeVar("_Kind", bound=msgspec.Struct)
 
 _REMEDIES: Final = {
     errno.ENOENT: "start pinfoldd, or name its socket with --control",
@@ -66,6 +67,19 @@ class ControlClient:
         from .api import control_pb2 as api
 
         return self._ask("Audit", api.AuditRequest(repair=repair), AuditDocument)
+
+    def state(self) -> State:
+        """The content of the daemon's state file, as it would be by now."""
+        from .api import control_pb2 as api
+
+        return self._ask("State", api.StateRequest(), State)
+
+    def move(self, container_id: str, from_pool: str, to_pool: str) -> MoveDocument:
+        """One container moved to another pool, or why it was not."""
+        from .api import control_pb2 as api
+
+        request = api.MoveRequest(container_id=container_id, from_pool=from_pool, to_pool=to_pool)
+        return self._ask("Move", request, MoveDocument)
 
     def _ask(self, method: str, request: Message, kind: type[_Kind]) -> _Kind:
         self._knock()

@@ -14,10 +14,12 @@ from ...nri.dispatch.actuator import SUSPECT
 from ...policy.engine.snapshot import Snapshot
 from ...policy.model.container import ContainerId
 from ..daemon.daemon import Daemon
+from ..state.saved_states import SavedStates
 from .container_names import find_container
 from .decision_journal import DecisionJournal, JournalEntry
 from .documents import AuditDocument, DriftDocument, NodeDocument, RuntimeDocument
 from .explain_document import explain_document
+from .move_step import move_container
 from .status_document import pin_document, status_document
 
 _POLICY_SECONDS: Final = 2.0
@@ -71,6 +73,17 @@ class ControlDesk:
         ]
         drift.sort(key=lambda one: one.container)
         return _encoded(AuditDocument(containers=result.containers, drift=tuple(drift)))
+
+    def state(self) -> bytes:
+        """The state that would be saved by now. Raises `TimeoutError`."""
+        # One of its own: those of the state's thread are not to be shared.
+        return msgspec.json.encode(SavedStates().of(self._snapshot("state")))
+
+    def move(self, container_id: ContainerId, from_pool: str, to_pool: str) -> bytes:
+        """The end that a move came to. Raises `ControlRequestError`, `TimeoutError`."""
+        return _encoded(
+            move_container(self.daemon, self._snapshot("move"), container_id, from_pool, to_pool)
+        )
 
     def _snapshot(self, name: str) -> Snapshot:
         plugin = self.daemon.plugin

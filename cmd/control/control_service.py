@@ -21,6 +21,7 @@ from typing import Final, TypeVar, cast
 import grpc
 from google.protobuf.message import Message
 
+from ...policy.model.container import ContainerId
 from .api import control_pb2 as api
 from .container_names import ControlRequestError
 from .control_desk import ControlDesk
@@ -61,6 +62,15 @@ class ControlService:
                         ),
                         "Audit": self._handler(
                             api.AuditRequest, lambda request: desk.audit(repair=request.repair)
+                        ),
+                        "State": self._handler(api.StateRequest, lambda _: desk.state()),
+                        "Move": self._handler(
+                            api.MoveRequest,
+                            lambda request: desk.move(
+                                ContainerId(request.container_id),
+                                request.from_pool,
+                                request.to_pool,
+                            ),
                         ),
                     },
                 )

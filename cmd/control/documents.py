@@ -138,5 +138,15 @@ class AuditDocument(NodeDocument, frozen=True, kw_only=True):
     drift: tuple[DriftDocument, ...]
 
 
+class MoveDocument(NodeDocument, frozen=True, kw_only=True):
+    """The end that a move came to: where the container is, and why it is not where it should be."""
+
+    container: str
+    moved: bool
+    reason: str | None
+    pool: str
+    pin: PinDocument
+
+
 GRANT: Final = "grant"
 REFUSAL: Final = "refusal"

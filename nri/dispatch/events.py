@@ -14,7 +14,7 @@ from ...policy.engine.decision import Decision
 from ...policy.engine.engine import Engine
 from ...policy.engine.reconfiguration import find_moves
 from ...policy.model.container import Container, ContainerId, ContainerState, PodId
-from ...policy.model.grant import Refusal
+from ...policy.model.grant import PoolId, Refusal
 from ...policy.model.kubelet_resources import LinuxResources, estimate, merge
 from ...policy.model.pinning import Change, Pinning
 from ...topology.model.machine import Machine
@@ -202,6 +202,15 @@ class Events:
 
         self._owner.afterwards(tell)
         return True
+
+    def move(self, container_id: ContainerId, pool_id: PoolId) -> Decision:
+        """Move a running container to another pool, and tell all that change; or say why not."""
+        known = self.policy.containers.get(container_id)
+        decision = self.policy.move(container_id, pool_id)
+        if known is not None and not isinstance(decision.result, Refusal):
+            self._actuator.want({**_pinnings(decision.changes), container_id: decision.pinning})
+            self._owner.afterwards(lambda: self._decided("move", container_id, known, decision))
+        return decision
 
     def end_cold_start(self, container_id: ContainerId) -> None:
         """A container has run long enough without DRAM."""

@@ -71,9 +71,7 @@ class OpeningSearch:
     tree: PoolTree
     ledger: Ledger
     _slices: dict[int, int] = field(init=False, default_factory=dict[int, int])
-    _own: dict[tuple[int, int], int] = field(
-        init=False, default_factory=dict[tuple[int, int], int]
-    )
+    _own: dict[tuple[int, int], int] = field(init=False, default_factory=dict[tuple[int, int], int])
     _scores: dict[tuple[int, int], int] = field(
         init=False, default_factory=dict[tuple[int, int], int]
     )

@@ -5,7 +5,7 @@ sub-NUMA clustering an L3 group holds several NUMA nodes, elsewhere it is the ot
 """
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 from ...topology.model.machine import Level, Machine
@@ -38,7 +38,7 @@ class Domains:
         blocks = {level: CpuBlocks(masks) for level, masks in self._masks.items()}
         self._blocks: Mapping[Level, CpuBlocks] = blocks
         # The containers of one pool share one set of cpus, and there are few others.
-        self.indexes = lru_cache(maxsize=_KNOWN_SETS)(self._indexes)
+        self.indexes = lru_cache(maxsize=_KNOWN_SETS)(partial(_indexes, blocks))
         """The domains of a level that hold some of a mask of cpus, by their lowest cpus."""
 
     def masks(self, level: Level) -> tuple[int, ...]:
@@ -68,8 +68,9 @@ class Domains:
         number = [mask & -mask for mask in self._masks[level]].index(1 << lowest)
         return f"{self.stand_in(level).value} {number}"
 
-    def _indexes(self, level: Level, cpus: int) -> int:
-        return self._blocks[level].touched(cpus)
+
+def _indexes(blocks: Mapping[Level, CpuBlocks], level: Level, cpus: int) -> int:
+    return blocks[level].touched(cpus)
 
 
 def _completed(groups: Iterable[int], wider: tuple[int, ...]) -> tuple[int, ...]:

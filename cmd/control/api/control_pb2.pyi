@@ -20,6 +20,20 @@ class AuditRequest(_message.Message):
     repair: bool
     def __init__(self, repair: _Optional[bool] = ...) -> None: ...
 
+class StateRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class MoveRequest(_message.Message):
+    __slots__ = ("container_id", "from_pool", "to_pool")
+    CONTAINER_ID_FIELD_NUMBER: _ClassVar[int]
+    FROM_POOL_FIELD_NUMBER: _ClassVar[int]
+    TO_POOL_FIELD_NUMBER: _ClassVar[int]
+    container_id: str
+    from_pool: str
+    to_pool: str
+    def __init__(self, container_id: _Optional[str] = ..., from_pool: _Optional[str] = ..., to_pool: _Optional[str] = ...) -> None: ...
+
 class Document(_message.Message):
     __slots__ = ("json",)
     JSON_FIELD_NUMBER: _ClassVar[int]

@@ -1,0 +1,139 @@
+"""`pinfold rebalance` asked of a running daemon: the plan, and the moves one by one."""
+
+import json
+import re
+from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pinfold.cmd.control.control_client import ControlError
+from pinfold.cmd.pinfold import main
+from pinfold.policy.manifests.manifest import PodSpec
+
+from ..control.asked_node import AskedNode
+from ..daemon.paper_node import burstable, guaranteed
+
+SPEC = "socket:2 numa:1 core:4 thread:1 mem:8G"
+
+
+def fan(name: str, of: str) -> PodSpec:
+    """A pod that wishes to be near another one."""
+    rule = (
+        f"{name}: [{{scope: {{key: name, operator: Exists}},"
+        f" match: {{key: name, operator: In, values: [{of}]}}, weight: 5}}]"
+    )
+    pod = burstable(name, 2000)
+    keys = {**pod.annotations, "resource-policy.nri.io/affinity": rule}
+    return replace(pod, annotations=keys)
+
+
+@pytest.fixture(name="node")
+def fixture_node(tmp_path: Path) -> Generator[AskedNode]:
+    """Two friends far from each other: who is wished for came later, and knows of no wish."""
+    node = AskedNode(tmp_path)
+    node.start()
+    node.run(fan("web", "db"), burstable("db", 500))
+    yield node
+    node.stop()
+
+
+def rebalance(node: AskedNode, *arguments: str) -> Result:
+    return CliRunner().invoke(
+        main, ["rebalance", f"--control={node.path}", f"--machine={SPEC}", *arguments]
+    )
+
+
+def pools(node: AskedNode) -> dict[str, str]:
+    return {one.container.split("/")[2]: one.pool for one in node.client.status().containers}
+
+
+def test_plan_of_the_running_daemon_moves_nothing(node: AskedNode) -> None:
+    run = rebalance(node)
+    assert run.exit_code == 0, run.output
+    lines = [re.split(r"  +", line.strip()) for line in run.output.splitlines()]
+    assert lines == [
+        ["satisfied weight: 2.81, 5 after 1 move (nothing to migrate, 1 cpuset to change)"],
+        ["container", "from", "to", "gain", "memory to migrate"],
+        ["default/db/db", "socket #0, cpus 1-3", "socket #1, cpus 4-7", "+2.19", "-"],
+    ]
+    assert pools(node) == {"web": "socket #1", "db": "socket #0"}
+
+
+def test_moves_are_made_by_the_daemon_and_the_kernel_has_them(node: AskedNode) -> None:
+    run = rebalance(node, "--apply", "-o", "json")
+    assert run.exit_code == 0, run.output
+    found = json.loads(run.output)
+    assert list(found) == ["applied", "moves", "score", "score_after", "stopped"]
+    assert (found["applied"], found["stopped"], len(found["moves"])) == (1, None, 1)
+    assert pools(node) == {"web": "socket #1", "db": "socket #1"}
+    assert (node.cpus("db"), node.mems("db")) == ("4-7", "1")
+    assert node.client.explain("db").decided_by == "rebalance"
+    node.daemon.plugin.owner.ask("check", node.daemon.engine.check)
+    run = rebalance(node, "--apply")
+    assert run.output == "satisfied weight: 5; no move is worth it\nmade: 0 moves of 0\n"
+
+
+def test_a_container_that_is_elsewhere_by_now_is_left_alone(node: AskedNode) -> None:
+    found = node.client.move(node.id_of("db"), "socket #1", "root")
+    assert (found.moved, found.reason, found.pool) == (
+        False,
+        "it is in socket #0 by now",
+        "socket #0",
+    )
+    assert node.cpus("db") == "1-3"
+
+
+def test_a_move_for_which_there_is_no_room_is_not_made(node: AskedNode) -> None:
+    node.run(guaranteed("fat", 2000))
+    found = node.client.move(node.id_of("web"), "socket #1", "socket #0")
+    assert not found.moved
+    assert found.reason is not None
+    assert "shared CPU" in found.reason
+    assert pools(node)["web"] == "socket #1"
+
+
+def test_a_required_rule_holds_its_containers(node: AskedNode) -> None:
+    rule = (
+        '{"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey":'
+        ' "socket", "labelSelector": {"matchLabels": {"app": "none"}}}]}}'
+    )
+    pod = replace(burstable("calm", 100), annotations={"affinity.pinfold.dev/pod": rule})
+    node.run(pod)
+    pool = pools(node)["calm"]
+    found = node.client.move(node.id_of("calm"), pool, "root")
+    assert (found.moved, found.reason) == (False, "a required rule says where it is")
+
+
+def test_a_move_that_the_runtime_does_not_make_stops_the_rest(node: AskedNode) -> None:
+    node.runtime.broken_ids.add(node.id_of("db"))
+    run = rebalance(node, "--apply")
+    assert run.exit_code == 1
+    assert run.output.splitlines()[-2:] == [
+        "made: 0 moves of 1",
+        "stopped at default/db/db: UNKNOWN: failed to update resources — plan anew",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("container_id", "pool", "complaint"),
+    [
+        pytest.param("nobody", "root", "container: 'nobody' holds nothing — plan anew", id="gone"),
+        pytest.param("", "nowhere", "pool: 'nowhere' is not here — see 'pinfold pools'", id="pool"),
+    ],
+)
+def test_what_is_not_there_is_said(
+    node: AskedNode, container_id: str, pool: str, complaint: str
+) -> None:
+    with pytest.raises(ControlError) as raised:
+        node.client.move(container_id or node.id_of("db"), "socket #0", pool)
+    assert str(raised.value) == complaint
+
+
+def test_apply_is_for_the_running_daemon_alone(node: AskedNode, tmp_path: Path) -> None:
+    for more in ("--plan", f"--state={tmp_path}"):
+        run = rebalance(node, "--apply", more)
+        assert run.exit_code == 2
+        assert "--apply asks the running daemon: leave --plan and --state out" in run.output
