@@ -66,8 +66,6 @@ _NO_LOG_EXPORT: Final = "logs go to the journal or standard error alone; leave i
 _RESCTRL: Final = "cache classes are set up in resctrl; containers are only put into them"
 
 IDLE_FIELDS: Final[Mapping[Path, str]] = {
-    ("hardAffinityWeight",): _NOT_HERE,
-    ("kubeCompat",): _NOT_HERE,
     ("agent", "nodeResourceTopology"): _NOT_HERE,
     ("control", "rdt", "options"): _RESCTRL,
     ("control", "rdt", "partitions"): _RESCTRL,

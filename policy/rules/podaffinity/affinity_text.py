@@ -3,7 +3,7 @@
 A rule that cannot be read is reported and left out; the others count.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -73,12 +73,6 @@ class _Reader:
         self._advised = 0
         self._count = 0
         self._requirements = 0
-        self._sections: dict[str, Callable[[str, TextNode], None]] = {
-            "podAffinity": self._read_terms,
-            "podAntiAffinity": self._read_terms,
-            "poolAffinity": self._read_pools,
-            "topologySpread": self._read_spread,
-        }
 
     def rules(self) -> WrittenRules:
         """All that could be read."""
@@ -98,13 +92,22 @@ class _Reader:
                 self._fault(TextError.at(node, "not a mapping of kinds of rules", fix))
                 return
             for name, value in node.entries:
-                section = self._sections.get(name.value)
-                if section is None:
-                    self._fault(_unknown(node, name, value, "an affinity", AFFINITY_FIELDS))
-                elif not is_absent(value):
-                    section(name.value, value)
+                self._read_section(node, name, value)
         except _GivenUpError:
             pass
+
+    def _read_section(self, node: TextMap, name: TextScalar, value: TextNode) -> None:
+        match name.value:
+            case unknown if unknown not in AFFINITY_FIELDS:
+                self._fault(_unknown(node, name, value, "an affinity", AFFINITY_FIELDS))
+            case _ if is_absent(value):
+                pass
+            case "poolAffinity":
+                self._read_pools(name.value, value)
+            case "topologySpread":
+                self._read_spread(name.value, value)
+            case terms:
+                self._read_terms(terms, value)
 
     def _read_terms(self, section: str, node: TextNode) -> None:
         is_anti = section == "podAntiAffinity"
