@@ -24,7 +24,7 @@ ROOM_MADE: Final = "room_made"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ChosenPlace:
     """A pool, the region of it that rules leave, and the cpus taken there."""
 
     pool_id: PoolId
@@ -58,7 +58,7 @@ class PlaceFinder:
         self._books = books
         self._judge = judge
 
-    def find(self, request: Request, facts: Facts) -> Place | Lineup:
+    def find(self, request: Request, facts: Facts) -> ChosenPlace | Lineup:
         """The best pool as it is, else one in which room can be made; the lineup without any."""
         ranking = self._chooser.rank(request, self._ledger, facts)
         winner, decided_by = ranking.winner, ranking.decided_by
@@ -71,7 +71,7 @@ class PlaceFinder:
             winner, decided_by = lift.pool_id, ROOM_MADE
             ledger, lifted = lift.ledger, lift.lifted
         exclusive, isolated = self._take(request, winner, ledger)
-        return Place(
+        return ChosenPlace(
             pool_id=winner,
             decided_by=decided_by,
             lineup=ranking.lineup,
@@ -80,7 +80,9 @@ class PlaceFinder:
             lifted=lifted,
         )
 
-    def find_by_rules(self, request: Request, facts: Facts, judgement: Judgement) -> Place | Lineup:
+    def find_by_rules(
+        self, request: Request, facts: Facts, judgement: Judgement
+    ) -> ChosenPlace | Lineup:
         """The best place where all rules hold, else where the fewest break that may.
 
         Residents make way before a rule breaks.
@@ -106,7 +108,7 @@ class PlaceFinder:
                 if grants is not None:
                     return replace(found, lifted=grants)
         choice = self.find(request, replace(facts, openings=strict))
-        if isinstance(choice, Place):
+        if isinstance(choice, ChosenPlace):
             return choice
         openings = degraded(search)
         if openings is None:
@@ -126,7 +128,7 @@ class PlaceFinder:
 
     def _chosen(
         self, request: Request, facts: Facts, search: OpeningSearch, openings: Openings
-    ) -> Place | None:
+    ) -> ChosenPlace | None:
         """The best of some openings, with cpus picked there."""
         ranking = self._chooser.rank(request, self._ledger, replace(facts, openings=openings))
         winner = ranking.winner
@@ -142,7 +144,7 @@ class PlaceFinder:
                 free = pulls.best(free, request.exclusive)
             exclusive = self._pick(request, free, winner)
             isolated = exclusive if is_isolated else isolated
-        return Place(
+        return ChosenPlace(
             pool_id=winner,
             decided_by=ranking.decided_by,
             lineup=ranking.lineup,
