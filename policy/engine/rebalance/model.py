@@ -26,6 +26,7 @@ class Tenant:
     """The pools where it may go."""
     narrower: tuple[PoolId, ...] = ()
     """Where it would be on one NUMA node, if it is spread over several without need."""
+    has_own_cpus: bool = False
     memory_bytes: int = 0
     zones: Mapping[PoolId, int] | None = None
     """By pool the memory nodes it would get there, as masks; None: it keeps those it has."""
@@ -149,6 +150,12 @@ class PlacementModel:
             if room[one] < milli:
                 return False
         return self._has_memory(self._memory_shifts(index, pool_id))
+
+    def shortage(self, index: int, pool_id: int) -> int:
+        """The milli-cpus that another pool lacks for a container; 0 where it has enough."""
+        entered = self.path(self.place[index], pool_id).entered
+        milli = self.tenants[index].milli
+        return max([0, *(milli - self.room[one] for one in entered)])
 
     def swap_fits(self, one: int, other: int) -> bool:
         """Whether two containers could change places."""

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Final
 
 from ....topology.sets.cpuset import CpuSet, NodeSet
-from ...model.container import Container
+from ...model.container import Container, ContainerId
 from ...model.grant import Grant, PoolId
 from ...model.pinning import Pinning
 from ..engine import Engine
@@ -24,7 +24,7 @@ from .tenants import placement_model
 
 _STEPS_MAX: Final = 300_000
 """Half a dozen seconds for a thousand containers on an ordinary machine."""
-_STEPS_PER_CONTAINER: Final = 2000
+_STEPS_PER_CONTAINER: Final = 4000
 _QUALITY_STEPS: Final = 100_000
 
 
@@ -192,7 +192,8 @@ def _route(
     model.put(origin)
     trial = Engine.of(snapshot)
     steps = islice(Route(trial, model, targets).steps(), budget.moves)
-    moves = [_move(trial, step) for step in steps]
+    pages: dict[ContainerId, NodeSet] = {}
+    moves = [_move(trial, step, pages) for step in steps]
     best, length, total, narrowed = (0, 0), 0, 0, 0
     tenants = {one.id: one for one in model.tenants}
     for number, move in enumerate(moves, start=1):
@@ -204,13 +205,17 @@ def _route(
     return tuple(moves[:length])
 
 
-def _move(trial: Engine, step: RouteStep) -> RebalanceMove:
+def _move(trial: Engine, step: RouteStep, pages: dict[ContainerId, NodeSet]) -> RebalanceMove:
+    """`pages`: the nodes on which the memory of containers moved so far is."""
     grant = step.decision.result
     assert isinstance(grant, Grant), "a step of a route was granted"
     told = step.told or Pinning()
     before, after = _site(trial, step.before, told), _site(trial, grant, step.decision.pinning)
-    left = before.mems - after.mems
-    is_migrated = step.decision.pinning.mems is not None
+    held = pages.get(step.container_id, before.mems)
+    left = held - after.mems
+    # A wider set moves no page; told nothing, the kernel moves none either.
+    is_migrated = bool(left) and step.decision.pinning.mems is not None
+    pages[step.container_id] = after.mems if is_migrated else held
     own_change = step.decision.pinning.differs_from(told)
     return RebalanceMove(
         container=trial.containers[step.container_id],
@@ -218,7 +223,7 @@ def _move(trial: Engine, step: RouteStep) -> RebalanceMove:
         before=before,
         after=after,
         gain=step.gain,
-        migrated_bytes=grant.memory_bytes * len(left) // len(before.mems) if is_migrated else 0,
+        migrated_bytes=grant.memory_bytes * len(left) // len(held) if is_migrated else 0,
         changed_cpusets=own_change + len(step.decision.changes),
     )
 

@@ -1,7 +1,7 @@
 """Routes from one placement to another: single moves, each of which is legal where it is taken.
 
-Two containers cannot change places at once. Whoever is in the way of others steps aside into free
-room first, and goes on from there.
+Two containers cannot change places at once. Whoever is in the way of others steps aside first, and
+goes on from there: on shared cpus into a wider pool, as when room is made for a newcomer.
 """
 
 from collections.abc import Iterator, Mapping
@@ -91,28 +91,48 @@ class Route:
         return RouteStep(container_id, before, told, decision, PoolId(target), gain)
 
     def _step_aside(self) -> RouteStep | None:
-        """Somebody who is to leave a pool that others wait for goes where there is room."""
+        """The step of a container that is to leave a pool which others wait for."""
         model, pending = self._model, self._pending
         for waiting in self._by_gain():
+            need = model.shortage(waiting, pending[waiting])
             inside = [
                 index
                 for index in model.members[pending[waiting]]
                 if index in pending and index not in self._has_stepped_aside
             ]
-            for index in sorted(inside, key=lambda one: (model.tenants[one].milli, one)):
+            for index in sorted(inside, key=lambda one: self._help(one, need)):
                 self._has_stepped_aside.add(index)
-                worths = {
-                    pool_id: model.worth(index, pool_id)
-                    for pool_id in model.tenants[index].targets
-                    if pool_id != model.place[index] and model.fits(index, pool_id)
-                }
-                for pool_id in sorted(worths, key=lambda one: (-worths[one], one)):
+                for pool_id in self._asides(index):
                     step = self._step(index, pool_id)
                     if step is not None:
                         return step
                     if index not in pending:
                         break
         return None
+
+    def _help(self, index: int, need: int) -> tuple[bool, int, int]:
+        """The smallest container that gives enough room comes first, else the largest."""
+        milli = self._model.tenants[index].milli
+        return (milli < need, milli if milli >= need else -milli, index)
+
+    def _asides(self, index: int) -> list[int]:
+        """Where a container can wait.
+
+        On shared cpus in the smallest pool that holds both its pool and that where it is to go:
+        there is always room, and its memory stays where it is. With cpus of its own in another
+        pool with room.
+        """
+        model = self._model
+        tenant, source = model.tenants[index], model.place[index]
+        if not tenant.has_own_cpus:
+            around = model.chains[self._pending[index]]
+            return [next(one for one in model.chains[source] if one in around)]
+        worths = {
+            pool_id: model.worth(index, pool_id)
+            for pool_id in tenant.targets
+            if pool_id != source and model.fits(index, pool_id)
+        }
+        return sorted(worths, key=lambda one: (-worths[one], one))
 
     def _last_steps(self) -> Iterator[RouteStep]:
         """Single moves that still gain something: not everybody may be where it was to go."""

@@ -1,7 +1,8 @@
 """The model of a snapshot: which containers may be moved, where to, and what they need there."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from ....topology.model.machine import MemoryKind
 from ....topology.sets.cpuset import NodeSet
 from ...annotations.preferences import parse_preferences
 from ...model.container import ContainerId
@@ -27,13 +28,12 @@ def placement_model(
 
     `moves_exclusive`: whether containers with exclusive cpus may be moved as well.
     """
-    standing = standing_rules(snapshot)
+    zones, standing = _Zones(snapshot.tree), standing_rules(snapshot)
     tenants = tuple(
-        _tenant(snapshot, container_id, grant, standing, moves_exclusive=moves_exclusive)
+        _tenant(snapshot, container_id, grant, standing, zones, moves_exclusive=moves_exclusive)
         for container_id, grant in snapshot.grants.items()
     )
-    masks = {mask for one in tenants for mask in (one.zones or {}).values()}
-    memory = {mask: _free_bytes(snapshot, NodeSet(mask)) for mask in sorted(masks)}
+    memory = {mask: _free_bytes(snapshot, NodeSet(mask)) for mask in zones.masks()}
     return PlacementModel(objective, tenants, _free_milli(snapshot), memory)
 
 
@@ -68,6 +68,7 @@ def _tenant(
     container_id: ContainerId,
     grant: Grant,
     standing: StandingRules,
+    zones: "_Zones",
     *,
     moves_exclusive: bool,
 ) -> Tenant:
@@ -78,20 +79,16 @@ def _tenant(
     milli = max(milli, 1)
     targets = _targets(snapshot.tree, grant, milli)
     request = snapshot.classified[container_id].request
-    narrower = _narrower(snapshot.tree, grant, request, milli)
-    zones = None
-    if not request.spreads_memory:
-        everywhere = (*targets, *narrower)
-        zones = {one: _zone(snapshot.tree.pools[one], request) for one in everywhere}
     return Tenant(
         id=container_id,
         pool_id=grant.pool_id,
         milli=milli,
         is_movable=True,
         targets=targets,
-        narrower=narrower,
+        narrower=_narrower(snapshot.tree, grant, request, milli),
+        has_own_cpus=bool(grant.exclusive),
         memory_bytes=grant.memory_bytes,
-        zones=zones,
+        zones=None if request.spreads_memory else zones.of(request.memory_kinds),
         zone=grant.memory.mask,
     )
 
@@ -125,10 +122,28 @@ def _narrower(tree: PoolTree, grant: Grant, request: Request, milli: int) -> tup
     )
 
 
-def _zone(pool: Pool, request: Request) -> int:
+class _Zones:
+    """The memory nodes that containers get in every pool, by the kinds of memory they ask for."""
+
+    def __init__(self, tree: PoolTree) -> None:
+        self._tree = tree
+        self._of_kinds: dict[frozenset[MemoryKind], Mapping[PoolId, int]] = {}
+
+    def of(self, kinds: frozenset[MemoryKind]) -> Mapping[PoolId, int]:
+        found = self._of_kinds.get(kinds)
+        if found is None:
+            found = {pool.id: _zone(pool, kinds) for pool in self._tree.pools}
+            self._of_kinds[kinds] = found
+        return found
+
+    def masks(self) -> Sequence[int]:
+        return sorted({mask for zones in self._of_kinds.values() for mask in zones.values()})
+
+
+def _zone(pool: Pool, kinds: frozenset[MemoryKind]) -> int:
     mask = 0
     for kind, nodes in pool.memory.items():
-        if kind in request.memory_kinds:
+        if kind in kinds:
             mask |= nodes.mask
     return mask or pool.memory_nodes.mask
 

@@ -94,8 +94,8 @@ def test_who_may_be_moved(container: Container, budget: RebalanceBudget, moves: 
     assert ways(rebalance(engine.snapshot(), budget)) == expected
 
 
-def test_two_that_are_in_each_others_way_change_places_through_free_room() -> None:
-    """Both nodes are full, so one of them waits in a third."""
+def test_two_that_are_in_each_others_way_change_places_through_a_wider_pool() -> None:
+    """Both nodes are full: one of them waits in the pool around both, and its memory stays."""
     never = {"move.pinfold.dev/pod": "never"}
     engine = placed(
         (wishing("left", 1999, more={**never, **SHARED}), NODE_1),
@@ -107,6 +107,9 @@ def test_two_that_are_in_each_others_way_change_places_through_free_room() -> No
     assert len(plan.moves) == 3
     assert sorted({move.container.name for move in plan.moves}) == ["a", "b"]
     assert plan.score_after == 18 * TOGETHER
+    assert plan.moves[0].after.pool == "root"
+    assert [move.migrated_bytes for move in plan.moves] == [0, 64 * MIB, 64 * MIB]
+    assert sum(move.gain for move in plan.moves) == 18 * (TOGETHER - APART)
     pools = after(plan, engine)
     assert (pools["a"], pools["b"]) == (NODE_2, NODE_1)
 
@@ -120,6 +123,39 @@ def test_a_container_makes_room_for_one_that_has_more_to_gain() -> None:
     plan = rebalance(engine.snapshot())
     assert [way[0] for way in ways(plan)] == ["idle", "web"]
     assert [move.gain for move in plan.moves] == [0, 5 * (TOGETHER - APART)]
+
+
+def test_exclusive_cpus_change_places_through_free_room() -> None:
+    stays = {"move.pinfold.dev/pod": "never"}
+    engine = placed(
+        (wishing("left", 2000, more=stays), NODE_1),
+        (wishing("right", 2000, more=stays), NODE_2),
+        (wishing("a", 2000, {"right": 9}), NODE_1),
+        (wishing("b", 2000, {"left": 9}), NODE_2),
+    )
+    plan = rebalance(engine.snapshot(), RebalanceBudget(moves_exclusive=True))
+    assert len(plan.moves) == 3
+    assert plan.moves[0].after.pool in (NODE_0, NODE_3)
+    assert plan.score_after == 18 * TOGETHER
+    after(plan, engine)
+
+
+def test_a_full_machine_is_no_obstacle() -> None:
+    """Three in a ring, each of which wants to be where the next one is; no cpu is free there."""
+    posts = {"x": NODE_1, "y": NODE_2, "z": NODE_3}
+    stays = {"move.pinfold.dev/pod": "never", **SHARED}
+    engine = placed(
+        (wishing("rest", 3000, more=stays), NODE_0),
+        *((wishing(name, 1500, more=stays), node) for name, node in posts.items()),
+        (wishing("a", 2500, {"y": 5}, more=SHARED), NODE_1),
+        (wishing("b", 2500, {"z": 5}, more=SHARED), NODE_2),
+        (wishing("c", 2500, {"x": 5}, more=SHARED), NODE_3),
+    )
+    plan = rebalance(engine.snapshot())
+    assert plan.score_after == 15 * TOGETHER
+    assert len(plan.moves) <= 5
+    pools = after(plan, engine)
+    assert [pools[name] for name in "abc"] == [NODE_2, NODE_3, NODE_1]
 
 
 def test_a_budget_is_spent_on_what_gains_most() -> None:
