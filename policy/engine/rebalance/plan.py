@@ -25,6 +25,8 @@ from .tenants import placement_model
 _STEPS_MAX: Final = 300_000
 """Half a dozen seconds for a thousand containers on an ordinary machine."""
 _STEPS_PER_CONTAINER: Final = 4000
+_SCARCE: Final = 8
+"""Whole cpus are scarce where fewer than one of so many is free."""
 _QUALITY_STEPS: Final = 100_000
 
 
@@ -93,8 +95,9 @@ class RebalancePlan:
 def rebalance(snapshot: Snapshot, budget: RebalanceBudget = NO_LIMIT) -> RebalancePlan:
     """The moves that raise the satisfied weight of a snapshot's containers within a budget.
 
-    Containers that spread over NUMA nodes without need go back to one where that costs nothing. The
-    score never falls, and the same snapshot has the same plan. Takes some seconds for a thousand
+    Containers that spread over NUMA nodes without need go back to one, and parts of cpus become
+    whole ones where these are scarce, both where that costs nothing. The score never falls, and the
+    same snapshot has the same plan. Takes some seconds for a thousand
     containers; any thread may ask.
     """
     objective = placement_objective(snapshot)
@@ -104,6 +107,7 @@ def rebalance(snapshot: Snapshot, budget: RebalanceBudget = NO_LIMIT) -> Rebalan
     improve(model, effort(model, budget.search_steps))
     _narrow(model)
     _settle_back(model, origin)
+    _gather_cpus(model)
     targets = {index: model.place[index] for index in model.movable}
     moves = _route(snapshot, model, origin, targets, budget)
     if budget.moves is not None and len(moves) == budget.moves:
@@ -181,6 +185,31 @@ def _settle_back(model: PlacementModel, origin: Sequence[int]) -> None:
                 has_moved = True
 
 
+def _gather_cpus(model: PlacementModel) -> None:
+    """Make whole cpus of parts of them, where few whole ones are left, at no cost.
+
+    A share goes where a part of a cpu is left that it fills, if a whole cpu is free where it was.
+    """
+    room = model.room
+    leaves = [pool for pool in model.objective.tree.pools if not pool.children]
+    sharable = sum(len(leaf.sharable) for leaf in leaves)
+    for index in model.movable:
+        tenant, source = model.tenants[index], model.place[index]
+        whole = sum(max(room[leaf.id], 0) // 1000 for leaf in leaves)
+        if _SCARCE * whole >= sharable:
+            return
+        if tenant.has_own_cpus or not model.is_leaf[source]:
+            continue
+        if room[source] % 1000 + tenant.milli < 1000:
+            continue
+        here = model.worth(index, source)
+        for target in sorted(tenant.targets, key=lambda one: (room[one] % 1000, one)):
+            is_filled = target != source and room[target] % 1000 >= tenant.milli
+            if is_filled and model.worth(index, target) >= here and model.fits(index, target):
+                model.move(index, target)
+                break
+
+
 def _route(
     snapshot: Snapshot,
     model: PlacementModel,
@@ -194,14 +223,12 @@ def _route(
     steps = islice(Route(trial, model, targets).steps(), budget.moves)
     pages: dict[ContainerId, NodeSet] = {}
     moves = [_move(trial, step, pages) for step in steps]
-    best, length, total, narrowed = (0, 0), 0, 0, 0
-    tenants = {one.id: one for one in model.tenants}
+    best = length = total = 0
     for number, move in enumerate(moves, start=1):
-        tenant = tenants[move.container.id]
         total += move.gain
-        narrowed += bool(tenant.narrower)
-        if (total, narrowed) > best:
-            best, length = (total, narrowed), number
+        # The last place of the same score: what gains nothing there mends something else.
+        if total >= best:
+            best, length = total, number
     return tuple(moves[:length])
 
 

@@ -127,7 +127,7 @@ class Route:
         if not tenant.has_own_cpus:
             around = model.chains[self._pending[index]]
             return [next(one for one in model.chains[source] if one in around)]
-        worths = {
+        worths: dict[int, int] = {
             pool_id: model.worth(index, pool_id)
             for pool_id in tenant.targets
             if pool_id != source and model.fits(index, pool_id)

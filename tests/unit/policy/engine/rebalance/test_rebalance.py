@@ -183,6 +183,29 @@ def test_a_container_that_is_spread_goes_back_to_one_numa_node() -> None:
     )
 
 
+def test_parts_of_cpus_become_whole_ones_where_these_are_scarce() -> None:
+    """Beside 1900m of three cpus a share of 300m costs a whole one; elsewhere 400m are left."""
+    stays = {"move.pinfold.dev/pod": "never", **SHARED}
+    engine = placed(
+        (wishing("p", 1900, more=stays), NODE_0),
+        (wishing("q", 3500, more=stays), NODE_1),
+        (wishing("r", 3600, more=stays), NODE_2),
+        (wishing("s", 3900, more=stays), NODE_3),
+        (wishing("a", 300), NODE_0),
+    )
+    root = engine.tree.root.id
+    assert engine.snapshot().room.sliceable[root] == 0
+    plan = rebalance(engine.snapshot())
+    assert ways(plan) == [("a", NODE_0, NODE_2)]
+    after(plan, engine)
+    assert engine.snapshot().room.sliceable[root] == 1
+
+
+def test_parts_of_cpus_stay_apart_where_there_are_enough_whole_ones() -> None:
+    engine = placed((wishing("p", 1900, more=SHARED), NODE_0), (wishing("a", 300), NODE_0))
+    assert ways(rebalance(engine.snapshot())) == []
+
+
 def test_what_does_not_fit_on_one_numa_node_stays_spread() -> None:
     engine = placed((wishing("a", 5000, more=SHARED), "socket #1"))
     assert ways(rebalance(engine.snapshot())) == []
