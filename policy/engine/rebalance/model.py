@@ -68,6 +68,7 @@ class PlacementModel:
         self.chains = [(pool.id, *objective.tree.ancestors[pool.id]) for pool in pools]
         self.is_leaf = [not pool.children for pool in pools]
         self._pools = pools
+        self._parents = [int(pool.parent) if pool.parent is not None else -1 for pool in pools]
         self._paths: dict[tuple[int, int], Path] = {}
         self._shifts: dict[tuple[int, int, int], tuple[tuple[int, int], ...]] = {}
         self._containing: dict[int, tuple[int, ...]] = {}
@@ -117,19 +118,25 @@ class PlacementModel:
                 total += weight * near
         return total
 
+    def worths(self, index: int) -> Sequence[int]:
+        """The worth of every target to a container, in their order. O(pools)."""
+        targets, sums = self.tenants[index].targets, self.sums[index]
+        if not targets or not self.is_leaf[targets[0]]:
+            return [self.worth(index, one) for one in targets]
+        totals = list(sums)
+        # Every pool has a higher id than those inside it.
+        for pool_id in range(len(totals) - 2, -1, -1):
+            totals[pool_id] += totals[self._parents[pool_id]]
+        return [totals[one] for one in targets]
+
     def has_wishes(self, index: int) -> bool:
         """Whether anybody's rules are between a container and another one."""
         return any(weights[index] for weights in self.weights)
 
-    def swapped(self, one: int, other: int) -> int:
-        """The gain of an exchange of two containers."""
+    def swapped(self, one: int, other: int, own: int) -> int:
+        """The gain of an exchange of two containers; `own`: of the first if it went alone."""
         first, second = self.place[one], self.place[other]
-        gain = (
-            self.worth(one, second)
-            - self.worth(one, first)
-            + self.worth(other, first)
-            - self.worth(other, second)
-        )
+        gain = own + self.worth(other, first) - self.worth(other, second)
         for layer, weights in zip(self.objective.layers, self.weights, strict=True):
             weight = weights[one].get(other)
             if weight:

@@ -157,8 +157,9 @@ class Route:
         best = (0, source)
         if model.has_wishes(index):
             here = model.worth(index, source)
-            for target in model.tenants[index].targets:
-                gain = model.worth(index, target) - here
+            pairs = zip(model.worths(index), model.tenants[index].targets, strict=True)
+            for worth, target in pairs:
+                gain = worth - here
                 if gain > best[0] and model.fits(index, target):
                     best = (gain, target)
         return best

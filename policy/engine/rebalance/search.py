@@ -140,7 +140,7 @@ class _Search:
                 other = list(members)[below(len(members))]
                 if source not in self._targets[other]:
                     continue
-                own = model.swapped(index, other)
+                own = model.swapped(index, other, own)
                 if own >= limit and model.swap_fits(index, other):
                     model.move(index, target)
                     model.move(other, source)
@@ -174,25 +174,16 @@ class _Search:
         model = self._model
         source = model.place[index]
         here = model.worth(index, source)
-        ranked = sorted(
-            (
-                (model.worth(index, target) - here, target)
-                for target in model.tenants[index].targets
-            ),
-            reverse=True,
-        )
+        pairs = zip(model.worths(index), model.tenants[index].targets, strict=True)
+        ranked = sorted([(one - here, target) for one, target in pairs if one > here], reverse=True)
         for gain, target in ranked:
-            if gain <= 0:
-                return 0
-            if target == source:
-                continue
             if model.fits(index, target):
                 model.move(index, target)
                 return gain
             for other in list(model.members[target]):
                 if source not in self._targets[other]:
                     continue
-                exchanged = model.swapped(index, other)
+                exchanged = model.swapped(index, other, gain)
                 if exchanged > 0 and model.swap_fits(index, other):
                     model.move(index, target)
                     model.move(other, source)
