@@ -110,7 +110,7 @@ def rebalance(snapshot: Snapshot, budget: RebalanceBudget = NO_LIMIT) -> Rebalan
     _gather_cpus(model)
     targets = {index: model.place[index] for index in model.movable}
     moves = _route(snapshot, model, origin, targets, budget)
-    if budget.moves is not None and len(moves) == budget.moves:
+    if budget.moves is not None:
         # A few good moves from here may be better than the first ones of a long way.
         few = _route(snapshot, model, origin, {}, budget)
         if sum(move.gain for move in few) > sum(move.gain for move in moves):

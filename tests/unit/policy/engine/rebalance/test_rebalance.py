@@ -175,6 +175,21 @@ def test_a_budget_is_spent_on_what_gains_most() -> None:
     assert plan.score_after == quality.best_known
 
 
+def test_more_moves_never_come_to_less() -> None:
+    stays = {"move.pinfold.dev/pod": "never", **SHARED}
+    engine = placed(
+        (wishing("db", 2000, more=stays), NODE_1),
+        (wishing("idle", 1999, more=SHARED), NODE_1),
+        (wishing("web", 1000, {"db": 5, "log": 1}, more=SHARED), NODE_3),
+        (wishing("log", 500, {"far": 2}), NODE_2),
+        (wishing("far", 500, {"db": 2}), NODE_0),
+    )
+    snapshot = engine.snapshot()
+    scores = [rebalance(snapshot, RebalanceBudget(moves=count)).score_after for count in range(7)]
+    assert scores == sorted(scores)
+    assert scores[-1] == rebalance(snapshot).score_after
+
+
 def test_a_container_that_is_spread_goes_back_to_one_numa_node() -> None:
     engine = placed((wishing("a", 500), "socket #1"))
     assert ways(rebalance(engine.snapshot())) in (
