@@ -6,6 +6,7 @@ taken from what these have left.
 
 from copy import copy
 
+from ...topology.sets.cpuset import CpuSet
 from ..cpus.picker import CpuPicker
 from ..model.container import ContainerId
 from ..model.grant import Grant
@@ -19,6 +20,7 @@ class NarrowedShares:
         self._tree = tree
         self._picker = picker
         self._shares: dict[ContainerId, tuple[int, int]] = {}
+        self._beside: dict[ContainerId, tuple[CpuSet, ...]] = {}
         self._owed: int | None = 0
         self._version = -1
         self._is_sparing_nobody = False
@@ -26,7 +28,7 @@ class NarrowedShares:
     def copy(self) -> "NarrowedShares":
         """A copy with the same grants, which change apart from these."""
         other = copy(self)
-        other._shares = dict(self._shares)
+        other._shares, other._beside = dict(self._shares), dict(self._beside)
         return other
 
     def without(self, grant: Grant) -> "NarrowedShares":
@@ -38,7 +40,10 @@ class NarrowedShares:
         return other
 
     def add(self, grant: Grant) -> None:
-        """Note a grant if it is narrowed."""
+        """Note a grant if it is narrowed, or needs that others go on sharing some cpus."""
+        if grant.beside:
+            self._beside[grant.container_id] = grant.beside
+            self._owed = None
         if grant.within is None or not grant.has_shared_part:
             return
         cpus = grant.within.mask & self._tree.pools[grant.pool_id].sharable.mask
@@ -47,7 +52,8 @@ class NarrowedShares:
 
     def drop(self, container_id: ContainerId) -> None:
         """Forget a grant; unknown ids are ignored."""
-        if self._shares.pop(container_id, None) is not None:
+        share = self._shares.pop(container_id, None)
+        if self._beside.pop(container_id, None) or share is not None:
             self._owed = None
 
     def spare_nobody(self) -> None:
@@ -66,7 +72,7 @@ class NarrowedShares:
         `version`: another number wherever `free` is another. O(1) where nothing changed, else
         O(sets of cpus²).
         """
-        if not self._shares:
+        if not self._shares and not self._beside:
             return 0
         if self._owed is None or self._version != version:
             self._owed, self._version = self._kept(free), version
@@ -77,6 +83,9 @@ class NarrowedShares:
         for cpus, milli in self._shares.values():
             if milli or not self._is_sparing_nobody:
                 by_set[cpus] = by_set.get(cpus, 0) + milli
+        for sets in self._beside.values():
+            for one in sets:
+                by_set.setdefault(one.mask, 0)
         kept = 0
         # The small sets first: what is kept for them is kept for those around them, too.
         for cpus in sorted(by_set, key=lambda one: (one.bit_count(), one)):

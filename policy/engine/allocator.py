@@ -14,6 +14,7 @@ from ..placing.classifier import Classified, Classifier, grave_problems
 from ..placing.growth import allowed_cpus, held_back, homeless, kept_in, wider_place
 from ..placing.judge import Judge
 from ..placing.mover import Mover
+from ..placing.narrowing import standing_cpus
 from ..placing.placer import Failure, Placement, Placer
 from ..placing.pool_choice import Chooser
 from ..placing.resizer import Resizer
@@ -43,6 +44,8 @@ class Allocator:
         self._placer = Placer(self.books, chooser, self._judge)
         self._unmet = UnmetRules(self.books, self.roster, self._judge)
         self._rehoused: list[ContainerId] = []
+        self._narrowed_by: dict[ContainerId, dict[ContainerId, None]] = {}
+        """By container those that were narrowed for it, or by it."""
         self._resizer = Resizer(self.books)
         self._mover = Mover(self.books)
 
@@ -328,6 +331,7 @@ class Allocator:
             self._remember_place(container_id)
             self.books.release(container_id)
             self.books.relax()
+            self._widen(container_id)
             changes = self.books.pinner.changes()
             self._unmet.refresh(container_id)
             return changes
@@ -335,8 +339,10 @@ class Allocator:
 
     def _apply(self, placement: Placement, classified: Classified) -> Decision:
         grant = self.books.take(placement.booking)
-        if grant.exclusive and not self.books.standing.is_empty:
-            self._rehouse()
+        if not self.books.standing.is_empty:
+            self._note_narrowed(placement)
+            if grant.exclusive:
+                self._rehouse()
         decision = Decision(
             container_id=grant.container_id,
             result=grant,
@@ -353,6 +359,36 @@ class Allocator:
             self._unmet.tell_owners(container, placement.broken)
             decision = self._unmet.told(decision, placement.broken)
         return decision
+
+    def _note_narrowed(self, placement: Placement) -> None:
+        """Note who can have more cpus again once another container is gone."""
+        booking = placement.booking
+        for one in booking.lifted:
+            if one.within is not None:
+                others = self._narrowed_by.setdefault(booking.grant.container_id, {})
+                others[one.container_id] = None
+        for other in placement.narrowed_by:
+            self._narrowed_by.setdefault(other, {})[booking.grant.container_id] = None
+
+    def _widen(self, gone: ContainerId) -> None:
+        """Give containers that were narrowed for another, which is gone, what rules leave now."""
+        books = self.books
+        for container_id in self._narrowed_by.pop(gone, ()):
+            grant = books.ledger.grants.get(container_id)
+            if grant is None or grant.within is None or self.roster.decisions[container_id].unmet:
+                continue
+            container = self.roster.containers[container_id]
+            classified = self.roster.classified[container_id]
+            judgement = self._judge.judge(container, classified.placement, classified.request)
+            wider = replace(grant, within=None)
+            if judgement is not None:
+                wider = kept_in(judgement, wider, books.presence(container_id), books)
+                cpus = standing_cpus(wider, books.ledger) | grant.exclusive.mask
+                for other in held_back(judgement, wider, cpus, books, ()):
+                    books.ledger.repool(other)
+            if wider.within != grant.within:
+                books.ledger.repool(wider)
+                books.pinner.mark(container_id)
 
     def _rehouse(self) -> None:
         """Places where rules hold for containers that were left no cpu of their pool."""

@@ -50,6 +50,9 @@ class Grant:
     within: CpuSet | None = None
     """The sharable cpus of its pool that rules between containers leave to it; None: all."""
 
+    beside: tuple[CpuSet, ...] = ()
+    """Sets of shared cpus of others of each of which one must stay shared: its rules need them."""
+
     @property
     def has_shared_part(self) -> bool:
         """Whether it runs on sharable cpus, alone or beside its exclusive ones."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...topology.model.machine import Level
+from ...topology.sets.cpuset import CpuSet
 from ..model.container import Container, ContainerId
 from ..pools.domains import Domains
 from .pulls import Pulls
@@ -104,6 +105,27 @@ class Judgement:
             if cpus & ~here and one.rule not in found:
                 found.append(one.rule)
         return tuple(found)
+
+    def beside(self, cpus: int, exclusive: int) -> tuple[CpuSet, ...]:
+        """Shared cpus of companions without which the newcomer would be alone, by domain."""
+        found: list[CpuSet] = []
+        for one in self.companions:
+            for index in bits(self.domains.indexes(one.level, cpus)):
+                domain = self.domains.members(one.level, index)
+                here = one.shared & domain & ~exclusive
+                if here and not one.own & domain:
+                    found.append(CpuSet(here))
+        return tuple(found)
+
+    def names_in_the_way(self) -> str:
+        """The first of those that must not share a domain with the newcomer, for people."""
+        paths = [other.path for one in self.restrictions() for other in one.blockers]
+        return names_text(list(dict.fromkeys(paths)))
+
+    def kept_apart(self) -> frozenset[ContainerId]:
+        """The residents that must not share a domain with the newcomer."""
+        found = {other.id for one in self.own for other in one.blockers}
+        return frozenset(found.union(*(barrier.owners for barrier in self.barriers)))
 
     def owed(self, region: int) -> int:
         """Cpus of a region that the newcomer must leave, so that companions stay beside it."""

@@ -37,6 +37,8 @@ class Placement:
     decided_by: str = ""
     broken: tuple[Restriction, ...] = ()
     """The required rules that do not hold there."""
+    narrowed_by: frozenset[ContainerId] = frozenset()
+    """The residents whose leaving could make room for a narrowed grant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +88,10 @@ class Placer:
         else:
             choice = self._finder.find_by_rules(request, facts, judgement)
         if isinstance(choice, Lineup):
-            return Failure(refusal=Refusal(reason=self._reason(request, choice)), lineup=choice)
+            reason = self._reason(request, choice)
+            if judgement is not None and (names := judgement.names_in_the_way()):
+                reason = f"{reason} — to make room, stop or move {names}"
+            return Failure(refusal=Refusal(reason=reason), lineup=choice)
         offer = memory.offer(choice.pool_id)
         grant = self._grant(request, choice.pool_id, choice.exclusive, choice.isolated, offer)
         broken: tuple[Restriction, ...] = ()
@@ -94,13 +99,16 @@ class Placer:
         if judgement is not None:
             grant = self._narrowed(grant, choice.region)
             cpus = choice.cpus(request, self._ledger)
-            broken = judgement.broken_by(cpus, grant.exclusive.mask, grant.pool_id)
+            own = grant.exclusive.mask
+            broken = judgement.broken_by(cpus, own, grant.pool_id)
+            grant = replace(grant, beside=judgement.beside(cpus, own))
             lifted = (*lifted, *held_back(judgement, grant, cpus, self._books, lifted))
         return Placement(
             booking=Booking(grant=grant, offer=offer, lifted=lifted),
             lineup=choice.lineup,
             decided_by=choice.decided_by,
             broken=broken,
+            narrowed_by=judgement.kept_apart() if judgement and grant.within else frozenset(),
         )
 
     def plan_again(self, request: Request, held: Grant, judgement: Judgement) -> Placement | None:

@@ -138,6 +138,12 @@ class World:
     def create(self) -> None:
         pod = self.new_pod()
         others = {one: self.cpus(each.container) for one, each in self.pods.items()}
+        near = [
+            (each, rule)
+            for each in self.pods.values()
+            for rule in each.rules
+            if not rule.is_anti and self.matches(each, rule) and self.is_near(each, rule)
+        ]
         decision = self.engine.create(pod.container)
         self.note(f"create {pod.container.id} {pod.app} {pod.rules} {pod.fails}", decision.result)
         if not isinstance(decision.result, Grant):
@@ -146,6 +152,9 @@ class World:
             after = {one: self.cpus(each.container) for one, each in self.pods.items()}
             assert after == others, "a refusal changes nobody"
             return
+        for each, rule in near:
+            if self.engine.grants[each.container.id].beside:
+                assert self.is_near(each, rule), f"{each.container.id} is left alone: {rule}"
         self.pods[pod.container.id] = pod
         for rule in pod.rules:
             if not rule.is_anti and not self.is_near(pod, rule):
@@ -157,6 +166,9 @@ class World:
             one.fails and any(rule.is_anti and rule.app == pod.app for rule in one.rules)
             for one in self.pods.values()
         )
+
+    def matches(self, pod: Pod, rule: Rule) -> list[Pod]:
+        return [one for one in self.pods.values() if one.app == rule.app and one is not pod]
 
     def is_near(self, pod: Pod, rule: Rule) -> bool:
         """Whether required affinity holds for a container that has just come."""

@@ -436,3 +436,104 @@ def test_28_the_final_set_does_not_depend_on_the_order(order: tuple[int, ...]) -
     wolf, sheep, peter = pods
     assert domains_of(engine, wolf, 4).isdisjoint(domains_of(engine, sheep, 4))
     assert domains_of(engine, wolf, 8).isdisjoint(domains_of(engine, peter, 8))
+
+
+def test_a_refusal_names_who_could_make_room() -> None:
+    engine = engine_of(CORES)
+    placed(engine, container_of("wolf", 1))
+    sheep = container_of("sheep", 1, apart(term("socket", "wolf")), fails=True)
+    assert reason(engine.create(sheep)).endswith("to make room, stop or move default/wolf/main")
+
+
+def test_who_made_way_has_its_cpus_again_once_the_other_is_gone() -> None:
+    engine = engine_of(CORES, "cpuset:7")
+    placed(engine, wide := container_of("wide", 0.5))
+    shy = container_of("shy", 1, apart(term("core", "wide")), fails=True)
+    placed(engine, shy)
+    assert cpus(engine, wide) != "0-6"
+    changes = engine.stop(shy.id)
+    assert [change.container_id for change in changes] == [wide.id]
+    assert cpus(engine, wide) == "0-6"
+    engine.check()
+
+
+def test_nobody_takes_the_last_cpus_by_which_a_container_has_company() -> None:
+    engine = engine_of(CACHES, "cpuset:15")
+    placed(engine, container_of("cache", 0))
+    web = container_of("web", 1, near(term("l3", "cache")), fails=True)
+    placed(engine, web)
+    company = domains_of(engine, web, 4)
+    for number in range(12):
+        engine.create(container_of(f"greedy{number}", 1))
+        assert company <= domains_of(engine, container_of("cache", 0), 4)
+        engine.check()
+
+
+def test_preferred_rules_choose_cpus_inside_a_pool() -> None:
+    engine = engine_of(CORES, "cpuset:7")
+    placed(engine, container_of("other", 1))
+    placed(engine, friend := container_of("friend", 1))
+    guest = container_of("guest", 1, prefer(10, term("core", "friend")))
+    placed(engine, guest)
+    assert domains_of(engine, guest, 2) == domains_of(engine, friend, 2)
+    hermit = container_of("hermit", 1, prefer(10, term("core", "friend"), is_anti=True))
+    placed(engine, hermit)
+    assert domains_of(engine, hermit, 2).isdisjoint(domains_of(engine, friend, 2))
+
+
+@pytest.mark.parametrize(
+    ("annotations", "pools"),
+    [
+        ({"pool-name.pinfold.dev/pod": "NUMA node #2"}, {"NUMA node #2"}),
+        ({"pool-selector.pinfold.dev/pod": "socket=1,kind=numa"}, {"NUMA node #2", "NUMA node #3"}),
+    ],
+)
+def test_pools_are_chosen_by_name_and_by_label(
+    annotations: dict[str, str], pools: set[str]
+) -> None:
+    engine = engine_of(NODES)
+    decision = engine.create(container_of("web", 1, annotations=annotations, fails=True))
+    assert decision.pool in pools
+
+
+def test_a_pool_that_is_not_there_is_a_rule_that_cannot_be_met() -> None:
+    annotations = {"pool-name.pinfold.dev/pod": "NUMA node #9"}
+    engine = engine_of(NODES)
+    refused = engine.create(container_of("firm", 1, annotations=annotations, fails=True))
+    assert "pool-name 'NUMA node #9'" in reason(refused)
+    degraded = engine.create(container_of("weak", 1, annotations=annotations))
+    assert len(degraded.unmet) == 1
+
+
+def test_pool_terms_are_required_and_preferred() -> None:
+    here = {"matchExpressions": [{"key": "numa", "operator": "In", "values": ["1", "3"]}]}
+    best = {"matchExpressions": [{"key": "numa", "operator": "In", "values": ["3"]}]}
+    rules = {
+        "poolAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [here]},
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 5, "preference": best}],
+        }
+    }
+    decision = engine_of(NODES).create(container_of("web", 1, rules, fails=True))
+    assert decision.pool == "NUMA node #3"
+    assert decision.decided_by == "preferred"
+
+
+def test_spread_that_is_only_wished_for_is_a_preference() -> None:
+    spread = {
+        "topologySpread": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "numa",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": {"app": "replica"}},
+            }
+        ]
+    }
+    engine = engine_of(NODES)
+    found: list[int] = []
+    for number in range(4):
+        one = container_of(f"r{number}", 1, spread, app="replica")
+        placed(engine, one)
+        found += domains_of(engine, one, 4)
+    assert sorted(found) == [0, 1, 2, 3]
