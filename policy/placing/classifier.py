@@ -3,15 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
-from ...topology.model.machine import Machine, MemoryKind, NumaNode
+from ...topology.model.machine import Level, Machine, MemoryKind, NumaNode
 from ...topology.sets.cpuset import CpuSet
 from ..annotations.annotation_values import IrqAffinity
 from ..annotations.preferences import Preferences, parse_preferences
 from ..configuration.config import Config, OnBadAnnotation, SchedulingClass
 from ..hints.hint_filter import hints_of
 from ..model.container import Container, QosClass
-from ..model.cpu_preference import CpuPriority, SmtPreference
+from ..model.cpu_preference import BurstLevel, CpuPriority, SmtPreference
 from ..model.hint import Hint
 from ..model.request import CpuType, Isolation, Request
 from ..pools.memory_supply import read_memory_supply
@@ -26,6 +27,16 @@ from ..tuning.resource_class import NO_CLASSES, ResourceClasses, resource_classe
 from ..tuning.scheduling import scheduling_class
 
 SYSTEM_NAMESPACE = "kube-system"
+
+_BURST_LEVELS: Final = {
+    Level.SYSTEM: BurstLevel.SYSTEM,
+    Level.SOCKET: BurstLevel.PACKAGE,
+    Level.DIE: BurstLevel.DIE,
+    Level.NUMA: BurstLevel.NUMA,
+    Level.L3: BurstLevel.L3_CACHE,
+    Level.CLUSTER: BurstLevel.L2_CACHE,
+    Level.CORE: BurstLevel.CORE,
+}
 
 _DEFAULT_MEMORY = frozenset({MemoryKind.DRAM, MemoryKind.PMEM})
 """High-bandwidth memory is scarce: only for those who ask for it. PMEM can mean CXL memory."""
@@ -104,7 +115,8 @@ class Classifier:
             shared_milli=cpu.shared_milli,
             cpu_limit_milli=cpu.limit_milli,
             is_unlimited=cpu.is_unlimited,
-            burst_level=preferences.burst_level or config.unlimited_burstable,
+            burst_level=preferences.burst_level
+            or _burst_level(config.unlimited_burstable, placement),
             isolation=cpu.isolation,
             priority=self._priority(container, preferences),
             smt=preferences.smt or SmtPreference.ANY,
@@ -170,6 +182,14 @@ class Classifier:
         if container.pod.qos is not QosClass.GUARANTEED:
             return CpuPriority.NONE
         return preferences.cpu_priority or self._config.default_cpu_priority
+
+
+def _burst_level(level: BurstLevel, rules: PlacementRules) -> BurstLevel:
+    """The level to burst in: none so wide that replicas that keep apart find no domain left."""
+    order = tuple(BurstLevel)
+    apart = [one.term.level for one in rules.required if one.is_anti]
+    apart += [one.level for one in rules.spread if one.is_required]
+    return max([level, *(_BURST_LEVELS[one] for one in apart)], key=order.index)
 
 
 def grave_problems(
