@@ -17,6 +17,7 @@ from ..model.request import CpuType
 from ..pools.domains import Domains
 from ..rules.podaffinity.rule_set import RequiredTerm
 from .judge import is_held
+from .judgement import Barrier
 from .openings import Openings, OpeningSearch
 from .restriction import Restriction
 
@@ -58,13 +59,14 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
     domains, ledger = search.judgement.domains, search.ledger
     movable: dict[ContainerId, set[Level]] = {}
     own = [_without_movable(one, books, movable) for one in search.judgement.own]
+    blocked = 0
+    for barrier in search.judgement.barriers:
+        blocked |= _staying_behind(barrier, books, movable)
     if not movable:
         return
-    everything = search.tree.root.cpus.mask
+    everything = search.tree.root.cpus.mask & ~blocked
     for one in own:
         everything &= ~one.forbidden
-    for barrier in search.judgement.barriers:
-        everything &= ~barrier.forbidden
     levels = {level for found in movable.values() for level in found}
     widest = next(level for level in Level if level in levels)
     frozen = {one: frozenset(found) for one, found in movable.items()}
@@ -109,11 +111,27 @@ def _without_movable(
     return replace(rule, forbidden=books.domains.covering(rule.level, staying))
 
 
+def _staying_behind(barrier: Barrier, books: Books, movable: dict[ContainerId, set[Level]]) -> int:
+    """The cpus that are kept by those owners alone that cannot make way."""
+    staying, is_other = 0, False
+    for owner_id, (_, presence) in barrier.owners.items():
+        if owner_id in movable or _can_make_way(owner_id, books):
+            movable.setdefault(owner_id, set()).add(barrier.level)
+            is_other = True
+        else:
+            staying |= presence
+    if not is_other:
+        return barrier.forbidden
+    return books.domains.covering(barrier.level, staying)
+
+
 def _can_make_way(container_id: ContainerId, books: Books) -> bool:
     grant, standing = books.ledger.grants[container_id], books.standing
     if grant.cpu_type is not CpuType.NORMAL or grant.exclusive or grant.is_strict:
         return False
-    if is_held(standing.of(container_id)):
+    rules = standing.of(container_id)
+    # Who keeps away from others goes on doing so on fewer cpus.
+    if is_held(replace(rules, required=tuple(one for one in rules.required if not one.is_anti))):
         return False
     container = books.affinity.residents.container(container_id)
     return not any(

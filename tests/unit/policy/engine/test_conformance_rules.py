@@ -229,6 +229,18 @@ def test_17_the_whole_machine_shared_by_one_makes_way_inside_its_pool() -> None:
     assert decision.decided_by == "only_candidate"
 
 
+def test_17_replicas_on_shared_cpus_make_way_for_each_other() -> None:
+    engine = engine_of(CORES, "cpuset:0")
+    rules = apart(term("core", "replica"))
+    replicas = [container_of(f"r{n}", 0.2, rules, app="replica", fails=True) for n in range(4)]
+    for one in replicas:
+        placed(engine, one)
+    found = [domains_of(engine, one, 2) for one in replicas]
+    assert sorted(map(sorted, found)) == [[0], [1], [2], [3]]
+    last = container_of("last", 0.2, rules, app="replica", fails=True)
+    assert isinstance(engine.create(last).result, Refusal)
+
+
 def test_17_who_is_held_by_rules_does_not_make_way() -> None:
     engine = engine_of(CORES, "cpuset:7")
     selector = {"pool-selector.pinfold.dev/pod": "kind=socket"}
