@@ -53,6 +53,11 @@ class Daemon:
         (folder / "pinfold.yaml").write_text(CONFIG)
 
     @property
+    def control(self) -> Path:
+        """Its control socket."""
+        return self._folder / "control.sock"
+
+    @property
     def is_running(self) -> bool:
         """Whether the process is alive."""
         return self._process is not None and self._process.poll() is None
@@ -84,6 +89,7 @@ class Daemon:
             *("--nri-socket", str(self._nri_socket)),
             *("--cri-socket", str(self._cri_socket)),
             *("--state-dir", str(self._state_folder)),
+            *("--control", str(self.control)),
         ]
 
     def preinstall(self, plugins: Path) -> Path:
