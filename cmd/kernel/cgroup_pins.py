@@ -1,5 +1,6 @@
 """The cpus and memory nodes that cgroups give to containers, read back from the kernel."""
 
+import threading
 from collections.abc import Callable
 from typing import Final
 
@@ -20,8 +21,9 @@ def cgroup_reader(root: str) -> Callable[[ContainerId, int], Pinning | None]:
 
     `root`: a folder that holds proc/ and sys/. The reader answers None where there is no process,
     no cpuset, or a cgroup that does not bear the container's id: a process id may be another's by
-    now.
+    now. For several threads, which wait for each other: the actuator reads, and the audit.
     """
+    turn = threading.Lock()
     folders: dict[ContainerId, str] = {}
     # One for all reads: to find a root takes longer than to read a cpuset.
     tree = DirectoryTree(root)
@@ -42,7 +44,11 @@ def cgroup_reader(root: str) -> Callable[[ContainerId, int], Pinning | None]:
         folders.pop(container_id, None)
         return found
 
-    return read
+    def read_in_turn(container_id: ContainerId, pid: int) -> Pinning | None:
+        with turn:
+            return read(container_id, pid)
+
+    return read_in_turn
 
 
 def _read_folder(tree: DirectoryTree, folder: str) -> Pinning | None:

@@ -263,3 +263,49 @@ def test_an_update_under_way_when_the_connection_ends_is_told_again(
     books.depart([A])
     books.recall(5.0)
     assert stage(books, 5.0) is Stage.TELL
+
+
+def test_a_doubt_has_the_kernel_looked_at_again_and_told_without_a_failure(
+    books: Acknowledgements,
+) -> None:
+    books.doubt((A, B), 3.0)
+    assert books.acknowledged(A) is None
+    assert stage(books, 3.0) is Stage.CHECK
+    assert books.observe(A, pinned(5), 3.0) is None, "another program did it: nothing failed"
+    assert stage(books, 3.0) is Stage.TELL
+    (telling,) = books.depart((A,)).values()
+    assert books.arrive(A, telling, "", 3.1) is None
+    assert books.acknowledged(A) == pinned(0)
+    assert stage(books, 9.0) is None
+
+
+def test_a_doubt_without_reason_ends_with_the_look(books: Acknowledgements) -> None:
+    books.doubt((A,), 3.0)
+    assert books.observe(A, pinned(0), 3.0) is None
+    assert books.acknowledged(A) == pinned(0)
+    assert stage(books, 9.0) is None
+
+
+def test_a_doubt_has_what_failed_tried_at_once_and_leaves_what_is_under_way(
+    books: Acknowledgements,
+) -> None:
+    books.want({A: pinned(1)}, 1.0)
+    telling = books.depart((A,))[A]
+    books.doubt((A,), 1.5)
+    assert stage(books, 1.5) is None
+    books.arrive(A, telling, "no", 2.0)
+    assert stage(books, 2.0) is None
+    books.doubt((A,), 2.0)
+    assert stage(books, 2.0) is Stage.TELL
+
+
+def test_a_look_tells_whether_a_running_container_is_settled(books: Acknowledgements) -> None:
+    books.create(B, pinned(1))
+    assert books.looks().keys() == {A}, "B does not run"
+    assert books.looks()[A].is_settled
+    books.want({A: pinned(1)}, 1.0)
+    assert not books.looks()[A].is_settled
+    telling = books.depart((A,))[A]
+    books.arrive(A, telling, "the runtime is full", 1.0)
+    look = books.looks()[A]
+    assert (look.wanted, look.is_settled, look.problem) == (pinned(1), True, "the runtime is full")
