@@ -11,20 +11,19 @@ from ..model.grant import Grant, PoolId, Refusal
 from ..model.pinning import Change, Pinning
 from ..model.request import CpuType, Request
 from ..placing.classifier import Classified, Classifier, grave_problems
-from ..placing.growth import allowed_cpus, held_back, homeless, kept_in, wider_place
+from ..placing.growth import allowed_cpus, held_back, kept_in
 from ..placing.judge import Judge
 from ..placing.mover import Mover
-from ..placing.narrowing import standing_cpus
 from ..placing.placer import Failure, Placement, Placer
 from ..placing.pool_choice import Chooser
 from ..placing.resizer import Resizer
-from ..text.errors import Problem
 from ..tuning.effects import Occupancy
 from ..tuning.interrupts import Interrupt
 from ..tuning.turbo import prefer_turbo
 from .adoption import KEPT, Advice, adopted_grant, kept_grant
-from .decision import Decision
+from .decision import Decision, fault_problem
 from .roster import Roster
+from .shifted_shares import ShiftedShares
 from .snapshot import Snapshot, exclusive_cpus
 from .unmet import UnmetRules, guard_problems
 
@@ -43,9 +42,7 @@ class Allocator:
         chooser = Chooser(self.books.tree, self.books.picker.classes)
         self._placer = Placer(self.books, chooser, self._judge)
         self._unmet = UnmetRules(self.books, self.roster, self._judge)
-        self._rehoused: list[ContainerId] = []
-        self._narrowed_by: dict[ContainerId, dict[ContainerId, None]] = {}
-        """By container those that were narrowed for it, or by it."""
+        self._shares = ShiftedShares(self.books, self.roster, self._judge)
         self._resizer = Resizer(self.books)
         self._mover = Mover(self.books)
 
@@ -241,14 +238,7 @@ class Allocator:
         classified = self.classifier.classify(container)
         placement = self._resized(container, grant, classified)
         if isinstance(placement, Failure):
-            return Decision(
-                container_id=container_id,
-                result=placement.refusal,
-                pool=self._pool_name(grant),
-                pinning=self.books.pinner.told(container_id) or Pinning(),
-                lineup=placement.lineup,
-                problems=classified.problems,
-            )
+            return self._refused(grant, placement, classified)
         self.roster.add(container, classified)
         return self.conclude(self._apply(placement, classified))
 
@@ -262,14 +252,19 @@ class Allocator:
             else self._mover.plan(grant, classified.request, pool_id)
         )
         if isinstance(placement, Failure):
-            return Decision(
-                container_id=container_id,
-                result=placement.refusal,
-                pool=self._pool_name(grant),
-                pinning=self.books.pinner.told(container_id) or Pinning(),
-                problems=classified.problems,
-            )
+            return self._refused(grant, placement, classified)
         return self.conclude(self._apply(placement, classified))
+
+    def _refused(self, held: Grant, failure: Failure, classified: Classified) -> Decision:
+        """The decision about a container that keeps what it holds."""
+        return Decision(
+            container_id=held.container_id,
+            result=failure.refusal,
+            pool=self._pool_name(held),
+            pinning=self.books.pinner.told(held.container_id) or Pinning(),
+            lineup=failure.lineup,
+            problems=classified.problems,
+        )
 
     def mend(self, container_id: ContainerId) -> None:
         """Give a container cpus for exclusive ones it misses, if it does."""
@@ -315,8 +310,8 @@ class Allocator:
         pinning, changes = self.books.settle(decision.container_id)
         decision = replace(decision, pinning=pinning, changes=changes)
         self.roster.decisions[decision.container_id] = decision
-        while self._rehoused:
-            self._unmet.look(self._rehoused.pop())
+        while self._shares.rehoused:
+            self._unmet.look(self._shares.rehoused.pop())
         return decision
 
     def carry_over(self, decision: Decision) -> None:
@@ -331,7 +326,7 @@ class Allocator:
             self._remember_place(container_id)
             self.books.release(container_id)
             self.books.relax()
-            self._widen(container_id)
+            self._shares.widen(container_id)
             changes = self.books.pinner.changes()
             self._unmet.refresh(container_id)
             return changes
@@ -340,9 +335,9 @@ class Allocator:
     def _apply(self, placement: Placement, classified: Classified) -> Decision:
         grant = self.books.take(placement.booking)
         if not self.books.standing.is_empty:
-            self._note_narrowed(placement)
+            self._shares.note_narrowed(placement)
             if grant.exclusive:
-                self._rehouse()
+                self._shares.rehouse()
         decision = Decision(
             container_id=grant.container_id,
             result=grant,
@@ -360,60 +355,5 @@ class Allocator:
             decision = self._unmet.told(decision, placement.broken)
         return decision
 
-    def _note_narrowed(self, placement: Placement) -> None:
-        """Note who can have more cpus again once another container is gone."""
-        booking = placement.booking
-        for one in booking.lifted:
-            if one.within is not None:
-                others = self._narrowed_by.setdefault(booking.grant.container_id, {})
-                others[one.container_id] = None
-        for other in placement.narrowed_by:
-            self._narrowed_by.setdefault(other, {})[booking.grant.container_id] = None
-
-    def _widen(self, gone: ContainerId) -> None:
-        """Give containers that were narrowed for another, which is gone, what rules leave now."""
-        books = self.books
-        for container_id in self._narrowed_by.pop(gone, ()):
-            grant = books.ledger.grants.get(container_id)
-            if grant is None or grant.within is None or self.roster.decisions[container_id].unmet:
-                continue
-            container = self.roster.containers[container_id]
-            classified = self.roster.classified[container_id]
-            judgement = self._judge.judge(container, classified.placement, classified.request)
-            wider = replace(grant, within=None)
-            if judgement is not None:
-                wider = kept_in(judgement, wider, books.presence(container_id), books)
-                cpus = standing_cpus(wider, books.ledger) | grant.exclusive.mask
-                for other in held_back(judgement, wider, cpus, books, ()):
-                    books.ledger.repool(other)
-            if wider.within != grant.within:
-                books.ledger.repool(wider)
-                books.pinner.mark(container_id)
-
-    def _rehouse(self) -> None:
-        """Places where rules hold for containers that were left no cpu of their pool."""
-        books = self.books
-        for grant in homeless(books):
-            container = self.roster.containers[grant.container_id]
-            classified = self.roster.classified[grant.container_id]
-            judgement = self._judge.judge(container, classified.placement, classified.request)
-            if judgement is None:
-                continue
-            found = wider_place(judgement, grant, books)
-            if found is not None:
-                books.ledger.repool(found)
-                books.pinner.mark(grant.container_id)
-            self._rehoused.append(grant.container_id)
-
     def _pool_name(self, grant: Grant) -> str:
         return self.books.tree.pools[grant.pool_id].name
-
-
-def fault_problem(container: Container, fault: Exception) -> Problem:
-    """The problem of a container with which we are at fault."""
-    return Problem(
-        where=container.path,
-        what=f"kept as it runs, for a fault of ours: {fault!r}",
-        fix="report it",
-        container=container.name,
-    )

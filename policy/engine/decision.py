@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from ..configuration.config import SchedulingClass
-from ..model.container import ContainerId
+from ..model.container import Container, ContainerId
 from ..model.grant import Dropped, Grant, Refusal
 from ..model.pinning import Change, Pinning
 from ..placing.lineup import Lineup
@@ -46,3 +46,13 @@ class Decision:
     def candidates(self) -> tuple[Rank | Dropped, ...]:
         """Ranks of the pools by id, or why one was dropped; see `Lineup.candidates`."""
         return self.lineup.candidates() if self.lineup else ()
+
+
+def fault_problem(container: Container, fault: Exception) -> Problem:
+    """The problem of a container with which we are at fault."""
+    return Problem(
+        where=container.path,
+        what=f"kept as it runs, for a fault of ours: {fault!r}",
+        fix="report it",
+        container=container.name,
+    )

@@ -20,8 +20,8 @@ from .adoption import (
     on_usable_cpus,
     overlaps,
 )
-from .allocator import Allocator, fault_problem
-from .decision import Decision
+from .allocator import Allocator
+from .decision import Decision, fault_problem
 from .unmet import with_unmet
 
 
