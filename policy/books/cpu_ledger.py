@@ -44,6 +44,8 @@ class Ledger:
         self._stale = set(range(len(pools)))
         """The pools whose numbers changed since the room was measured, and all above them."""
         self._narrowed = NarrowedShares(tree, picker)
+        self._slices: dict[PoolId, int] = {}
+        """Slices since the last change, by pool."""
 
     @property
     def grants(self) -> Mapping[ContainerId, Grant]:
@@ -82,7 +84,9 @@ class Ledger:
         if not owed:
             return counts
         return [
-            min(count, self.slice(pool.id).bit_count()) if pool.cpus.mask & owed else count
+            min(count, self.slice(pool.id).bit_count())
+            if count and pool.cpus.mask & owed
+            else count
             for count, pool in zip(counts, self.tree.pools, strict=True)
         ]
 
@@ -117,6 +121,12 @@ class Ledger:
         return self._narrowed.owed(self.free_sharable[-1], self.sharable_version)
 
     def _sliced(self, pool_id: PoolId) -> int:
+        known = self._slices.get(pool_id)
+        if known is None:
+            known = self._slices[pool_id] = self._cut(pool_id)
+        return known
+
+    def _cut(self, pool_id: PoolId) -> int:
         free = self.free_sharable[pool_id]
         pool = self.tree.pools[pool_id]
         owes = self._shared_milli[pool_id] or self._zero_requests[pool_id]
@@ -140,6 +150,7 @@ class Ledger:
         """A ledger to ask, never to change, where a grant has given back its shared part."""
         ledger = copy(self)
         ledger._copy_room()
+        ledger._slices = {}
         if grant.has_shared_part:
             ledger._narrowed = self._narrowed.without(grant)
             ledger._shared_milli = list(self._shared_milli)
@@ -151,6 +162,7 @@ class Ledger:
         """Another ledger with the same grants. O(pools + grants)."""
         ledger = copy(self)
         ledger._copy_room()
+        ledger._slices = {}
         ledger.free_sharable = list(self.free_sharable)
         ledger.free_isolated = list(self.free_isolated)
         ledger._free_count = list(self._free_count)
@@ -167,6 +179,7 @@ class Ledger:
         self._zero_requests = [0] * len(self._zero_requests)
         self._stale = set(range(len(self._zero_requests)))
         self._narrowed.spare_nobody()
+        self._slices.clear()
 
     def repool(self, grant: Grant) -> None:
         """Another pool for the shared part of a grant; its own cpus and memory stay."""
@@ -179,6 +192,7 @@ class Ledger:
         self._grants[grant.container_id] = grant
         self._book(grant, 1)
         self._narrowed.add(grant)
+        self._slices.clear()
         taken = grant.exclusive.mask & ~grant.isolated.mask
         self.sharable_version += taken != 0
         for pool_id in self._touched(grant):
@@ -195,6 +209,7 @@ class Ledger:
             return None
         self._book(grant, -1)
         self._narrowed.drop(container_id)
+        self._slices.clear()
         pools = self.tree.pools
         self.sharable_version += bool(grant.exclusive)
         for pool_id in self._touched(grant):

@@ -8,7 +8,9 @@ from ..pools.pool_tree import Pool
 from .openings import Openings, OpeningSearch
 from .restriction import Restriction
 
-_ATOMS_MAX: Final = 128
+_ATOMS_MAX: Final = 64
+_CLOSURES_MAX: Final = 16
+"""Of a pool with more parts than these, single ones and the first few together are tried."""
 _RULE: Final = 1 << 16
 """The cost of a broken rule; of two places that break as many, one breaks fewer of residents."""
 
@@ -94,23 +96,40 @@ def _least_broken(
     """The part of a pool that breaks least and fits, after what to compare it by."""
     pool_id, inside = pool.id, pool.cpus.mask
     atoms = [_Atom(one.cpus & inside, one.broken) for one in everywhere if one.cpus & inside]
-    candidates = [_closure(one, atoms, weak) for one in atoms]
-    union = 0
-    for atom in sorted(atoms, key=lambda one: (one.broken.bit_count(), one.cpus & -one.cpus)):
-        union |= atom.cpus
-        candidates.append(union)
-    costs = {
-        cpus: sum([one.cost for one in weak if one.rule.is_broken_by(cpus, pool_id)])
-        for cpus in candidates
+    candidates = {
+        _closure(one, atoms, weak) if len(atoms) <= _CLOSURES_MAX else one for one in atoms
     }
+    union = _Atom(0, 0)
+    for atom in sorted(atoms, key=lambda one: (one.broken.bit_count(), one.cpus & -one.cpus)):
+        union = _Atom(union.cpus | atom.cpus, union.broken | atom.broken)
+        candidates.add(union)
+    costs = {one.cpus: _cost(one, pool_id, weak) for one in candidates}
     found: list[tuple[int, int, int, int, int]] = []
-    for cpus in sorted(costs, key=lambda one: (costs[one], one & -one)):
+    for cpus in sorted(costs, key=lambda one: (costs[one], one & -one, one)):
         if found and costs[cpus] > found[0][0]:
             break
         if search.fits(pool_id, cpus):
             preference, free = search.preference(pool_id, cpus), search.free(pool_id, cpus)
             found.append((costs[cpus], -preference, -free, cpus & -cpus, cpus))
     return min(found, default=None)
+
+
+def _cost(part: _Atom, pool_id: int, weak: Sequence[_Weak]) -> int:
+    """What a part of a pool breaks. Rules that ask for one domain, or for pools, are few."""
+    cost, rest = 0, part.broken
+    while rest:
+        number = (rest & -rest).bit_length() - 1
+        cost += weak[number].cost
+        rest &= rest - 1
+    for number, one in enumerate(weak):
+        is_special = one.rule.choices or one.rule.closed_pools
+        if (
+            is_special
+            and not part.broken >> number & 1
+            and one.rule.is_broken_by(part.cpus, pool_id)
+        ):
+            cost += one.cost
+    return cost
 
 
 def _atoms(region: int, weak: Sequence[_Weak]) -> list[_Atom]:
@@ -133,12 +152,12 @@ def _atoms(region: int, weak: Sequence[_Weak]) -> list[_Atom]:
     return atoms
 
 
-def _closure(atom: _Atom, atoms: Sequence[_Atom], weak: Sequence[_Weak]) -> int:
+def _closure(atom: _Atom, atoms: Sequence[_Atom], weak: Sequence[_Weak]) -> _Atom:
     """An atom with all others on which nothing more breaks."""
     domains = [
         domain
         for number, one in enumerate(weak)
-        if not atom.broken >> number & 1
+        if one.rule.choices and not atom.broken >> number & 1
         for domain in one.rule.choices
         if not atom.cpus & ~domain
     ]
@@ -146,4 +165,4 @@ def _closure(atom: _Atom, atoms: Sequence[_Atom], weak: Sequence[_Weak]) -> int:
     for other in atoms:
         if not other.broken & ~atom.broken and not any(other.cpus & ~one for one in domains):
             found |= other.cpus
-    return found
+    return _Atom(found, atom.broken)

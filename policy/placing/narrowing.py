@@ -6,6 +6,7 @@ required rule holds where they are, and only as far as their request still fits.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from ...topology.model.machine import Level
 from ...topology.sets.cpuset import CpuSet
@@ -20,6 +21,11 @@ from .judge import is_held
 from .judgement import Barrier
 from .openings import Openings, OpeningSearch
 from .restriction import Restriction
+
+_RESIDENTS_MAX: Final = 128
+"""Where more are in the way, nobody makes way: the search would take too long."""
+_TRIES_MAX: Final = 2048
+"""So often at most a resident is held against a domain."""
 
 _Movable = Mapping[ContainerId, frozenset[Level]]
 
@@ -58,9 +64,14 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
     """The ways to make room for a newcomer, those that concern the fewest residents first."""
     domains, ledger = search.judgement.domains, search.ledger
     movable: dict[ContainerId, set[Level]] = {}
-    own = [_without_movable(one, books, movable) for one in search.judgement.own]
+    judgement = search.judgement
+    in_the_way = sum([len(one.blockers) for one in judgement.own])
+    in_the_way += sum([len(one.owners) for one in judgement.barriers])
+    if in_the_way > _RESIDENTS_MAX:
+        return
+    own = [_without_movable(one, books, movable) for one in judgement.own]
     blocked = 0
-    for barrier in search.judgement.barriers:
+    for barrier in judgement.barriers:
         blocked |= _staying_behind(barrier, books, movable)
     if not movable:
         return
@@ -71,10 +82,12 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
     widest = next(level for level in Level if level in levels)
     frozen = {one: frozenset(found) for one, found in movable.items()}
     by_count: dict[int, list[int]] = {}
+    tries = 0
     for region in search.regions(everything, own):
         for domain in domains.masks(widest):
-            if not region & domain:
+            if not region & domain or tries > _TRIES_MAX:
                 continue
+            tries += len(frozen)
             concerned = _concerned(frozen, region & domain, ledger, domains)
             if concerned is not None:
                 by_count.setdefault(concerned, []).append(region & domain)

@@ -135,16 +135,22 @@ class OpeningSearch:
 
     def _pulled(self, pool_id: int, region: int) -> int:
         judgement = self.judgement
-        cpus = region & self.ledger.free_sharable[pool_id]
+        cpus = region & self._left(pool_id)
         if self.request.exclusive:
-            cpus = judgement.pulls.best(self.exclusive(pool_id, region), self.request.exclusive)
+            cpus = judgement.pulls.best(cpus, self.request.exclusive)
         return judgement.pulls.score(cpus)
 
     def free(self, pool_id: int, region: int) -> int:
         """The number of cpus of a region that are left."""
-        if self.request.exclusive:
-            return self.exclusive(pool_id, region).bit_count()
-        return (self.ledger.free_sharable[pool_id] & region).bit_count()
+        return (self._left(pool_id) & region).bit_count()
+
+    def _left(self, pool_id: int) -> int:
+        """Cpus of a pool that nobody has for itself, of the kind that is wanted."""
+        request, ledger = self.request, self.ledger
+        isolated = ledger.free_isolated[pool_id]
+        if request.wants_isolated and isolated.bit_count() >= request.exclusive:
+            return isolated
+        return ledger.free_sharable[pool_id]
 
     def exclusive(self, pool_id: int, region: int) -> int:
         """A mask of cpus of a region that the newcomer could have for itself."""
