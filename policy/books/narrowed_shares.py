@@ -86,10 +86,13 @@ class NarrowedShares:
         for sets in self._beside.values():
             for one in sets:
                 by_set.setdefault(one.mask, 0)
-        kept = 0
+        kept = around = 0
         # The small sets first: what is kept for them is kept for those around them, too.
         for cpus in sorted(by_set, key=lambda one: (one.bit_count(), one)):
-            milli = sum([other for mask, other in by_set.items() if not mask & ~cpus])
+            milli = by_set[cpus]
+            if cpus & around:
+                milli = sum([other for mask, other in by_set.items() if not mask & ~cpus])
+            around |= cpus
             count = max(1, -(-milli // 1000)) - (kept & cpus).bit_count()
             left = free & cpus & ~kept
             if count > 0 and left:

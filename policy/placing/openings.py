@@ -101,13 +101,15 @@ class OpeningSearch:
         for pool, inside in self._by_pool(regions, closed):
             if pool.id in closed:
                 continue
-            keys = [
-                (self.preference(pool.id, one), self.free(pool.id, one), -index, one)
-                for index, one in enumerate(inside)
-                if self.is_whole(pool, one) or self.fits(pool.id, one)
-            ]
-            if keys:
-                best[pool.id] = max(keys)[-1]
+            if len(inside) > 1:
+                keys = {
+                    one: (self.preference(pool.id, one), self.free(pool.id, one)) for one in inside
+                }
+                # Stable: of equal regions the first.
+                inside.sort(key=keys.__getitem__, reverse=True)
+            best[pool.id] = next(
+                (one for one in inside if self.is_whole(pool, one) or self.fits(pool.id, one)), 0
+            )
         dropped = frozenset(pool_id for pool_id, region in enumerate(best) if not region)
         objection = partial(self._objection, regions=regions, own=own)
         return Openings(
@@ -180,6 +182,8 @@ class OpeningSearch:
         request, ledger = self.request, self.ledger
         count = request.exclusive
         free = ledger.free_sharable[pool_id] & region
+        if count and (free | ledger.free_isolated[pool_id] & region).bit_count() < count:
+            return False
         if count:
             own = self.exclusive(pool_id, region)
             if own.bit_count() < count:
