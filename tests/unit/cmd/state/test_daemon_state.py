@@ -17,6 +17,7 @@ from pinfold.cmd.state.saved_container import (
     SavedContainer,
     SavedPod,
     SavedResources,
+    saved_container,
 )
 from pinfold.cmd.state.saved_pods import TEXT_BYTES_MAX, SavedPods
 from pinfold.cmd.state.saved_states import SavedStates, saved_machine
@@ -144,6 +145,20 @@ def test_state_is_read_as_it_was_written(tmp_path: Path) -> None:
     }
     assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
     assert (tmp_path / "state.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_what_rules_left_of_a_pool_is_remembered() -> None:
+    grant = Grant(container_id=ContainerId("c"), pool_id=PoolId(0), within=CpuSet.of(1, 2))
+    pod = Pod(id=PodId("p"), name="p")
+    tree = Engine(MACHINE, Config()).tree
+    placed = PlacedContainer(
+        container=Container(id=ContainerId("c"), name="c", pod=pod),
+        grant=grant,
+        pool=tree.root,
+        cpus=CpuSet.of(1, 2),
+        mems=None,
+    )
+    assert saved_container(placed, with_texts=True).advice() == Advice.of(grant, tree.root)
 
 
 def test_numbers_may_be_keys(tmp_path: Path) -> None:
