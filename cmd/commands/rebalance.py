@@ -19,6 +19,7 @@ from ..control.control_client import ControlClient
 from ..control.control_option import control_option
 from ..daemon.machine_source import machine_of, machine_options
 from ..report.console import table_lines
+from ..report.escaped_text import escaped
 from ..report.weight_text import weight_text
 from .output_option import output_option
 from .saved_node import cut_pods, saved_engine, saved_state
@@ -103,7 +104,7 @@ def _as_text(plan: RebalancePlan, done: _Applied | None) -> str:
     if done is not None:
         lines.append(f"made: {_count(done.moves, 'move')} of {len(plan.moves)}")
         if done.stopped:
-            lines.append(f"stopped at {done.stopped} — plan anew")
+            lines.append(escaped(f"stopped at {done.stopped} — plan anew"))
     return "\n".join(lines)
 
 

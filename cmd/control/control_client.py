@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 import msgspec
 
 from ...topology.sets.base_errors import PinfoldError
+from ..report.escaped_text import escaped
 from ..state.state_file import State
 from .control_socket import USUAL_PLACES
 from .documents import AuditDocument, ExplainDocument, MoveDocument, StatusDocument
@@ -132,7 +133,8 @@ class ControlClient:
     def _refused(self, error: grpc.RpcError) -> ControlError:
         code, details = error.code().name, error.details() or ""
         if code == "INVALID_ARGUMENT":
-            return ControlError(details)
+            # It names containers, as strangers called them.
+            return ControlError(escaped(details))
         if code == "UNAVAILABLE" and "—" not in details:
             details = (
                 f"the daemon closed the connection ({details}) — may this user ask? see its log"

@@ -23,7 +23,7 @@ _REPAIR_SECONDS: Final = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditResult:
-    """The containers that were looked at, and those that have drifted."""
+    """The containers that could be read back, and those that have drifted."""
 
     containers: int
     drifts: tuple[Drift, ...]
@@ -53,7 +53,8 @@ class DriftAudit:
             "audit", lambda: plugin.events.policy.snapshot(), self._busy_seconds
         )
         settled = [one for one in before if _is_settled(one, before, snapshot)]
-        drifts = find_drift(snapshot, self.read(settled))
+        kernel = self.read(settled)
+        drifts = find_drift(snapshot, kernel)
         if drifts:
             # What was changed meanwhile looks the same: only what stayed as it was counts.
             now = actuator.looks()
@@ -64,7 +65,7 @@ class DriftAudit:
                 and actuator.kernel(one.container.id) == one.kernel
             )
         return AuditResult(
-            containers=len(settled),
+            containers=len(kernel),
             drifts=drifts,
             problems={one.container.id: before[one.container.id].problem for one in drifts},
         )

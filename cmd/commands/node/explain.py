@@ -11,6 +11,7 @@ from ...control.control_client import ControlClient
 from ...control.control_option import control_option
 from ...control.documents import GRANT, CandidateDocument, ExplainDocument, RuleDocument
 from ...report.console import table_lines
+from ...report.escaped_text import escaped
 from ..output_option import output_option
 from .status import json_text, pin_text
 
@@ -32,6 +33,14 @@ def command(container: str, control: Path | None, output: str) -> None:
 
 def explanation_lines(found: ExplainDocument) -> Iterator[str]:
     """An explanation as a person would give it, then the table of candidates."""
+    # Names, rules and their faults are strangers' texts.
+    yield from map(escaped, _sentences(found))
+    if found.candidates:
+        yield ""
+        yield from _candidate_lines(found.candidates)
+
+
+def _sentences(found: ExplainDocument) -> Iterator[str]:
     yield f"{found.container} {_outcome(found)}"
     yield f"  it asked for {found.request.get('text')} ({found.request.get('qos')})"
     if found.result == GRANT:
@@ -44,9 +53,6 @@ def explanation_lines(found: ExplainDocument) -> Iterator[str]:
     for one in found.moved:
         yield f"  for it moved {one.container} from {pin_text(one.from_)} to {pin_text(one.to)}"
     yield from (f"  {one}" for one in found.alternatives)
-    if found.candidates:
-        yield ""
-        yield from _candidate_lines(found.candidates)
 
 
 def _outcome(found: ExplainDocument) -> str:

@@ -20,6 +20,7 @@ from ...control.documents import (
     StatusDocument,
 )
 from ...report.console import table_lines
+from ...report.escaped_text import escaped
 from ..container_lines import natural_key
 from ..output_option import output_option
 
@@ -72,15 +73,15 @@ def _lines(status: StatusDocument) -> Iterator[str]:
     runtime = status.runtime
     name = f"{runtime.name} {runtime.version}".strip() or "none so far"
     state = "connected" if runtime.connected else "not connected"
-    yield f"runtime: {name} ({runtime.kind}), {state}"
-    yield from (f"problem: {one}" for one in status.problems)
+    yield escaped(f"runtime: {name} ({runtime.kind}), {state}")
+    yield from (escaped(f"problem: {one}") for one in status.problems)
     yield ""
     yield from table_lines(_POOL_HEAD, [_pool_row(one) for one in status.pools])
     yield ""
     ordered = sorted(status.containers, key=lambda one: natural_key(one.container))
     yield from table_lines(_CONTAINER_HEAD, [_container_row(one) for one in ordered])
     for one in ordered:
-        yield from (f"problem: {one.container}: {problem}" for problem in one.problems)
+        yield from (escaped(f"problem: {one.container}: {problem}") for problem in one.problems)
     drifted = [one for one in status.containers if one.drift]
     if drifted:
         yield f"{len(drifted)} not as intended: see 'pinfold audit'"

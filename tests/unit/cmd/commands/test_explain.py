@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Generator
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner, Result
@@ -132,6 +133,20 @@ def test_a_pod_is_described_container_by_container(node: AskedNode) -> None:
         2,
         "pod: 'nobody' has no container here — see 'pinfold status'\n",
     )
+
+
+def test_what_strangers_wrote_reaches_no_terminal_as_it_is(node: AskedNode) -> None:
+    rule = 'odd: [{match: {key: name, operator: In, values: ["\\e[31mred"]}}]'
+    odd = replace(burstable("odd", 10), annotations={"resource-policy.nri.io/affinity": rule})
+    node.run(odd)
+    try:
+        found = node.client.explain("odd")
+        assert "\x1b[31mred" in found.rules[0].text
+        run = pinfold(node, "explain", "odd")
+        assert "[31mred" in run.output
+        assert "\x1b" not in run.output
+    finally:
+        node.remove("odd")
 
 
 @pytest.mark.parametrize(
