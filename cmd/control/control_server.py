@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import socket
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Final
 
 from ...topology.sets.base_errors import PinfoldError
 from ..daemon.daemon import Daemon
@@ -15,6 +16,9 @@ from .peer import Peer
 
 if TYPE_CHECKING:
     from .control_service import ControlService
+
+LOOK_SECONDS: Final = 10.0
+"""How often it is looked which group may use the socket."""
 
 
 class ControlServer:
@@ -37,15 +41,34 @@ class ControlServer:
         self._service: ControlService | None = None
         self._group = ""
         self._complaint = ""
+        self._following = threading.Lock()
+        self._is_over = False
         self._gate = ControlGate(control_socket.listener, self._may_enter, self._connect, log)
 
     def start(self) -> None:
         """Begin to take clients."""
         self.follow()
         self._gate.start()
+        # A new configuration may be in force later than it was asked for, and a group come later.
+        self._daemon.timetable.every("control socket", LOOK_SECONDS, self.follow)
 
     def follow(self) -> None:
         """Let in the group that the configuration in force names; after each change of it."""
+        with self._following:
+            if not self._is_over:
+                self._follow()
+
+    def stop(self) -> None:
+        """Take no more clients, end the calls that are being answered and remove the socket."""
+        self._daemon.timetable.cancel("control socket")
+        self._gate.stop()
+        if self._service is not None:
+            self._service.stop()
+        with self._following:
+            self._is_over = True
+            self._socket.close()
+
+    def _follow(self) -> None:
         group = self._daemon.engine.config.control.group
         if group == self._group and not self._complaint:
             return
@@ -57,13 +80,6 @@ class ControlServer:
         if complaint and complaint != self._complaint:
             self._log.error("%s", complaint)
         self._complaint = complaint
-
-    def stop(self) -> None:
-        """Take no more clients, end the calls that are being answered and remove the socket."""
-        self._gate.stop()
-        if self._service is not None:
-            self._service.stop()
-        self._socket.close()
 
     def _may_enter(self, peer: Peer) -> bool:
         if peer.is_privileged():

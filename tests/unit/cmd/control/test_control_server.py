@@ -258,3 +258,20 @@ def test_client_looks_in_the_usual_places(tmp_path: Path) -> None:
     assert usual_path((first, second)) == first
     second.touch()
     assert usual_path((first, second)) == second
+
+
+def test_a_group_that_is_not_there_is_told_of_once_and_looked_for_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = AskedNode(tmp_path, control={"group": "nobody-has-this"})
+    node.start()
+    try:
+        for _ in range(3):
+            node.server.follow()
+        told = [one.getMessage() for one in caplog.records if "control.group" in one.getMessage()]
+        assert told == ["control.group: no group 'nobody-has-this' — see 'getent group'"]
+        assert node.path.stat().st_mode & 0o777 == 0o600
+        assert node.client.status().runtime.connected
+    finally:
+        node.stop()
+    node.server.follow()
