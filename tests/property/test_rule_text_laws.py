@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pinfold.policy.configuration.config import Config
@@ -214,9 +214,10 @@ ODD_TERMS = st.fixed_dictionaries(
 
 @settings(deadline=None)
 @given(ODD_TERMS, st.sampled_from(["podAffinity", "podAntiAffinity"]))
+@example({"topologyKey": "numa", "scope": "pod", "mismatchLabelKeys": []}, "podAffinity")
 def test_a_profile_may_say_what_an_annotation_may(term: Plain, section: str) -> None:
     added = {section: {REQUIRED: [term]}}
-    written = parse_affinity_text(yaml.safe_dump(added), "text")
+    written = parse_affinity_text(yaml.safe_dump(added, sort_keys=False), "text")
     try:
         config = config_from_values({"profiles": [{"name": "p", "addedAffinity": added}]})
     except ConfigError:

@@ -9,7 +9,7 @@ from ....topology.model.machine import Level
 from ....topology.sets.base_errors import quoted
 from ...configuration.affinity_fields import RULE_WEIGHT_MAX
 from ...model.level_name import parse_level
-from ...text.yaml_nodes import TextError, TextNode
+from ...text.yaml_nodes import TextError, TextList, TextNode
 from .label_selector import LabelSelector
 from .namespace_scope import NamespaceScope
 from .rule_set import SpreadRule
@@ -172,7 +172,8 @@ def _parse_scope(fields: WrittenFields, selector: LabelSelector | None, keys: La
         raise TextError.at(node, f"unknown scope {quoted(word_of(node, 'scope'))}", fix)
     for name in ("namespaces", "namespaceSelector", "matchLabelKeys", "mismatchLabelKeys"):
         place = fields.find(name)
-        if place is not None:
+        is_empty_list = isinstance(place, TextList) and not place.items
+        if place is not None and not is_empty_list:
             what = f"{name!r} beside 'scope: pod', which is about one pod"
             raise TextError.at(place, what, "leave one of the two out")
     for requirement in selector.requirements if selector is not None else ():
