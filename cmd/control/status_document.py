@@ -102,7 +102,6 @@ def _problems(decision: Decision | None, problem: str) -> Iterator[str]:
     if decision is not None:
         if decision.degraded:
             yield decision.degraded
-        yield from (f"unmet: {one}" for one in decision.unmet)
         yield from map(str, decision.problems)
     if problem:
         yield problem

@@ -9,7 +9,7 @@ from ..model.container import Container, ContainerId
 from ..model.request import CpuType
 from ..placing.judge import Judge
 from ..placing.judgement import Judgement
-from ..placing.restriction import Restriction
+from ..placing.restriction import Restriction, together_text
 from ..text.errors import Problem
 from .decision import Decision
 from .roster import Roster
@@ -42,7 +42,7 @@ class UnmetRules:
             if one.is_own or decision is None:
                 continue
             self._concerned.setdefault(one.owner_id, set()).add(newcomer.id)
-            text = f"{one.name}: {newcomer.path} on its cpus"
+            text = f"{one.name}: {together_text(one.level, newcomer.path)}"
             if text not in decision.unmet:
                 decision = with_unmet(decision, (*decision.unmet, text))
                 self._roster.decisions[one.owner_id] = decision

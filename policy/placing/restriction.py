@@ -42,7 +42,7 @@ class Restriction:
     def reason(self) -> str:
         """The reason why the rule is broken where it is."""
         blockers = names_text([one.path for one in self.blockers])
-        return f"{blockers} on its cpus" if blockers else f"it wants {self.wanted}"
+        return together_text(self.level, blockers) if blockers else f"it wants {self.wanted}"
 
     @property
     def unmet_text(self) -> str:
@@ -58,6 +58,11 @@ class Restriction:
     def dropped(self, available: str = "none") -> Dropped:
         """The objection of the rule to a pool."""
         return Dropped(self.name, self.wanted, available)
+
+
+def together_text(level: Level, others: str) -> str:
+    """What is wrong where anti-affinity at a level does not hold."""
+    return f"in one {level.value} with {others}"
 
 
 def names_text(names: Sequence[str]) -> str:

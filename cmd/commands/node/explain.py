@@ -46,9 +46,9 @@ def _sentences(found: ExplainDocument) -> Iterator[str]:
     if found.result == GRANT:
         against = f"; next best was {found.against}" if found.against else ""
         yield f"  because: {words_of(found.decided_by)}{against}"
-    for name in ("unmet", "problems"):
-        texts = cast("Sequence[object]", found.request.get(name, ()))
-        yield from (f"  {name.removesuffix('s')}: {one}" for one in texts)
+    # Rules that do not hold are among them.
+    problems = cast("Sequence[object]", found.request.get("problems", ()))
+    yield from (f"  problem: {one}" for one in problems)
     yield from (f"  rule: {_rule_text(one, found.container)}" for one in found.rules)
     for one in found.moved:
         yield f"  for it moved {one.container} from {pin_text(one.from_)} to {pin_text(one.to)}"

@@ -353,7 +353,7 @@ def test_24_fail_refuses_and_degrade_tells_what_is_broken() -> None:
     degraded = engine.create(container_of("weak", 1, rules))
     assert isinstance(degraded.result, Grant)
     assert len(degraded.unmet) == 1
-    assert degraded.unmet[0].endswith("of default/weak/main: default/wolf/main on its cpus")
+    assert degraded.unmet[0].endswith("of default/weak/main: in one socket with default/wolf/main")
 
 
 def test_24_the_owner_of_a_rule_decides_what_becomes_of_a_newcomer() -> None:
