@@ -4,7 +4,7 @@ The one case in which a resident's grant changes for somebody's rule: only of re
 required rule holds where they are, and only as far as their request still fits.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -22,9 +22,9 @@ from .judgement import Barrier
 from .openings import Openings, OpeningSearch
 from .restriction import Restriction
 
-_RESIDENTS_MAX: Final = 128
+_RESIDENTS_MAX: Final = 512
 """Where more are in the way, nobody makes way: the search would take too long."""
-_TRIES_MAX: Final = 2048
+_TRIES_MAX: Final = 100_000
 """So often at most a resident is held against a domain."""
 
 _Movable = Mapping[ContainerId, frozenset[Level]]
@@ -65,9 +65,7 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
     domains, ledger = search.judgement.domains, search.ledger
     movable: dict[ContainerId, set[Level]] = {}
     judgement = search.judgement
-    in_the_way = sum([len(one.blockers) for one in judgement.own])
-    in_the_way += sum([len(one.owners) for one in judgement.barriers])
-    if in_the_way > _RESIDENTS_MAX:
+    if len(judgement.kept_apart()) > _RESIDENTS_MAX:
         return
     own = [_without_movable(one, books, movable) for one in judgement.own]
     blocked = 0
@@ -81,6 +79,10 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
     levels = {level for found in movable.values() for level in found}
     widest = next(level for level in Level if level in levels)
     frozen = {one: frozenset(found) for one, found in movable.items()}
+    standing = [
+        (ledger.grants[one], standing_cpus(ledger.grants[one], ledger), levels_of)
+        for one, levels_of in frozen.items()
+    ]
     by_count: dict[int, list[int]] = {}
     tries = 0
     for region in search.regions(everything, own):
@@ -88,7 +90,7 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
             if not region & domain or tries > _TRIES_MAX:
                 continue
             tries += len(frozen)
-            concerned = _concerned(frozen, region & domain, ledger, domains)
+            concerned = _concerned(standing, region & domain, ledger, domains)
             if concerned is not None:
                 by_count.setdefault(concerned, []).append(region & domain)
     for count, regions in sorted(by_count.items()):
@@ -146,6 +148,8 @@ def _can_make_way(container_id: ContainerId, books: Books) -> bool:
     # Who keeps away from others goes on doing so on fewer cpus.
     if is_held(replace(rules, required=tuple(one for one in rules.required if not one.is_anti))):
         return False
+    if not standing.has_required_affinity:
+        return True
     container = books.affinity.residents.container(container_id)
     return not any(
         isinstance(one.rule, RequiredTerm) and not one.rule.is_anti
@@ -153,15 +157,21 @@ def _can_make_way(container_id: ContainerId, books: Books) -> bool:
     )
 
 
-def _concerned(movable: _Movable, region: int, ledger: Ledger, domains: Domains) -> int | None:
+def _concerned(
+    standing: Sequence[tuple[Grant, int, frozenset[Level]]],
+    region: int,
+    ledger: Ledger,
+    domains: Domains,
+) -> int | None:
     """The number of residents that have to leave a region; None where one of them cannot."""
+    covers: dict[frozenset[Level], int] = {}
     count = 0
-    for container_id, levels in movable.items():
-        grant = ledger.grants[container_id]
-        cover = _cover(levels, region, domains)
-        if standing_cpus(grant, ledger) & cover:
-            rest = standing_cpus(grant, ledger) & ~cover
-            if not _has_room(grant, rest, ledger.without_share(grant)):
+    for grant, cpus, levels in standing:
+        cover = covers.get(levels)
+        if cover is None:
+            cover = covers[levels] = _cover(levels, region, domains)
+        if cpus & cover:
+            if not _has_room(grant, cpus & ~cover, ledger.without_share(grant)):
                 return None
             count += 1
     return count

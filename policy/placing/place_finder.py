@@ -35,6 +35,8 @@ class ChosenPlace:
     region: int | None = None
     """None: all of the pool."""
     lifted: tuple[Grant, ...] = ()
+    is_cleared: bool = False
+    """Whether all rules hold because residents make way."""
 
     def cpus(self, request: Request, ledger: Ledger) -> int:
         """A mask of the cpus the container will run on."""
@@ -106,7 +108,7 @@ class PlaceFinder:
             if found is not None:
                 grants = narrowing.grants(found.cpus(request, self._ledger))
                 if grants is not None:
-                    return replace(found, lifted=grants)
+                    return replace(found, lifted=grants, is_cleared=True)
         choice = self.find(request, replace(facts, openings=strict))
         if isinstance(choice, ChosenPlace):
             return choice

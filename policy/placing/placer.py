@@ -100,7 +100,8 @@ class Placer:
             grant = self._narrowed(grant, choice.region)
             cpus = choice.cpus(request, self._ledger)
             own = grant.exclusive.mask
-            broken = judgement.broken_by(cpus, own, grant.pool_id)
+            if not choice.is_cleared:
+                broken = judgement.broken_by(cpus, own, grant.pool_id)
             grant = replace(grant, beside=judgement.beside(cpus, own))
             lifted = (*lifted, *held_back(judgement, grant, cpus, self._books, lifted))
         return Placement(

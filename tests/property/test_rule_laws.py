@@ -160,6 +160,12 @@ class World:
             if not rule.is_anti and not self.is_near(pod, rule):
                 assert not pod.fails, f"{pod.container.id}: {rule} does not hold"
                 assert decision.unmet, "what degrades is told"
+        assert not decision.unmet or self.has_weak(pod, decision.unmet), decision.unmet
+
+    def has_weak(self, pod: Pod, unmet: tuple[str, ...]) -> bool:
+        """Whether only rules of containers that do not insist are told to be broken."""
+        firm = [one.container.path for one in (*self.pods.values(), pod) if one.fails]
+        return not any(f" of {path}: " in text for path in firm for text in unmet)
 
     def has_firm_neighbours(self, pod: Pod) -> bool:
         return any(

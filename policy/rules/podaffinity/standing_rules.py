@@ -37,6 +37,13 @@ class StandingRules:
         """Whether no container that is there has rules."""
         return not self._rules
 
+    @property
+    def has_required_affinity(self) -> bool:
+        """Whether a container that is there must be with others. O(different rules)."""
+        return any(
+            isinstance(name[0], RequiredTerm) and not name[0].is_anti for name in self._groups
+        )
+
     def add(self, owner: Container, rules: PlacementRules) -> None:
         """Keep the rules of a container, in place of those it has."""
         self.remove(owner.id)

@@ -235,6 +235,7 @@ def test_17_replicas_on_shared_cpus_make_way_for_each_other() -> None:
     replicas = [container_of(f"r{n}", 0.2, rules, app="replica", fails=True) for n in range(4)]
     for one in replicas:
         placed(engine, one)
+        assert not any(decision.unmet for decision in engine.decisions.values())
     found = [domains_of(engine, one, 2) for one in replicas]
     assert sorted(map(sorted, found)) == [[0], [1], [2], [3]]
     last = container_of("last", 0.2, rules, app="replica", fails=True)
