@@ -1,0 +1,413 @@
+"""Required rules where something else happens: each test but those at the end fails as of now."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from pinfold.policy.configuration.config_text import config_from_values
+from pinfold.policy.engine.adoption import Advice
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.model.container import Container, ContainerId, ContainerState
+from pinfold.policy.model.grant import Grant, Refusal
+from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.sets.cpuset import CpuSet
+from tests.unit.policy.engine.ruled_pods import (
+    apart,
+    container_of,
+    cpus,
+    engine_of,
+    near,
+    placed,
+    term,
+)
+from tests.unit.topology.model.offline import without
+
+NODES = "socket:2 numa:2 core:2 thread:2 mem:2G"
+"""NUMA nodes 0-3, 4-7 (socket 0), 8-11, 12-15 (socket 1)."""
+CACHES = "socket:1 numa:2 l3:2 core:4 mem:8G"
+CORES = "socket:1 core:4 thread:2 mem:4G"
+PRESERVE = {"cpu.preserve.resource-policy.nri.io/pod": "true"}
+
+fails_now = pytest.mark.xfail(strict=True, raises=AssertionError)
+"""What the reference promises and does not hold yet; strict: it tells when it does."""
+
+
+def pool(name: str) -> dict[str, str]:
+    return {"pool-name.pinfold.dev/pod": name}
+
+
+def domains(engine: Engine, container: Container, size: int) -> set[int]:
+    return {cpu // size for cpu in CpuSet.parse(cpus(engine, container))}
+
+
+def is_told(engine: Engine, rule: str, *concerned: Container) -> bool:
+    told: Iterable[str] = [text for one in concerned for text in engine.decisions[one.id].unmet]
+    return any(rule in text for text in told)
+
+
+@fails_now
+@pytest.mark.parametrize(
+    "annotation",
+    [pool("NUMA node #1"), {"pool-selector.pinfold.dev/pod": "kind=numa,numa=1"}],
+)
+@pytest.mark.parametrize("after", [3000, 6000])
+def test_01_a_resize_does_not_leave_the_pool_that_is_required(
+    annotation: dict[str, str], after: int
+) -> None:
+    """pool-name and pool-selector are required; our own resize never breaks a required rule."""
+    engine = engine_of(NODES)
+    one = container_of("one", 1, fails=True, annotations=annotation)
+    placed(engine, one)
+    placed(engine, container_of("other", 2, annotations=pool("NUMA node #1")))
+    resources = dataclasses.replace(one.resources, cpu_request_milli=after, cpu_limit_milli=after)
+    decision = engine.update(one.id, resources)
+    assert isinstance(decision.result, Refusal) or domains(engine, one, 4) == {1}
+
+
+@fails_now
+@pytest.mark.parametrize("annotations", [pool("NUMA node #2"), {}])
+def test_02_who_asks_for_no_cpu_breaks_no_rule_that_insists(annotations: dict[str, str]) -> None:
+    """A rule with `fail` is never broken; who asks for no cpu obeys rules like others.
+
+    No cpu of the pool that is chosen is left: it runs on a wider one's, which nobody judged.
+    """
+    engine = engine_of(NODES)
+    placed(engine, wolf := container_of("wolf", 1, annotations=pool("NUMA node #3")))
+    for number, count in ((0, 3), (1, 4), (2, 4)):
+        full = container_of(f"full{number}", count, annotations=pool(f"NUMA node #{number}"))
+        placed(engine, full)
+    shy = container_of("shy", 0, apart(term("numa", "wolf")), fails=True, annotations=annotations)
+    decision = engine.create(shy)
+    assert isinstance(decision.result, Refusal) or domains(engine, shy, 4).isdisjoint(
+        domains(engine, wolf, 4)
+    )
+
+
+@fails_now
+def test_02_who_is_pushed_out_of_the_pool_it_names_is_told() -> None:
+    """Their required rules hold in the next place, or it is told."""
+    engine = engine_of(NODES)
+    rules = apart(term("numa", "wolf"))
+    shy = container_of("shy", 0, rules, fails=True, annotations=pool("NUMA node #1"))
+    placed(engine, shy)
+    placed(engine, container_of("full", 4, annotations=pool("NUMA node #1")))
+    assert domains(engine, shy, 4) == {1} or is_told(engine, "pool-name", shy)
+
+
+@fails_now
+def test_02_who_is_left_the_reserved_cpus_is_told_what_does_not_hold_there() -> None:
+    """Where degradation is told: one entry for each rule that is broken."""
+    engine = engine_of("socket:1 core:2 mem:2G", "cpuset:0")
+    placed(engine, container_of("full", 1))
+    placed(engine, cat := container_of("cat", 0.1, app="cat", namespace="kube-system"))
+    shy = container_of("shy", 0, apart(term("core", "cat", namespaceSelector={})))
+    placed(engine, shy)
+    assert domains(engine, shy, 1).isdisjoint(domains(engine, cat, 1)) or is_told(
+        engine, "anti-affinity at core", shy
+    )
+
+
+@fails_now
+def test_03_a_reload_that_breaks_a_rule_tells_it() -> None:
+    """Our own reload never breaks a required rule unless that is told; here it insists, too."""
+    engine = engine_of(NODES)
+    wolf = container_of("wolf", 1, annotations=pool("NUMA node #0"))
+    shy = container_of("shy", 1, apart(term("socket", "wolf")), fails=True)
+    placed(engine, wolf)
+    placed(engine, shy)
+    config = config_from_values({"reservedResources": {"cpu": "cpuset:8-15"}})
+    engine, _ = engine.reconfigured(config)
+    is_apart = domains(engine, shy, 8).isdisjoint(domains(engine, wolf, 8))
+    assert is_apart or is_told(engine, "anti-affinity at socket", shy, wolf)
+
+
+@fails_now
+def test_04_those_who_made_way_get_their_cpus_back() -> None:
+    """Narrowing is for a newcomer that is there; nothing else keeps them from their pool."""
+    engine = engine_of(CORES, "cpuset:7")
+    placed(engine, wide := container_of("wide", 0.5))
+    before = cpus(engine, wide)
+    shy = container_of("shy", 1, apart(term("core", "wide")), fails=True)
+    placed(engine, shy)
+    engine.stop(shy.id)
+    engine.remove(shy.id)
+    assert cpus(engine, wide) == before
+
+
+@fails_now
+def test_04_one_namespace_does_not_leave_another_a_single_cpu() -> None:
+    """The guard: what others may be kept from is limited; here it outlives its owners, even."""
+    engine = engine_of(CORES, "cpuset:7")
+    victims = [
+        container_of(f"victim{one}", milli, namespace="good") for one, milli in enumerate((0, 0.1))
+    ]
+    for one in victims:
+        placed(engine, one)
+    everybody: dict[str, Any] = {
+        "labelSelector": {},
+        "namespaceSelector": {},
+        "topologyKey": "core",
+    }
+    evil = [container_of(f"evil{n}", 0, apart(everybody), namespace="evil") for n in range(6)]
+    for one in evil:
+        engine.create(one)
+    for one in evil:
+        engine.remove(one.id)
+    engine.check()
+    assert [len(CpuSet.parse(cpus(engine, one))) for one in victims] == [7, 7]
+
+
+@fails_now
+def test_05_a_rule_that_narrowing_has_met_is_not_told_as_broken() -> None:
+    """`unmet` lists what is broken; whoever made way is not on the newcomer's core any more."""
+    engine = engine_of(CORES, "cpuset:7")
+    placed(engine, wide := container_of("wide", 0.5))
+    placed(engine, shy := container_of("shy", 1, apart(term("core", "wide")), fails=True))
+    assert domains(engine, shy, 2).isdisjoint(domains(engine, wide, 2))
+    assert engine.decisions[shy.id].unmet == ()
+
+
+@fails_now
+def test_06_a_shard_that_may_use_the_machine_leaves_room_for_the_next() -> None:
+    """Row 'wide shared container': it would be in every L3 and block everything.
+
+    Four burstable pods, one for each L3, as charts write them: all but the first are refused.
+    """
+    engine = engine_of(CACHES)
+    shards = [
+        container_of(f"redis{n}", 0.5, apart(term("l3", "redis")), app="redis", fails=True)
+        for n in range(4)
+    ]
+    found = [engine.create(one).result for one in shards]
+    assert not [one for one in found if isinstance(one, Refusal)]
+
+
+@fails_now
+def test_07_a_domain_whose_cpus_nobody_may_have_is_not_eligible() -> None:
+    """Eligible domains: those with cpus that the policy may give."""
+    engine = engine_of("socket:1 numa:3 core:4 mem:4G", "cpuset:0-3")
+    reserved = {"prefer-reserved-cpus.resource-policy.nri.io/pod": "true"}
+    placed(engine, container_of("kept", 0.2, app="r", annotations=reserved))
+    spread = {
+        "topologySpread": [
+            {"maxSkew": 1, "topologyKey": "numa", "labelSelector": {"matchLabels": {"app": "r"}}}
+        ]
+    }
+    for number in range(6):
+        placed(engine, container_of(f"r{number}", 1, spread, app="r", fails=True))
+
+
+@fails_now
+def test_08_a_restart_of_the_daemon_forgets_no_broken_rule() -> None:
+    """Where degradation is told: it is there after a restart as before."""
+    engine = engine_of(NODES)
+    one = container_of("one", 1, annotations=pool("NUMA node #9"))
+    placed(engine, one)
+    assert is_told(engine, "pool-name", one)
+    again = engine_of(NODES)
+    running = [
+        dataclasses.replace(each, state=ContainerState.RUNNING)
+        for each in engine.snapshot().running()
+    ]
+    again.synchronize(running, engine.snapshot().advice())
+    assert is_told(again, "pool-name", one)
+
+
+@fails_now
+def test_09_a_rule_that_holds_by_now_is_not_told_any_more() -> None:
+    """`unmet` lists what is broken: the cache came to where it is wanted."""
+    engine = engine_of(NODES)
+    placed(engine, web := container_of("web", 1, near(term("numa", "cache"))))
+    placed(engine, cache := container_of("cache", 1))
+    assert domains(engine, web, 4) == domains(engine, cache, 4)
+    assert not is_told(engine, "affinity at numa", web)
+
+
+@fails_now
+def test_10_a_container_whose_cpus_are_its_own_affair_passes_no_rule_untold() -> None:
+    """The owner decides when its rule blocks a newcomer; only the system is exempt."""
+    engine = engine_of(NODES)
+    shy = container_of("shy", 1, apart(term("numa", "wolf")), fails=True)
+    placed(engine, shy)
+    wolf = container_of("wolf", 1, annotations=PRESERVE)
+    decision = engine.create(wolf)
+    assert isinstance(decision.result, Refusal) or is_told(engine, "anti-affinity", wolf, shy)
+
+
+@fails_now
+def test_11_the_system_is_not_counted_by_the_guard() -> None:
+    """Exempt (kube-system, reserved pools): nor counted by the guard."""
+    engine = engine_of(NODES)
+    rules = apart({"labelSelector": {}, "namespaceSelector": {}, "topologyKey": "numa"})
+    elsewhere = {"prefer-reserved-cpus.resource-policy.nri.io/pod": "false"}
+    for number in range(3):
+        system = container_of(
+            f"k{number}", 1, rules, namespace="kube-system", fails=True, annotations=elsewhere
+        )
+        placed(engine, system)
+    decision = engine.create(container_of("guest", 1))
+    assert not [one for one in decision.problems if "antiAffinityLimits" in one.where]
+
+
+@fails_now
+def test_12_a_rule_is_told_by_the_domain_that_is_shared() -> None:
+    """The reason is understandable: nobody is on anybody's cpus, both are in one socket."""
+    engine = engine_of(CORES)
+    placed(engine, wolf := container_of("wolf", 1))
+    placed(engine, shy := container_of("shy", 1, apart(term("socket", "wolf"))))
+    assert domains(engine, wolf, 1).isdisjoint(domains(engine, shy, 1))
+    (text,) = engine.decisions[shy.id].unmet
+    assert "on its cpus" not in text
+
+
+@fails_now
+@pytest.mark.parametrize("namespace", ["kube-system"])
+def test_13_a_rule_that_the_system_breaks_is_told(namespace: str) -> None:
+    """Exempt ones are not blocked; that the rule does not hold is told as any other."""
+    engine = engine_of(CORES)
+    rules = apart({"labelSelector": {}, "namespaceSelector": {}, "topologyKey": "socket"})
+    placed(engine, shy := container_of("shy", 1, rules, fails=True))
+    placed(engine, dns := container_of("dns", 0.1, namespace=namespace))
+    assert is_told(engine, "anti-affinity at socket", shy, dns)
+
+
+@fails_now
+def test_03_a_rule_about_a_pool_that_is_gone_costs_nobody_his_own_cpus() -> None:
+    """Ignored means ignored, also at re-adoption: it has a right to one of eleven cpus."""
+    engine = engine_of(NODES)
+    one = container_of("one", 1, fails=True, annotations=pool("NUMA node #3"))
+    placed(engine, one)
+    machine = without(machine_from_spec(NODES), CpuSet.parse("12-15"))
+    engine, _ = engine.reconfigured(engine.config, machine)
+    engine.check()
+    assert len(CpuSet.parse(cpus(engine, one))) == 1
+    assert is_told(engine, "pool-name", one)
+
+
+@fails_now
+def test_14_the_own_namespace_by_its_name_is_the_own_namespace() -> None:
+    """Within its own namespace nothing limits it; the problem's fix even says to write this."""
+    engine = engine_of(NODES, antiAffinityLimits={"namespaces": {"t*": {"levels": ["core"]}}})
+    named = apart(term("numa", "shy", namespaces=["team"]))
+    for number in range(4):
+        one = container_of(f"shy{number}", 1, named, app="shy", namespace="team", fails=True)
+        assert not [each for each in engine.create(one).problems if "Limits" in each.what]
+
+
+@fails_now
+def test_15_who_is_adopted_next_to_a_rule_that_insists_is_told() -> None:
+    """Required rules that are broken are told, in the decisions of both."""
+    engine = engine_of(NODES)
+    placed(engine, shy := container_of("shy", 1, apart(term("numa", "wolf")), fails=True))
+    wolf = dataclasses.replace(
+        container_of("wolf", 0.5), state=ContainerState.RUNNING, cpus=CpuSet.parse("5-7")
+    )
+    engine.adopt(wolf)
+    assert is_told(engine, "anti-affinity at numa", shy, wolf)
+
+
+@fails_now
+@pytest.mark.parametrize("milli", [500, 2000])
+def test_17_a_resize_does_not_forget_what_is_broken(milli: int) -> None:
+    """`unmet` lists what is broken already, of containers that are degraded."""
+    engine = engine_of(CORES)
+    placed(engine, container_of("wolf", 1))
+    rules = apart(term("socket", "wolf"))
+    placed(engine, shy := container_of("shy", 1, rules, shares=True))
+    assert is_told(engine, "anti-affinity at socket", shy)
+    engine.update(shy.id, dataclasses.replace(shy.resources, cpu_request_milli=milli))
+    assert is_told(engine, "anti-affinity at socket", shy)
+
+
+@fails_now
+def test_18_who_waited_on_reserved_cpus_goes_where_its_rules_hold() -> None:
+    """A rule with `fail` is never broken; here it is at a stop of somebody else."""
+    engine = engine_of("socket:1 cluster:2 core:2 mem:4G")
+    placed(engine, other := container_of("other", 1, annotations=pool("socket #0")))
+    placed(engine, wolf := container_of("wolf", 1))
+    placed(engine, third := container_of("third", 1))
+    shy = container_of("shy", 0, apart(term("cluster", "wolf")), fails=True)
+    placed(engine, shy)
+    assert cpus(engine, shy) == "0"
+    together = domains(engine, wolf, 2)
+    leaving = next(one for one in (other, third) if domains(engine, one, 2) == together)
+    engine.stop(leaving.id)
+    engine.check()
+    assert domains(engine, shy, 2).isdisjoint(together)
+
+
+LARGE = "socket:2 numa:4 l3:4 core:4 thread:2 mem:64G"
+
+
+def fastest(*actions: Callable[[], object]) -> float:
+    """The least cpu time of several runs, in milliseconds."""
+    found: list[float] = []
+    for action in actions:
+        start = time.process_time_ns()
+        action()
+        found.append((time.process_time_ns() - start) / 1e6)
+    return min(found)
+
+
+@fails_now
+def test_16_a_stop_costs_little_where_rules_are_broken() -> None:
+    """One deployment of 150 that must keep apart at NUMA nodes, of which there are eight.
+
+    0.3 s to stop anybody; 6 s with 500 of 1000 that keep from all (the runtime waits for 2 s).
+    """
+    engine = engine_of(LARGE)
+    for number in range(150):
+        rules = apart(term("numa", "web"))
+        engine.create(container_of(f"w{number}", 0.05, rules, app="web", shares=True))
+    others = [container_of(f"o{number}", 0.05, shares=True) for number in range(3)]
+    for one in others:
+        engine.create(one)
+    assert fastest(*(partial(engine.remove, one.id) for one in others)) < 40
+
+
+@fails_now
+def test_16_a_pod_of_64_rules_costs_little_where_many_are() -> None:
+    """A hostile pod costs at most 20 ms: 40 ms with 100 residents, 340 ms with 1000."""
+    engine = engine_of(LARGE)
+    for number in range(600):
+        engine.create(container_of(f"r{number}", 0.05, app=f"a{number}", shares=True))
+    hostile = [container_of(f"h{number}", 1, apart(*_everybody_64(number))) for number in range(3)]
+
+    def create(one: Container) -> None:
+        engine.create(one)
+        engine.remove(one.id)
+
+    assert fastest(*(partial(create, one) for one in hostile)) < 60
+
+
+def _everybody_64(salt: int) -> list[dict[str, Any]]:
+    levels = ("core", "l3", "numa", "socket")
+    return [
+        {
+            "labelSelector": {
+                "matchExpressions": [
+                    {"key": "app", "operator": "NotIn", "values": [f"a{number}-{salt}"]}
+                ]
+            },
+            "topologyKey": levels[number % 4],
+        }
+        for number in range(64)
+    ]
+
+
+def test_20_a_restart_keeps_everybody_and_his_decisions_result() -> None:
+    """Holds now."""
+    engine = engine_of(NODES)
+    placed(engine, web := container_of("web", 1, near(term("numa", "web"))))
+    again = engine_of(NODES)
+    running = [
+        dataclasses.replace(each, state=ContainerState.RUNNING)
+        for each in engine.snapshot().running()
+    ]
+    again.synchronize(running, dict[ContainerId, Advice]())
+    assert isinstance(again.decisions[web.id].result, Grant)
+    assert cpus(again, web) == cpus(engine, web)
