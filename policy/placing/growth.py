@@ -27,6 +27,7 @@ def held_back(
     standing = cpus | (standing_cpus(newcomer, books.ledger) if newcomer.has_shared_part else 0)
     settled = {one.container_id for one in changed}
     found: dict[ContainerId, Grant] = {}
+    covered: dict[Level, int] = {}
     for container_id, level in _kept_apart(judgement):
         if container_id in settled:
             continue
@@ -34,7 +35,9 @@ def held_back(
         if not grant.has_shared_part:
             continue
         may_have = standing_cpus(grant, books.ledger)
-        forbidden = may_have & books.domains.covering(level, standing)
+        if level not in covered:
+            covered[level] = books.domains.covering(level, standing)
+        forbidden = may_have & covered[level]
         if forbidden and not forbidden & books.presence(container_id) & ~newcomer.exclusive.mask:
             found[container_id] = replace(grant, within=CpuSet(may_have & ~forbidden))
     return tuple(found.values())
@@ -99,10 +102,13 @@ def _wider_place(rules: Sequence[Restriction], grant: Grant, books: Books) -> Gr
 
 
 def _kept_apart(judgement: Judgement) -> Iterator[tuple[ContainerId, Level]]:
-    """The residents that must not share a domain with the newcomer, and the level."""
+    """The residents that must not share a domain with the newcomer, and the level; each once."""
+    by_level: dict[Level, dict[ContainerId, None]] = {}
     for one in judgement.own:
-        for other in one.blockers:
-            yield other.id, one.level
+        # Many rules are about the same containers.
+        by_level.setdefault(one.level, {}).update(dict.fromkeys([b.id for b in one.blockers]))
     for barrier in judgement.barriers:
-        for owner_id in barrier.owners:
-            yield owner_id, barrier.level
+        by_level.setdefault(barrier.level, {}).update(dict.fromkeys(barrier.owners))
+    for level, found in by_level.items():
+        for container_id in found:
+            yield container_id, level

@@ -26,6 +26,8 @@ from .judgement import Barrier, Companions, Judgement, bits
 from .pulls import SCALE, Pulls
 from .restriction import Restriction, names_text
 
+_FEW: Final = 64
+"""So many containers are looked at one by one."""
 GUARD_WEIGHT: Final = 100
 """The weight of what a namespace may not require of containers of others."""
 
@@ -110,6 +112,7 @@ class _Reading:
     own: list[Restriction] = field(default_factory=list[Restriction])
     companions: list[Companions] = field(default_factory=list[Companions])
     guarded: list[str] = field(default_factory=list[str])
+    _members: dict[int, int] | None = None
 
     def read(self, matching: Sequence[StandingRule]) -> Judgement:
         pulls = Pulls(self.books.domains)
@@ -146,11 +149,28 @@ class _Reading:
     def _select(self, term: Term) -> int:
         return select_term(self.books.affinity.residents, self.container, term)
 
-    def _presence(self, containers: Iterable[Container]) -> int:
+    def _presence(self, places: int) -> int:
+        """A mask of the cpus on which the containers of a set run, those that hold some."""
         mask = 0
-        for one in containers:
-            mask |= self.books.presence(one.id)
+        if places.bit_count() > _FEW:
+            for presence, members in self._by_presence():
+                if members & places:
+                    mask |= presence
+            return mask
+        for container_id in self.books.affinity.residents.ids(places):
+            mask |= self.books.presence(container_id)
         return mask
+
+    def _by_presence(self) -> Iterable[tuple[int, int]]:
+        """The cpus that some containers run on, and which these are; most share a pool's cpus."""
+        if self._members is None:
+            members: dict[int, int] = {}
+            residents = self.books.affinity.residents
+            for container_id in residents.ids(residents.everyone):
+                presence = self.books.presence(container_id)
+                members[presence] = members.get(presence, 0) | residents.place(container_id)
+            self._members = members
+        return self._members.items()
 
     def _restrict(self, text: str, wanted: str, **more: Unpack[_Limits]) -> None:
         self.own.append(
@@ -178,22 +198,22 @@ class _Reading:
         for term, selected, is_first in zip(terms, places, includes_itself, strict=True):
             matches = self._placed(selected)
             if matches:
-                self._stay_with(term, matches)
+                self._stay_with(term, matches, selected)
             elif not is_first:
                 self._restrict(
                     term.text, "a container that it is about", forbidden=self._everything
                 )
 
-    def _stay_with(self, term: Term, matches: Sequence[Container]) -> None:
+    def _stay_with(self, term: Term, matches: Sequence[Container], places: int) -> None:
         domains, level = self.books.domains, term.level
-        presence = self._presence(matches)
+        presence = self._presence(places)
         allowed = domains.covering(level, presence)
         choices: tuple[int, ...] = ()
         if self._fits_one_domain(level):
             choices = tuple(mask for mask in domains.masks(level) if mask & allowed)
         self._restrict(
             term.text,
-            f"cpus of a {level.value} with {names_text([one.path for one in matches])}",
+            f"cpus of a {level.value} with {names_text(matches)}",
             forbidden=self._everything & ~allowed,
             choices=choices,
         )
@@ -218,13 +238,14 @@ class _Reading:
 
     def _read_anti_affinity(self) -> None:
         for one in self.rules.required:
-            matches = self._placed(self._select(one.term)) if one.is_anti else ()
+            places = self._select(one.term) if one.is_anti else 0
+            matches = self._placed(places)
             if matches:
                 level = one.term.level
                 self._restrict(
                     one.term.text,
-                    f"a {level.value} without {names_text([other.path for other in matches])}",
-                    forbidden=self.books.domains.covering(level, self._presence(matches)),
+                    f"a {level.value} without {names_text(matches)}",
+                    forbidden=self.books.domains.covering(level, self._presence(places)),
                     blockers=tuple(matches),
                     level=level,
                 )

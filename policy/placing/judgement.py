@@ -27,7 +27,7 @@ class Barrier:
     @property
     def guard_text(self) -> str:
         """The rule and its owners, for people."""
-        return f"{self.text} of {names_text([owner.path for owner, _ in self.owners.values()])}"
+        return f"{self.text} of {names_text([owner for owner, _ in self.owners.values()])}"
 
     def restrictions(self) -> Iterator[Restriction]:
         """The rule of each owner by itself."""
@@ -119,8 +119,8 @@ class Judgement:
 
     def names_in_the_way(self) -> str:
         """The first of those that must not share a domain with the newcomer, for people."""
-        paths = [other.path for one in self.restrictions() for other in one.blockers]
-        return names_text(list(dict.fromkeys(paths)))
+        found = {other.id: other for one in self.restrictions() for other in one.blockers}
+        return names_text(list(found.values()))
 
     def kept_apart(self) -> frozenset[ContainerId]:
         """The residents that must not share a domain with the newcomer."""

@@ -41,7 +41,7 @@ class Restriction:
     @property
     def reason(self) -> str:
         """The reason why the rule is broken where it is."""
-        blockers = names_text([one.path for one in self.blockers])
+        blockers = names_text(self.blockers)
         return together_text(self.level, blockers) if blockers else f"it wants {self.wanted}"
 
     @property
@@ -65,8 +65,8 @@ def together_text(level: Level, others: str) -> str:
     return f"in one {level.value} with {others}"
 
 
-def names_text(names: Sequence[str]) -> str:
-    """The first of some names, and how many more there are."""
-    shown = ", ".join(names[:_NAMES_SHOWN])
-    more = len(names) - _NAMES_SHOWN
+def names_text(containers: Sequence[Container]) -> str:
+    """The names of the first of some containers, and how many more there are."""
+    shown = ", ".join([one.path for one in containers[:_NAMES_SHOWN]])
+    more = len(containers) - _NAMES_SHOWN
     return f"{shown} and {more} more" if more > 0 else shown

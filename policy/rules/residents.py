@@ -45,6 +45,10 @@ class Residents:
         """The container of an id that is there."""
         return self._containers[container_id]
 
+    def place(self, container_id: ContainerId) -> int:
+        """The place of a container that is there, as a set."""
+        return 1 << self._places[container_id]
+
     def facts_of(self, container: Container) -> Mapping[Subkey, str]:
         """The facts of a container, whether it is there or not."""
         is_known = self._containers.get(container.id) is container
