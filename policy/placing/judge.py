@@ -113,6 +113,7 @@ class _Reading:
     companions: list[Companions] = field(default_factory=list[Companions])
     guarded: list[str] = field(default_factory=list[str])
     _members: dict[int, int] | None = None
+    _known: dict[ContainerId, int] = field(default_factory=dict[ContainerId, int])
 
     def read(self, matching: Sequence[StandingRule]) -> Judgement:
         pulls = Pulls(self.books.domains)
@@ -160,6 +161,13 @@ class _Reading:
         for container_id in self.books.affinity.residents.ids(places):
             mask |= self.books.presence(container_id)
         return mask
+
+    def _cpus_of(self, owner_id: ContainerId) -> int:
+        """What `Books.presence` says, asked once: many rules have the same owners."""
+        found = self._known.get(owner_id)
+        if found is None:
+            found = self._known[owner_id] = self.books.presence(owner_id)
+        return found
 
     def _by_presence(self) -> Iterable[tuple[int, int]]:
         """The cpus that some containers run on, and which these are; most share a pool's cpus."""
@@ -304,7 +312,7 @@ class _Reading:
             or self.request.cpu_type is CpuType.RESERVED
         )
         for one in matching:
-            rule, presence = one.rule, self.books.presence
+            rule, presence = one.rule, self._cpus_of
             placed = [owner for owner in one.owners.values() if presence(owner.id)]
             if isinstance(rule, RequiredTerm) and rule.is_anti:
                 if not is_exempt:
@@ -328,7 +336,7 @@ class _Reading:
         parts: dict[bool, dict[ContainerId, tuple[Container, int]]] = {}
         for owner in owners:
             can_break = standing.of(owner.id).on_unsatisfiable is OnUnsatisfiable.DEGRADE
-            presence = self.books.presence(owner.id)
+            presence = self._cpus_of(owner.id)
             parts.setdefault(can_break, {})[owner.id] = owner, presence
         for can_break, of_owner in parts.items():
             union = 0

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from ...topology.model.machine import Level
 from ...topology.sets.cpuset import CpuSet
@@ -9,6 +10,10 @@ from ..model.container import Container, ContainerId
 from ..pools.domains import Domains
 from .pulls import Pulls
 from .restriction import Restriction, names_text
+
+_OWNERS_MAX: Final = 128
+"""More than the containers with rules about one newcomer on an ordinary node: of more, nobody is
+counted by himself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +33,23 @@ class Barrier:
     def guard_text(self) -> str:
         """The rule and its owners, for people."""
         return f"{self.text} of {names_text([owner for owner, _ in self.owners.values()])}"
+
+    @property
+    def whole(self) -> Restriction:
+        """The rule of all owners as one."""
+        owners = [owner for owner, _ in self.owners.values()]
+        names = names_text(owners)
+        return Restriction(
+            text=self.text,
+            owner=names,
+            owner_id=owners[0].id,
+            is_own=False,
+            can_break=self.can_break,
+            forbidden=self.forbidden,
+            blockers=tuple(owners),
+            wanted=f"a {self.level.value} without {names}",
+            level=self.level,
+        )
 
     def restrictions(self) -> Iterator[Restriction]:
         """The rule of each owner by itself."""
@@ -93,7 +115,9 @@ class Judgement:
         return frozenset[int]().union(*(one.closed_pools for one in self.own))
 
     def restrictions(self) -> tuple[Restriction, ...]:
-        """Every required rule by itself. O(residents whose rules are about the newcomer)."""
+        """Every required rule by itself, those of very many residents together."""
+        if sum([len(barrier.owners) for barrier in self.barriers]) > _OWNERS_MAX:
+            return (*self.own, *(barrier.whole for barrier in self.barriers))
         return (*self.own, *(one for barrier in self.barriers for one in barrier.restrictions()))
 
     def broken_by(self, cpus: int, exclusive: int, pool_id: int) -> tuple[Restriction, ...]:
