@@ -11,7 +11,7 @@ from ..model.grant import Grant, PoolId, Refusal
 from ..model.pinning import Change, Pinning
 from ..model.request import CpuType, Request
 from ..placing.classifier import Classified, Classifier, grave_problems
-from ..placing.growth import allowed_cpus, held_back, kept_in
+from ..placing.growth import allowed_cpus, closed_pools, held_back, kept_in
 from ..placing.judge import Judge
 from ..placing.mover import Mover
 from ..placing.placer import Failure, Placement, Placer
@@ -297,7 +297,12 @@ class Allocator:
             return self._resizer.plan(grant, request)
         cpus = self.books.presence(container.id)
         allowed = allowed_cpus(judgement, grant, cpus)
-        placement = self._resizer.plan(grant, request, allowed)
+        closed = closed_pools(judgement, grant.pool_id, firmly=False)
+        placement = self._resizer.plan(grant, request, allowed, closed)
+        if isinstance(placement, Failure) and closed:
+            firm = closed_pools(judgement, grant.pool_id, firmly=True)
+            if firm != closed:
+                placement = self._resizer.plan(grant, request, allowed, firm)
         if isinstance(placement, Failure):
             return placement
         booking = placement.booking

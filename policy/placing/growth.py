@@ -11,7 +11,7 @@ from ...topology.model.machine import Level
 from ...topology.sets.cpuset import CpuSet
 from ..books.books import Books
 from ..model.container import ContainerId
-from ..model.grant import Grant
+from ..model.grant import Grant, PoolId
 from .judgement import Judgement
 from .narrowing import standing_cpus
 from .restriction import Restriction
@@ -62,6 +62,20 @@ def allowed_cpus(judgement: Judgement, grant: Grant, cpus: int) -> int:
             for domain in one.choices:
                 allowed &= domain if not cpus & ~domain else -1
     return allowed
+
+
+def closed_pools(judgement: Judgement, pool_id: PoolId, *, firmly: bool) -> frozenset[int]:
+    """The pools that rules about pools, which hold where a resident is, keep it from.
+
+    `firmly`: by those rules alone that never break.
+    """
+    return frozenset[int]().union(
+        *(
+            one.closed_pools
+            for one in judgement.own
+            if pool_id not in one.closed_pools and not (firmly and one.can_break)
+        )
+    )
 
 
 def homeless(books: Books) -> tuple[Grant, ...]:

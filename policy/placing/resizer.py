@@ -1,5 +1,6 @@
 """Another amount of cpu and memory for a container that runs."""
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from ...topology.sets.cpuset import CpuSet
@@ -23,17 +24,22 @@ class Resizer:
         self._picker = books.picker
 
     def plan(
-        self, held: Grant, request: Request, allowed: int | None = None
+        self,
+        held: Grant,
+        request: Request,
+        allowed: int | None = None,
+        closed: Collection[int] = (),
     ) -> Placement | Failure:
         """The grant of a container that asks for something else than it has.
 
         It grows next to what it has and gives up first what it got last. Where its pool has no
         room for more, the nearest pool above that has takes over. `allowed`: a mask of the cpus
-        that rules between containers leave to it; None where they leave all.
+        that rules between containers leave to it; None where they leave all. `closed`: the pools
+        that rules about pools keep it from.
         """
         # What it gives back is free for itself first.
         ledger = self._ledger.without_share(held)
-        place = self._resized_place(held, request, ledger, allowed)
+        place = self._resized_place(held, request, ledger, allowed, closed)
         if isinstance(place, Failure):
             return place
         cpu_type, pool_id = place
@@ -66,12 +72,17 @@ class Resizer:
         return CpuSet(sharable & allowed)
 
     def _resized_place(
-        self, held: Grant, request: Request, ledger: Ledger, allowed: int | None
+        self,
+        held: Grant,
+        request: Request,
+        ledger: Ledger,
+        allowed: int | None,
+        closed: Collection[int],
     ) -> tuple[CpuType, PoolId] | Failure:
         """From which cpus of which pool a container is served after a resize."""
         root = self._tree.root.id
         if held.cpu_type is CpuType.NORMAL:
-            found = self._resized_pool(held, request, ledger, allowed)
+            found = self._resized_pool(held, request, ledger, allowed, closed)
             if not isinstance(found, Failure):
                 return CpuType.NORMAL, found
             # It came when the reserved cpus were full; those can refuse nobody.
@@ -86,7 +97,12 @@ class Resizer:
         return held.cpu_type, held.pool_id
 
     def _resized_pool(
-        self, held: Grant, request: Request, ledger: Ledger, allowed: int | None
+        self,
+        held: Grant,
+        request: Request,
+        ledger: Ledger,
+        allowed: int | None,
+        closed: Collection[int],
     ) -> PoolId | Failure:
         """The pool of a grant, or the nearest above it, that has what a resize asks for."""
         room = ledger.room
@@ -100,6 +116,9 @@ class Resizer:
         candidates: dict[str, str] = {}
         for pool_id in (held.pool_id, *self._tree.ancestors[held.pool_id]):
             name = self._tree.pools[pool_id].name
+            if pool_id in closed:
+                candidates[name] = "a required rule keeps it out"
+                continue
             isolated = ledger.free_isolated[pool_id].bit_count()
             sliceable = ledger.sliceable[pool_id]
             is_isolated = _grows_isolated(held, request, isolated)

@@ -47,7 +47,6 @@ def is_told(engine: Engine, rule: str, *concerned: Container) -> bool:
     return any(rule in text for text in told)
 
 
-@fails_now
 @pytest.mark.parametrize(
     "annotation",
     [pool("NUMA node #1"), {"pool-selector.pinfold.dev/pod": "kind=numa,numa=1"}],

@@ -99,13 +99,24 @@ def test_rules_between_containers_hold_or_are_told(seed: int) -> None:
     walked(seed, has_pools=False, has_reloads=False)
 
 
-@fails_now
-@pytest.mark.parametrize("seed", [1016, 1084, 1183])
+@pytest.mark.parametrize(
+    "seed",
+    [
+        1016,
+        pytest.param(1084, marks=fails_now),
+        pytest.param(1183, marks=fails_now),
+    ],
+)
 def test_rules_about_pools_hold_or_are_told(seed: int) -> None:
     walked(seed, has_pools=True, has_reloads=False)
 
 
-@fails_now
-@pytest.mark.parametrize("seed", [3003, 3016, 3036, 3366])
+@pytest.mark.parametrize(
+    "seed",
+    [
+        3136,
+        *(pytest.param(seed, marks=fails_now) for seed in (3003, 3016, 3036, 3366)),
+    ],
+)
 def test_rules_hold_or_are_told_after_reloads(seed: int) -> None:
     walked(seed, has_pools=False, has_reloads=True)
