@@ -240,7 +240,7 @@ class Allocator:
         if isinstance(placement, Failure):
             return self._refused(grant, placement, classified)
         self.roster.add(container, classified)
-        return self.conclude(self._apply(placement, classified))
+        return self._change(placement, classified)
 
     def move(self, container_id: ContainerId, pool_id: PoolId) -> Decision:
         """Another pool for a container that holds cpus; a refusal leaves it where it is."""
@@ -253,7 +253,14 @@ class Allocator:
         )
         if isinstance(placement, Failure):
             return self._refused(grant, placement, classified)
-        return self.conclude(self._apply(placement, classified))
+        return self._change(placement, classified)
+
+    def _change(self, placement: Placement, classified: Classified) -> Decision:
+        """The decision about a container that was placed already, and gets another grant."""
+        container_id = placement.booking.grant.container_id
+        earlier, broken = self.roster.decisions[container_id], self._unmet.names(container_id)
+        decision = self.conclude(self._apply(placement, classified))
+        return self._unmet.tell_changed(decision, earlier, broken)
 
     def _refused(self, held: Grant, failure: Failure, classified: Classified) -> Decision:
         """The decision about a container that keeps what it holds."""
@@ -277,7 +284,7 @@ class Allocator:
         )
         placement = self._resized(container, grant, classified)
         if isinstance(placement, Placement):
-            self.conclude(self._apply(placement, classified))
+            self._change(placement, classified)
 
     def _remember_place(self, container_id: ContainerId) -> None:
         """Remember where a container was, where a restart of it could find the place closed."""

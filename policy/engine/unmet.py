@@ -1,6 +1,6 @@
 """Unmet rules: required rules that do not hold where containers are, in the decisions of both."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -54,6 +54,29 @@ class UnmetRules:
         decision = self._roster.decisions[container_id]
         self._roster.decisions[container_id] = self.told(decision, broken)
 
+    def names(self, container_id: ContainerId) -> frozenset[str]:
+        """The rules that do not hold at a container, told or not."""
+        return frozenset(one.name for one in self._broken(container_id))
+
+    def tell_changed(
+        self, decision: Decision, earlier: Decision, before: Collection[str]
+    ) -> Decision:
+        """Tell what still does not hold at a container that changed, and what broke by that.
+
+        `before` are the rules that did not hold: what was told of none of them goes on untold, for
+        rules are for those who come.
+        """
+        container_id = decision.container_id
+        broken = [
+            one
+            for one in self._broken(container_id)
+            if one.name not in before or _tells(earlier, one)
+        ]
+        self.tell_owners(self._roster.containers[container_id], broken)
+        decision = self.told(decision, broken)
+        self._roster.decisions[container_id] = decision
+        return decision
+
     def look(self, container_id: ContainerId) -> None:
         """Tell what does not hold at a container that had to leave its place."""
         decision = self._roster.decisions.get(container_id)
@@ -75,9 +98,7 @@ class UnmetRules:
                 del self._concerned[container_id]
                 continue
             left = tuple(
-                one.unmet_text
-                for one in self._broken(container_id)
-                if any(text.startswith(one.name) for text in decision.unmet)
+                one.unmet_text for one in self._broken(container_id) if _tells(decision, one)
             )
             if left != decision.unmet:
                 self._roster.decisions[container_id] = with_unmet(decision, left)
@@ -97,6 +118,10 @@ class UnmetRules:
         pool_id = self._books.ledger.grants[container_id].pool_id
         rules = judgement.restrictions()
         return tuple(one for one in rules if one.is_broken_by(cpus, pool_id))
+
+
+def _tells(decision: Decision, rule: Restriction) -> bool:
+    return any(text.startswith(rule.name) for text in decision.unmet)
 
 
 def with_unmet(decision: Decision, texts: tuple[str, ...]) -> Decision:
