@@ -259,6 +259,7 @@ class Allocator:
         """The decision about a container that was placed already, and gets another grant."""
         container_id = placement.booking.grant.container_id
         earlier, broken = self.roster.decisions[container_id], self._unmet.names(container_id)
+        self._unmet.note_moved(container_id)
         decision = self.conclude(self._apply(placement, classified))
         return self._unmet.tell_changed(decision, earlier, broken)
 
@@ -324,6 +325,7 @@ class Allocator:
         self.roster.decisions[decision.container_id] = decision
         while self._shares.rehoused:
             self._unmet.look(self._shares.rehoused.pop())
+        self._unmet.refresh_moved(decision.container_id)
         return decision
 
     def carry_over(self, decision: Decision) -> None:
@@ -348,6 +350,8 @@ class Allocator:
         grant = self.books.take(placement.booking)
         if not self.books.standing.is_empty:
             self._shares.note_narrowed(placement)
+            for one in placement.booking.lifted:
+                self._unmet.note_moved(one.container_id)
             if grant.exclusive:
                 self._shares.rehouse()
         decision = Decision(

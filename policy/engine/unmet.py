@@ -10,6 +10,7 @@ from ..model.request import CpuType
 from ..placing.judge import Judge
 from ..placing.judgement import Judgement
 from ..placing.restriction import Restriction, together_text
+from ..rules.podaffinity.rule_set import RequiredTerm
 from ..text.errors import Problem
 from .decision import Decision
 from .roster import Roster
@@ -27,6 +28,7 @@ class UnmetRules:
         self._judge = judge
         self._concerned: dict[ContainerId, set[ContainerId]] = {}
         """The containers at which rules do not hold, and the others that stand in the way."""
+        self._moved: set[ContainerId] = set()
 
     def told(self, decision: Decision, broken: Sequence[Restriction]) -> Decision:
         """A decision that tells which rules its placement breaks."""
@@ -92,7 +94,36 @@ class UnmetRules:
     def refresh(self, gone: ContainerId) -> None:
         """Forget what holds again without a container that is gone. O(what it stood in the way)."""
         self._concerned.pop(gone, None)
-        for container_id in [one for one, others in self._concerned.items() if gone in others]:
+        self._look_again([one for one, others in self._concerned.items() if gone in others])
+
+    def note_moved(self, container_id: ContainerId) -> None:
+        """A container may be out of others' way by now, see `refresh_moved`."""
+        if self._concerned:
+            self._moved.add(container_id)
+
+    def refresh_moved(self, newest: ContainerId) -> None:
+        """Forget what holds by now: others moved, or the newest one is whom somebody must be with.
+
+        O(those whose rules are about them), for a newcomer keeps nobody apart.
+        """
+        moved, self._moved = self._moved, set()
+        if not self._concerned:
+            return
+        due = dict.fromkeys(
+            owner_id
+            for one in self._books.standing.matching(self._roster.containers[newest])
+            if isinstance(one.rule, RequiredTerm) and not one.rule.is_anti
+            for owner_id in one.owners
+            if owner_id in self._concerned
+        )
+        if moved:
+            for container_id, others in self._concerned.items():
+                if container_id in moved or moved & others:
+                    due[container_id] = None
+        self._look_again(due)
+
+    def _look_again(self, due: Iterable[ContainerId]) -> None:
+        for container_id in due:
             decision = self._roster.decisions.get(container_id)
             if decision is None or container_id not in self._books.ledger.grants:
                 del self._concerned[container_id]
