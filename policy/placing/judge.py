@@ -265,7 +265,9 @@ class _Reading:
         counts = {mask & -mask: 0 for mask in domains.masks(level) if mask & usable}
         for one in self._placed(places):
             for bit in bits(domains.indexes(level, self.books.presence(one.id))):
-                counts[bit] = counts.get(bit, 0) + 1
+                # Others, as those of reserved cpus, are not eligible.
+                if bit in counts:
+                    counts[bit] += 1
         least = min(counts.values(), default=0) if len(counts) >= rule.min_domains else 0
         selector = rule.selector
         counts_itself = selector is not None and selector.matches(container_labels(self.container))

@@ -192,7 +192,6 @@ def test_06_a_shard_that_may_use_the_machine_leaves_room_for_the_next() -> None:
     assert not [one for one in found if isinstance(one, Refusal)]
 
 
-@fails_now
 def test_07_a_domain_whose_cpus_nobody_may_have_is_not_eligible() -> None:
     """Eligible domains: those with cpus that the policy may give."""
     engine = engine_of("socket:1 numa:3 core:4 mem:4G", "cpuset:0-3")
