@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from .label_selector import LabelSelector
+from ...model.selector_operator import LabelOperator
+from .label_selector import LabelRequirement, LabelSelector
 
 NAME_LABEL: Final = "kubernetes.io/metadata.name"
 
@@ -65,6 +66,14 @@ class NamespaceScope:
             labels.is_known(namespace, requirement.key) and requirement.holds(known)
             for requirement in self.selector.requirements
         )
+
+    def without(self, namespace: str) -> "NamespaceScope | None":
+        """The same namespaces but for one; None where no other is left."""
+        names = self.names - {namespace}
+        if self.selector is None:
+            return NamespaceScope(names) if names else None
+        other = LabelRequirement(NAME_LABEL, LabelOperator.NOT_IN, (namespace,))
+        return NamespaceScope(names, LabelSelector((*self.selector.requirements, other)))
 
     def __str__(self) -> str:
         if self.is_own or self.is_everything:

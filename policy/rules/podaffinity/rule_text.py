@@ -16,6 +16,7 @@ from ...configuration.config import Config
 from ...model.container import Container
 from ...text.errors import PROBLEMS_MAX, Problem
 from .configured_rules import RACK_LABEL, ConfiguredRules, latest_rules
+from .namespace_scope import OWN_NAMESPACE
 from .own_rules import RULE_KEYS, own_rules
 from .rule_set import NO_PLACEMENT_RULES, PlacementRules, PreferredTerm, RequiredTerm
 from .term import Term, container_labels
@@ -92,15 +93,17 @@ class _Binding:
             term = self._term(rule.term, written.label_keys)
             if term is not rule.term:
                 rule = replace(rule, term=term)
-            if rule.is_anti and not term.namespaces.is_own and term.level not in self._allowed:
-                preferred.append(PreferredTerm(term=term, weight=-RULE_WEIGHT_MAX))
+            own, others = self._parts(rule)
+            if own is not None:
+                required.append(own)
+            if others is not None:
+                preferred.append(PreferredTerm(term=others, weight=-RULE_WEIGHT_MAX))
                 what = (
-                    f"{term.text}: antiAffinityLimits do not allow it to be required at"
-                    f" {term.level.value}, it counts as preferred with weight {RULE_WEIGHT_MAX}"
+                    f"{term.text}: antiAffinityLimits do not allow it to be required of other"
+                    f" namespaces at {term.level.value}, it counts there as preferred with weight"
+                    f" {RULE_WEIGHT_MAX}"
                 )
                 self._tell(what, "name the own namespace alone, or another level")
-            else:
-                required.append(rule)
         for one in (one for text in texts for one in text.preferred):
             preferred.append(replace(one.rule, term=self._term(one.rule.term, one.label_keys)))
         spread = [
@@ -117,6 +120,20 @@ class _Binding:
             pool_required=tuple(one for text in texts for one in text.pool_required),
             pool_preferred=tuple(one for text in texts for one in text.pool_preferred),
         )
+
+    def _parts(self, rule: RequiredTerm) -> tuple[RequiredTerm | None, Term | None]:
+        """The part of a rule that may be required, and that of a term which may not."""
+        term, own = rule.term, self._container.pod.namespace
+        scope = term.namespaces
+        is_free = not rule.is_anti or term.is_pod_scope or scope.is_own
+        if is_free or term.level in self._allowed:
+            return rule, None
+        is_about_own = scope.holds(own, term.namespace_labels, own)
+        rest = scope.without(own) if is_about_own else scope
+        if rest is None:
+            return rule, None
+        at_home = replace(rule, term=replace(term, namespaces=OWN_NAMESPACE))
+        return (at_home if is_about_own else None), replace(term, namespaces=rest)
 
     def _term(self, term: Term, keys: LabelKeys) -> Term:
         scope = term.namespaces

@@ -304,7 +304,6 @@ def test_03_a_rule_about_a_pool_that_is_gone_costs_nobody_his_own_cpus() -> None
     assert is_told(engine, "pool-name", one)
 
 
-@fails_now
 def test_14_the_own_namespace_by_its_name_is_the_own_namespace() -> None:
     """Within its own namespace nothing limits it; the problem's fix even says to write this."""
     engine = engine_of(NODES, antiAffinityLimits={"namespaces": {"t*": {"levels": ["core"]}}})
@@ -312,6 +311,28 @@ def test_14_the_own_namespace_by_its_name_is_the_own_namespace() -> None:
     for number in range(4):
         one = container_of(f"shy{number}", 1, named, app="shy", namespace="team", fails=True)
         assert not [each for each in engine.create(one).problems if "Limits" in each.what]
+
+
+@pytest.mark.parametrize("named", [{"namespaces": ["team", "guests"]}, {"namespaceSelector": {}}])
+def test_14_a_term_about_own_and_others_goes_on_insisting_on_the_own(
+    named: dict[str, Any],
+) -> None:
+    """Within its own namespace nothing limits it; of others it is preferred, and that is told."""
+    engine = engine_of(
+        "socket:1 numa:2 core:2 mem:4G",
+        "cpuset:0",
+        antiAffinityLimits={"namespaces": {"t*": {"levels": ["core"]}}},
+    )
+    rules = apart(term("socket", "shy", **named))
+    places: list[Container] = []
+    for name, namespace in (("guest", "guests"), ("one", "team"), ("two", "team")):
+        of_team = rules if namespace == "team" else None
+        places.append(container_of(name, 1, of_team, app="shy", namespace=namespace, fails=True))
+    placed(engine, places[0])
+    decision = engine.create(places[1])
+    assert [one for one in decision.problems if "of other namespaces" in one.what]
+    assert isinstance(decision.result, Grant)
+    assert isinstance(engine.create(places[2]).result, Refusal)
 
 
 @fails_now

@@ -11,6 +11,7 @@ from pinfold.policy.rules.podaffinity.configured_rules import (
     expansion,
     pod_expansion,
 )
+from pinfold.policy.rules.podaffinity.namespace_scope import NO_NAMESPACE_LABELS
 from pinfold.policy.rules.podaffinity.rule_set import PlacementRules
 from pinfold.policy.rules.podaffinity.rule_text import placement_rules
 from pinfold.policy.text.errors import ConfigError
@@ -322,11 +323,25 @@ def test_limits_of_a_namespace_are_the_first_that_match() -> None:
 def test_a_level_that_limits_forbid_is_preferred_against_other_namespaces() -> None:
     config = read_config("antiAffinityLimits: {namespaces: {'*': {levels: [core]}}}").config
     field = "requiredDuringSchedulingIgnoredDuringExecution"
-    for scope, is_required in ((", namespaceSelector: {}", False), ("", True)):
+    others = [-100]
+    for scope, is_about_own, preferred in (
+        (", namespaceSelector: {}", True, others),
+        (", namespaces: [team, elsewhere]", True, others),
+        (", namespaces: [elsewhere]", False, others),
+        (", namespaces: [team]", True, []),
+        ("", True, []),
+    ):
         term = f"{{topologyKey: numa, labelSelector: {{}}{scope}}}"
         text = f"podAntiAffinity: {{{field}: [{term}]}}"
-        owner = container(annotations={"affinity.pinfold.dev/pod": text})
+        owner = container(annotations={"affinity.pinfold.dev/pod": text}, namespace="team")
         rules, problems = placement_rules(owner, config)
-        assert len(rules.required) == int(is_required)
-        assert [rule.weight for rule in rules.preferred] == ([] if is_required else [-100])
-        assert len(problems) == int(not is_required)
+        scopes = [rule.term.namespaces for rule in rules.required]
+        assert [one.holds("team", NO_NAMESPACE_LABELS, "team") for one in scopes] == (
+            [True] if is_about_own else []
+        )
+        assert not any(one.holds("elsewhere", NO_NAMESPACE_LABELS, "team") for one in scopes)
+        assert [rule.weight for rule in rules.preferred] == preferred
+        for rule in rules.preferred:
+            assert rule.term.namespaces.holds("elsewhere", NO_NAMESPACE_LABELS, "team")
+            assert not rule.term.namespaces.holds("team", NO_NAMESPACE_LABELS, "team")
+        assert len(problems) == len(preferred)
