@@ -15,13 +15,16 @@ def guard(
 ) -> tuple[tuple[Barrier, ...], tuple[Barrier, ...]]:
     """The barriers that count for a newcomer as required, and those that count as preferred.
 
-    `cpus`: how many the machine has. A namespace blocks what it likes for its own containers.
+    `cpus`: how many the machine has. A namespace blocks what it likes for its own containers, and
+    the system for all.
     """
-    kept = [one for one in barriers if _namespace(one) == newcomer.pod.namespace]
+    kept: list[Barrier] = []
     preferred: list[Barrier] = []
     by_namespace: dict[str, list[Barrier]] = {}
     for one in barriers:
-        if _namespace(one) != newcomer.pod.namespace:
+        if one.is_systems or _namespace(one) == newcomer.pod.namespace:
+            kept.append(one)
+        else:
             by_namespace.setdefault(_namespace(one), []).append(one)
     for namespace, found in by_namespace.items():
         limit = config.anti_affinity_limits.max_blocked(namespace, cpus)

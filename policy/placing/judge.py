@@ -88,6 +88,11 @@ def is_held(rules: PlacementRules) -> bool:
     return any(one.is_required for one in rules.spread)
 
 
+def _is_exempt(container: Container, cpu_type: CpuType) -> bool:
+    """Whether others' anti-affinity does not block a container, and no guard counts its own."""
+    return container.pod.namespace == SYSTEM_NAMESPACE or cpu_type is CpuType.RESERVED
+
+
 def _is_required_anti(one: StandingRule) -> bool:
     return isinstance(one.rule, RequiredTerm) and one.rule.is_anti
 
@@ -309,10 +314,7 @@ class _Reading:
 
     def _read_standing(self, matching: Sequence[StandingRule], pulls: Pulls) -> tuple[Barrier, ...]:
         barriers: list[Barrier] = []
-        is_exempt = (
-            self.container.pod.namespace == SYSTEM_NAMESPACE
-            or self.request.cpu_type is CpuType.RESERVED
-        )
+        is_exempt = _is_exempt(self.container, self.request.cpu_type)
         for one in matching:
             rule, presence = one.rule, self._cpus_of
             placed = [owner for owner in one.owners.values() if presence(owner.id)]
@@ -333,14 +335,15 @@ class _Reading:
         return kept
 
     def _barriers(self, rule: RequiredTerm, owners: Sequence[Container]) -> Iterator[Barrier]:
-        """The rule of those who insist on it, and of those who do not."""
+        """The rule of those who insist on it, of those who do not, and of the system's."""
         standing, domains, level = self.books.standing, self.books.domains, rule.term.level
-        parts: dict[bool, dict[ContainerId, tuple[Container, int]]] = {}
+        parts: dict[tuple[bool, bool], dict[ContainerId, tuple[Container, int]]] = {}
+        grants = self.books.ledger.grants
         for owner in owners:
             can_break = standing.of(owner.id).on_unsatisfiable is OnUnsatisfiable.DEGRADE
-            presence = self._cpus_of(owner.id)
-            parts.setdefault(can_break, {})[owner.id] = owner, presence
-        for can_break, of_owner in parts.items():
+            key = can_break, _is_exempt(owner, grants[owner.id].cpu_type)
+            parts.setdefault(key, {})[owner.id] = owner, self._cpus_of(owner.id)
+        for (can_break, is_systems), of_owner in parts.items():
             union = 0
             for _, presence in of_owner.values():
                 union |= presence
@@ -348,6 +351,7 @@ class _Reading:
                 text=rule.term.text,
                 level=level,
                 can_break=can_break,
+                is_systems=is_systems,
                 forbidden=domains.covering(level, union),
                 owners=of_owner,
                 domains=domains,

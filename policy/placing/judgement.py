@@ -28,6 +28,8 @@ class Barrier:
     owners: Mapping[ContainerId, tuple[Container, int]]
     """Each with a mask of the cpus it runs on."""
     domains: Domains
+    is_systems: bool = False
+    """Whether the owners are of the system: what they block is not limited."""
 
     @property
     def guard_text(self) -> str:

@@ -255,7 +255,6 @@ def test_10_a_container_whose_cpus_are_its_own_affair_passes_no_rule_untold() ->
     assert isinstance(decision.result, Refusal) or is_told(engine, "anti-affinity", wolf, shy)
 
 
-@fails_now
 def test_11_the_system_is_not_counted_by_the_guard() -> None:
     """Exempt (kube-system, reserved pools): nor counted by the guard."""
     engine = engine_of(NODES)
