@@ -6,7 +6,6 @@ from typing import Final
 
 from ..books.books import Books
 from ..model.container import Container, ContainerId
-from ..model.request import CpuType
 from ..placing.judge import Judge
 from ..placing.judgement import Judgement
 from ..placing.restriction import Restriction, together_text
@@ -139,7 +138,7 @@ class UnmetRules:
     def _broken(self, container_id: ContainerId) -> tuple[Restriction, ...]:
         """The rules about a container's place that do not hold by now."""
         classified = self._roster.classified.get(container_id)
-        if classified is None or classified.request.cpu_type is CpuType.PRESERVE:
+        if classified is None:
             return ()
         container = self._roster.containers[container_id]
         judgement = self._judge.judge(container, classified.placement, classified.request)
@@ -147,8 +146,7 @@ class UnmetRules:
             return ()
         cpus = self._books.presence(container_id)
         pool_id = self._books.ledger.grants[container_id].pool_id
-        rules = judgement.restrictions()
-        return tuple(one for one in rules if one.is_broken_by(cpus, pool_id))
+        return judgement.told_at(cpus, pool_id)
 
 
 def _tells(decision: Decision, rule: Restriction) -> bool:

@@ -131,10 +131,11 @@ class _Reading:
             for one in self.rules.preferred:
                 for other in self._placed(self._select(one.term)):
                     pulls.add(one.term.level, self.books.presence(other.id), one.weight)
-        barriers = self._read_standing(matching, pulls)
+        barriers, passed = self._read_standing(matching, pulls)
         return Judgement(
             own=tuple(self.own),
             barriers=barriers,
+            passed=passed,
             companions=tuple(self.companions),
             pulls=pulls,
             pool_scores=self._pool_scores(),
@@ -312,27 +313,31 @@ class _Reading:
             for labels in self.books.pool_labels
         ]
 
-    def _read_standing(self, matching: Sequence[StandingRule], pulls: Pulls) -> tuple[Barrier, ...]:
+    def _read_standing(
+        self, matching: Sequence[StandingRule], pulls: Pulls
+    ) -> tuple[tuple[Barrier, ...], tuple[Barrier, ...]]:
+        """What blocks the newcomer, and what would if it were not exempt."""
         barriers: list[Barrier] = []
         is_exempt = _is_exempt(self.container, self.request.cpu_type)
         for one in matching:
             rule, presence = one.rule, self._cpus_of
             placed = [owner for owner in one.owners.values() if presence(owner.id)]
             if isinstance(rule, RequiredTerm) and rule.is_anti:
-                if not is_exempt:
-                    barriers += self._barriers(rule, placed)
+                barriers += self._barriers(rule, placed)
                 continue
             weight = self.config.hard_affinity_weight
             if isinstance(rule, PreferredTerm):
                 weight = rule.weight
             for owner in placed if weight else ():
                 pulls.add(rule.term.level, presence(owner.id), weight)
+        if is_exempt:
+            return (), tuple(barriers)
         kept, preferred = guard(barriers, self.container, self.config, self._everything.bit_count())
         for barrier in preferred:
             self.guarded.append(barrier.guard_text)
             for _, presence_of_owner in barrier.owners.values():
                 pulls.add(barrier.level, presence_of_owner, -GUARD_WEIGHT)
-        return kept
+        return kept, ()
 
     def _barriers(self, rule: RequiredTerm, owners: Sequence[Container]) -> Iterator[Barrier]:
         """The rule of those who insist on it, of those who do not, and of the system's."""

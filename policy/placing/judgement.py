@@ -88,6 +88,8 @@ class Judgement:
 
     own: tuple[Restriction, ...] = ()
     barriers: tuple[Barrier, ...] = ()
+    passed: tuple[Barrier, ...] = ()
+    """Rules of others that do not block the newcomer, and are told where they do not hold."""
     companions: tuple[Companions, ...] = ()
     pulls: Pulls
     pool_scores: Sequence[int] = ()
@@ -99,7 +101,7 @@ class Judgement:
     @property
     def is_silent(self) -> bool:
         """Whether no rule says anything."""
-        is_free = not self.own and not self.barriers
+        is_free = not self.own and not self.barriers and not self.passed
         return is_free and not self.pulls and not self.pool_scores and not self.guarded
 
     @property
@@ -121,6 +123,19 @@ class Judgement:
         if sum([len(barrier.owners) for barrier in self.barriers]) > _OWNERS_MAX:
             return (*self.own, *(barrier.whole for barrier in self.barriers))
         return (*self.own, *(one for barrier in self.barriers for one in barrier.restrictions()))
+
+    def told_at(self, cpus: int, pool_id: int) -> tuple[Restriction, ...]:
+        """Every required rule that does not hold on these cpus, those that block nobody as well."""
+        found = [one for one in self.own if one.is_broken_by(cpus, pool_id)]
+        for barrier in (*self.barriers, *self.passed):
+            if cpus & barrier.forbidden:
+                found += (one for one in barrier.restrictions() if cpus & one.forbidden)
+        return tuple(found)
+
+    def passed_by(self, cpus: int) -> tuple[Restriction, ...]:
+        """The rules of others that do not hold on these cpus, and do not block the newcomer."""
+        rules = (one for barrier in self.passed for one in barrier.restrictions())
+        return tuple(one for one in rules if cpus & one.forbidden)
 
     def broken_by(self, cpus: int, exclusive: int, pool_id: int) -> tuple[Restriction, ...]:
         """The rules that break where the newcomer runs on these cpus, some of them its own."""

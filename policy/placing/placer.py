@@ -102,6 +102,7 @@ class Placer:
             own = grant.exclusive.mask
             if not choice.is_cleared:
                 broken = judgement.broken_by(cpus, own, grant.pool_id)
+            broken = (*broken, *judgement.passed_by(cpus))
             grant = replace(grant, beside=judgement.beside(cpus, own))
             lifted = (*lifted, *held_back(judgement, grant, cpus, self._books, lifted))
         return Placement(
@@ -190,8 +191,8 @@ class Placer:
         if objection is not None:
             return Failure(refusal=Refusal(reason=f"{self._tree.root.name}: {objection}"))
         broken = self._broken_at_root(request, judgement)
-        insisting = [one for one in broken if not one.can_break]
-        if insisting:
+        insisting = [one for one in broken if one.is_own and not one.can_break]
+        if insisting and request.cpu_type is not CpuType.PRESERVE:
             reason = f"{self._tree.root.name}: {insisting[0].dropped()}"
             return Failure(refusal=Refusal(reason=reason))
         offer = memory.offer(root)
@@ -203,13 +204,20 @@ class Placer:
     def _broken_at_root(
         self, request: Request, judgement: Judgement | None
     ) -> tuple[Restriction, ...]:
-        """The newcomer's own rules that do not hold on cpus that nobody chooses for it."""
-        if judgement is None or request.cpu_type is CpuType.PRESERVE:
+        """The rules that do not hold on cpus that nobody chooses for the newcomer."""
+        if judgement is None:
             return ()
         root = self._tree.root
-        is_reserved = request.cpu_type is CpuType.RESERVED
-        cpus = root.reserved.mask if is_reserved else self._ledger.free_sharable[root.id]
-        return tuple(one for one in judgement.own if one.is_broken_by(cpus, root.id))
+        match request.cpu_type:
+            case CpuType.RESERVED:
+                cpus = root.reserved.mask
+            case CpuType.PRESERVE:
+                # Whatever others give it: where it is, or it may be anywhere.
+                container = self._books.affinity.residents.container(request.container_id)
+                cpus = (root.cpus if container.cpus is None else container.cpus).mask
+            case CpuType.NORMAL:
+                cpus = self._ledger.free_sharable[root.id]
+        return judgement.told_at(cpus, root.id)
 
     def _misfits(self, request: Request) -> Sequence[int]:
         if request.class_cpus is None or not request.exclusive:

@@ -231,20 +231,6 @@ def test_09_a_rule_that_holds_by_now_is_not_told_any_more() -> None:
     assert not is_told(engine, "affinity at numa", web)
 
 
-def test_09_a_rule_that_holds_after_another_resize_is_not_told_any_more() -> None:
-    """`unmet` lists what is broken: the other one gave up the cpus that were in the way."""
-    engine = engine_of("socket:1 numa:2 core:4 mem:4G")
-    placed(engine, wolf := container_of("wolf", 5))
-    placed(engine, shy := container_of("shy", 1, apart(term("numa", "wolf"))))
-    assert is_told(engine, "anti-affinity at numa", shy)
-    engine.update(
-        wolf.id, dataclasses.replace(wolf.resources, cpu_limit_milli=1000, cpu_request_milli=1000)
-    )
-    assert domains(engine, shy, 4).isdisjoint(domains(engine, wolf, 4))
-    assert not is_told(engine, "anti-affinity at numa", shy, wolf)
-
-
-@fails_now
 def test_10_a_container_whose_cpus_are_its_own_affair_passes_no_rule_untold() -> None:
     """The owner decides when its rule blocks a newcomer; only the system is exempt."""
     engine = engine_of(NODES)
@@ -279,7 +265,6 @@ def test_12_a_rule_is_told_by_the_domain_that_is_shared() -> None:
     assert "on its cpus" not in text
 
 
-@fails_now
 @pytest.mark.parametrize("namespace", ["kube-system"])
 def test_13_a_rule_that_the_system_breaks_is_told(namespace: str) -> None:
     """Exempt ones are not blocked; that the rule does not hold is told as any other."""
@@ -288,6 +273,30 @@ def test_13_a_rule_that_the_system_breaks_is_told(namespace: str) -> None:
     placed(engine, shy := container_of("shy", 1, rules, fails=True))
     placed(engine, dns := container_of("dns", 0.1, namespace=namespace))
     assert is_told(engine, "anti-affinity at socket", shy, dns)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "namespace", "annotations"),
+    [
+        (0.1, "kube-system", {}),
+        (1, "kube-system", {"prefer-reserved-cpus.resource-policy.nri.io/pod": "false"}),
+        (0.1, "default", {"prefer-reserved-cpus.resource-policy.nri.io/pod": "true"}),
+        (1, "default", PRESERVE),
+    ],
+)
+def test_13_it_is_told_of_both_until_the_exempt_one_leaves(
+    cpu: float, namespace: str, annotations: dict[str, str]
+) -> None:
+    """Noted in the decisions of both."""
+    engine = engine_of(CORES)
+    rules = apart({"labelSelector": {}, "namespaceSelector": {}, "topologyKey": "socket"})
+    placed(engine, shy := container_of("shy", 1, rules, fails=True))
+    dns = container_of("dns", cpu, namespace=namespace, annotations=annotations)
+    placed(engine, dns)
+    assert is_told(engine, "anti-affinity at socket", shy)
+    assert is_told(engine, "anti-affinity at socket", dns)
+    engine.stop(dns.id)
+    assert engine.decisions[shy.id].unmet == ()
 
 
 @fails_now
