@@ -175,18 +175,17 @@ class Allocator:
         )
         return True
 
-    def heed_rules(self, container: Container) -> None:
-        """Let an adopted container grow only where rules go on holding; tell of broken ones."""
-        ledger, told = self.books.ledger, self.books.pinner.told(container.id)
+    def heed_rules(self, container: Container, *, is_alone: bool = False) -> None:
+        """Let an adopted container grow only where rules go on holding; tell of broken ones.
+
+        `is_alone`: no other container is adopted with it, and heeds its own rules.
+        """
+        ledger, cpus = self.books.ledger, self.books.presence(container.id)
         grant, classified = ledger.grants[container.id], self.roster.classified[container.id]
-        rules = classified.placement
-        if told is None or told.cpus is None or not (rules or grant.has_shared_part):
-            return
-        judgement = self._judge.judge(container, rules, classified.request)
+        judgement = self._judge.judge(container, classified.placement, classified.request)
         if judgement is None:
             return
-        self._unmet.tell_adopted(container.id, judgement, told.cpus.mask)
-        cpus = told.cpus.mask
+        self._unmet.tell_adopted(container.id, judgement, is_alone=is_alone)
         if grant.has_shared_part:
             held = kept_in(judgement, grant, cpus, self.books)
             if held is not grant:

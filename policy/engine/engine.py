@@ -144,6 +144,7 @@ class Engine:
                 others |= told.cpus.mask
         if not allocator.adopt(container, request, others, None):
             return allocator.conclude(allocator.place_running(container))
+        allocator.heed_rules(container, is_alone=True)
         changes = allocator.books.pinner.changes(container.id)
         decision = replace(self.decisions[container.id], changes=changes)
         allocator.roster.decisions[container.id] = decision

@@ -48,10 +48,18 @@ class UnmetRules:
                 decision = with_unmet(decision, (*decision.unmet, text))
                 self._roster.decisions[one.owner_id] = decision
 
-    def tell_adopted(self, container_id: ContainerId, judgement: Judgement, cpus: int) -> None:
-        """Tell of anti-affinity that does not hold at a container that runs already."""
+    def tell_adopted(
+        self, container_id: ContainerId, judgement: Judgement, *, is_alone: bool
+    ) -> None:
+        """Tell of anti-affinity that does not hold at a container that runs already.
+
+        `is_alone`: nobody else is looked at. Among all that run each owner is told by itself.
+        """
         pool_id = self._books.ledger.grants[container_id].pool_id
-        broken = [one for one in judgement.own if one.blockers and one.is_broken_by(cpus, pool_id)]
+        cpus = self._books.presence(container_id)
+        broken = [one for one in judgement.told_at(cpus, pool_id) if one.blockers]
+        if is_alone:
+            self.tell_owners(self._roster.containers[container_id], broken)
         decision = self._roster.decisions[container_id]
         self._roster.decisions[container_id] = self.told(decision, broken)
 
