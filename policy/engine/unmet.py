@@ -15,6 +15,12 @@ from .decision import Decision
 from .roster import Roster
 
 _UNMET: Final = "unmet"
+_TOLD_MAX: Final = 16
+"""So many rules that do not hold at a container are told."""
+_EFFORT_MAX: Final = 64
+"""Containers are looked at again with so much effort in one event, the others in later ones."""
+_EFFORT_OF_ONE: Final = 8
+"""Beside one for each rule of theirs and each that is told."""
 
 
 class UnmetRules:
@@ -28,6 +34,8 @@ class UnmetRules:
         self._concerned: dict[ContainerId, set[ContainerId]] = {}
         """The containers at which rules do not hold, and the others that stand in the way."""
         self._moved: set[ContainerId] = set()
+        self._due: dict[ContainerId, None] = {}
+        """The containers to be looked at again, in this order."""
 
     def told(self, decision: Decision, broken: Sequence[Restriction]) -> Decision:
         """A decision that tells which rules its placement breaks."""
@@ -44,7 +52,7 @@ class UnmetRules:
                 continue
             self._concerned.setdefault(one.owner_id, set()).add(newcomer.id)
             text = f"{one.name}: {together_text(one.level, newcomer.path)}"
-            if text not in decision.unmet:
+            if len(decision.unmet) < _TOLD_MAX and text not in decision.unmet:
                 decision = with_unmet(decision, (*decision.unmet, text))
                 self._roster.decisions[one.owner_id] = decision
 
@@ -130,18 +138,24 @@ class UnmetRules:
         self._look_again(due)
 
     def _look_again(self, due: Iterable[ContainerId]) -> None:
-        for container_id in due:
+        self._due.update(dict.fromkeys(due))
+        effort = 0
+        while self._due and effort < _EFFORT_MAX:
+            container_id = next(iter(self._due))
+            del self._due[container_id]
             decision = self._roster.decisions.get(container_id)
             if decision is None or container_id not in self._books.ledger.grants:
-                del self._concerned[container_id]
+                self._concerned.pop(container_id, None)
                 continue
+            rules = self._books.standing.of(container_id)
+            effort += _EFFORT_OF_ONE + len(rules.required) + len(decision.unmet)
             left = tuple(
                 one.unmet_text for one in self._broken(container_id) if _tells(decision, one)
             )
             if left != decision.unmet:
                 self._roster.decisions[container_id] = with_unmet(decision, left)
             if not left:
-                del self._concerned[container_id]
+                self._concerned.pop(container_id, None)
 
     def _broken(self, container_id: ContainerId) -> tuple[Restriction, ...]:
         """The rules about a container's place that do not hold by now."""
@@ -162,7 +176,8 @@ def _tells(decision: Decision, rule: Restriction) -> bool:
 
 
 def with_unmet(decision: Decision, texts: tuple[str, ...]) -> Decision:
-    """A decision with these unmet rules, also among its problems."""
+    """A decision with these unmet rules, the first of very many, also among its problems."""
+    texts = texts[:_TOLD_MAX]
     if texts == decision.unmet:
         return decision
     problems = [one for one in decision.problems if one.where != _UNMET]
