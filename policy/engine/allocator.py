@@ -96,8 +96,13 @@ class Allocator:
         self.books.release(container_id)
         self.roster.remove(container_id)
 
-    def place(self, container: Container, classified: Classified) -> Decision:
-        """The best place for a known container, booked; a refusal books nothing."""
+    def place(
+        self, container: Container, classified: Classified, *, runs: bool = False
+    ) -> Decision:
+        """The best place for a known container, booked; a refusal books nothing.
+
+        No rule between containers refuses one that `runs`: at worst some break, and are told.
+        """
         problems = classified.problems
         bad = grave_problems(problems, container, self.config)
         if bad:
@@ -121,6 +126,9 @@ class Allocator:
             placement = self._placer.plan_again(request, held, judgement)
         if placement is None:
             placement = self._placer.plan(request, affinities.weights, judgement)
+        if runs and judgement is not None and isinstance(placement, Failure):
+            yielding = self._placer.plan(request, affinities.weights, judgement.yielding())
+            placement = yielding if isinstance(yielding, Placement) else placement
         if isinstance(placement, Failure):
             self.books.withdraw(container.id)
             return Decision(
@@ -134,7 +142,7 @@ class Allocator:
     def place_running(self, container: Container) -> Decision:
         """Place a container that runs already: it cannot be refused any more."""
         classified = self.roster.classified[container.id]
-        decision = self.place(container, classified)
+        decision = self.place(container, classified, runs=True)
         if isinstance(decision.result, Grant):
             return decision
         placement = self._placer.plan_anyway(classified.request)
@@ -142,6 +150,7 @@ class Allocator:
         self.books.adopt_memory(classified.request, grant, grant.memory)
         self.books.let_count(container, classified.rules, classified.placement)
         forced = self._apply(placement, classified)
+        self._shares.rehoused.append(container.id)
         reason = f"it runs already: {decision.result.reason}"
         return replace(
             forced,
@@ -325,7 +334,7 @@ class Allocator:
         while self._shares.rehoused:
             self._unmet.look(self._shares.rehoused.pop())
         self._unmet.refresh_moved(decision.container_id)
-        return decision
+        return self.roster.decisions[decision.container_id]
 
     def carry_over(self, decision: Decision) -> None:
         """Note a decision that an older engine made."""

@@ -1,7 +1,7 @@
 """Judgements: what all rules together say about the place of one newcomer."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ...topology.model.machine import Level
@@ -113,6 +113,17 @@ class Judgement:
         for barrier in self.barriers:
             mask |= barrier.forbidden
         return mask
+
+    def yielding(self) -> "Judgement":
+        """The same rules, of which each gives way where it cannot be met."""
+        return replace(
+            self,
+            own=tuple(replace(one, can_break=True) for one in self.own),
+            barriers=tuple(replace(one, can_break=True) for one in self.barriers),
+            companions=tuple(
+                replace(one, rule=replace(one.rule, can_break=True)) for one in self.companions
+            ),
+        )
 
     def closed(self) -> frozenset[int]:
         """The pools that some required rule keeps the newcomer from."""

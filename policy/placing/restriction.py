@@ -61,7 +61,7 @@ class Restriction:
 
 
 def together_text(level: Level, others: str) -> str:
-    """What is wrong where anti-affinity at a level does not hold."""
+    """The fault of a place where anti-affinity at a level does not hold."""
     return f"in one {level.value} with {others}"
 
 

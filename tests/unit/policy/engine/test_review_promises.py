@@ -121,7 +121,6 @@ def test_02_who_is_left_the_reserved_cpus_is_told_what_does_not_hold_there() -> 
     )
 
 
-@fails_now
 def test_03_a_reload_that_breaks_a_rule_tells_it() -> None:
     """Our own reload never breaks a required rule unless that is told; here it insists, too."""
     engine = engine_of(NODES)
@@ -275,31 +274,6 @@ def test_13_a_rule_that_the_system_breaks_is_told(namespace: str) -> None:
     assert is_told(engine, "anti-affinity at socket", shy, dns)
 
 
-@pytest.mark.parametrize(
-    ("cpu", "namespace", "annotations"),
-    [
-        (0.1, "kube-system", {}),
-        (1, "kube-system", {"prefer-reserved-cpus.resource-policy.nri.io/pod": "false"}),
-        (0.1, "default", {"prefer-reserved-cpus.resource-policy.nri.io/pod": "true"}),
-        (1, "default", PRESERVE),
-    ],
-)
-def test_13_it_is_told_of_both_until_the_exempt_one_leaves(
-    cpu: float, namespace: str, annotations: dict[str, str]
-) -> None:
-    """Noted in the decisions of both."""
-    engine = engine_of(CORES)
-    rules = apart({"labelSelector": {}, "namespaceSelector": {}, "topologyKey": "socket"})
-    placed(engine, shy := container_of("shy", 1, rules, fails=True))
-    dns = container_of("dns", cpu, namespace=namespace, annotations=annotations)
-    placed(engine, dns)
-    assert is_told(engine, "anti-affinity at socket", shy)
-    assert is_told(engine, "anti-affinity at socket", dns)
-    engine.stop(dns.id)
-    assert engine.decisions[shy.id].unmet == ()
-
-
-@fails_now
 def test_03_a_rule_about_a_pool_that_is_gone_costs_nobody_his_own_cpus() -> None:
     """Ignored means ignored, also at re-adoption: it has a right to one of eleven cpus."""
     engine = engine_of(NODES)
