@@ -145,10 +145,11 @@ class Allocator:
         decision = self.place(container, classified, runs=True)
         if isinstance(decision.result, Grant):
             return decision
-        placement = self._placer.plan_anyway(classified.request)
+        self.books.let_count(container, classified.rules, classified.placement)
+        judgement = self._judge.judge(container, classified.placement, classified.request)
+        placement = self._placer.plan_anyway(classified.request, judgement)
         grant = placement.booking.grant
         self.books.adopt_memory(classified.request, grant, grant.memory)
-        self.books.let_count(container, classified.rules, classified.placement)
         forced = self._apply(placement, classified)
         self._shares.rehoused.append(container.id)
         reason = f"it runs already: {decision.result.reason}"

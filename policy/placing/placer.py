@@ -151,7 +151,7 @@ class Placer:
             return grant
         return replace(grant, within=CpuSet(sharable & region))
 
-    def plan_anyway(self, request: Request) -> Placement:
+    def plan_anyway(self, request: Request, judgement: Judgement | None) -> Placement:
         """A grant for a container that runs and fits nowhere: a share of all sharable cpus.
 
         Of the reserved ones where those serve it. It may use the memory of all nodes.
@@ -167,7 +167,8 @@ class Placer:
             preserve_memory=request.preserve_memory,
             hide_hyperthreads=request.hide_hyperthreads,
         )
-        return Placement(booking=Booking(grant=grant), decided_by="runs already")
+        broken = self._broken_at_root(request, judgement)
+        return Placement(booking=Booking(grant=grant), decided_by="runs already", broken=broken)
 
     def _at_root(
         self, request: Request, memory: MemoryChoice, judgement: Judgement | None

@@ -333,6 +333,17 @@ def test_15_who_is_adopted_next_to_a_rule_that_insists_is_told() -> None:
     assert engine.decisions[shy.id].unmet == ()
 
 
+def test_15_who_runs_and_is_kept_out_by_a_rule_is_told() -> None:
+    """It cannot be refused any more, whatever the rule insists on."""
+    engine = engine_of(CORES)
+    placed(engine, shy := container_of("shy", 1, apart(term("socket", "wolf")), fails=True))
+    wolf = dataclasses.replace(container_of("wolf", 0.5), state=ContainerState.RUNNING)
+    assert isinstance(engine.adopt(wolf).result, Grant)
+    assert is_told(engine, "anti-affinity at socket", shy)
+    assert is_told(engine, "anti-affinity at socket", wolf)
+
+
+@fails_now
 @pytest.mark.parametrize("milli", [500, 2000])
 def test_17_a_resize_does_not_forget_what_is_broken(milli: int) -> None:
     """`unmet` lists what is broken already, of containers that are degraded."""
