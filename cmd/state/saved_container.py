@@ -34,6 +34,8 @@ class PlacedContainer(NamedTuple):
     mems: NodeSet | None
     grant: Grant
     pool: Pool
+    unmet: tuple[str, ...] = ()
+    """Required rules that do not hold there."""
 
 
 class SavedHint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -80,6 +82,7 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     grown: tuple[str, ...] = ()
     is_reserved: bool = False
     within: str | None = None
+    unmet: tuple[str, ...] = ()
 
     def advice(self) -> Advice:
         """Advice for its re-adoption, from the saved grant. Raises `IdListError`."""
@@ -89,6 +92,7 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             grown=tuple(map(CpuSet.parse, self.grown)),
             is_reserved=self.is_reserved,
             within=None if self.within is None else CpuSet.parse(self.within),
+            unmet=self.unmet,
         )
 
     def container(self, pod: Pod) -> Container:
@@ -173,8 +177,8 @@ def bare_pod(pod: Pod, containers: tuple[SavedContainer, ...]) -> SavedPod:
 
 
 def saved_container(placed: PlacedContainer, *, with_texts: bool) -> SavedContainer:
-    """A placed container to be saved; its labels, tags and hints only `with_texts`."""
-    container, advice = placed.container, Advice.of(placed.grant, placed.pool)
+    """A placed container to be saved; its labels, tags, hints and unmet rules only `with_texts`."""
+    container, advice = placed.container, Advice.of(placed.grant, placed.pool, placed.unmet)
     resources = container.resources
     return SavedContainer(
         id=container.id,
@@ -198,6 +202,7 @@ def saved_container(placed: PlacedContainer, *, with_texts: bool) -> SavedContai
         grown=tuple(map(str, advice.grown)),
         is_reserved=advice.is_reserved,
         within=None if advice.within is None else str(advice.within),
+        unmet=advice.unmet if with_texts else (),
     )
 
 

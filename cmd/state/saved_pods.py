@@ -90,7 +90,7 @@ class SavedPods:
             texts: SavedPod | None = fresh
         elif _are_same_containers(known.placed, placed):
             if not all(map(_is_same_placement, known.placed, placed)):
-                known.placed, known.saved = placed, None
+                known.placed, known.saved, known.text_bytes = placed, None, None
             return known
         else:
             texts, pod_characters = known.texts, known.pod_characters
@@ -139,7 +139,7 @@ def _is_same_placement(one: PlacedContainer, other: PlacedContainer) -> bool:
     return (
         one.grant is other.grant
         and one.pool is other.pool
-        and (one.cpus, one.mems) == (other.cpus, other.mems)
+        and (one.cpus, one.mems, one.unmet) == (other.cpus, other.mems, other.unmet)
     )
 
 

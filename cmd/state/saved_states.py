@@ -48,4 +48,5 @@ def _placed(snapshot: Snapshot) -> Iterator[PlacedContainer]:
             mems=snapshot.memory_of(container_id),
             grant=grant,
             pool=pools[grant.pool_id],
+            unmet=snapshot.unmet_of(container_id),
         )

@@ -4,7 +4,7 @@ Re-adoption is not admission: a container keeps exactly what it has as long as t
 where it would not be placed there today.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -20,6 +20,7 @@ from ..pools.supply import Supply
 
 KEPT: Final = "kept"
 """The criterion of a decision that leaves a running container what it had."""
+_UNMET_CHARACTERS_MAX: Final = 2048
 _QOS_ORDER = {QosClass.GUARANTEED: 0, QosClass.BURSTABLE: 1, QosClass.BEST_EFFORT: 2}
 
 
@@ -34,16 +35,19 @@ class Advice:
     """It was on the reserved cpus."""
     within: CpuSet | None = None
     """What rules between containers left of its pool's sharable cpus; None: all."""
+    unmet: tuple[str, ...] = ()
+    """Required rules that did not hold where it is: told again as far as they still do not."""
 
     @classmethod
-    def of(cls, grant: Grant, pool: Pool) -> "Advice":
-        """Advice to remember of a grant, which is in this pool."""
+    def of(cls, grant: Grant, pool: Pool, unmet: Iterable[str] = ()) -> "Advice":
+        """Advice to remember of a grant, which is in this pool, and of a decision's unmet rules."""
         return cls(
             pool=pool.name,
             exclusive=grant.exclusive,
             grown=grant.grown,
             is_reserved=grant.cpu_type is CpuType.RESERVED,
             within=grant.within,
+            unmet=tuple(_within_bounds(unmet)),
         )
 
     def explains(self, cpus: CpuSet, request: Request) -> bool:
@@ -56,6 +60,15 @@ class Advice:
         if request.hide_hyperthreads:
             return bool(cpus & self.exclusive)
         return request.shared_milli > 0 and self.exclusive <= cpus
+
+
+def _within_bounds(texts: Iterable[str]) -> Iterator[str]:
+    """The first texts; names in them are strangers', and all of them may be saved."""
+    room = _UNMET_CHARACTERS_MAX
+    for text in texts:
+        room -= len(text)
+        if room >= 0 and text.isprintable():
+            yield text
 
 
 def adoption_order(container: Container) -> tuple[int, int, str, str]:

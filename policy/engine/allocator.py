@@ -185,17 +185,20 @@ class Allocator:
         )
         return True
 
-    def heed_rules(self, container: Container, *, is_alone: bool = False) -> None:
+    def heed_rules(
+        self, container: Container, remembered: Sequence[str] = (), *, is_alone: bool = False
+    ) -> None:
         """Let an adopted container grow only where rules go on holding; tell of broken ones.
 
-        `is_alone`: no other container is adopted with it, and heeds its own rules.
+        `remembered`: the rules that were told as broken before. `is_alone`: no other container is
+        adopted with it, and heeds its own rules.
         """
         ledger, cpus = self.books.ledger, self.books.presence(container.id)
         grant, classified = ledger.grants[container.id], self.roster.classified[container.id]
         judgement = self._judge.judge(container, classified.placement, classified.request)
         if judgement is None:
             return
-        self._unmet.tell_adopted(container.id, judgement, is_alone=is_alone)
+        self._unmet.tell_adopted(container.id, judgement, remembered, is_alone=is_alone)
         if grant.has_shared_part:
             held = kept_in(judgement, grant, cpus, self.books)
             if held is not grant:

@@ -103,7 +103,7 @@ def readopt(
             _leave_out(allocator, container, found[-1])
     homeless = _adopt(allocator, sound, requests, others, advice)
     if not books.standing.is_empty:
-        _heed_rules(allocator, [one for one in sound if one.id in books.ledger.grants])
+        _heed_rules(allocator, [one for one in sound if one.id in books.ledger.grants], advice)
     # What was adopted keeps its cpus: nobody is told of growth until the next event.
     books.pinner.drain()
     for container in homeless:
@@ -188,11 +188,14 @@ def _adopt(
     return homeless
 
 
-def _heed_rules(allocator: Allocator, adopted: Iterable[Container]) -> None:
+def _heed_rules(
+    allocator: Allocator, adopted: Iterable[Container], advice: Mapping[ContainerId, Advice]
+) -> None:
     """Let nobody who was adopted grow to where a rule between containers would break."""
     for container in adopted:
         with _blame(container):
-            allocator.heed_rules(container)
+            known = advice.get(container.id)
+            allocator.heed_rules(container, () if known is None else known.unmet)
 
 
 def _leave_out(allocator: Allocator, container: Container, fault: Exception) -> None:

@@ -88,7 +88,15 @@ class Snapshot:
     def advice(self) -> Mapping[ContainerId, Advice]:
         """Advice to remember of every grant for the next `synchronize`, by container id."""
         pools = self.tree.pools
-        return {one: Advice.of(grant, pools[grant.pool_id]) for one, grant in self.grants.items()}
+        return {
+            one: Advice.of(grant, pools[grant.pool_id], self.unmet_of(one))
+            for one, grant in self.grants.items()
+        }
+
+    def unmet_of(self, container_id: ContainerId) -> tuple[str, ...]:
+        """The required rules that do not hold where a container is, and why."""
+        decision = self.decisions.get(container_id)
+        return () if decision is None else decision.unmet
 
     def occupancy(self) -> Occupancy:
         """The cpus that containers have for themselves, and what they ask of them."""

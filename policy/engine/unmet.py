@@ -57,15 +57,25 @@ class UnmetRules:
                 self._roster.decisions[one.owner_id] = decision
 
     def tell_adopted(
-        self, container_id: ContainerId, judgement: Judgement, *, is_alone: bool
+        self,
+        container_id: ContainerId,
+        judgement: Judgement,
+        remembered: Sequence[str],
+        *,
+        is_alone: bool,
     ) -> None:
         """Tell of anti-affinity that does not hold at a container that runs already.
 
+        Other rules ignore what happens after its arrival: they are told if they are remembered.
         `is_alone`: nobody else is looked at. Among all that run each owner is told by itself.
         """
         pool_id = self._books.ledger.grants[container_id].pool_id
         cpus = self._books.presence(container_id)
-        broken = [one for one in judgement.told_at(cpus, pool_id) if one.blockers]
+        broken = [
+            one
+            for one in judgement.told_at(cpus, pool_id)
+            if one.blockers or any(text.startswith(one.name) for text in remembered)
+        ]
         if is_alone:
             self.tell_owners(self._roster.containers[container_id], broken)
         decision = self._roster.decisions[container_id]

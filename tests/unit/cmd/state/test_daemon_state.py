@@ -161,6 +161,15 @@ def test_what_rules_left_of_a_pool_is_remembered() -> None:
     assert saved_container(placed, with_texts=True).advice() == Advice.of(grant, tree.root)
 
 
+def test_rules_that_do_not_hold_are_remembered_as_far_as_they_are_short() -> None:
+    grant = Grant(container_id=ContainerId("c"), pool_id=PoolId(0))
+    container = Container(id=ContainerId("c"), name="c", pod=Pod(id=PodId("p"), name="p"))
+    told = ("pool-name 'x' of p/c: it wants pool x", "one\ud800", "x" * 5000)
+    node = PlacedContainer(container, CpuSet.of(1), None, grant, POOL, told)
+    assert saved_container(node, with_texts=True).advice().unmet == told[:1]
+    assert saved_container(node, with_texts=False).advice().unmet == ()
+
+
 def test_numbers_may_be_keys(tmp_path: Path) -> None:
     resources = SavedResources(hugepage_bytes={2 << 20: 4 << 20, 1 << 30: 1 << 30})
     state = with_container(resources=resources)
