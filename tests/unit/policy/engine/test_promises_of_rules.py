@@ -235,7 +235,6 @@ def test_08_what_was_ignored_before_a_restart_is_ignored_after_it() -> None:
     assert again.decisions[web.id].unmet == ()
 
 
-@fails_now
 def test_09_a_rule_that_holds_by_now_is_not_told_any_more() -> None:
     """`unmet` lists what is broken: the cache came to where it is wanted."""
     engine = engine_of(NODES)
@@ -358,7 +357,6 @@ def test_15_who_runs_and_is_kept_out_by_a_rule_is_told() -> None:
     assert is_told(engine, "anti-affinity at socket", wolf)
 
 
-@fails_now
 @pytest.mark.parametrize("milli", [500, 2000])
 def test_17_a_resize_does_not_forget_what_is_broken(milli: int) -> None:
     """`unmet` lists what is broken already, of containers that are degraded."""
