@@ -35,7 +35,7 @@ from pinfold.policy.rules.podaffinity.affinity_text import (
     PREFERRED_FIELD,
 )
 from pinfold.policy.rules.podaffinity.configured_rules import RACK_LABEL, RESOURCE_SET_LABEL
-from pinfold.policy.rules.podaffinity.execution import REQUIRED_FIELDS, Execution
+from pinfold.policy.rules.podaffinity.execution import REQUIRED_FIELDS
 from pinfold.policy.rules.podaffinity.rule_set import PlacementRules
 from pinfold.policy.rules.podaffinity.rule_text import placement_rules
 from pinfold.policy.rules.podaffinity.term import PSEUDO_LABELS
@@ -124,7 +124,6 @@ def test_the_example_of_siblings() -> None:
     (apart,) = audit.required
     assert apart.is_anti
     assert apart.term.is_pod_scope
-    assert apart.execution is Execution.REQUIRED
     assert term_texts(audit) == [
         "anti-affinity at core to container.name=engine of its own pod",
         "preferred affinity at numa to container.name=engine of its own pod",
