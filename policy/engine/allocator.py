@@ -346,6 +346,10 @@ class Allocator:
         if decision.unmet:
             self._unmet.carry_over(decision, self.books.ledger.grants)
 
+    def refresh_unmet(self) -> None:
+        """Forget the rules that hold after what was decided about others since."""
+        self._unmet.refresh_all()
+
     def release(self, container_id: ContainerId) -> tuple[Change, ...]:
         """Take back what a container held. Unknown ids change nothing."""
         if container_id in self.books.ledger.grants:

@@ -262,6 +262,7 @@ class Engine:
             if one.id in listed.repeated:
                 decision = with_repetition(decision, one, listed.repeated[one.id])
             self._allocator.carry_over(decision)
+        self._allocator.refresh_unmet()
         changes = (difference(one, self.pinning(one.id)) for one in listed.running)
         return Adopted(
             decisions=tuple(decisions[one.id] for one in listed.running),

@@ -139,7 +139,7 @@ def carried_over(decision: Decision, earlier: Decision | None, *, is_same_tree: 
     if not is_same:
         return decision
     return replace(
-        with_unmet(decision, earlier.unmet or decision.unmet),
+        with_unmet(decision, tuple(dict.fromkeys((*earlier.unmet, *decision.unmet)))),
         decided_by=earlier.decided_by,
         lineup=earlier.lineup if is_same_tree else None,
         degraded=earlier.degraded if decision.degraded and earlier.degraded else decision.degraded,

@@ -147,6 +147,10 @@ class UnmetRules:
                     due[container_id] = None
         self._look_again(due)
 
+    def refresh_all(self) -> None:
+        """Forget all that holds by now. O(containers at which something did not)."""
+        self._look_again(tuple(self._concerned))
+
     def _look_again(self, due: Iterable[ContainerId]) -> None:
         self._due.update(dict.fromkeys(due))
         effort = 0
