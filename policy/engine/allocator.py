@@ -271,8 +271,11 @@ class Allocator:
         """The decision about a container that was placed already, and gets another grant."""
         container_id = placement.booking.grant.container_id
         earlier, broken = self.roster.decisions[container_id], self._unmet.names(container_id)
-        self._unmet.note_moved(container_id)
+        cpus = self.books.presence(container_id)
         decision = self.conclude(self._apply(placement, classified))
+        if cpus & ~self.books.presence(container_id):
+            self._unmet.note_moved(container_id)
+            self._unmet.refresh_moved(container_id)
         return self._unmet.tell_changed(decision, earlier, broken)
 
     def _refused(self, held: Grant, failure: Failure, classified: Classified) -> Decision:

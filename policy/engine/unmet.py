@@ -163,12 +163,14 @@ class UnmetRules:
                 continue
             rules = self._books.standing.of(container_id)
             effort += _EFFORT_OF_ONE + len(rules.required) + len(decision.unmet)
-            left = tuple(
-                one.unmet_text for one in self._broken(container_id) if _tells(decision, one)
-            )
+            broken = [one for one in self._broken(container_id) if _tells(decision, one)]
+            left = tuple(one.unmet_text for one in broken)
             if left != decision.unmet:
                 self._roster.decisions[container_id] = with_unmet(decision, left)
-            if not left:
+            if broken:
+                in_the_way = {other.id for one in broken for other in one.blockers}
+                self._concerned[container_id] = in_the_way
+            else:
                 self._concerned.pop(container_id, None)
 
     def _broken(self, container_id: ContainerId) -> tuple[Restriction, ...]:
