@@ -175,6 +175,10 @@ class OpeningSearch:
 
     def is_whole(self, pool: Pool, region: int) -> bool:
         """Whether rules leave all of a pool, so that its own numbers say what fits."""
+        if not self.request.total_milli and not self.ledger.free_sharable[pool.id]:
+            # Any pool would do by numbers for who asks for nothing, but not by rules: without a cpu
+            # here it runs on those of a wider pool.
+            return False
         return not pool.cpus.mask & ~region and not self.judgement.companions
 
     def fits(self, pool_id: int, region: int) -> bool:

@@ -78,7 +78,6 @@ def test_01_a_resize_out_of_the_pool_is_told_where_the_rule_may_break() -> None:
     assert decision.unmet == engine.decisions[one.id].unmet
 
 
-@fails_now
 @pytest.mark.parametrize("annotations", [pool("NUMA node #2"), {}])
 def test_02_who_asks_for_no_cpu_breaks_no_rule_that_insists(annotations: dict[str, str]) -> None:
     """A rule with `fail` is never broken; who asks for no cpu obeys rules like others.
