@@ -107,7 +107,8 @@ def test_a_reader_who_is_gone_costs_no_turn_of_the_wheel(log: logging.Logger) ->
     log.info("after")
     handler.stop(SECONDS)
     assert gate.calls <= 8, "a line that failed is not tried again and again"
-    assert gate.texts[-1] == "after\n"
+    # The third line may have failed only after that one came: then it is told behind it.
+    assert "after\n" in gate.texts[-2:]
     told = [text for text in gate.texts if "are dropped" in text]
     assert len(told) == 1
 
