@@ -15,7 +15,7 @@ from ..memory.memory_nodes import MemoryNodes
 from ..memory.observed_memory import MemoryLook
 from ..memory.offers import MemoryPriority, MemoryRequest, Offer
 from ..model.container import Container, ContainerId
-from ..model.grant import Grant, Refusal
+from ..model.grant import Grant, PoolId, Refusal
 from ..model.pinning import Change, Pinning
 from ..model.request import Request
 from ..pools.domains import Domains
@@ -215,6 +215,11 @@ class Books:
         if cpus is None:
             cpus = self.affinity.residents.container(container_id).cpus
         return (self.tree.root.cpus if cpus is None else cpus).mask
+
+    def pool_around(self, container_id: ContainerId) -> PoolId:
+        """The pool in which a container runs: a wider one than its grant's where that is full."""
+        pool_id = self.ledger.grants[container_id].pool_id
+        return self.tree.around(pool_id, self.presence(container_id))
 
     def settle(self, container_id: ContainerId) -> tuple[Pinning, tuple[Change, ...]]:
         """The pinning of a container after a booking, and the changes of others that follow."""

@@ -69,7 +69,7 @@ class UnmetRules:
         Other rules ignore what happens after its arrival: they are told if they are remembered.
         `is_alone`: nobody else is looked at. Among all that run each owner is told by itself.
         """
-        pool_id = self._books.ledger.grants[container_id].pool_id
+        pool_id = self._books.pool_around(container_id)
         cpus = self._books.presence(container_id)
         broken = [
             one
@@ -116,10 +116,14 @@ class UnmetRules:
         """Look after a container at which a rule does not hold, whoever of these is in the way."""
         self._concerned[decision.container_id] = {*others}
 
-    def refresh(self, gone: ContainerId) -> None:
-        """Forget what holds again without a container that is gone. O(what it stood in the way)."""
+    def refresh(self, gone: ContainerId, moved: Iterable[ContainerId] = ()) -> None:
+        """Forget what holds again without a container that is gone. O(what it stood in the way).
+
+        `moved`: those that have other cpus for it.
+        """
         self._concerned.pop(gone, None)
-        self._look_again([one for one, others in self._concerned.items() if gone in others])
+        due = [one for one, others in self._concerned.items() if gone in others]
+        self._look_again((*due, *(one for one in moved if one in self._concerned)))
 
     def note_moved(self, container_id: ContainerId) -> None:
         """A container may be out of others' way by now, see `refresh_moved`."""
@@ -183,7 +187,7 @@ class UnmetRules:
         if judgement is None:
             return ()
         cpus = self._books.presence(container_id)
-        pool_id = self._books.ledger.grants[container_id].pool_id
+        pool_id = self._books.pool_around(container_id)
         return judgement.told_at(cpus, pool_id)
 
 

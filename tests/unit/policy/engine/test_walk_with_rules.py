@@ -1,4 +1,4 @@
-"""A random walk with rules, pools by name and reloads; the seeds at the end of the table fail now.
+"""A random walk with rules, pools by name and reloads.
 
 What is looked at is what the kernel is told, and the labels of pods as they were written.
 """
@@ -14,7 +14,6 @@ from tests.property import test_rule_laws as laws
 
 RESERVED = ("cpuset:0", "cpuset:0-3", "cpuset:4-7", "cpuset:2-5", "cpuset:1,3", "750m")
 LIMITS = {"maxBlockedCPUs": "100%"}
-fails_now = pytest.mark.xfail(raises=AssertionError)
 
 
 class World(laws.World):
@@ -95,24 +94,18 @@ def walked(seed: int, **kinds: bool) -> None:
 
 @pytest.mark.parametrize("seed", range(1001, 1041))
 def test_rules_between_containers_hold_or_are_told(seed: int) -> None:
-    """Holds now, for 200 seeds."""
+    """Holds for 200 seeds."""
     walked(seed, has_pools=False, has_reloads=False)
 
 
 @pytest.mark.parametrize(
     "seed",
-    [
-        1016,
-        1084,
-        pytest.param(1183, marks=fails_now),
-    ],
+    [1016, 1084, 1183],
 )
 def test_rules_about_pools_hold_or_are_told(seed: int) -> None:
     walked(seed, has_pools=True, has_reloads=False)
 
 
-@pytest.mark.parametrize(
-    "seed", [3003, 3016, 3036, pytest.param(3104, marks=fails_now), 3136, 3366]
-)
+@pytest.mark.parametrize("seed", [3003, 3016, 3036, 3104, 3136, 3366])
 def test_rules_hold_or_are_told_after_reloads(seed: int) -> None:
     walked(seed, has_pools=False, has_reloads=True)
