@@ -1,6 +1,7 @@
 """Books of one machine: cpus and memory held, affinities, and pinnings told to the kernel."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import Final, TypeGuard
@@ -201,6 +202,18 @@ class Books:
         """Let a container and its rules count no more. Unknown ids change nothing."""
         self.affinity.remove(container_id)
         self.standing.remove(container_id)
+
+    def without(self, container_id: ContainerId) -> "Books":
+        """Books to ask, never to change, where a container holds nothing. O(pools + grants)."""
+        books = copy(self)
+        books.ledger = self.ledger.copy()
+        books.ledger.drop(container_id)
+        books.memory = MemoryLedger(self.memory.nodes)
+        books.memory.restore(self.memory.snapshot())
+        books.memory.observe_like(self.memory.last_look())
+        books.memory.release(container_id)
+        books.pool_memory = PoolMemory(self.tree, books.memory)
+        return books
 
     def presence(self, container_id: ContainerId) -> int:
         """A mask of the cpus a container runs on; none where it holds nothing."""

@@ -22,6 +22,7 @@ from ..tuning.interrupts import Interrupt
 from ..tuning.turbo import prefer_turbo
 from .adoption import KEPT, Advice, adopted_grant, kept_grant
 from .decision import Decision, fault_problem
+from .replacement import plan_replacement
 from .restoration import snapshot_of
 from .roster import Roster
 from .shifted_shares import ShiftedShares
@@ -255,6 +256,19 @@ class Allocator:
         if isinstance(placement, Failure):
             return self._refused(grant, placement, classified)
         return self._change(placement, classified)
+
+    def place_anew(self, container_id: ContainerId) -> Decision:
+        """Another place where a container's rules hold; a refusal leaves it where it is."""
+        container = self.roster.containers[container_id]
+        classified = self.roster.classified[container_id]
+        placement = plan_replacement(container, classified, self.books, self.config)
+        if isinstance(placement, Failure):
+            return self._refused(self.books.ledger.grants[container_id], placement, classified)
+        return self._change(placement, classified)
+
+    def look_at_lasting(self) -> Mapping[ContainerId, tuple[str, ...]]:
+        """See `UnmetRules.look_at_lasting`."""
+        return self._unmet.look_at_lasting()
 
     def _change(self, placement: Placement, classified: Classified) -> Decision:
         """The decision about a container that was placed already, and gets another grant."""
