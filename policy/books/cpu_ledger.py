@@ -45,7 +45,8 @@ class Ledger:
         """The pools whose numbers changed since the room was measured, and all above them."""
         self._narrowed = NarrowedShares(tree, picker)
         self._slices: dict[PoolId, int] = {}
-        """Slices by pool, of those in whose subtrees nothing changed since."""
+        self._spares: dict[PoolId, int] = {}
+        """Both by pool, of those in whose subtrees nothing changed since they were cut."""
 
     @property
     def grants(self) -> Mapping[ContainerId, Grant]:
@@ -147,6 +148,12 @@ class Ledger:
 
     def _spared(self, pool_id: PoolId) -> int:
         """The cpus a pool can give up all at once to somebody above it."""
+        known = self._spares.get(pool_id)
+        if known is None:
+            known = self._spares[pool_id] = self._spare(pool_id)
+        return known
+
+    def _spare(self, pool_id: PoolId) -> int:
         spare = (
             1000 * self._free_count[pool_id]
             - self._shared_milli[pool_id]
@@ -162,6 +169,7 @@ class Ledger:
         ledger = copy(self)
         ledger._copy_room()
         ledger._slices = dict(self._slices)
+        ledger._spares = dict(self._spares)
         if grant.has_shared_part:
             ledger._narrowed = self._narrowed.without(grant)
             ledger._shared_milli = list(self._shared_milli)
@@ -174,6 +182,7 @@ class Ledger:
         ledger = copy(self)
         ledger._copy_room()
         ledger._slices = dict(self._slices)
+        ledger._spares = dict(self._spares)
         ledger.free_sharable = list(self.free_sharable)
         ledger.free_isolated = list(self.free_isolated)
         ledger._free_count = list(self._free_count)
@@ -191,6 +200,7 @@ class Ledger:
         self._stale = set(range(len(self._zero_requests)))
         self._narrowed.spare_nobody()
         self._slices.clear()
+        self._spares.clear()
 
     def repool(self, grant: Grant) -> None:
         """Another pool for the shared part of a grant; its own cpus and memory stay."""
@@ -263,6 +273,7 @@ class Ledger:
         """A pool's numbers changed; so do its room and its slice, and those of all above it."""
         self._stale.add(pool_id)
         self._slices.pop(pool_id, None)
+        self._spares.pop(pool_id, None)
 
     def _touched(self, grant: Grant) -> Iterator[PoolId]:
         if grant.exclusive:
@@ -291,6 +302,7 @@ class Ledger:
         assert fresh._reserved_milli == self._reserved_milli
         assert fresh.room == self.room
         assert all(fresh._sliced(pool_id) == found for pool_id, found in self._slices.items())
+        assert all(fresh._spared(pool_id) == found for pool_id, found in self._spares.items())
         seen = 0
         for grant in self._grants.values():
             assert not seen & grant.exclusive.mask, f"{grant.container_id}: cpu granted twice"
