@@ -12,6 +12,7 @@ from ...nri.dispatch.report import (
     Outcome,
     Reconfigured,
     Released,
+    Unplaceable,
 )
 from ...policy.engine.reason import request_text, runner_up, words_of
 from ...policy.engine.reconfiguration import Fate, Move
@@ -58,6 +59,10 @@ class DecisionLog:
                     self._moved(move)
             case ColdStarted():
                 pass
+            case Unplaceable(container=container, reason=reason):
+                self._log.warning(
+                    "%s", fields(event="degraded", **name_fields(container), reason=reason)
+                )
             case Adjusted(cause=cause, container=container, change=change):
                 self._log.info(
                     "%s",
