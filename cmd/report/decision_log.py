@@ -112,6 +112,7 @@ class DecisionLog:
                 self._log.error("%s", fields(**about, refused=reason))
             case Grant(kind=kind):
                 unmet = {"unmet": "; ".join(decision.unmet)} if decision.unmet else {}
+                notes = {"notes": "; ".join(decision.notes)} if decision.notes else {}
                 self._log.info(
                     "%s",
                     fields(
@@ -123,6 +124,7 @@ class DecisionLog:
                         why=words_of(decision.decided_by),
                         next_best=runner_up(decision) or "-",
                         **unmet,
+                        **notes,
                         updates=len(decision.changes),
                     ),
                 )

@@ -318,8 +318,9 @@ class Events:
         decision = place(container)
 
         def tell() -> None:
+            told = replace(decision, notes=self.policy.note(container.id), weights={})
             self._report(
-                Decided(event=event, container=container, decision=decision, problems=problems)
+                Decided(event=event, container=container, decision=told, problems=problems)
             )
             self.policy.compact(container.id)
 
