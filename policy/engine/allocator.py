@@ -29,7 +29,7 @@ from .restoration import snapshot_of
 from .roster import Roster
 from .shifted_shares import ShiftedShares
 from .snapshot import Snapshot, exclusive_cpus
-from .unmet import UnmetRules, guard_problems
+from .unmet import UnmetRules, guard_problems, with_uncounted
 
 
 class Allocator:
@@ -72,8 +72,9 @@ class Allocator:
     def know(self, container: Container) -> Classified:
         """Classify a container, and let its rules count."""
         classified = self.classifier.classify(container)
+        if count := self.books.let_count(container, classified.rules, classified.placement):
+            classified = with_uncounted(classified, container, count)
         self.roster.add(container, classified)
-        self.books.let_count(container, classified.rules, classified.placement)
         return classified
 
     def forget(self, container_id: ContainerId) -> None:
