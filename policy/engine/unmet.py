@@ -1,6 +1,6 @@
 """Unmet rules: required rules that do not hold where containers are, in the decisions of both."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -14,6 +14,7 @@ from ..placing.judgement import Judgement
 from ..placing.restriction import Restriction, together_text
 from ..rules.podaffinity.rule_set import RequiredTerm
 from ..rules.podaffinity.standing_rules import LOOKED_AT_MAX
+from ..rules.podaffinity.term import container_labels
 from ..text.errors import Problem
 from .decision import Decision
 from .roster import Roster
@@ -175,11 +176,21 @@ class UnmetRules:
             for owner_id in one.owners
             if owner_id in self._concerned
         )
+        due.update(dict.fromkeys(self._counting(self._roster.containers[newest])))
         if moved:
             for container_id, others in self._concerned.items():
                 if container_id in moved or moved & others:
                     due[container_id] = None
         self._look_again(due)
+
+    def _counting(self, newest: Container) -> Iterator[ContainerId]:
+        """Owners of required spread rules that count a newcomer, and did not hold before it."""
+        labels = container_labels(newest)
+        for container_id in self._concerned:
+            for rule in self._books.standing.of(container_id).spread:
+                owner = self._roster.containers.get(container_id)
+                if rule.is_required and owner and rule.matches(owner, newest, labels):
+                    yield container_id
 
     def refresh_all(self) -> None:
         """Forget all that holds by now. O(containers at which something did not)."""
