@@ -124,7 +124,7 @@ class Allocator:
                 lineup=placement.lineup,
                 problems=problems,
             )
-        return replace(self._apply(placement, classified), weights=affinities.weights)
+        return self._apply(placement, classified)
 
     def place_running(self, container: Container) -> Decision:
         """Place a container that runs already: it cannot be refused any more."""
@@ -384,6 +384,7 @@ class Allocator:
             scheduling=classified.scheduling,
             classes=classified.classes,
             cold_start_ns=classified.request.cold_start_ns,
+            weights=placement.weights,
         )
         if placement.broken:
             container = self.roster.containers[grant.container_id]

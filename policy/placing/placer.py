@@ -1,7 +1,7 @@
 """Plans of grants that fit requests: pool, cpus and memory; a plan changes nothing."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from msgspec import structs
@@ -39,6 +39,8 @@ class Placement:
     decided_by: str = ""
     broken: tuple[Restriction, ...] = ()
     """The required rules that do not hold there."""
+    weights: Mapping[ContainerId, int] = field(default_factory=dict[ContainerId, int])
+    """What drew the container to others, and from them."""
     narrowed_by: frozenset[ContainerId] = frozenset()
     """The residents whose leaving could make room for a narrowed grant."""
 
@@ -113,6 +115,7 @@ class Placer:
             lineup=choice.lineup,
             decided_by=choice.decided_by,
             broken=broken,
+            weights=weights,
             narrowed_by=judgement.kept_apart() if judgement and grant.within else frozenset(),
         )
 
