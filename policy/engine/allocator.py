@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
 from ...topology.model.machine import Machine
 from ..books.books import WITHHELD, Books
 from ..configuration.config import Config
@@ -112,14 +114,14 @@ class Allocator:
         affinities = self.books.affinity.affinities(container, classified.rules)
         if not affinities.is_whole:
             problems = (*problems, *affinities.problems(container))
-            classified = replace(classified, problems=problems)
+            classified = structs.replace(classified, problems=problems)
         request = prefer_turbo(
             classified.request, classified.cpu_class, self.config, lambda: self.occupancy
         )
         judgement = self._judge.judge(container, classified.placement, request)
         if judgement is not None and judgement.guarded:
             problems = (*problems, *guard_problems(judgement, container))
-            classified = replace(classified, problems=problems)
+            classified = structs.replace(classified, problems=problems)
         placement: Placement | Failure | None = None
         held = self.roster.last_place(container)
         if judgement is not None and held is not None:

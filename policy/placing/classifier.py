@@ -3,7 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ...topology.model.machine import Level, Machine, MemoryKind, NumaNode
 from ...topology.sets.cpuset import CpuSet
@@ -11,16 +15,17 @@ from ..annotations.annotation_values import IrqAffinity
 from ..annotations.preferences import Preferences, parse_preferences
 from ..configuration.config import Config, OnBadAnnotation, SchedulingClass
 from ..hints.hint_filter import hints_of
-from ..model.container import Container, QosClass
+from ..model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from ..model.cpu_preference import BurstLevel, CpuPriority, SmtPreference
 from ..model.hint import Hint
 from ..model.request import CpuType, Isolation, Request
 from ..pools.memory_supply import read_memory_supply
-from ..rules.affinity import AffinityRule, affinity_rules
+from ..rules.affinity import AffinityRule, affinity_rules, bind_rules
 from ..rules.podaffinity.rule_set import NO_PLACEMENT_RULES, PlacementRules
-from ..rules.podaffinity.rule_text import placement_rules
+from ..rules.podaffinity.rule_text import are_labels_heeded, placement_rules
 from ..text.errors import Problem, first_problems
 from ..text.glob import compile_glob
+from ..text.text_cache import TextCache
 from ..tuning.cpu_class import cpu_class_wish, suitable_cpus
 from ..tuning.interrupts import Interrupt, InterruptTable, irq_wish
 from ..tuning.resource_class import NO_CLASSES, ResourceClasses, resource_classes
@@ -42,8 +47,7 @@ _DEFAULT_MEMORY = frozenset({MemoryKind.DRAM, MemoryKind.PMEM})
 """High-bandwidth memory is scarce: only for those who ask for it. PMEM can mean CXL memory."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Classified:
+class Classified(Struct, frozen=True, kw_only=True):
     """A container's demand, its wishes about others, and what is wrong with its annotations."""
 
     request: Request
@@ -86,9 +90,61 @@ class Classifier:
         self._kinds = _kinds(nodes) if machine else frozenset(MemoryKind)
         self._class_cpus_by_name: dict[str, CpuSet] = {}
         self._interrupts = InterruptTable(interrupts, config.controllable_interrupts)
+        self._alike = TextCache(self._classify_alike)
 
     def classify(self, container: Container) -> Classified:
         """The request of a container, typed. Bad annotations become problems, never errors."""
+        pod, resources = container.pod, container.resources
+        is_ordinary = not (
+            container.hints or resources.hugepage_bytes or pod.annotation_problems
+        ) and not are_labels_heeded(pod, self._config)
+        # Replicas differ in what they are called: the rest of it is found out once for all of them.
+        alike = is_ordinary and self._alike(
+            tuple(chain.from_iterable(pod.annotations.items())),
+            container.name,
+            pod.namespace,
+            pod.qos,
+            resources.cpu_request_milli,
+            resources.cpu_limit_milli,
+            resources.memory_request_bytes,
+            resources.memory_limit_bytes,
+        )
+        if not alike:
+            return self._classify(container)
+        return replace(
+            alike,
+            request=replace(alike.request, container_id=container.id),
+            rules=bind_rules(alike.rules, pod),
+        )
+
+    def _classify_alike(
+        self,
+        annotations: tuple[str, ...],
+        name: str,
+        namespace: str,
+        qos: QosClass,
+        cpu_request_milli: int,
+        cpu_limit_milli: int | None,
+        memory_request_bytes: int,
+        memory_limit_bytes: int | None,
+    ) -> Classified | None:
+        """A container without an id; None where it depends on the others, and on who it is.
+
+        Annotations: keys and values in turn.
+        """
+        pairs = zip(annotations[::2], annotations[1::2], strict=True)
+        pod = Pod(id=PodId(""), name="", namespace=namespace, annotations=dict(pairs), qos=qos)
+        resources = Resources(
+            cpu_request_milli=cpu_request_milli,
+            cpu_limit_milli=cpu_limit_milli,
+            memory_request_bytes=memory_request_bytes,
+            memory_limit_bytes=memory_limit_bytes,
+        )
+        container = Container(id=ContainerId(""), name=name, pod=pod, resources=resources)
+        found = self._classify(container)
+        return None if found.problems or found.placement else found
+
+    def _classify(self, container: Container) -> Classified:
         config = self._config
         preferences = parse_preferences(container)
         rules, problems = affinity_rules(

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from msgspec import structs
+
 from ...topology.sets.cpuset import NO_NODES, CpuSet
 from ..books.booking import Booking
 from ..books.books import Books
@@ -74,7 +76,7 @@ class Placer:
         """
         memory = self._memory.choice(request)
         if request.cpu_type is CpuType.RESERVED and not self._tree.root.reserved:
-            request = replace(request, cpu_type=CpuType.NORMAL)
+            request = structs.replace(request, cpu_type=CpuType.NORMAL)
         if request.cpu_type is not CpuType.NORMAL:
             return self._at_root(request, memory, judgement)
         facts = Facts(
@@ -184,7 +186,7 @@ class Placer:
             and request.shared_milli > self._ledger.free_reserved_milli
             and request.shared_milli <= self._ledger.room.grantable_milli[root]
         ):
-            request = replace(request, cpu_type=CpuType.NORMAL)
+            request = structs.replace(request, cpu_type=CpuType.NORMAL)
         zone = memory.zone(root)
         objection: Dropped | None = zone if isinstance(zone, Dropped) else None
         if objection is None and request.cpu_type is CpuType.RESERVED:
