@@ -151,7 +151,11 @@ class Engine:
         return decision
 
     def compact(self, container_id: ContainerId) -> None:
-        """Keep a decision's lineup packed. For when nobody waits for the policy; O(pools)."""
+        """Keep a decision's lineup packed, and file its container where rules find it.
+
+        For when nobody waits for the policy; O(pools).
+        """
+        self._allocator.books.affinity.file()
         decision = self.decisions.get(container_id)
         if decision is not None and decision.lineup is not None:
             packed = replace(decision, lineup=decision.lineup.packed())
