@@ -3,8 +3,10 @@
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+
+from msgspec.structs import replace
 
 from ...nri.dispatch.report import (
     Connected,

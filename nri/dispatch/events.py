@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from msgspec import structs
+
 from ...policy.configuration.config import Config
 from ...policy.engine.adoption import Advice
 from ...policy.engine.decision import Decision
@@ -234,7 +236,7 @@ class Events:
             return self.answered(answer)
         self._actuator.create(answer.container_id, answer.own)
         others = self._actuator.answer(answer.others, but=answer.container_id)
-        return answer if others == answer.others else replace(answer, others=others)
+        return answer if others == answer.others else structs.replace(answer, others=others)
 
     def answered(self, answer: Answer) -> Answer:
         """An answer to any other call, noted as told; with it goes what waits for others."""
@@ -245,11 +247,11 @@ class Events:
         if answer.is_echo and answer.container_id is not None:
             others = self._actuator.echo(answer.container_id, answer.others)
             if others is not None:
-                return replace(answer, others=others)
+                return structs.replace(answer, others=others)
         told = self._actuator.answer(answer.all)
         if answer.own is not None and answer.container_id is not None:
             told.pop(answer.container_id, None)
-        return answer if told == answer.others else replace(answer, others=told)
+        return answer if told == answer.others else structs.replace(answer, others=told)
 
     def _adjust(self, cause: str, changes: tuple[Change, ...]) -> None:
         self._actuator.want(_pinnings(changes))

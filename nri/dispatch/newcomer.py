@@ -3,13 +3,14 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from ...policy.model.container import Container, ContainerId
 from ...policy.model.kubelet_resources import LinuxResources
 from ...policy.text.errors import Problem
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Newcomer:
+class Newcomer(Struct, frozen=True, kw_only=True):
     """A container that is to be placed, what the kubelet wants for it, and what is odd about it."""
 
     container: Container
@@ -30,8 +31,7 @@ class Listing:
     """What went wrong with those that could not be read: all but their cpus is unknown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mention:
+class Mention(Struct, frozen=True, kw_only=True):
     """A container the runtime speaks of, which the policy knows as a rule.
 
     `read`: the whole of it, converted only where the policy does not know it after all.

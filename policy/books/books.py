@@ -1,9 +1,10 @@
 """Books of one machine: cpus and memory held, affinities, and pinnings told to the kernel."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Final, TypeGuard
+
+from msgspec.structs import replace
 
 from ...topology.model.machine import Machine, MemoryKind
 from ...topology.sets.cpuset import NO_CPUS, NO_NODES, NodeSet

@@ -5,7 +5,8 @@ Cpu sets are plain int masks here and milli-cpus plain ints: this is the hot pat
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ...topology.sets.cpuset import NodeSet
 from ..cpus.picker import CpuPicker

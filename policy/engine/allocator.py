@@ -155,7 +155,7 @@ class Allocator:
         forced = self._apply(placement, classified)
         self._shares.rehoused.append(container.id)
         reason = f"it runs already: {decision.result.reason}"
-        return replace(
+        return structs.replace(
             forced,
             decided_by=reason,
             degraded=decision.result.reason,
@@ -248,7 +248,7 @@ class Allocator:
         if last.fault:
             # It is looked at again at the next adoption.
             self.roster.add(container, self.roster.classified[container_id])
-            return replace(last, changes=())
+            return structs.replace(last, changes=())
         classified = self.classifier.classify(container)
         placement = self._resized(container, grant, classified)
         if isinstance(placement, Failure):
@@ -333,12 +333,14 @@ class Allocator:
         booking = placement.booking
         after = cpus | booking.grant.exclusive.mask
         held = held_back(judgement, booking.grant, after, self.books, ())
-        return replace(placement, booking=replace(booking, lifted=(*booking.lifted, *held)))
+        return structs.replace(
+            placement, booking=structs.replace(booking, lifted=(*booking.lifted, *held))
+        )
 
     def conclude(self, decision: Decision) -> Decision:
         """Note what the container and the others are told, and the decision itself."""
         pinning, changes = self.books.settle(decision.container_id)
-        decision = replace(decision, pinning=pinning, changes=changes)
+        decision = structs.replace(decision, pinning=pinning, changes=changes)
         self.roster.decisions[decision.container_id] = decision
         while self._shares.rehoused:
             self._unmet.look(self._shares.rehoused.pop())

@@ -1,8 +1,10 @@
 """The one owner of all grants: events in, decisions out. Synchronous and single-threaded."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from ...topology.model.machine import Machine
 from ..configuration.config import Config

@@ -2,7 +2,9 @@
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from ..books.books import Books
 from ..model.container import Container, ContainerId

@@ -1,6 +1,6 @@
 """Shares that shift: containers that others' places narrow, or drive out of their pool's cpus."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from ..books.books import Books
 from ..model.container import ContainerId

@@ -1,8 +1,9 @@
 """Unmet rules: required rules that do not hold where containers are, in the decisions of both."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from ..books.books import Books
 from ..model.container import Container, ContainerId

@@ -1,7 +1,8 @@
 """All memory of one machine that is held, and by whom; offers for those who want some."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ...topology.model.machine import MemoryKind
 from ...topology.sets.cpuset import NO_NODES, NodeSet

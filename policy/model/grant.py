@@ -4,6 +4,8 @@ import enum
 from dataclasses import dataclass
 from typing import NamedTuple, NewType
 
+from msgspec import Struct
+
 from ...topology.sets.cpuset import NO_CPUS, NO_NODES, CpuSet, NodeSet
 from .container import ContainerId
 from .request import CpuType
@@ -25,8 +27,7 @@ class GrantKind(enum.Enum):
     """Whatever cpus the container has: they are not touched."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
+class Grant(Struct, frozen=True, kw_only=True):
     """Cpus and memory a container holds. Its shared part runs on the pool's sharable cpus."""
 
     container_id: ContainerId

@@ -7,7 +7,9 @@ than before and keeps its memory.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from ..books.cpu_ledger import Ledger
 from ..model.container import ContainerId

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from msgspec import structs
+
 from ...topology.model.machine import Level
 from ...topology.sets.cpuset import CpuSet
 from ..books.books import Books
@@ -54,7 +56,7 @@ class Narrowing:
             rest = standing_cpus(grant, self.ledger) & ~cover
             if not _has_room(grant, rest, trial):
                 return None
-            narrowed = replace(grant, within=CpuSet(rest))
+            narrowed = structs.replace(grant, within=CpuSet(rest))
             trial.add(narrowed)
             found.append(narrowed)
         return tuple(found)

@@ -6,8 +6,9 @@ and one function.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from ..memory.memory_choice import ZoneSummary
 from ..model.cpu_preference import CpuPriority
@@ -82,8 +83,7 @@ class Rank(NamedTuple):
 Column = Sequence[int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contest:
+class Contest(Struct, frozen=True, kw_only=True):
     """A request and the figures of all pools, for the criteria. Sequences are by pool id."""
 
     request: Request

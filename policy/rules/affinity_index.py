@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
+
 from ..model.container import Container, ContainerId
 from ..text.errors import Problem
 from .affinity import AffinityRule
@@ -26,8 +28,7 @@ NEWCOMER_RULES_STEPS: Final = 120_000
 _LINES_SHOWN: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Affinities:
+class Affinities(Struct, frozen=True):
     """The effective affinity of a newcomer to each container that is there; no zeros."""
 
     weights: Mapping[ContainerId, int]
