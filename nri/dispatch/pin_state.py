@@ -20,6 +20,9 @@ class Stage(enum.Enum):
     FLIGHT = "flight"
     """An update is with the runtime."""
 
+    # Members are compared by identity, and the hash of the name is a call of Python.
+    __hash__ = object.__hash__
+
 
 class PinLook(NamedTuple):
     """A running container as the actuator sees it, for comparison with the kernel."""

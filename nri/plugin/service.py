@@ -245,12 +245,11 @@ class Service:
         )
         if answer.refusal:
             return Rejection(Code.FAILED_PRECONDITION, answer.refusal), outcome
-        response = nri_pb2.CreateContainerResponse(update=update_messages(answer.others))
+        adjustment = None
         if answer.own is not None:
             adjustment = adjustment_message(answer.own, self._scheduling(answer), answer.classes)
-            if adjustment is not None:
-                response.adjust.CopyFrom(adjustment)
-        return response, outcome
+        updates = update_messages(answer.others)
+        return nri_pb2.CreateContainerResponse(adjust=adjustment, update=updates), outcome
 
     def _scheduling(self, answer: Answer) -> SchedulingClass | None:
         """The scheduling class of a new container; None also where the runtime cannot set one."""

@@ -20,6 +20,9 @@ class QosClass(enum.Enum):
     BURSTABLE = "Burstable"
     BEST_EFFORT = "BestEffort"
 
+    # Members are compared by identity, and the hash of the name is a call of Python.
+    __hash__ = object.__hash__
+
 
 class ContainerState(enum.Enum):
     """States of a container, in the order it goes through them."""
