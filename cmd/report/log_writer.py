@@ -7,8 +7,9 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 _CHARACTERS_MAX: Final = 4 << 20
 _RECORD_CHARACTERS: Final = 500
@@ -21,8 +22,7 @@ _GATHER_SECONDS: Final = 0.05
 takes time from whoever logs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Waiting:
+class _Waiting(Struct, frozen=True, kw_only=True):
     """A record in the backlog; `lines` is what is lost with it."""
 
     record: logging.LogRecord

@@ -1,7 +1,6 @@
 """Containers a runtime tells of, as values: those that come, those it lists, those it speaks of."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from msgspec import Struct
 
@@ -18,8 +17,7 @@ class Newcomer(Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class Listing(Struct, frozen=True, kw_only=True):
     """All containers of a runtime's list. Mappings are by container."""
 
     containers: tuple[Container, ...]

@@ -1,9 +1,9 @@
 """The one owner of all grants: events in, decisions out. Synchronous and single-threaded."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ...topology.model.machine import Machine
@@ -32,8 +32,7 @@ from .restoration import restore
 from .snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adopted:
+class Adopted(Struct, frozen=True, kw_only=True):
     """The answer to a list of running containers: one decision each, and who must be updated."""
 
     decisions: tuple[Decision, ...]

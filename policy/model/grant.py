@@ -1,7 +1,6 @@
 """Grants and refusals: what a container holds of which pool, or why it got nothing."""
 
 import enum
-from dataclasses import dataclass
 from typing import NamedTuple, NewType
 
 from msgspec import Struct
@@ -80,8 +79,7 @@ class Grant(Struct, frozen=True, kw_only=True):
         return GrantKind.ISOLATED if self.isolated else GrantKind.EXCLUSIVE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class Refusal(Struct, frozen=True, kw_only=True):
     """A container got nothing, for this reason."""
 
     reason: str

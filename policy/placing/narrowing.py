@@ -5,10 +5,10 @@ required rule holds where they are, and only as far as their request still fits.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from ...topology.model.machine import Level
 from ...topology.sets.cpuset import CpuSet
@@ -32,8 +32,7 @@ _TRIES_MAX: Final = 100_000
 _Movable = Mapping[ContainerId, frozenset[Level]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Narrowing:
+class Narrowing(Struct, frozen=True, kw_only=True):
     """Places where all rules hold once some residents have made way."""
 
     openings: Openings

@@ -6,7 +6,6 @@ rule that would take more is given up, does not count and is reported.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from msgspec import Struct
@@ -73,8 +72,7 @@ class Affinities(Struct, frozen=True):
         return tuple(found)
 
 
-@dataclass(slots=True)
-class _Unfiled:
+class _Unfiled(Struct):
     """A container that was added, and its facts once somebody asked for them."""
 
     container: Container

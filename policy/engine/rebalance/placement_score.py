@@ -6,7 +6,8 @@ first or on whose rules are symmetric: two placements of the same containers can
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ...model.container import ContainerId
 from ...model.grant import PoolId
@@ -16,8 +17,7 @@ from ...rules.affinity_index import AffinityIndex
 from ..snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeightLayer:
+class WeightLayer(Struct, frozen=True, kw_only=True):
     """Weights of pairs of containers, and what one unit of weight is worth by where they meet."""
 
     worth: tuple[int, ...]
@@ -26,8 +26,7 @@ class WeightLayer:
     """By container those to others, never 0: the same in both directions."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementObjective:
+class PlacementObjective(Struct, frozen=True, kw_only=True):
     """The worth of a placement of some containers: a sum over layers.
 
     A wish of another kind is another layer: a term at a level is worth one in the pools of that
