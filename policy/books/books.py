@@ -94,7 +94,8 @@ class Books:
         for lifted in booking.lifted:
             self.ledger.repool(lifted)
             self.pinner.mark(lifted.container_id)
-        self.ledger.drop(grant.container_id)
+        if grant.container_id in self.ledger.grants:
+            self.ledger.drop(grant.container_id)
         self.ledger.add(grant)
         if booking.offer is not None:
             self._commit(booking.offer)

@@ -78,6 +78,8 @@ class Allocator:
 
     def forget(self, container_id: ContainerId) -> None:
         """Release all that a container holds, and know it no more. Unknown ids change nothing."""
+        if container_id not in self.roster.containers:
+            return
         self._remember_place(container_id)
         self.books.release(container_id)
         self.roster.remove(container_id)
@@ -90,7 +92,7 @@ class Allocator:
         No rule between containers refuses one that `runs`: at worst some break, and are told.
         """
         problems = classified.problems
-        bad = grave_problems(problems, container, self.config)
+        bad = grave_problems(problems, container, self.config) if problems else ()
         if bad:
             refusal = Refusal(reason="; ".join(map(str, bad)))
             self.books.withdraw(container.id)
