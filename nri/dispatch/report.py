@@ -25,6 +25,9 @@ class Outcome(enum.Enum):
     UNKNOWN = "unknown"
     """No such method, or bytes that are no message."""
 
+    # Members are compared by identity, and the hash of the name is a call of Python.
+    __hash__ = object.__hash__
+
 
 class Decided(Struct, frozen=True, kw_only=True):
     """The policy placed, resized, adopted or refused a container."""

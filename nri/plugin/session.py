@@ -135,7 +135,8 @@ class Session:
     def _step(self) -> str:
         """One event, or the next bytes and what is left to do before; why it is over, if so."""
         try:
-            self._tell()
+            if self._untold:
+                self._tell()
             if self._unread:
                 taken = self._turns.take(self._take)
                 if taken is None:
