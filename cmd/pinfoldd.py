@@ -173,10 +173,10 @@ def command(
     load = partial(_load_again, watch, config_path, settings, log)
     _listen(daemon)
     daemon.timetable.every("garbage", LOOK_SECONDS, garbage.look)
+    daemon.first_service.afterwards("metrics at the start", metrics.follow)
     garbage.start()
     daemon.start()
     try:
-        metrics.follow()
         if server is not None:
             server.start()
         if access.embedded is not None:

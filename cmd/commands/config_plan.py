@@ -1,11 +1,11 @@
 """`pinfold config plan`: what would move if a file became the configuration."""
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import click
+from msgspec import Struct
 
 from ...policy.engine.reconfiguration import Fate, Move, find_moves
 from ...policy.model.pinning import Pinning
@@ -22,8 +22,7 @@ from .saved_node import cut_pods, saved_engine, saved_state, state_option
 _SOMETHING_MOVES: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigPlan:
+class ConfigPlan(Struct, frozen=True):
     """The fate of every container, and warnings for the author of the file."""
 
     moves: tuple[Move, ...]

@@ -1,11 +1,11 @@
 """`pinfold rebalance`: the moves that would place running containers better."""
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
 import click
+from msgspec import Struct
 
 from ...policy.engine.rebalance.plan import (
     RebalanceBudget,
@@ -82,8 +82,7 @@ def command(
         raise click.exceptions.Exit(_STOPPED)
 
 
-@dataclass(frozen=True, slots=True)
-class _Applied:
+class _Applied(Struct, frozen=True):
     """How many moves were made, and what kept the next one from it, if anything."""
 
     moves: int

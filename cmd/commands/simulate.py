@@ -3,11 +3,11 @@
 import fnmatch
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import click
+from msgspec import Struct
 
 from ...policy.configuration.config import Config
 from ...policy.manifests.manifest import pods_of
@@ -36,8 +36,7 @@ _LISTED: Final = 5
 """Scenarios that a message names before it stops."""
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """A scenario to run and how to come by its hardware."""
 
     scenario: Scenario

@@ -5,10 +5,10 @@ thread that asks, while the policy goes on.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from ...nri.dispatch.actuator import SUSPECT
 from ...policy.engine.snapshot import Snapshot
@@ -25,8 +25,7 @@ from .status_document import pin_document, status_document
 _POLICY_SECONDS: Final = 2.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControlDesk:
+class ControlDesk(Struct, frozen=True, kw_only=True):
     """A daemon and what is noted of its decisions. For several threads."""
 
     daemon: Daemon

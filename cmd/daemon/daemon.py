@@ -21,6 +21,7 @@ from ...topology.model.machine import Machine
 from ...topology.sets.base_errors import PinfoldError
 from .cold_starts import ColdStarts
 from .drift_audit import DriftAudit
+from .first_service import FirstService
 from .heartbeat import Heartbeat
 from .rule_watch import RuleWatch
 from .sd_notify import Notifier
@@ -67,7 +68,8 @@ class Daemon:
         self.timetable = Timetable(lambda what, error: self._report(Crashed(what, error)), clock)
         self.tally = Tally()
         cold_starts = ColdStarts(self.timetable)
-        self._report = Fanout((self.tally, cold_starts, *reports))
+        self.first_service = FirstService(self.timetable)
+        self._report = Fanout((self.tally, cold_starts, self.first_service, *reports))
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self.plugin = Plugin(
             Engine(self._as_found(machine), config),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import logging
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from ...policy.configuration.config import Instrumentation, MetricsExporter
 from ...policy.configuration.endpoint import Endpoint, parse_endpoint
@@ -28,8 +29,7 @@ _REMEDIES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
+class _Wanted(Struct, frozen=True, kw_only=True):
     endpoint: Endpoint
     with_metrics: bool
     groups: tuple[str, ...]

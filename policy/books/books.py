@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
 from functools import cached_property
 from typing import Final, TypeGuard
+
+from msgspec.structs import replace
 
 from ...topology.model.machine import Machine, MemoryKind
 from ...topology.sets.cpuset import NO_CPUS, NO_NODES, NodeSet
@@ -93,7 +94,8 @@ class Books:
         for lifted in booking.lifted:
             self.ledger.repool(lifted)
             self.pinner.mark(lifted.container_id)
-        self.ledger.drop(grant.container_id)
+        if grant.container_id in self.ledger.grants:
+            self.ledger.drop(grant.container_id)
         self.ledger.add(grant)
         if booking.offer is not None:
             self._commit(booking.offer)

@@ -60,7 +60,7 @@ class Whereabouts:
             return known
         domains = self._books.domains
         counts = {mask & -mask: 0 for mask in domains.masks(level) if mask & usable}
-        for presence, count in self._sizes(places).items():
+        for presence, count in self.sizes(places).items():
             for bit in iter_bits(domains.indexes(level, presence)):
                 if 1 << bit in counts:
                     counts[1 << bit] += count
@@ -70,7 +70,7 @@ class Whereabouts:
         self._counts[level, places] = found
         return found
 
-    def _sizes(self, places: int) -> Mapping[int, int]:
+    def sizes(self, places: int) -> Mapping[int, int]:
         """How many containers of a set run on the same cpus, by these."""
         found: dict[int, int] = {}
         if places.bit_count() > _FEW:

@@ -1,10 +1,9 @@
 """Unmet rules: required rules that do not hold where containers are, in the decisions of both."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from ..books.books import Books
 from ..model.container import Container, ContainerId
@@ -267,4 +266,4 @@ def with_uncounted(classified: Classified, container: Container, count: int) -> 
         fix="write fewer different ones",
         is_advice=True,
     )
-    return structs.replace(classified, problems=(*classified.problems, problem))
+    return replace(classified, problems=(*classified.problems, problem))

@@ -1,7 +1,9 @@
 """Faults of the annotations in Kubernetes manifests, with their lines in the file."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from msgspec import Struct
 
 from ..annotations.annotation_budget import admit
 from ..annotations.annotation_keys import domain_of
@@ -35,8 +37,7 @@ MANIFEST_LIMITS = Limits(
 _INDENT = "    "
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """A problem, its line in the file (0 if unknown), and that line with the place underlined.
 
     Without the excerpt, line and column of the problem are inside the annotation's text.

@@ -1,8 +1,9 @@
 """Judges of newcomers: required and preferred rules, held against the containers that are there."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final, TypedDict, Unpack
+
+from msgspec import Struct, field
 
 from ...topology.model.machine import Level
 from ..books.books import Books
@@ -51,7 +52,9 @@ class Judge:
         matching = standing.matching(container)
         if not rules and not matching:
             return None
-        reading = _Reading(self._books, self._config, container, rules, request)
+        reading = _Reading(
+            self._books, self._config, container, rules, request, Whereabouts(self._books)
+        )
         found = reading.read(matching)
         return None if found.is_silent else found
 
@@ -107,8 +110,7 @@ class _Limits(TypedDict, total=False):
     is_lasting: bool
 
 
-@dataclass(slots=True)
-class _Reading:
+class _Reading(Struct):
     """A newcomer's rules and those about it, on the way to a judgement."""
 
     books: Books
@@ -116,13 +118,10 @@ class _Reading:
     container: Container
     rules: PlacementRules
     request: Request
+    whereabouts: Whereabouts
     own: list[Restriction] = field(default_factory=list[Restriction])
     companions: list[Companions] = field(default_factory=list[Companions])
     guarded: list[str] = field(default_factory=list[str])
-    _whereabouts: Whereabouts = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._whereabouts = Whereabouts(self.books)
 
     def read(self, matching: Sequence[StandingRule]) -> Judgement:
         pulls = Pulls(self.books.domains)
@@ -133,8 +132,8 @@ class _Reading:
             for rule in self.rules.spread:
                 self._read_spread(rule, pulls)
             for one in self.rules.preferred:
-                for other in self._whereabouts.placed(self._select(one.term)):
-                    pulls.add(one.term.level, self.books.presence(other.id), one.weight)
+                for presence, count in self.whereabouts.sizes(self._select(one.term)).items():
+                    pulls.add(one.term.level, presence, one.weight * count)
         barriers, passed = self._read_standing(matching, pulls)
         return Judgement(
             own=tuple(self.own),
@@ -181,7 +180,7 @@ class _Reading:
             places = [common] * len(terms)
             includes_itself = [all(includes_itself)] * len(terms)
         for rule, selected, is_first in zip(rules, places, includes_itself, strict=True):
-            matches = self._whereabouts.placed(selected)
+            matches = self.whereabouts.placed(selected)
             if matches:
                 self._stay_with(rule, matches, selected)
             elif not is_first:
@@ -194,7 +193,7 @@ class _Reading:
 
     def _stay_with(self, rule: RequiredTerm, matches: Sequence[Container], places: int) -> None:
         domains, term, level = self.books.domains, rule.term, rule.term.level
-        presence = self._whereabouts.cpus(places)
+        presence = self.whereabouts.cpus(places)
         allowed = domains.covering(level, presence)
         choices: tuple[int, ...] = ()
         if self._fits_one_domain(level):
@@ -228,13 +227,13 @@ class _Reading:
     def _read_anti_affinity(self) -> None:
         for one in self.rules.required:
             places = self._select(one.term) if one.is_anti else 0
-            matches = self._whereabouts.placed(places)
+            matches = self.whereabouts.placed(places)
             if matches:
                 level = one.term.level
                 self._restrict(
                     one.term.text,
                     f"{a_level(level)} without {names_text(matches)}",
-                    forbidden=self.books.domains.covering(level, self._whereabouts.cpus(places)),
+                    forbidden=self.books.domains.covering(level, self.whereabouts.cpus(places)),
                     blockers=tuple(matches),
                     level=level,
                     is_lasting=is_lasting(one),
@@ -243,7 +242,7 @@ class _Reading:
     def _read_spread(self, rule: SpreadRule, pulls: Pulls) -> None:
         domains, level = self.books.domains, rule.level
         places = select_spread(self.books.affinity.residents, self.container, rule)
-        by_count = self._whereabouts.domains_by_count(level, places, self._usable)
+        by_count = self.whereabouts.domains_by_count(level, places, self._usable)
         eligible = sum(bits.bit_count() for bits in by_count.values())
         least = min(by_count, default=0) if eligible >= rule.min_domains else 0
         selector = rule.selector
@@ -296,7 +295,7 @@ class _Reading:
         barriers: list[Barrier] = []
         is_exempt = _is_exempt(self.container, self.request.cpu_type)
         for one in matching:
-            rule, presence = one.rule, self._whereabouts.cpus_of
+            rule, presence = one.rule, self.whereabouts.cpus_of
             placed = [owner for owner in one.owners.values() if presence(owner.id)]
             if isinstance(rule, RequiredTerm) and rule.is_anti:
                 barriers += self._barriers(rule, placed)
@@ -323,7 +322,7 @@ class _Reading:
         for owner in owners:
             can_break = standing.of(owner.id).on_unsatisfiable is OnUnsatisfiable.DEGRADE
             key = can_break, _is_exempt(owner, grants[owner.id].cpu_type)
-            parts.setdefault(key, {})[owner.id] = owner, self._whereabouts.cpus_of(owner.id)
+            parts.setdefault(key, {})[owner.id] = owner, self.whereabouts.cpus_of(owner.id)
         for (can_break, is_systems), of_owner in parts.items():
             union = 0
             for _, presence in of_owner.values():

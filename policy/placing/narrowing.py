@@ -5,9 +5,11 @@ required rule holds where they are, and only as far as their request still fits.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from typing import Final
+
+from msgspec import Struct, structs
 
 from ...topology.model.machine import Level
 from ...topology.sets.cpuset import CpuSet
@@ -31,8 +33,7 @@ _TRIES_MAX: Final = 2048
 _Movable = Mapping[ContainerId, frozenset[Level]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Narrowing:
+class Narrowing(Struct, frozen=True, kw_only=True):
     """Places where all rules hold once some residents have made way."""
 
     openings: Openings
@@ -55,7 +56,7 @@ class Narrowing:
             rest = standing_cpus(grant, self.ledger) & ~cover
             if not _has_room(grant, rest, trial):
                 return None
-            narrowed = replace(grant, within=CpuSet(rest))
+            narrowed = structs.replace(grant, within=CpuSet(rest))
             trial.add(narrowed)
             found.append(narrowed)
         return tuple(found)

@@ -5,8 +5,9 @@ is really legal the ledgers say when it is taken; this only has to be right most
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from ...model.container import ContainerId
 from ...model.grant import PoolId
@@ -14,8 +15,7 @@ from .layers import Steps
 from .placement_score import PlacementObjective
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tenant:
+class Tenant(Struct, frozen=True, kw_only=True):
     """A container that is in a pool, and what it needs of another one."""
 
     id: ContainerId

@@ -6,7 +6,8 @@ first or on whose rules are symmetric: two placements of the same containers can
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ....topology.model.machine import Level
 from ...model.container import ContainerId
@@ -20,8 +21,7 @@ from ..snapshot import Snapshot
 from .layers import Layer, LevelLayer, PairWeights, WeightLayer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementObjective:
+class PlacementObjective(Struct, frozen=True, kw_only=True):
     """The worth of a placement of some containers: a sum over layers.
 
     Weights without a level are one layer, and preferred rules at each level another one.

@@ -6,8 +6,9 @@ places have the same outcome. Everything is in integers.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from .model import PlacementModel
 
@@ -25,8 +26,7 @@ _LOGARITHMS: Final = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effort:
+class Effort(Struct, frozen=True, kw_only=True):
     """The length of a search."""
 
     steps: int

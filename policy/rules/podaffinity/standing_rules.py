@@ -5,8 +5,9 @@ several containers are looked at once.
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from ...model.container import Container, ContainerId
 from .rule_set import NO_PLACEMENT_RULES, PlacementRules, PreferredTerm, RequiredTerm
@@ -27,8 +28,7 @@ _Rule = RequiredTerm | PreferredTerm
 _GroupName = tuple[_Rule, str, str]
 
 
-@dataclass(slots=True)
-class StandingRule:
+class StandingRule(Struct):
     """One rule of some containers, in the order in which they came."""
 
     rule: _Rule
