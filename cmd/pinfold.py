@@ -22,6 +22,7 @@ COMMANDS: Final = (
     CommandRow("simulate", "simulate", "Place pods or run scenarios without a cluster."),
     CommandRow("lint", "lint", "Check annotations and configuration."),
     CommandRow("rebalance", "rebalance", "Plan moves that place running containers better."),
+    CommandRow("replay", "replay", "Make kept decisions again, to compare configurations."),
     CommandRow("config", "config_command", "Show the configuration in force."),
     CommandRow("capture", "capture", "Save this machine's topology for --sysfs-root."),
     CommandRow("status", "node.status", "Show pools, containers and health of the running daemon."),
