@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from msgspec import structs
+
 from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..books.cpu_ledger import Ledger
 from ..cpus.picker import CpuPicker
@@ -168,7 +170,7 @@ def adopted_grant(
             # Others are reserved by now: those are for it, and its old ones for everybody.
             return None
         # The reserved cpus were full when it came.
-        request = replace(request, cpu_type=CpuType.NORMAL)
+        request = structs.replace(request, cpu_type=CpuType.NORMAL)
     if advice is not None:
         request = _as_before(request, cpus, advice)
     sharable = CpuSet(ledger.free_sharable[root.id])
@@ -263,7 +265,7 @@ def _as_before(request: Request, cpus: CpuSet, advice: Advice) -> Request:
     if request.exclusive or not 0 < 1000 * count <= request.total_milli:
         return request
     shared_milli = request.total_milli - 1000 * count
-    before = replace(request, exclusive=count, shared_milli=shared_milli)
+    before = structs.replace(request, exclusive=count, shared_milli=shared_milli)
     return before if advice.explains(cpus, before) else request
 
 
