@@ -37,6 +37,7 @@ from .daemon.machine_source import machine_of, machine_options
 from .daemon.runtimes import DEFAULT_SOCKET, Access, find_runtime, is_preinstalled
 from .daemon.sd_notify import Notifier
 from .kernel.tuner import tuner_below
+from .metrics.event_counts import EventCounts
 from .metrics.metrics_server import MetricsServer
 from .report.decision_log import DecisionLog
 from .report.log_setup import LEVELS, end_logging, set_up_logging
@@ -146,9 +147,9 @@ def command(
     notifier = Notifier(environment)
     keeper = None if state_dir is None else _state_keeper(state_dir, log)
     garbage = Garbage()
-    journal = DecisionJournal()
+    journal, counts = DecisionJournal(), EventCounts()
     history = None if state_dir is None else HistoryKeeper(state_dir, log)
-    reports: list[Report] = [DecisionLog(log, access.where), notifier, garbage, journal]
+    reports: list[Report] = [DecisionLog(log, access.where), notifier, garbage, journal, counts]
     is_here = sysfs_root is None and machine is None and access.embedded is None
     kernel_root = Path("/") if kernel_root is None and is_here else kernel_root
     tuner = None if kernel_root is None else tuner_below(kernel_root, state_dir, log)
@@ -165,11 +166,11 @@ def command(
     )
     _warn(daemon.engine.warnings, log)
     server = _control_server(control, state_dir, daemon, (journal, history), access, log)
-    _remember(daemon, keeper, history, state_dir, log)
+    _remember(daemon, keeper, history, state_dir, counts, log)
     if tuner is not None:
         tuner.start(daemon.plugin)
     plan_chores(daemon, watch, root, log)
-    metrics = MetricsServer(daemon, root, log)
+    metrics = MetricsServer(daemon, root, log, counts)
     load = partial(_load_again, watch, config_path, settings, log)
     _listen(daemon)
     daemon.timetable.every("garbage", LOOK_SECONDS, garbage.look)
@@ -215,10 +216,12 @@ def _remember(
     keeper: StateKeeper | None,
     history: HistoryKeeper | None,
     folder: Path | None,
+    counts: EventCounts,
     log: logging.Logger,
 ) -> None:
     if folder is not None and keeper is not None and history is not None:
-        daemon.plugin.events.advice = read_state(folder, log).advice()
+        advice = daemon.plugin.events.advice = read_state(folder, log).advice()
+        counts.recoveries["restored" if advice else "empty"] += 1
         keeper.start(daemon.plugin)
         history.start(daemon.plugin)
 
