@@ -40,6 +40,7 @@ def decision_document(
         against=(runner_up(decision) or None) if with_candidates else None,
         request=request_text(container, decision),
         unmet=decision.unmet,
+        notes=decision.notes,
         problems=tuple(map(str, decision.problems)),
         candidates=tuple(_candidates(decision)) if with_candidates else (),
         moved=tuple(_moved(decision, paths)),

@@ -115,6 +115,7 @@ class DecisionDocument(NodeDocument, frozen=True, kw_only=True, omit_defaults=Tr
     request: str = ""
     """What was asked for, in words."""
     unmet: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     candidates: tuple[CandidateDocument, ...] = ()
     moved: tuple[MovedDocument, ...] = ()

@@ -67,6 +67,7 @@ def _request(
         "hugepage_bytes": {str(size): total for size, total in request.hugepage_bytes.items()},
         "hints": [hint.provider for hint in request.hints],
         "unmet": list(decided.unmet),
+        "notes": list(decided.notes),
         "problems": list(decided.problems),
     }
 

@@ -23,6 +23,7 @@ from .cold_starts import ColdStarts
 from .drift_audit import DriftAudit
 from .heartbeat import Heartbeat
 from .reload_record import ReloadRecord
+from .rule_watch import RuleWatch
 from .sd_notify import Notifier
 from .timetable import Timetable
 
@@ -82,6 +83,7 @@ class Daemon:
         self.last_reload: ReloadRecord | None = None
         """None where the configuration was never read again."""
         self.audit = DriftAudit(self.plugin, self._report)
+        self.rules = RuleWatch(self.plugin, self._report, clock)
         self._thread = threading.Thread(target=self._serve, name="plugin", daemon=True)
 
     @property
