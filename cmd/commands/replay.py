@@ -1,5 +1,6 @@
 """`pinfold replay`: decisions of a node made again, elsewhere or under another configuration."""
 
+import contextlib
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -11,14 +12,21 @@ import click
 from ...policy.configuration.config import Config
 from ...policy.configuration.config_text import config_from_values
 from ...policy.engine.engine import Engine
-from ..control.history.history_file import read_history
+from ..control.history.history_file import (
+    HISTORY_NAME,
+    OLDER_NAME,
+    parse_history,
+    read_history,
+)
 from ..control.history.replayed_decision import Replayed, ReplayOutcome, replay
+from ..control.history.saved_decision import SavedDecision
 from ..daemon.config_file import load_config
-from ..daemon.machine_source import machine_of, machine_options
+from ..daemon.machine_source import machine_options
 from ..report.console import table_lines
 from ..report.escaped_text import escaped
+from .bundle.support_bundle import BundleError, is_bundle, read_bundle
 from .output_option import output_option
-from .saved_node import saved_state, state_option
+from .saved_node import saved_state, state_machine, state_option
 
 _COLUMNS: Final = ("container", "event", "was", "would be")
 _WORSE: Final = 1
@@ -49,12 +57,23 @@ def command(
 
     Exits with 1 if a container would be refused that was not.
     """
-    kept = read_history(state_path)
+    kept = _kept(state_path)
     config = _config(state_path) if config_path is None else load_config(config_path).config
-    found = replay(Engine(machine_of(sysfs_root, machine), config), kept)
+    found = replay(Engine(state_machine(state_path, sysfs_root, machine), config), kept)
     shown = [one for one in found if shows_all or one.outcome is not ReplayOutcome.SAME]
     click.echo(_as_json(found, shown) if output == "json" else _as_text(found, shown))
     return _WORSE if any(one.outcome is ReplayOutcome.REFUSED for one in found) else 0
+
+
+def _kept(path: Path) -> tuple[SavedDecision, ...]:
+    """The decisions in a folder, a file or a support bundle."""
+    if not is_bundle(path):
+        return read_history(path)
+    parts: list[bytes] = []
+    for name in (OLDER_NAME, HISTORY_NAME):
+        with contextlib.suppress(BundleError):
+            parts.append(read_bundle(path, name))
+    return parse_history(parts, path)
 
 
 def _config(path: Path) -> Config:

@@ -21,7 +21,7 @@ from ...state.saved_pods import unhurried
 from .saved_decision import SavedDecision
 
 HISTORY_NAME: Final = "decisions.jsonl"
-_OLDER: Final = "decisions.older.jsonl"
+OLDER_NAME: Final = "decisions.older.jsonl"
 BYTES_MAX: Final = 1 << 23
 """Of both parts together."""
 _FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -42,7 +42,9 @@ class HistoryFile:
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`clock`: seconds since 1970, for the names of what is put aside."""
-        self._parts = tuple(OwnFile(folder / name, log, clock) for name in (HISTORY_NAME, _OLDER))
+        self._parts = tuple(
+            OwnFile(folder / name, log, clock) for name in (HISTORY_NAME, OLDER_NAME)
+        )
         self._part_bytes_max = bytes_max // 2
         self._size: int | None = None
         """Of the newer part; None where it was not looked at yet."""
@@ -102,7 +104,7 @@ def parse_line(line: bytes) -> SavedDecision | None:
 
 def read_history(path: Path) -> tuple[SavedDecision, ...]:
     """The decisions in a folder, or in one file, the oldest first. Raises `HistoryError`."""
-    files = (path / _OLDER, path / HISTORY_NAME) if path.is_dir() else (path,)
+    files = (path / OLDER_NAME, path / HISTORY_NAME) if path.is_dir() else (path,)
     texts: list[bytes] = []
     for file in files:
         try:
@@ -113,6 +115,11 @@ def read_history(path: Path) -> tuple[SavedDecision, ...]:
             reason = error.strerror if isinstance(error, OSError) else None
             what = f"{file}: {(reason or str(error)).lower()}" if reason else str(error)
             raise HistoryError(f"{what} — name the state folder of a daemon") from error
+    return parse_history(texts, path)
+
+
+def parse_history(texts: Sequence[bytes], path: Path) -> tuple[SavedDecision, ...]:
+    """The decisions in the parts of a history, the oldest part first. Raises `HistoryError`."""
     if not texts:
         raise HistoryError(
             f"{path}: holds no {HISTORY_NAME} — name the folder that is pinfoldd's --state-dir"
