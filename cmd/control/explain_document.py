@@ -18,6 +18,7 @@ from .documents import (
     CandidateDocument,
     DroppedDocument,
     ExplainDocument,
+    GivenDocument,
     MovedDocument,
     RuleDocument,
 )
@@ -52,6 +53,10 @@ def explain_document(
         candidates=tuple(_candidates(decision)),
         moved=tuple(_moved(snapshot, decision)),
         alternatives=find_alternatives(snapshot, container),
+        given=tuple(
+            GivenDocument(annotation=one.key, value=one.value, rule=one.rule)
+            for one in (snapshot.containers.get(container.id) or container).given
+        ),
     )
 
 

@@ -287,6 +287,8 @@ class Events:
         if container.state is not state:
             container = replace(container, state=state)
         decision = place(container)
+        # With what central rules give it.
+        container = self.policy.containers.get(container.id, container)
 
         def tell() -> None:
             self._report(

@@ -12,6 +12,7 @@ from ..model.pinning import Change, Pinning
 from ..placing.classifier import Classifier
 from ..pools.pool_tree import PoolTree
 from ..pools.supply import Supply
+from ..rules.central_rules import CentralRules
 from ..tuning.interrupts import Interrupt
 from ..tuning.speed_select_plan import speed_select_warnings
 from .adoption import Advice, changed, difference
@@ -50,6 +51,7 @@ class Engine:
         self, machine: Machine, config: Config, *, interrupts: tuple[Interrupt, ...] = ()
     ) -> None:
         """Raises `ConfigError` where the configuration does not fit the machine."""
+        self._central = CentralRules(config)
         self.machine = machine
         self.config = config
         self._interrupts = interrupts
@@ -124,6 +126,7 @@ class Engine:
         An older instance of the same pod and name is released first. A refusal changes nothing
         else.
         """
+        container = self._central.completed(container)
         self._replace(container)
         classified = self._allocator.know(container)
         return self._allocator.conclude(self._allocator.place(container, classified))
@@ -134,6 +137,7 @@ class Engine:
         It keeps its cpus and memory where they are legal, else it is placed; nobody else is looked
         at. Its own pinning is in the decision, others' in `changes`.
         """
+        container = self._central.completed(container)
         self._replace(container)
         allocator = self._allocator
         request = allocator.know(container).request
@@ -240,7 +244,7 @@ class Engine:
         earlier_tree: PoolTree,
         usability: Usability,
     ) -> Adopted:
-        listed = Listed.of(containers)
+        listed = Listed.of(map(self._central.completed, containers))
         unread = self._unread
         faults = {one.id: [unread[one.id]] for one in listed.running if one.id in unread}
         while True:

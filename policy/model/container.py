@@ -78,6 +78,16 @@ class Pod:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GivenAnnotation:
+    """An annotation that a rule of the configuration gives a container, not its pod's author."""
+
+    key: str
+    value: str
+    rule: str
+    """The name of the rule."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
     """One container of a pod. `cpus` and `mems`: what the runtime says it is pinned to, if so."""
 
@@ -96,6 +106,8 @@ class Container:
     mounts: tuple[Mount, ...] = ()
     hints: tuple[Hint, ...] = ()
     """All that were found, counted or not, unresolved."""
+    given: tuple[GivenAnnotation, ...] = ()
+    """Those of `pod.annotations` that the pod's author did not write."""
 
     @property
     def path(self) -> str:

@@ -17,6 +17,7 @@ from ..model.hint import Hint
 from ..model.request import CpuType, Isolation, Request
 from ..pools.memory_supply import read_memory_supply
 from ..rules.affinity import AffinityRule, affinity_rules
+from ..rules.central_rules import naming_rules
 from ..rules.podaffinity.rule_set import NO_PLACEMENT_RULES, PlacementRules
 from ..rules.podaffinity.rule_text import placement_rules
 from ..text.errors import Problem, first_problems
@@ -140,6 +141,7 @@ class Classifier:
         if isinstance(scheduling, Problem):
             problems, scheduling = (*problems, scheduling), None
         problems = first_problems(problems, container.path, container.name)
+        problems = naming_rules(problems, container.given)
         return Classified(
             request=request,
             rules=rules,

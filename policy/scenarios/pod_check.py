@@ -29,6 +29,7 @@ from ..model.grant import Refusal
 from ..placing.classifier import Classifier, grave_problems
 from ..pools.pool_labels import pool_labels
 from ..pools.pool_tree import PoolTree
+from ..rules.central_rules import CentralRules
 from ..rules.podaffinity.configured_rules import RACK_LABEL
 from ..rules.podaffinity.own_rules import selected_namespace_labels
 from ..rules.podaffinity.pool_review import reviewed_pools
@@ -73,10 +74,11 @@ class PodCheck:
         """Problems and refusals that creation would report of the pod's containers."""
         config = self._config or _config_for(spec)
         pod = created_pod(spec, 0)
+        central = CentralRules(config)
         containers: list[Container] = []
         for serial, one in enumerate((*spec.init_containers, *spec.containers), start=1):
             container, problems = created_container(one, pod, serial)
-            containers.append(container)
+            containers.append(central.completed(container))
             yield from problems
         classifier = Classifier(config, machine=self._machine)
         for container in containers:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from ...topology.model.machine import Machine
 from ..engine.pool_drawing import SpareSupply
 from ..engine.rebalance.plan import PlacementQuality
+from ..model.container import GivenAnnotation
 from ..model.grant import GrantKind
 from ..pools.pool_tree import PoolTree
 from ..text.errors import Problem
@@ -30,6 +31,8 @@ class ContainerResult:
     """Required rules that do not hold where it is."""
     reason: str = ""
     """Why it is there in words, with the runner-up."""
+    given: tuple[GivenAnnotation, ...] = ()
+    """Annotations that rules of the configuration gave it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +134,7 @@ def _quality(quality: PlacementQuality | None) -> dict[str, int] | None:
 
 
 def _container(one: ContainerResult) -> dict[str, object]:
-    return {
+    document: dict[str, object] = {
         "pod": one.pod,
         "namespace": one.namespace,
         "pool": one.pool,
@@ -143,3 +146,8 @@ def _container(one: ContainerResult) -> dict[str, object]:
         "refused": one.refused,
         "unmet": list(one.unmet),
     }
+    if one.given:
+        document["given"] = {
+            given.key: {"value": given.value, "rule": given.rule} for given in one.given
+        }
+    return document

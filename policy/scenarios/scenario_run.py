@@ -193,6 +193,7 @@ class ScenarioRun:
             unmet=decision.unmet if decision else (),
             kind=grant.kind if grant else None,
             reason=reason_of(decision) if decision else "no policy ran",
+            given=one.given,
         )
 
     def _pool_of(self, one: Running) -> str:

@@ -49,6 +49,10 @@ def _sentences(found: ExplainDocument) -> Iterator[str]:
     # Rules that do not hold are among them.
     problems = cast("Sequence[object]", found.request.get("problems", ()))
     yield from (f"  problem: {one}" for one in problems)
+    yield from (
+        f"  annotation {one.annotation}: {one.value!r}, given by rule {one.rule!r}"
+        for one in found.given
+    )
     yield from (f"  rule: {_rule_text(one, found.container)}" for one in found.rules)
     for one in found.moved:
         yield f"  for it moved {one.container} from {pin_text(one.from_)} to {pin_text(one.to)}"

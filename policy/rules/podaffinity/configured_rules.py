@@ -146,7 +146,7 @@ def _of_profile(profile: Profile) -> AddedRules:
     return _added(
         f"profile {profile.name}",
         cast("Mapping[str, object]", written or {}),
-        _selector(profile.label_selector),
+        label_selector(profile.label_selector),
         profile.namespaces,
     )
 
@@ -203,7 +203,7 @@ def _added(
     selector: LabelSelector,
     namespaces: tuple[str, ...] = ("*",),
 ) -> AddedRules:
-    rules = read_affinity(_node(written), name) if written else NO_WRITTEN_RULES
+    rules = read_affinity(text_node(written), name) if written else NO_WRITTEN_RULES
     # Advice is for authors. What the check of the configuration let pass is told of each container.
     rules = replace(rules, problems=tuple(one for one in rules.problems if not one.is_advice))
     return AddedRules(
@@ -211,7 +211,8 @@ def _added(
     )
 
 
-def _selector(fields: LabelSelectorFields) -> LabelSelector:
+def label_selector(fields: LabelSelectorFields) -> LabelSelector:
+    """The label selector that fields of the configuration describe."""
     labels = [
         LabelRequirement(key, LabelOperator.IN, (value,))
         for key, value in fields.match_labels.items()
@@ -225,15 +226,15 @@ def _selector(fields: LabelSelectorFields) -> LabelSelector:
 _HERE: Final = Position(-1, -1)
 
 
-def _node(value: object) -> TextNode:
+def text_node(value: object) -> TextNode:
     """Plain values as a text's reader would have them; without lines."""
     if isinstance(value, Mapping):
         entries = cast("Mapping[str, object]", value).items()
         return TextMap(
-            _HERE, tuple((TextScalar(key, _HERE, '"'), _node(one)) for key, one in entries)
+            _HERE, tuple((TextScalar(key, _HERE, '"'), text_node(one)) for key, one in entries)
         )
     if isinstance(value, list | tuple):
-        return TextList(_HERE, tuple(map(_node, cast("list[object]", value))))
+        return TextList(_HERE, tuple(map(text_node, cast("list[object]", value))))
     return TextScalar(str(value), _HERE, None if isinstance(value, int) else '"')
 
 
