@@ -74,7 +74,11 @@ KEYS: tuple[KnownKey, ...] = (
         "which kind of cpus exclusive ones should be",
     ),
     _scoped("prefer-reserved-cpus", _BOOL, "run on the cpus reserved for system tasks"),
-    _scoped("hide-hyperthreads", _BOOL, "use one thread of each core and leave the others idle"),
+    _scoped(
+        "hide-hyperthreads",
+        "true, false or whole-cores",
+        "use one thread of each core and leave the others idle",
+    ),
     _scoped("memory-type", "some of dram, pmem, hbm, cxl, or mixed", "the memory to be near"),
     _scoped(
         "cold-start",
@@ -132,6 +136,7 @@ KEYS: tuple[KnownKey, ...] = (
     _scoped("pool-selector", "'label=value, ..'", "the labels a pool must have", _OWN),
     _scoped("pool-name", "the name of a pool", "the pool to use", _OWN),
     _scoped("on-unsatisfiable", "fail or degrade", "what to do if a required rule fails", _OWN),
+    _scoped("exclusive", "a number of cpus, or request", "cpus for itself, of any class", _OWN),
     _scoped("smt", "pack, spread, hide or any", "how to use the threads of cores", _OWN),
     _scoped("move", "never or allowed", "whether a rebalance may move it while it runs", _OWN),
 )

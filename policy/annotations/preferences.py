@@ -38,6 +38,7 @@ from .annotations import (
     own_annotations,
     read_annotations,
 )
+from .own_cpu_values import HiddenThreads, parse_exclusive, parse_hidden_threads
 
 T = TypeVar("T")
 
@@ -68,6 +69,9 @@ class Preferences:
     cpu_priority: CpuPriority | None = None
     prefer_reserved: bool | None = None
     hide_hyperthreads: bool = False
+    whole_cores: bool = False
+    exclusive: int | None = None
+    """How many cpus it wants for itself, or `AS_REQUESTED`."""
     memory_types: frozenset[MemoryKind] | None = None
     cold_start_ns: int = 0
     preserve_cpu: bool = False
@@ -136,13 +140,16 @@ class _Reader:
         self._problems: list[Problem] = []
 
     def read(self) -> Preferences:
+        hidden = self._value("hide-hyperthreads", parse_hidden_threads, HiddenThreads.NONE)
         preferences = Preferences(
             prefer_isolated=self._chosen("prefer-isolated-cpus", parse_bool),
             require_isolated=self._chosen("require-isolated-cpus", parse_bool),
             prefer_shared=self._chosen("prefer-shared-cpus", parse_bool),
             cpu_priority=self._value("prefer-cpu-priority", parse_cpu_priority, None),
             prefer_reserved=self._value("prefer-reserved-cpus", parse_bool, None),
-            hide_hyperthreads=self._value("hide-hyperthreads", parse_bool, False),
+            hide_hyperthreads=hidden is not HiddenThreads.NONE,
+            whole_cores=hidden is HiddenThreads.WHOLE_CORES,
+            exclusive=self._value("exclusive", parse_exclusive, None),
             memory_types=self._value("memory-type", parse_memory_types, None),
             cold_start_ns=self._value("cold-start", parse_cold_start, 0),
             preserve_cpu=self._value("cpu.preserve", parse_preserve, False),

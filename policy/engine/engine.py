@@ -129,7 +129,8 @@ class Engine:
         container = self._central.completed(container)
         self._replace(container)
         classified = self._allocator.know(container)
-        return self._allocator.conclude(self._allocator.place(container, classified))
+        decision = self._allocator.conclude(self._allocator.place(container, classified))
+        return self._allocator.roster.with_shortfall(decision)
 
     def adopt(self, container: Container) -> Decision:
         """Take over a container that runs already and was never announced: it cannot be refused.

@@ -6,6 +6,7 @@ from typing import Final
 from ..model.container import Container, ContainerId, ContainerState, PodId
 from ..model.grant import Grant
 from ..placing.classifier import Classified
+from ..placing.wishes.own_cpus import shortfall
 from .adoption import instance_key
 from .decision import Decision
 
@@ -36,6 +37,18 @@ class Roster:
         """A container is there, and nothing is known of what it asks for."""
         self._note(container)
         self.decisions[container.id] = decision
+
+    def with_shortfall(self, decision: Decision) -> Decision:
+        """The decision, noted with what its container lacks of the cpus it wants for itself."""
+        request = self.classified[decision.container_id].request
+        if request.fallback is None or not isinstance(decision.result, Grant):
+            return decision
+        problem = shortfall(self.containers[decision.container_id], request, decision.result)
+        if problem is None:
+            return decision
+        told = replace(decision, degraded=problem.what, problems=(*decision.problems, problem))
+        self.decisions[decision.container_id] = told
+        return told
 
     def instance(self, container: Container) -> ContainerId | None:
         """The present instance of a container's pod and name."""

@@ -48,6 +48,10 @@ class Request:
     smt: SmtPreference = SmtPreference.ANY
     hide_hyperthreads: bool = False
     """Only the lowest thread of each core goes into the cpuset; the others stay unused."""
+    whole_cores: bool = False
+    """Its own cpus must be all threads of their cores."""
+    fallback: "Request | None" = None
+    """What it is served with where there is no room for this; None: nothing less will do."""
     class_cpus: CpuSet | None = None
     """The cpus that can run at the clocks of the class its exclusive cpus get; None without one."""
     memory_bytes: int = 0

@@ -26,6 +26,7 @@ from ..tuning.cpu_class import cpu_class_wish, suitable_cpus
 from ..tuning.interrupts import Interrupt, InterruptTable, irq_wish
 from ..tuning.resource_class import NO_CLASSES, ResourceClasses, resource_classes
 from ..tuning.scheduling import scheduling_class
+from .wishes.own_cpus import can_yield, own_count, with_own_cpus
 
 SYSTEM_NAMESPACE = "kube-system"
 
@@ -101,8 +102,10 @@ class Classifier:
         placement, more = placement_rules(container, config)
         problems = (*problems, *more)
         cpu = classify_cpu(container, preferences, config)
+        own = own_count(container, preferences, cpu.type)
         resources = container.resources
-        cpu_class, class_problems = cpu_class_wish(container, preferences, cpu.exclusive, config)
+        exclusive = own or cpu.exclusive
+        cpu_class, class_problems = cpu_class_wish(container, preferences, exclusive, config)
         kinds, cold_start_ns = self._memory_kinds(preferences)
         hints: tuple[Hint, ...] = ()
         if container.hints and self._machine is not None:
@@ -134,8 +137,10 @@ class Classifier:
             strict_hints=preferences.strict_hints,
             pick_by_hints=preferences.pick_by_hints,
         )
+        if own or preferences.whole_cores:
+            request = self._with_own_cpus(request, own, container, preferences)
         scheduling = scheduling_class(container, preferences, config)
-        irq, irq_problems = irq_wish(container, preferences, cpu.exclusive, self._interrupts)
+        irq, irq_problems = irq_wish(container, preferences, exclusive, self._interrupts)
         classes, idle = resource_classes(container, preferences, config)
         problems = (*preferences.problems, *problems, *irq_problems, *class_problems, *idle)
         if isinstance(scheduling, Problem):
@@ -151,6 +156,19 @@ class Classifier:
             cpu_class=cpu_class,
             classes=classes,
             placement=placement,
+        )
+
+    def _with_own_cpus(
+        self, request: Request, own: int, container: Container, preferences: Preferences
+    ) -> Request:
+        isolation, is_annotated = _isolation(preferences, self._config)
+        return with_own_cpus(
+            request,
+            own,
+            isolation if is_annotated or own == 1 else Isolation.NO,
+            preferences,
+            self._machine,
+            can_yield=can_yield(container, self._config),
         )
 
     def _class_cpus(self, name: str | None) -> CpuSet | None:
@@ -180,8 +198,8 @@ class Classifier:
         return slow, preferences.cold_start_ns
 
     def _priority(self, container: Container, preferences: Preferences) -> CpuPriority:
-        """Priorities are for Guaranteed containers; the others take what there is."""
-        if container.pod.qos is not QosClass.GUARANTEED:
+        """Priorities are for those who may have cpus for themselves; others take what there is."""
+        if container.pod.qos is not QosClass.GUARANTEED and preferences.exclusive is None:
             return CpuPriority.NONE
         return preferences.cpu_priority or self._config.default_cpu_priority
 

@@ -67,11 +67,20 @@ class Placer:
         weights: Mapping[ContainerId, int],
         judgement: Judgement | None = None,
     ) -> Placement | Failure:
-        """The best grant for a request.
+        """The best grant for a request, or for what it falls back to.
 
         `weights` is the affinity of the container to those present, `judgement` what required and
         preferred rules say of its place.
         """
+        placement = self._plan(request, weights, judgement)
+        if isinstance(placement, Failure) and request.fallback is not None:
+            less = self.plan(request.fallback, weights, judgement)
+            return placement if isinstance(less, Failure) else less
+        return placement
+
+    def _plan(
+        self, request: Request, weights: Mapping[ContainerId, int], judgement: Judgement | None
+    ) -> Placement | Failure:
         memory = self._memory.choice(request)
         if request.cpu_type is CpuType.RESERVED and not self._tree.root.reserved:
             request = replace(request, cpu_type=CpuType.NORMAL)
