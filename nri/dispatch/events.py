@@ -112,7 +112,8 @@ class Events:
             # Cpus or memory nodes at most: an update of our own, or somebody else's, who is
             # overruled.
             own = self.policy.pinning(container_id)
-            return Answer(container_id=container_id, own=own, is_echo=True)
+            lifts = self.policy.lifts_quota(container_id)
+            return Answer(container_id=container_id, own=own, lifts_quota=lifts, is_echo=True)
         resources = estimate(merged, known.pod.qos, self._machine_memory_bytes)
         decision = self.policy.update(container_id, resources)
         self._owner.afterwards(lambda: self._decided("update", container_id, known, decision))
@@ -121,8 +122,12 @@ class Events:
         if isinstance(decision.result, Refusal):
             return Answer(container_id=container_id, others=others, refusal=decision.result.reason)
         self.asked[container_id] = merged
-        own = self.policy.pinning(container_id)
-        return Answer(container_id=container_id, own=own, others=others)
+        return Answer(
+            container_id=container_id,
+            own=self.policy.pinning(container_id),
+            lifts_quota=self.policy.lifts_quota(container_id),
+            others=others,
+        )
 
     def stop(self, container_id: ContainerId, *, is_undone: bool = False) -> Answer:
         """Take back what a container held; `is_undone`: it is undone as its creation failed."""
@@ -306,6 +311,8 @@ class Events:
             own=decision.pinning,
             scheduling=decision.scheduling,
             classes=decision.classes,
+            lifts_quota=self.policy.lifts_quota(container.id),
+            interleaved=self.policy.interleaved(container.id),
             others=others,
         )
 

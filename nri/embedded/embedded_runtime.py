@@ -47,6 +47,8 @@ class EmbeddedRuntime:
         """What the runtime was told last, by container id."""
         self.kernel: dict[str, nri_pb2.LinuxCPU] = {}
         """What the kernel has, by id of a container that runs."""
+        self.memory_policies: dict[str, nri_pb2.LinuxMemoryPolicy] = {}
+        """How memory was to be taken, by id; older runtimes drop that without a word."""
         self.update_counts: Counter[str] = Counter()
         """How often a container's resources were written after its creation, by id."""
         self.broken_ids: set[str] = set()
@@ -130,6 +132,8 @@ class EmbeddedRuntime:
                 raise
             if response is not None:
                 write_resources(created, response.adjust.linux.resources)
+                if self._dialect.sets_memory_policies:
+                    self.memory_policies[created.id] = response.adjust.linux.memory_policy
                 if any(one.container_id == created.id for one in response.update):
                     raise RequestError(f"{created.name}: update of a container during creation")
             created.state = nri_pb2.CONTAINER_CREATED

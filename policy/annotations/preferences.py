@@ -7,7 +7,13 @@ from typing import Generic, TypeVar
 from ...topology.model.machine import MemoryKind
 from ...topology.sets.base_errors import quoted
 from ..model.container import Container
-from ..model.cpu_preference import BurstLevel, CpuPriority, MovePreference, SmtPreference
+from ..model.cpu_preference import (
+    BurstLevel,
+    CpuPriority,
+    MovePreference,
+    QuotaUse,
+    SmtPreference,
+)
 from ..text.errors import Problem
 from ..text.suggestion import suggestion
 from ..text.text_cache import TextCache
@@ -38,6 +44,7 @@ from .annotations import (
     own_annotations,
     read_annotations,
 )
+from .bandwidth_values import MemoryUse, parse_memory_use, parse_quota_use
 from .own_cpu_values import HiddenThreads, parse_exclusive, parse_hidden_threads
 
 T = TypeVar("T")
@@ -70,6 +77,8 @@ class Preferences:
     prefer_reserved: bool | None = None
     hide_hyperthreads: bool = False
     whole_cores: bool = False
+    quota: QuotaUse | None = None
+    memory: MemoryUse | None = None
     exclusive: int | None = None
     """How many cpus it wants for itself, or `AS_REQUESTED`."""
     memory_types: frozenset[MemoryKind] | None = None
@@ -150,6 +159,8 @@ class _Reader:
             hide_hyperthreads=hidden is not HiddenThreads.NONE,
             whole_cores=hidden is HiddenThreads.WHOLE_CORES,
             exclusive=self._value("exclusive", parse_exclusive, None),
+            quota=self._value("quota", parse_quota_use, None),
+            memory=self._value("memory", parse_memory_use, None),
             memory_types=self._value("memory-type", parse_memory_types, None),
             cold_start_ns=self._value("cold-start", parse_cold_start, 0),
             preserve_cpu=self._value("cpu.preserve", parse_preserve, False),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ..model.cpu_preference import BurstLevel, CpuPriority
+from ..model.cpu_preference import BurstLevel, CpuPriority, QuotaUse
 from ..text.quantity import CpuAmount, MemoryAmount, parse_cpu_amount, parse_memory_amount
 from .affinity_fields import AntiAffinityLimits, KubeCompat, Profile, Rack, ReplicaAntiAffinity
 from .annotation_rule_fields import AnnotationRule
@@ -252,6 +252,8 @@ class Config(Section, frozen=True, kw_only=True):
     reserved_resources: Amounts = Amounts(cpu="1")
     default_cpu_priority: CpuPriority = CpuPriority.NONE
     unlimited_burstable: BurstLevel = BurstLevel.PACKAGE
+    exclusive_cpu_quota: QuotaUse = QuotaUse.KEEP
+    """Of containers that have all their cpus for themselves and do not say."""
 
     symmetric_affinity: bool = False
     """Whether every affinity rule also counts the other way round."""

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from ...topology.model.machine import Machine
+from ...topology.sets.cpuset import NodeSet
 from ..configuration.config import Config
 from ..model.container import Container, ContainerId, ContainerState, PodId, Resources
+from ..model.cpu_preference import QuotaUse
 from ..model.grant import Grant, PoolId, Refusal
 from ..model.pinning import Change, Pinning
 from ..placing.classifier import Classifier
@@ -115,6 +117,23 @@ class Engine:
     def pinning(self, container_id: ContainerId) -> Pinning | None:
         """The pinning that the kernel was told last for a container; None for an unknown id."""
         return self._allocator.books.pinner.told(container_id)
+
+    def lifts_quota(self, container_id: ContainerId) -> bool:
+        """Whether a container runs without a cpu quota: its cpus are its own, and it wants that."""
+        grant = self.grants.get(container_id)
+        classified = self._allocator.roster.classified.get(container_id)
+        if grant is None or classified is None or not self.config.pin_cpu:
+            return False
+        is_own = bool(grant.exclusive) and not grant.has_shared_part
+        return is_own and classified.quota is QuotaUse.LIFT
+
+    def interleaved(self, container_id: ContainerId) -> NodeSet | None:
+        """The memory nodes on which a container's pages lie in turn; None: as the kernel likes."""
+        classified = self._allocator.roster.classified.get(container_id)
+        if classified is None or not classified.request.interleaves_memory:
+            return None
+        pinning = self.pinning(container_id)
+        return pinning.mems if pinning is not None else None
 
     def of_pod(self, pod_id: PodId) -> tuple[ContainerId, ...]:
         """The containers known of a pod, stopped ones included, oldest first."""

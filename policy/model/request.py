@@ -60,6 +60,8 @@ class Request:
     cold_start_ns: int = 0
     """How long after its start it gets DRAM too; 0 for those that start warm."""
     preserve_memory: bool = False
+    interleaves_memory: bool = False
+    """Its memory lies page by page on all nodes in turn."""
     hugepage_bytes: Mapping[int, int] = field(default_factory=dict[int, int])
     hints: tuple[Hint, ...] = ()
     strict_hints: bool = False
@@ -86,8 +88,10 @@ class Request:
 
         Nobody limited it, so no set of nodes is known to be large enough. The kernel takes memory
         of the nearest node with room first, so that nothing is lost by it. Strict hints keep their
-        container's memory near, whatever comes.
+        container's memory near, whatever comes. To interleave is to ask for all of them.
         """
+        if self.interleaves_memory:
+            return not self.is_strict
         is_unlimited = self.memory_bytes > 0 and self.memory_limit_bytes is None
         return self.qos is QosClass.BURSTABLE and is_unlimited and not self.is_strict
 

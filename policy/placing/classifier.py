@@ -8,11 +8,12 @@ from typing import Final
 from ...topology.model.machine import Level, Machine, MemoryKind, NumaNode
 from ...topology.sets.cpuset import CpuSet
 from ..annotations.annotation_values import IrqAffinity
+from ..annotations.bandwidth_values import MemoryUse
 from ..annotations.preferences import Preferences, parse_preferences
 from ..configuration.config import Config, OnBadAnnotation, SchedulingClass
 from ..hints.hint_filter import hints_of
 from ..model.container import Container, QosClass
-from ..model.cpu_preference import BurstLevel, CpuPriority, SmtPreference
+from ..model.cpu_preference import BurstLevel, CpuPriority, QuotaUse, SmtPreference
 from ..model.hint import Hint
 from ..model.request import CpuType, Isolation, Request
 from ..pools.memory_supply import read_memory_supply
@@ -55,6 +56,8 @@ class Classified:
     irq: IrqAffinity | None = None
     cpu_class: str | None = None
     classes: ResourceClasses = NO_CLASSES
+    quota: QuotaUse = QuotaUse.KEEP
+    """The fate of its quota where all its cpus are its own."""
     placement: PlacementRules = NO_PLACEMENT_RULES
     """Its required and preferred rules, other than the weighted ones in `rules`."""
 
@@ -131,6 +134,7 @@ class Classifier:
             memory_kinds=kinds,
             cold_start_ns=cold_start_ns,
             preserve_memory=preferences.preserve_memory,
+            interleaves_memory=preferences.memory is MemoryUse.INTERLEAVE,
             hugepage_bytes=resources.hugepage_bytes,
             class_cpus=self._class_cpus(cpu_class),
             hints=hints,
@@ -155,6 +159,7 @@ class Classifier:
             irq=irq,
             cpu_class=cpu_class,
             classes=classes,
+            quota=preferences.quota or config.exclusive_cpu_quota,
             placement=placement,
         )
 
