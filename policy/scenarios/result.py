@@ -8,8 +8,37 @@ from ..engine.pool_drawing import SpareSupply
 from ..engine.rebalance.plan import PlacementQuality
 from ..model.container import GivenAnnotation
 from ..model.grant import GrantKind
+from ..model.pinning import Pinning
 from ..pools.pool_tree import PoolTree
 from ..text.errors import Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedContainer:
+    """A container that was told other cpus or memory nodes for another one."""
+
+    path: str
+    before: Pinning
+    after: Pinning
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePlace:
+    """The pool, cpus and memory nodes of a container on a node, in the kernel's list format."""
+
+    pool: str
+    cpus: str
+    mems: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeDiff:
+    """The difference that a scenario made on a node that runs, by the paths of containers."""
+
+    added: Mapping[str, NodePlace]
+    moved: Mapping[str, tuple[NodePlace, NodePlace]]
+    """From where to where."""
+    gone: Mapping[str, NodePlace]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +62,8 @@ class ContainerResult:
     """Why it is there in words, with the runner-up."""
     given: tuple[GivenAnnotation, ...] = ()
     """Annotations that rules of the configuration gave it."""
+    moved: tuple[MovedContainer, ...] = ()
+    """Containers that were told something else when it was decided about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +119,8 @@ class ScenarioResult:
     """Also of containers that are gone by now."""
     quality: PlacementQuality | None = None
     """How far the weights are satisfied; None where no container wishes anything of another."""
+    diff: NodeDiff | None = None
+    """None where it began on an empty node."""
 
     @property
     def has_failed(self) -> bool:
@@ -118,6 +151,7 @@ def _scenario(result: ScenarioResult) -> dict[str, object]:
         ],
         "skipped": [{"step": one.step, "reason": one.reason} for one in result.skipped],
         "satisfied_weight": _quality(result.quality),
+        **({} if result.diff is None else {"diff": _diff(result.diff)}),
         "updates": result.updates,
         "problems": [*result.problems, *map(str, result.remarks)],
     }
@@ -145,9 +179,35 @@ def _container(one: ContainerResult) -> dict[str, object]:
         "decided_by": one.decided_by,
         "refused": one.refused,
         "unmet": list(one.unmet),
+        "moved": [
+            {"container": other.path, "from": _pin(other.before), "to": _pin(other.after)}
+            for other in one.moved
+        ],
     }
     if one.given:
         document["given"] = {
             given.key: {"value": given.value, "rule": given.rule} for given in one.given
         }
     return document
+
+
+def _pin(pinning: Pinning) -> dict[str, str | None]:
+    return {
+        "cpus": None if pinning.cpus is None else str(pinning.cpus),
+        "mems": None if pinning.mems is None else str(pinning.mems),
+    }
+
+
+def _diff(diff: NodeDiff) -> dict[str, object]:
+    return {
+        "added": [{"container": path, "to": _place(to)} for path, to in diff.added.items()],
+        "moved": [
+            {"container": path, "from": _place(before), "to": _place(after)}
+            for path, (before, after) in diff.moved.items()
+        ],
+        "gone": [{"container": path, "from": _place(one)} for path, one in diff.gone.items()],
+    }
+
+
+def _place(one: NodePlace) -> dict[str, str]:
+    return {"pool": one.pool, "cpus": one.cpus, "mems": one.mems}

@@ -5,7 +5,7 @@ pod. Unless `on-unsatisfiable` says otherwise, a container then gets what it wou
 the annotation, and is told so.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from ....topology.model.machine import Machine
 from ...annotations.annotations import effective
