@@ -77,6 +77,7 @@ class Preferences:
     prefer_reserved: bool | None = None
     hide_hyperthreads: bool = False
     whole_cores: bool = False
+    load: Chosen[str] | None = None
     quota: QuotaUse | None = None
     memory: MemoryUse | None = None
     exclusive: int | None = None
@@ -159,6 +160,7 @@ class _Reader:
             hide_hyperthreads=hidden is not HiddenThreads.NONE,
             whole_cores=hidden is HiddenThreads.WHOLE_CORES,
             exclusive=self._value("exclusive", parse_exclusive, None),
+            load=self._chosen("load", parse_word),
             quota=self._value("quota", parse_quota_use, None),
             memory=self._value("memory", parse_memory_use, None),
             memory_types=self._value("memory-type", parse_memory_types, None),

@@ -13,7 +13,8 @@ from .shape import Fault
 
 
 def annotation_rule_faults(config: Config) -> Iterator[Fault]:
-    """Faults of the names and the selectors of rules, and rules that give nothing."""
+    """Faults of rules that give annotations, and of the classes that these may name."""
+    yield from _load_classes(config)
     names = [one.name for one in config.rules]
     for index, one in enumerate(config.rules):
         path: Path = ("rules", index)
@@ -25,6 +26,16 @@ def annotation_rule_faults(config: Config) -> Iterator[Fault]:
         if not one.annotations:
             yield Fault(path, "gives no annotations — write some, or leave the rule out")
         yield from _selector((*path, "match"), one.match)
+
+
+def _load_classes(config: Config) -> Iterator[Fault]:
+    names = [one.name for one in config.load_classes]
+    for index, name in enumerate(names):
+        path: Path = ("loadClasses", index, "name")
+        if not name:
+            yield Fault(path, "is empty — name the class")
+        elif name in names[:index]:
+            yield Fault(path, f"{name!r} is the name of two classes — rename one")
 
 
 def _selector(path: Path, selector: ContainerSelector) -> Iterator[Fault]:

@@ -1,5 +1,6 @@
 """Fields of rules that give annotations: the containers that a rule is for, and what it gives."""
 
+import enum
 from collections.abc import Mapping
 
 import msgspec
@@ -22,6 +23,21 @@ class ContainerSelector(Section, frozen=True, kw_only=True):
     qos: tuple[QosClass, ...] = ()
     expression: Mapping[str, object] | None = None
     """In the language of the affinity annotation."""
+
+
+class LoadLevel(enum.Enum):
+    """The level at which containers of one load class disturb each other."""
+
+    CORE = "core"
+    L2 = "l2"
+    L3 = "l3"
+
+
+class LoadClass(Section, frozen=True, kw_only=True):
+    """Containers that load the same part of a machine, such as its vector units or a cache."""
+
+    name: str
+    level: LoadLevel
 
 
 class AnnotationRule(Section, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ import msgspec
 from ..model.cpu_preference import BurstLevel, CpuPriority, QuotaUse
 from ..text.quantity import CpuAmount, MemoryAmount, parse_cpu_amount, parse_memory_amount
 from .affinity_fields import AntiAffinityLimits, KubeCompat, Profile, Rack, ReplicaAntiAffinity
-from .annotation_rule_fields import AnnotationRule
+from .annotation_rule_fields import AnnotationRule, LoadClass
 from .section import Section
 
 
@@ -266,6 +266,8 @@ class Config(Section, frozen=True, kw_only=True):
     """Labels of namespaces, by their names."""
     rules: tuple[AnnotationRule, ...] = ()
     """Annotations by central rule; of several that give one key to a container the first counts."""
+    load_classes: tuple[LoadClass, ...] = ()
+    """For the annotation load.pinfold.dev."""
     profiles: tuple[Profile, ...] = ()
     racks: Mapping[str, Rack] = msgspec.field(default_factory=dict[str, Rack])
     """By the value of the label pinfold.dev/rack."""

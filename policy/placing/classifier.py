@@ -31,6 +31,7 @@ from ..tuning.cpu_class import cpu_class_wish, suitable_cpus
 from ..tuning.interrupts import Interrupt, InterruptTable, irq_wish
 from ..tuning.resource_class import NO_CLASSES, ResourceClasses, resource_classes
 from ..tuning.scheduling import scheduling_class
+from .wishes.load_class import load_problems
 from .wishes.own_cpus import can_yield, own_count, with_own_cpus
 
 SYSTEM_NAMESPACE = "kube-system"
@@ -206,6 +207,7 @@ class Classifier:
         irq, irq_problems = irq_wish(container, preferences, exclusive, self._interrupts)
         classes, idle = resource_classes(container, preferences, config)
         problems = (*preferences.problems, *problems, *irq_problems, *class_problems, *idle)
+        problems = (*problems, *load_problems(container, preferences, config))
         if isinstance(scheduling, Problem):
             problems, scheduling = (*problems, scheduling), None
         problems = first_problems(problems, container.path, container.name)

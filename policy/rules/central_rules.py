@@ -11,7 +11,7 @@ from typing import Final
 
 from ...topology.sets.base_errors import quoted
 from ..annotations.annotation_keys import RESOURCES_KEY, domain_of
-from ..annotations.annotations import Annotations, read_annotations
+from ..annotations.annotations import Annotations, effective, read_annotations
 from ..annotations.preferences import parse_preferences
 from ..configuration.annotation_rule_fields import AnnotationRule, ContainerSelector
 from ..configuration.config import Config
@@ -21,7 +21,7 @@ from ..text.glob_set import GlobSet
 from ..text.yaml_nodes import TextError
 from .affinity import AFFINITY_KEYS, affinity_rules
 from .expression import ALWAYS, Expression, evaluate, parse_expression
-from .podaffinity.configured_rules import label_selector, text_node
+from .podaffinity.configured_rules import LOAD_LABEL, label_selector, text_node
 from .podaffinity.label_selector import LabelSelector
 from .podaffinity.rule_text import placement_rules
 
@@ -79,14 +79,33 @@ class CentralRules:
         for at, one in enumerate(config.rules):
             found = dict.fromkeys(_faults(one, config))
             faults += [f"{_place(at, 'annotations')}: {fault}" for fault in found]
+        self._has_loads = bool(config.load_classes)
         if faults:
             raise ConfigError("\n".join(faults))
 
     def completed(self, container: Container) -> Container:
         """The container with what the rules give it; what older rules gave it is taken away."""
-        if not self._rules and not container.given:
+        if not self._rules and not self._has_loads and not container.given:
             # As on most nodes: this costs nothing.
             return container
+        return self._labelled(self._annotated(container))
+
+    def _labelled(self, container: Container) -> Container:
+        """The container with its class of load among the labels of its pod.
+
+        Rules of the configuration keep those of one class apart, as any others by their labels.
+        """
+        pod = container.pod
+        load = effective(pod.annotations, "load", container.name) if self._has_loads else None
+        name = None if load is None else load.value.strip()
+        if pod.labels.get(LOAD_LABEL) == name:
+            return container
+        labels = {key: one for key, one in pod.labels.items() if key != LOAD_LABEL}
+        if name is not None:
+            labels[LOAD_LABEL] = name
+        return replace(container, pod=replace(pod, labels=labels))
+
+    def _annotated(self, container: Container) -> Container:
         pod, before = container.pod, {one.key for one in container.given}
         own = {key: text for key, text in pod.annotations.items() if key not in before}
         given = tuple(self._given(container, own))

@@ -13,6 +13,7 @@ from ..annotations.annotation_values import ALL_HINTS, HintSource
 from ..annotations.annotations import effective
 from ..annotations.preferences import Preferences, parse_preferences
 from ..configuration.affinity_fields import Rack
+from ..configuration.annotation_rule_fields import LoadClass, LoadLevel
 from ..configuration.config import (
     BlockIoControl,
     Config,
@@ -153,16 +154,20 @@ def _config_for(spec: PodSpec) -> Config:
     cpu_classes: dict[str, None] = {}
     scheduling_classes: dict[str, None] = {}
     namespace_labels: dict[str, str] = {}
+    loads: dict[str, None] = {}
     pod = created_pod(spec, 0)
     for one in (*spec.init_containers, *spec.containers):
         container = created_container(one, pod, 0)[0]
         namespace_labels.update(dict.fromkeys(selected_namespace_labels(container), ""))
         preferences = parse_preferences(container)
+        if preferences.load is not None:
+            loads[preferences.load.value] = None
         if preferences.cpu_class is not None:
             cpu_classes[preferences.cpu_class.value] = None
         if preferences.scheduling_class is not None:
             scheduling_classes[preferences.scheduling_class] = None
     return Config(
+        load_classes=tuple(LoadClass(name=name, level=LoadLevel.CORE) for name in loads),
         cpu_classes=tuple(CpuClass(name=name) for name in cpu_classes),
         scheduling_classes=tuple(SchedulingClass(name=name) for name in scheduling_classes),
         # Of a namespace that cannot exist.

@@ -14,6 +14,7 @@ import yaml
 
 from ....topology.sets.base_errors import quoted
 from ...configuration.affinity_fields import LabelSelectorFields, Profile, Rack
+from ...configuration.annotation_rule_fields import LoadClass, LoadLevel
 from ...configuration.config import Config
 from ...model.container import Pod
 from ...model.selector_operator import LabelOperator
@@ -29,6 +30,9 @@ from .written_rules import NO_WRITTEN_RULES, WrittenRules
 
 RACK_LABEL: Final = "pinfold.dev/rack"
 RESOURCE_SET_LABEL: Final = "pinfold.dev/resource-set"
+LOAD_LABEL: Final = "load.pinfold.dev"
+"""The label that stands for the class of load of a container; its annotation gives it."""
+_LOAD_LEVELS: Final = {LoadLevel.CORE: "core", LoadLevel.L2: "cluster", LoadLevel.L3: "l3"}
 _REQUIRED_FIELD: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _SHORTHAND_WEIGHT: Final = 100
 _RACKS_MAX: Final = 32
@@ -85,6 +89,7 @@ def configured_rules(config: Config) -> ConfiguredRules:
             *map(_of_profile, config.profiles),
             *(one for name, rack in config.racks.items() for one in _of_rack(name, rack)),
             *_of_replicas(config),
+            *map(_of_load_class, config.load_classes),
         ),
         racks=tuple(config.racks),
         namespace_labels=NamespaceLabels(config.namespace_labels),
@@ -189,6 +194,18 @@ def _of_replicas(config: Config) -> Iterator[AddedRules]:
         }
         written: dict[str, object] = {"podAntiAffinity": _wish(apart, is_required=rules.required)}
         yield _added(f"antiAffinity.{level.value}", written, has_set)
+
+
+def _of_load_class(one: LoadClass) -> AddedRules:
+    """Containers of a class rather keep apart, whosever they are."""
+    like: dict[str, object] = {
+        "labelSelector": {"matchLabels": {LOAD_LABEL: one.name}},
+        "topologyKey": _LOAD_LEVELS[one.level],
+        "namespaceSelector": {},
+    }
+    is_of_class = LabelSelector((LabelRequirement(LOAD_LABEL, LabelOperator.IN, (one.name,)),))
+    written: dict[str, object] = {"podAntiAffinity": _wish(like, is_required=False)}
+    return _added(f"loadClasses.{one.name}", written, is_of_class)
 
 
 def _wish(term: Mapping[str, object], *, is_required: bool) -> Mapping[str, object]:

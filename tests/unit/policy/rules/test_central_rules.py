@@ -219,3 +219,20 @@ def test_alternatives_without_rules_leave_out_given_ones() -> None:
     one = engine.containers[ContainerId("c")]
     without = "without its rules it would be placed in socket #0"
     assert find_alternatives(engine.snapshot(), one) == (without,)
+
+
+def test_a_load_class_is_a_label_and_an_unknown_one_is_told() -> None:
+    loads = config_from_values({"loadClasses": [{"name": "avx", "level": "core"}]})
+    completed = CentralRules(loads).completed(container({"load.pinfold.dev": "avx"}))
+    assert completed.pod.labels == {"app": "llm", "load.pinfold.dev": "avx"}
+    assert CentralRules(Config()).completed(completed).pod == completed.pod
+    engine = Engine(machine_from_spec("socket:1 core:4"), loads)
+    (problem,) = engine.create(container({"load.pinfold.dev": "avy"})).problems
+    assert problem.is_advice
+    assert str(problem).endswith("has no load class 'avy' — did you mean 'avx'?")
+
+
+def test_two_load_classes_of_one_name_are_a_fault() -> None:
+    twice = [{"name": "avx", "level": "core"}, {"name": "avx", "level": "L3"}]
+    with pytest.raises(ConfigError, match="'avx' is the name of two classes"):
+        config_from_values({"loadClasses": twice})
