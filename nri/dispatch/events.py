@@ -20,6 +20,7 @@ from ...policy.model.pinning import Change, Pinning
 from ...topology.model.machine import Machine
 from .actuator import Actuator
 from .answer import Answer
+from .foreign_pins import ForeignPins
 from .newcomer import Listing, Mention, Newcomer
 from .owner import Owner
 from .report import (
@@ -63,6 +64,7 @@ class Events:
         self._report = report
         self._machine_memory_bytes = machine_memory_bytes
         self._undone = UndoneCreations()
+        self.foreign_pins = ForeignPins()
         self._gone: deque[ContainerId] = deque(maxlen=_GONE_MAX)
 
     @property
@@ -74,6 +76,7 @@ class Events:
         """Place a new container."""
         if not newcomer.container.id:
             return Answer()
+        newcomer = self.foreign_pins.looked_at(newcomer)
         return self._placed("create", newcomer, ContainerState.CREATED, self.policy.create)
 
     def start(self, mention: Mention) -> None:

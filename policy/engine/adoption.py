@@ -17,6 +17,7 @@ from ..model.container import Container, ContainerId, ContainerState, QosClass
 from ..model.grant import Grant
 from ..model.pinning import Change, Pinning
 from ..model.request import CpuType, Request
+from ..placing.wishes.claimed_cpus import claimed_part
 from ..pools.pool_tree import Pool
 from ..pools.supply import Supply
 
@@ -185,7 +186,9 @@ def _explained(
 ) -> Grant | None:
     root = ledger.tree.root
     if request.cpu_type is CpuType.PRESERVE:
-        return _grant(container, request, NO_CPUS, root)
+        claimed = claimed_part(request, *ledger.free_for_all)
+        grant = _grant(container, request, claimed, root)
+        return replace(grant, isolated=claimed & root.isolated)
     # An offline cpu cannot run anybody; the kernel leaves it in the set it was told.
     cpus = (container.cpus or NO_CPUS) & root.cpus
     if not cpus:

@@ -6,6 +6,7 @@ from typing import Final
 from ..model.container import Container, ContainerId, ContainerState, PodId
 from ..model.grant import Grant
 from ..placing.classifier import Classified
+from ..placing.wishes.claimed_cpus import unbooked_claim
 from ..placing.wishes.own_cpus import shortfall
 from .adoption import instance_key
 from .decision import Decision
@@ -41,9 +42,14 @@ class Roster:
     def with_shortfall(self, decision: Decision) -> Decision:
         """The decision, noted with what its container lacks of the cpus it wants for itself."""
         request = self.classified[decision.container_id].request
-        if request.fallback is None or not isinstance(decision.result, Grant):
+        if not isinstance(decision.result, Grant):
             return decision
-        problem = shortfall(self.containers[decision.container_id], request, decision.result)
+        container = self.containers[decision.container_id]
+        problem = None
+        if request.fallback is not None:
+            problem = shortfall(container, request, decision.result)
+        elif request.claimed is not None:
+            problem = unbooked_claim(container, request, decision.result)
         if problem is None:
             return decision
         told = replace(decision, degraded=problem.what, problems=(*decision.problems, problem))

@@ -106,6 +106,8 @@ class Container:
     mounts: tuple[Mount, ...] = ()
     hints: tuple[Hint, ...] = ()
     """All that were found, counted or not, unresolved."""
+    claimed: CpuSet | None = None
+    """Cpus that another than the policy gave it; it is left alone with them, empty or not."""
     given: tuple[GivenAnnotation, ...] = ()
     """Those of `pod.annotations` that the pod's author did not write."""
 

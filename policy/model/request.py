@@ -53,6 +53,8 @@ class Request(Struct, frozen=True, kw_only=True):
     """Its own cpus must be all threads of their cores."""
     fallback: "Request | None" = None
     """What it is served with where there is no room for this; None: nothing less will do."""
+    claimed: CpuSet | None = None
+    """Cpus that it has from elsewhere, and for itself; of preserved containers."""
     class_cpus: CpuSet | None = None
     """The cpus that can run at the clocks of the class its exclusive cpus get; None without one."""
     memory_bytes: int = 0

@@ -152,6 +152,7 @@ class Classifier:
             request,
             container_id=container.id,
             cpu_type=cpu.type,
+            claimed=container.claimed,
             exclusive=cpu.exclusive,
             shared_milli=cpu.shared_milli,
             cpu_limit_milli=cpu.limit_milli,
@@ -319,7 +320,7 @@ def classify_cpu(container: Container, preferences: Preferences, config: Config)
     """Whole cpus for itself, shares of others, from which cpus. The first rule that fits counts."""
     milli = container.resources.cpu_request_milli
     qos = container.pod.qos
-    if preferences.preserve_cpu:
+    if preferences.preserve_cpu or container.claimed is not None:
         return _Cpu(type=CpuType.PRESERVE, shared_milli=milli)
     is_reserved = preferences.prefer_reserved
     if is_reserved is None:

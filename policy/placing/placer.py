@@ -25,6 +25,7 @@ from .lineup import Lineup
 from .place_finder import PlaceFinder
 from .pool_choice import Chooser, Facts
 from .restriction import Restriction
+from .wishes.claimed_cpus import claimed_part
 
 RESTARTED: Final = "restarted"
 """What decides where a container with rules is restarted, and its place is free."""
@@ -214,7 +215,8 @@ class Placer:
             reason = f"{self._tree.root.name}: {insisting[0].dropped()}"
             return Failure(refusal=Refusal(reason=reason))
         offer = memory.offer(root)
-        grant = self._grant(request, root, CpuSet(), CpuSet(), offer)
+        claimed = claimed_part(request, *self._ledger.free_for_all)
+        grant = self._grant(request, root, claimed, claimed & self._tree.root.isolated, offer)
         booking = Booking(grant=grant, offer=offer)
         decided_by = f"{request.cpu_type.value} cpus"
         return Placement(booking=booking, decided_by=decided_by, broken=broken)
