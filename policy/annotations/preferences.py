@@ -44,8 +44,8 @@ from .annotations import (
     own_annotations,
     read_annotations,
 )
-from .bandwidth_values import MemoryUse, parse_memory_use, parse_quota_use
 from .own_cpu_values import HiddenThreads, parse_exclusive, parse_hidden_threads
+from .resource_values import MemoryUse, parse_device, parse_memory_use, parse_quota_use
 
 T = TypeVar("T")
 
@@ -77,6 +77,8 @@ class Preferences:
     prefer_reserved: bool | None = None
     hide_hyperthreads: bool = False
     whole_cores: bool = False
+    near_device: str | None = None
+    """A device by a path or a PCI address, or a resource of the kubelet."""
     load: Chosen[str] | None = None
     quota: QuotaUse | None = None
     memory: MemoryUse | None = None
@@ -160,6 +162,7 @@ class _Reader:
             hide_hyperthreads=hidden is not HiddenThreads.NONE,
             whole_cores=hidden is HiddenThreads.WHOLE_CORES,
             exclusive=self._value("exclusive", parse_exclusive, None),
+            near_device=self._value("near-device", parse_device, None),
             load=self._chosen("load", parse_word),
             quota=self._value("quota", parse_quota_use, None),
             memory=self._value("memory", parse_memory_use, None),

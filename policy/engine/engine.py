@@ -139,6 +139,10 @@ class Engine:
         """The containers known of a pod, stopped ones included, oldest first."""
         return self._allocator.roster.of_pod(pod_id)
 
+    def completed(self, container: Container) -> Container:
+        """The container with what central rules give it. For any thread; done again on creation."""
+        return self._central.completed(container)
+
     def create(self, container: Container) -> Decision:
         """Place a new container; its own pinning is in the decision, others' in `changes`.
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from ...topology.model.machine import Level, Machine, MemoryKind, NumaNode
 from ...topology.sets.cpuset import CpuSet
 from ..annotations.annotation_values import IrqAffinity
-from ..annotations.bandwidth_values import MemoryUse
 from ..annotations.preferences import Preferences, parse_preferences
+from ..annotations.resource_values import MemoryUse
 from ..configuration.config import Config, OnBadAnnotation, SchedulingClass
 from ..hints.hint_filter import hints_of
 from ..model.container import Container, ContainerId, Pod, PodId, QosClass

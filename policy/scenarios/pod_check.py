@@ -12,6 +12,7 @@ from ...topology.model.machine import Machine
 from ..annotations.annotation_values import ALL_HINTS, HintSource
 from ..annotations.annotations import effective
 from ..annotations.preferences import Preferences, parse_preferences
+from ..annotations.resource_values import is_resource
 from ..configuration.affinity_fields import Rack
 from ..configuration.annotation_rule_fields import LoadClass, LoadLevel
 from ..configuration.config import (
@@ -102,6 +103,7 @@ class PodCheck:
         for key, is_set in (
             ("topologyhints", names_them),
             ("pick-resources-by-hints", preferences.pick_by_hints),
+            ("near-device", is_resource(preferences.near_device or "")),
         ):
             setting = effective(container.pod.annotations, key, container.name)
             if setting is None or not is_set:

@@ -14,10 +14,12 @@ from pinfold.nri.embedded.kubelet import (
     start_pods,
 )
 from pinfold.nri.embedded.runtime_dialects import Dialect
+from pinfold.nri.hints.combined_hints import Surroundings
 from pinfold.nri.plugin.plugin import Plugin, RuntimeLink, Timing
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.engine import Engine
+from pinfold.policy.hints.hint_text import TEST_APIS
 from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
 from pinfold.policy.model.kubelet_resources import linux_resources
 from pinfold.policy.scenarios.step import (
@@ -120,6 +122,7 @@ class NodeRun:
             ),
             self.happenings.append,
             timing=TIMING,
+            finder=Surroundings(has_test_hints=bool(step.environment.get(TEST_APIS))),
             machine_memory_bytes=self._memory_bytes,
         )
         self._thread = threading.Thread(target=self._plugin.run, name="plugin")
