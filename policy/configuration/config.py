@@ -13,6 +13,7 @@ from ..model.cpu_preference import BurstLevel, CpuPriority, QuotaUse
 from ..text.quantity import CpuAmount, MemoryAmount, parse_cpu_amount, parse_memory_amount
 from .affinity_fields import AntiAffinityLimits, KubeCompat, Profile, Rack, ReplicaAntiAffinity
 from .annotation_rule_fields import AnnotationRule, LoadClass
+from .moving_fields import DuringExecution
 from .section import Section
 
 
@@ -277,6 +278,7 @@ class Config(Section, frozen=True, kw_only=True):
     hard_affinity_weight: int = 1
     """The weight of a required affinity for the containers that it is about."""
     kube_compat: KubeCompat = KubeCompat.DOCUMENT
+    during_execution: DuringExecution = DuringExecution()
 
     scheduling_classes: tuple[SchedulingClass, ...] = ()
     namespace_scheduling_classes: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])

@@ -53,6 +53,8 @@ def _sentences(found: ExplainDocument) -> Iterator[str]:
         f"  annotation {one.annotation}: {one.value!r}, given by rule {one.rule!r}"
         for one in found.given
     )
+    notes = cast("Sequence[object]", found.request.get("notes", ()))
+    yield from (f"  note: {one}" for one in notes)
     yield from (f"  rule: {_rule_text(one, found.container)}" for one in found.rules)
     for one in found.moved:
         yield f"  for it moved {one.container} from {pin_text(one.from_)} to {pin_text(one.to)}"
