@@ -250,6 +250,10 @@ class Engine:
             return replace(self.decisions[container_id], pinning=pinning, changes=())
         return self._allocator.resize(container_id, resources)
 
+    def forget_places(self) -> None:
+        """Let containers that come back choose anew, as in trials of what would come of them."""
+        self._allocator.roster.forget_places()
+
     def move(self, container_id: ContainerId, pool_id: PoolId) -> Decision:
         """Move a container to another pool; a refusal leaves it where it is, and what it holds.
 

@@ -68,6 +68,10 @@ class Roster:
         if len(self._last_places) > _LAST_PLACES_MAX:
             del self._last_places[next(iter(self._last_places))]
 
+    def forget_places(self) -> None:
+        """Forget the places of instances before: whoever comes next chooses anew."""
+        self._last_places.clear()
+
     def last_place(self, container: Container) -> Grant | None:
         """The grant of the instance before this one, where that is remembered."""
         return self._last_places.get(instance_key(container)) if self._last_places else None

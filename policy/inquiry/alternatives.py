@@ -94,6 +94,7 @@ class _Trials:
 
     def pool_of(self, container: Container) -> str:
         """The pool of a container that starts; nobody moves, and it is gone afterwards."""
+        self._engine.forget_places()
         fresh = replace(container, state=ContainerState.CREATED, cpus=None, mems=None, given=())
         decision = self._engine.create(fresh)
         self._engine.remove(container.id)

@@ -126,7 +126,9 @@ class Placer:
             narrowed_by=judgement.kept_apart() if judgement and grant.within else frozenset(),
         )
 
-    def plan_again(self, request: Request, held: Grant, judgement: Judgement) -> Placement | None:
+    def plan_again(
+        self, request: Request, held: Grant, judgement: Judgement | None
+    ) -> Placement | None:
         """The grant that a container held before its restart; None where that is not free.
 
         Its rules are not judged again, but for those that keep it and others apart.
@@ -147,12 +149,14 @@ class Placer:
         memory = self._memory.choice(request)
         if isinstance(memory.zone(pool_id), Dropped):
             return None
-        for one in judgement.restrictions():
+        for one in judgement.restrictions() if judgement is not None else ():
             if one.blockers and one.is_broken_by(own | shared, pool_id):
                 return None
         offer = memory.offer(pool_id)
         grant = self._grant(request, pool_id, held.exclusive, held.isolated, offer)
         grant = replace(grant, within=held.within)
+        if judgement is None:
+            return Placement(booking=Booking(grant=grant, offer=offer), decided_by=RESTARTED)
         lifted = held_back(judgement, grant, own | shared, self._books, ())
         booking = Booking(grant=grant, offer=offer, lifted=lifted)
         around = self._tree.around(pool_id, own | shared)

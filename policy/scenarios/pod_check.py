@@ -135,6 +135,7 @@ class PodCheck:
     ) -> Iterator[Problem]:
         """Why the engine refuses containers, for other reasons than their annotations' problems."""
         specs = (*spec.init_containers, *spec.containers)
+        engine.forget_places()
         for one, container in zip(specs, containers, strict=True):
             decision = engine.create(container)
             is_refused = isinstance(decision.result, Refusal)
