@@ -31,6 +31,7 @@ from .control.history.history_keeper import HistoryKeeper
 from .daemon.chores import live_root, plan_chores
 from .daemon.config_file import load_config, read_file
 from .daemon.config_watch import ConfigWatch
+from .daemon.cpuset_conflicts import read_managers, runc_warning
 from .daemon.daemon import Command, Daemon, memory_bytes, reload_configuration
 from .daemon.garbage_collection import LOOK_SECONDS, Garbage
 from .daemon.hint_sources import find_surroundings
@@ -166,6 +167,7 @@ def command(
         as_found=tuner.as_found if tuner else None,
     )
     _warn(daemon.engine.warnings, log)
+    _look_for_conflicts(daemon, log, is_here=is_here)
     server = _control_server(control, state_dir, daemon, (journal, history), access, log)
     _remember(daemon, keeper, history, state_dir, counts, log)
     if tuner is not None:
@@ -194,6 +196,14 @@ def command(
         notifier.close()
     if ended is Command.ENDED and not (access.identity.is_preinstalled and daemon.has_served):
         raise click.exceptions.Exit(FAULT)
+
+
+def _look_for_conflicts(daemon: Daemon, log: logging.Logger, *, is_here: bool) -> None:
+    _warn(filter(None, (runc_warning(daemon.machine),)), log)
+    if is_here:
+        managers = read_managers()
+        daemon.plugin.events.foreign_pins.kubelet_pins = managers.pins_cpus
+        _warn(managers.warnings(), log)
 
 
 def _warn(warnings: Iterable[str], log: logging.Logger) -> None:
