@@ -172,12 +172,10 @@ def command(
     _remember(daemon, keeper, history, state_dir, counts, log)
     if tuner is not None:
         tuner.start(daemon.plugin)
-    plan_chores(daemon, watch, root, log)
-    daemon.timetable.every("rebalance", REBALANCE_SECONDS, BackgroundRebalance(daemon, log).look)
+    _plan(daemon, watch, root, garbage, log)
     metrics = MetricsServer(daemon, root, log, counts)
     load = partial(_load_again, watch, config_path, settings, log)
     _listen(daemon)
-    daemon.timetable.every("garbage", LOOK_SECONDS, garbage.look)
     daemon.first_service.afterwards("metrics at the start", metrics.follow)
     garbage.start()
     daemon.start()
@@ -196,6 +194,14 @@ def command(
         notifier.close()
     if ended is Command.ENDED and not (access.identity.is_preinstalled and daemon.has_served):
         raise click.exceptions.Exit(FAULT)
+
+
+def _plan(
+    daemon: Daemon, watch: ConfigWatch, root: str | None, garbage: Garbage, log: logging.Logger
+) -> None:
+    plan_chores(daemon, watch, root, log)
+    daemon.timetable.every("rebalance", REBALANCE_SECONDS, BackgroundRebalance(daemon, log).look)
+    daemon.timetable.every("garbage", LOOK_SECONDS, garbage.look)
 
 
 def _look_for_conflicts(daemon: Daemon, log: logging.Logger, *, is_here: bool) -> None:

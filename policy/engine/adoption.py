@@ -188,7 +188,7 @@ def _explained(
     if request.cpu_type is CpuType.PRESERVE:
         claimed = claimed_part(request, *ledger.free_for_all)
         grant = _grant(container, request, claimed, root)
-        return replace(grant, isolated=claimed & root.isolated)
+        return structs.replace(grant, isolated=claimed & root.isolated)
     # An offline cpu cannot run anybody; the kernel leaves it in the set it was told.
     cpus = (container.cpus or NO_CPUS) & root.cpus
     if not cpus:

@@ -1,10 +1,14 @@
 """Every container the policy knows, what it asks for, and what was decided about it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from msgspec import structs
+
 from ..model.container import Container, ContainerId, ContainerState, PodId
 from ..model.grant import Grant
+from ..model.hint import Hint
 from ..placing.classifier import Classified
 from ..placing.wishes.claimed_cpus import unbooked_claim
 from ..placing.wishes.own_cpus import shortfall
@@ -26,7 +30,7 @@ class Roster:
         self.decisions: dict[ContainerId, Decision] = {}
         self._instances: dict[tuple[str, str], ContainerId] = {}
         self._of_pod: dict[PodId, dict[ContainerId, None]] = {}
-        self._last_places: dict[tuple[str, str], Grant] = {}
+        self._last_places: dict[tuple[str, str], tuple[Grant, Sequence[Hint]]] = {}
 
     def add(self, container: Container, classified: Classified) -> None:
         """A container is there, and is the present instance of its name."""
@@ -52,7 +56,9 @@ class Roster:
             problem = unbooked_claim(container, request, decision.result)
         if problem is None:
             return decision
-        told = replace(decision, degraded=problem.what, problems=(*decision.problems, problem))
+        told = structs.replace(
+            decision, degraded=problem.what, problems=(*decision.problems, problem)
+        )
         self.decisions[decision.container_id] = told
         return told
 
@@ -64,7 +70,7 @@ class Roster:
         """Remember the grant of an instance for the next one of its name in its pod."""
         key = instance_key(container)
         self._last_places.pop(key, None)
-        self._last_places[key] = grant
+        self._last_places[key] = grant, self._hints(container.id)
         if len(self._last_places) > _LAST_PLACES_MAX:
             del self._last_places[next(iter(self._last_places))]
 
@@ -73,8 +79,17 @@ class Roster:
         self._last_places.clear()
 
     def last_place(self, container: Container) -> Grant | None:
-        """The grant of the instance before this one, where that is remembered."""
-        return self._last_places.get(instance_key(container)) if self._last_places else None
+        """The grant of the instance before this one, where that is remembered.
+
+        None where other devices are near it now.
+        """
+        if not self._last_places:
+            return None
+        grant, hints = self._last_places.get(instance_key(container)) or (None, ())
+        return grant if grant is not None and hints == self._hints(container.id) else None
+
+    def _hints(self, container_id: ContainerId) -> Sequence[Hint]:
+        return self.classified[container_id].request.hints
 
     def of_pod(self, pod_id: PodId) -> tuple[ContainerId, ...]:
         """The containers known of a pod, oldest first."""
