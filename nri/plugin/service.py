@@ -5,10 +5,10 @@ or at fault the answer changes nothing, and the real one follows as an update.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from google.protobuf.message import DecodeError, Message
+from msgspec import Struct
 
 from ...policy.configuration.config import SchedulingClass
 from ...policy.model.container import ContainerId
@@ -45,16 +45,14 @@ SAFE_ANSWER: Final = b""
 """What changes nothing, whatever was called: a message without fields."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
+class Rejection(Struct, frozen=True):
     """A call is answered with an error."""
 
     code: Code
     message: str
 
 
-@dataclass(slots=True, kw_only=True)
-class ServedCall:
+class ServedCall(Struct, kw_only=True):
     """A call that is being served, or was."""
 
     call: Call
@@ -247,16 +245,23 @@ class Service:
         )
         if answer.refusal:
             return Rejection(Code.FAILED_PRECONDITION, answer.refusal), outcome
-        response = nri_pb2.CreateContainerResponse(update=update_messages(answer.others))
+        adjustment = None
         if answer.own is not None:
             adjustment = adjustment_message(answer.own, self._scheduling(answer), answer.classes)
-            if adjustment is not None:
-                response.adjust.CopyFrom(adjustment)
+        if answer.lifts_quota or answer.interleaved is not None:
+            adjustment = self._with_bandwidth(adjustment, answer)
+        updates = update_messages(answer.others)
+        return nri_pb2.CreateContainerResponse(adjust=adjustment, update=updates), outcome
+
+    def _with_bandwidth(
+        self, adjustment: nri_pb2.ContainerAdjustment | None, answer: Answer
+    ) -> nri_pb2.ContainerAdjustment:
+        adjustment = adjustment or nri_pb2.ContainerAdjustment()
         if answer.lifts_quota:
-            lift_quota(response.adjust.linux.resources)
-        if answer.interleaved is not None and self._has_memory_policy(answer):
-            add_interleaving(response.adjust.linux, answer.interleaved)
-        return response, outcome
+            lift_quota(adjustment.linux.resources)
+        if answer.interleaved is not None and self._has_memory_policy():
+            add_interleaving(adjustment.linux, answer.interleaved)
+        return adjustment
 
     def _scheduling(self, answer: Answer) -> SchedulingClass | None:
         """The scheduling class of a new container; None also where the runtime cannot set one."""
@@ -274,7 +279,7 @@ class Service:
             )
         return None
 
-    def _has_memory_policy(self, answer: Answer) -> bool:
+    def _has_memory_policy(self) -> bool:
         """Whether the runtime sets memory policies; where it does not, that is told."""
         if self.abilities is not None and self.abilities.has_memory_policy:
             return True

@@ -13,7 +13,7 @@ from ..model.cpu_preference import BurstLevel, CpuPriority, QuotaUse
 from ..text.quantity import CpuAmount, MemoryAmount, parse_cpu_amount, parse_memory_amount
 from .affinity_fields import AntiAffinityLimits, KubeCompat, Profile, Rack, ReplicaAntiAffinity
 from .annotation_rule_fields import AnnotationRule, LoadClass
-from .moving_fields import DuringExecution
+from .moving_fields import DuringExecution, RebalanceFields
 from .section import Section
 
 
@@ -279,6 +279,7 @@ class Config(Section, frozen=True, kw_only=True):
     """The weight of a required affinity for the containers that it is about."""
     kube_compat: KubeCompat = KubeCompat.DOCUMENT
     during_execution: DuringExecution = DuringExecution()
+    rebalance: RebalanceFields = RebalanceFields()
 
     scheduling_classes: tuple[SchedulingClass, ...] = ()
     namespace_scheduling_classes: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])

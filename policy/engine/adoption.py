@@ -188,7 +188,7 @@ def _explained(
     if request.cpu_type is CpuType.PRESERVE:
         claimed = claimed_part(request, *ledger.free_for_all)
         grant = _grant(container, request, claimed, root)
-        return replace(grant, isolated=claimed & root.isolated)
+        return structs.replace(grant, isolated=claimed & root.isolated)
     # An offline cpu cannot run anybody; the kernel leaves it in the set it was told.
     cpus = (container.cpus or NO_CPUS) & root.cpus
     if not cpus:
@@ -229,7 +229,7 @@ def _explained(
     pool = ledger.tree.smallest_holding(cpus)
     grant = _grant(container, request, exclusive, pool)
     # A hidden thread may be outside the pool of the others.
-    grant = replace(grant, isolated=exclusive & root.isolated)
+    grant = structs.replace(grant, isolated=exclusive & root.isolated)
     if advice is None:
         return grant
     named = next((one for one in ledger.tree.pools if one.name == advice.pool), pool)
@@ -237,7 +237,7 @@ def _explained(
         grant.has_shared_part and not grant.exclusive and cpus == _lent_to(named, ledger)
     )
     within = advice.within
-    return replace(
+    return structs.replace(
         grant,
         pool_id=named.id if is_believed else pool.id,
         grown=advice.grown if exclusive == advice.exclusive else (),
@@ -283,7 +283,7 @@ def kept_grant(
     if not root.reserved and not sharable - own:
         own = NO_CPUS
     grant = _grant(container, request, own, root)
-    return replace(grant, isolated=own & root.isolated)
+    return structs.replace(grant, isolated=own & root.isolated)
 
 
 def has_own_cpus(request: Request, advice: Advice | None) -> bool:

@@ -1,13 +1,15 @@
 """The one owner of all grants: events in, decisions out. Synchronous and single-threaded."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ...topology.model.machine import Machine
 from ...topology.sets.cpuset import NodeSet
 from ..configuration.config import Config
-from ..model.container import Container, ContainerId, ContainerState, PodId, Resources
+from ..model.container import Container, ContainerId, ContainerState, Pod, PodId, Resources
 from ..model.cpu_preference import QuotaUse
 from ..model.grant import Grant, PoolId, Refusal
 from ..model.pinning import Change, Pinning
@@ -33,8 +35,7 @@ from .restoration import restore
 from .snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adopted:
+class Adopted(Struct, frozen=True, kw_only=True):
     """The answer to a list of running containers: one decision each, and who must be updated."""
 
     decisions: tuple[Decision, ...]
@@ -143,6 +144,10 @@ class Engine:
     def completed(self, container: Container) -> Container:
         """The container with what central rules give it. For any thread; done again on creation."""
         return self._central.completed(container)
+
+    def expect(self, pod: Pod) -> None:
+        """A pod begins: read its texts, for which none of its containers has to wait then."""
+        self._allocator.classifier.expect(pod)
 
     def create(self, container: Container) -> Decision:
         """Place a new container; its own pinning is in the decision, others' in `changes`.
