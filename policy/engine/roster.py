@@ -1,6 +1,5 @@
 """Every container the policy knows, what it asks for, and what was decided about it."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -30,7 +29,7 @@ class Roster:
         self.decisions: dict[ContainerId, Decision] = {}
         self._instances: dict[tuple[str, str], ContainerId] = {}
         self._of_pod: dict[PodId, dict[ContainerId, None]] = {}
-        self._last_places: dict[tuple[str, str], tuple[Grant, Sequence[Hint]]] = {}
+        self._last_places: dict[tuple[str, str], tuple[Grant, tuple[Hint, ...]]] = {}
 
     def add(self, container: Container, classified: Classified) -> None:
         """A container is there, and is the present instance of its name."""
@@ -70,7 +69,8 @@ class Roster:
         """Remember the grant of an instance for the next one of its name in its pod."""
         key = instance_key(container)
         self._last_places.pop(key, None)
-        self._last_places[key] = grant, self._hints(container.id)
+        hints = self.classified[container.id].request.hints
+        self._last_places[key] = grant, hints
         if len(self._last_places) > _LAST_PLACES_MAX:
             del self._last_places[next(iter(self._last_places))]
 
@@ -79,17 +79,11 @@ class Roster:
         self._last_places.clear()
 
     def last_place(self, container: Container) -> Grant | None:
-        """The grant of the instance before this one, where that is remembered.
-
-        None where other devices are near it now.
-        """
+        """The grant of the instance before this one, where it was remembered and near the same."""
         if not self._last_places:
             return None
-        grant, hints = self._last_places.get(instance_key(container)) or (None, ())
-        return grant if grant is not None and hints == self._hints(container.id) else None
-
-    def _hints(self, container_id: ContainerId) -> Sequence[Hint]:
-        return self.classified[container_id].request.hints
+        grant, hints = self._last_places.get(instance_key(container), (None, ()))
+        return grant if hints == self.classified[container.id].request.hints else None
 
     def of_pod(self, pod_id: PodId) -> tuple[ContainerId, ...]:
         """The containers known of a pod, oldest first."""
