@@ -98,6 +98,17 @@ class Ledger:
         """
         return self._sliced(pool_id) & ~self._owed
 
+    def share(self, pool_id: PoolId) -> int:
+        """A mask of the cpus on which a share of a pool runs, never none.
+
+        Those of the nearest wider pool that has some left, at last the reserved ones.
+        """
+        for one in (pool_id, *self.tree.ancestors[pool_id]):
+            if self.free_sharable[one]:
+                return self.free_sharable[one]
+        root = self.tree.root
+        return root.reserved.mask or root.cpus.mask
+
     def room_within(self, pool_id: PoolId, cpus: int) -> int:
         """Milli-cpus that a share of a pool can still be promised on these of its cpus alone."""
         room = self.room.grantable_milli[pool_id]

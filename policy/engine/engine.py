@@ -151,7 +151,11 @@ class Engine:
         return decision
 
     def compact(self, container_id: ContainerId) -> None:
-        """Keep a decision's lineup packed. For when nobody waits for the policy; O(pools)."""
+        """Keep a decision's lineup packed, and file its container where rules find it.
+
+        For when nobody waits for the policy; O(pools).
+        """
+        self._allocator.books.affinity.file()
         decision = self.decisions.get(container_id)
         if decision is not None and decision.lineup is not None:
             packed = replace(decision, lineup=decision.lineup.packed())
@@ -211,6 +215,23 @@ class Engine:
             refusal = Refusal(reason=f"container {container_id!r} holds no cpus to move")
             return Decision(container_id=container_id, result=refusal)
         return self._allocator.move(container_id, pool_id)
+
+    def look_at_rules(self) -> Mapping[ContainerId, tuple[str, ...]]:
+        """Rules required during execution that do not hold, by owner; none where all of them do.
+
+        Of a few owners at each call, in turn. They are told in the owners' decisions.
+        """
+        return self._allocator.look_at_lasting()
+
+    def place_anew(self, container_id: ContainerId) -> Decision:
+        """Place a container live where rules hold that are required during its execution.
+
+        A refusal leaves it where it is. Others' pinnings that follow are in `changes`.
+        """
+        if container_id not in self.grants:
+            refusal = Refusal(reason=f"container {container_id!r} holds no cpus to move")
+            return Decision(container_id=container_id, result=refusal)
+        return self._allocator.place_anew(container_id)
 
     def synchronize(
         self,

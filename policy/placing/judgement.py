@@ -125,6 +125,19 @@ class Judgement:
             ),
         )
 
+    def kept_from(self, cpus: int, pool_id: int) -> "Judgement":
+        """The same rules, of which those alone give way that do not hold on these cpus."""
+        own = tuple(replace(one, can_break=one.is_broken_by(cpus, pool_id)) for one in self.own)
+        by_name = {one.name: one for one in own}
+        return replace(
+            self,
+            own=own,
+            barriers=tuple(
+                replace(one, can_break=bool(cpus & one.forbidden)) for one in self.barriers
+            ),
+            companions=tuple(replace(one, rule=by_name[one.rule.name]) for one in self.companions),
+        )
+
     def closed(self) -> frozenset[int]:
         """The pools that some required rule keeps the newcomer from."""
         return frozenset[int]().union(*(one.closed_pools for one in self.own))

@@ -22,6 +22,8 @@ class Restriction:
     is_own: bool = True
     can_break: bool
     """Whether it gives way where it cannot be met."""
+    is_lasting: bool = False
+    """Whether it is required during execution, too."""
     wanted: str
     """A place where it holds, for people."""
     forbidden: int = 0

@@ -4,7 +4,7 @@ A rule is found by a namespace and a label that whoever it matches must have, an
 several containers are looked at once.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from ...model.container import Container, ContainerId
@@ -31,11 +31,17 @@ class StandingRules:
         self._groups: dict[_GroupName, StandingRule] = {}
         self._names: dict[ContainerId, tuple[_GroupName, ...]] = {}
         self._index: dict[IndexKey, dict[_GroupName, StandingRule]] = {}
+        self._lasting: dict[ContainerId, None] = {}
 
     @property
     def is_empty(self) -> bool:
         """Whether no container that is there has rules."""
         return not self._rules
+
+    @property
+    def lasting(self) -> Collection[ContainerId]:
+        """The containers with rules that are required during execution, oldest first."""
+        return self._lasting.keys()
 
     @property
     def has_required_affinity(self) -> bool:
@@ -50,6 +56,8 @@ class StandingRules:
         if not rules:
             return
         self._rules[owner.id] = rules
+        if rules.are_lasting:
+            self._lasting[owner.id] = None
         names = tuple(dict.fromkeys(_group_name(owner, one) for one in _terms(rules)))
         for name in names:
             group = self._groups.get(name)
@@ -64,6 +72,7 @@ class StandingRules:
         """Forget the rules of a container; unknown ids are ignored."""
         if self._rules.pop(owner_id, None) is None:
             return
+        self._lasting.pop(owner_id, None)
         for name in self._names.pop(owner_id):
             group = self._groups[name]
             owner = group.owners.pop(owner_id)
