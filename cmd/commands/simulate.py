@@ -2,7 +2,7 @@
 
 import fnmatch
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -27,6 +27,7 @@ from ...topology.model.machine import Machine
 from ...topology.sysfs.discovery import read_machine
 from ..daemon.config_file import input_name, read_input
 from ..daemon.machine_source import machine_of, machine_options
+from .device_option import check_devices, device_names
 from .node.simulated_node import NodeSource, node_options
 from .output_option import output_option
 from .pools import chosen_config
@@ -53,6 +54,13 @@ class Job:
 @click.argument("files", metavar="FILE...", nargs=-1)
 @machine_options
 @click.option(
+    "--device",
+    "devices",
+    metavar="RESOURCE=NAME,...",
+    multiple=True,
+    help="The machine's devices that pods get for an extended resource; globs.",
+)
+@click.option(
     "--config",
     "config_path",
     metavar="FILE",
@@ -75,6 +83,7 @@ def command(
     files: tuple[str, ...],
     sysfs_root: str | None,
     machine: str | None,
+    devices: tuple[str, ...],
     config_path: str | None,
     state_path: Path | None,
     is_running: bool,
@@ -99,7 +108,7 @@ def command(
     config, warnings = chosen_config(config_path)
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
-    hardware = _Hardware(sysfs_root, machine)
+    hardware = _Hardware(sysfs_root, machine, device_names(devices))
     jobs = _chosen(_jobs(files, hardware), only)
     node: RunningNode | None = None
     if source:
@@ -127,9 +136,12 @@ def command(
 class _Hardware:
     """The machine the options mean, read when it is first needed."""
 
-    def __init__(self, sysfs_root: str | None, spec: str | None) -> None:
+    def __init__(
+        self, sysfs_root: str | None, spec: str | None, devices: Mapping[str, tuple[str, ...]]
+    ) -> None:
         self.name = spec or sysfs_root or "this machine"
         self._options = (sysfs_root, spec)
+        self._devices = devices
         self._machine: Machine | None = None
 
     def unused_option(self, jobs: Sequence[Job]) -> str:
@@ -145,7 +157,8 @@ class _Hardware:
     def topology(self) -> Topology:
         if self._machine is None:
             self._machine = machine_of(*self._options)
-        return Topology(machine=self._machine)
+            check_devices(self._devices, self._machine)
+        return Topology(machine=self._machine, devices=self._devices)
 
 
 def _jobs(files: Sequence[str], hardware: _Hardware) -> list[Job]:

@@ -11,7 +11,7 @@ from ..sets.base_errors import TopologyError
 from ..sets.cpuset import MAX_IDS, CpuSet, IdListError
 from .spec_values import (
     DEVICE_KINDS,
-    ValueFault,
+    SpecValueError,
     made_devices,
     parse_device_nodes,
     parse_huge_pages,
@@ -119,12 +119,12 @@ def _read_word(spec: _Spec, key: str, value: str, column: int, word: str) -> Non
         case "hugepages":
             try:
                 spec.huge_pages = parse_huge_pages(value)
-            except ValueFault as error:
+            except SpecValueError as error:
                 raise _error(column, word, error.what, error.fix) from error
         case _ if key in DEVICE_KINDS:
             try:
                 spec.devices[key] = parse_device_nodes(value)
-            except ValueFault as error:
+            except SpecValueError as error:
                 raise _error(column, word, error.what, error.fix) from error
         case _:
             if not (value.isascii() and value.isdigit() and len(value) <= 5 and int(value) >= 1):

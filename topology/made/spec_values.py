@@ -15,7 +15,7 @@ _PAGE_BYTES_MIN: Final = 64 * 2**10
 _UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
-class ValueFault(Exception):
+class SpecValueError(Exception):
     """A value that means nothing: what is wrong with it, and how to write it."""
 
     def __init__(self, what: str, fix: str) -> None:
@@ -37,7 +37,7 @@ def parse_size(text: str) -> int | None:
 
 
 def parse_huge_pages(text: str) -> Mapping[int, int]:
-    """Numbers of huge pages by page size in bytes: "2M=512,1G=4". Raises `ValueFault`.
+    """Numbers of huge pages by page size in bytes: "2M=512,1G=4". Raises `SpecValueError`.
 
     >>> parse_huge_pages("2M=512,1G=4")
     {2097152: 512, 1073741824: 4}
@@ -47,23 +47,27 @@ def parse_huge_pages(text: str) -> Mapping[int, int]:
         size_text, _, count = part.partition("=")
         size = parse_size(size_text)
         if not (count.isascii() and count.isdigit() and len(count) <= 9):
-            raise ValueFault(f"{part!r} is no number of pages", "write SIZE=NUMBER, as in 2M=512")
+            raise SpecValueError(
+                f"{part!r} is no number of pages", "write SIZE=NUMBER, as in 2M=512"
+            )
         if size is None or size < _PAGE_BYTES_MIN or size & (size - 1):
-            raise ValueFault(f"{size_text!r} is no size of huge pages", "write one, as in 2M or 1G")
+            raise SpecValueError(
+                f"{size_text!r} is no size of huge pages", "write one, as in 2M or 1G"
+            )
         if size in found:
-            raise ValueFault(f"{size_text!r} is given twice", "keep one of them")
+            raise SpecValueError(f"{size_text!r} is given twice", "keep one of them")
         found[size] = int(count)
     return found
 
 
 def parse_device_nodes(text: str) -> tuple[int, ...]:
-    """The NUMA nodes of devices in their order, one for each: "0,0,1". Raises `ValueFault`."""
+    """The NUMA nodes of devices in their order, one for each: "0,0,1". Raises `SpecValueError`."""
     parts = text.split(",")
     if not all(part.isascii() and part.isdigit() and len(part) <= 5 for part in parts):
         fix = "write the NUMA node of each device, as in 0,0,1,1"
-        raise ValueFault(f"{text!r} are no NUMA nodes", fix)
+        raise SpecValueError(f"{text!r} are no NUMA nodes", fix)
     if len(parts) > MAX_DEVICES:
-        raise ValueFault(f"{len(parts)} devices are too many", f"at most {MAX_DEVICES}")
+        raise SpecValueError(f"{len(parts)} devices are too many", f"at most {MAX_DEVICES}")
     return tuple(map(int, parts))
 
 
