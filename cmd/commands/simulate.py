@@ -51,7 +51,7 @@ class Job:
 
 
 @click.command()
-@click.argument("files", metavar="FILE...", nargs=-1)
+@click.argument("files", metavar="FILE...", nargs=-1, type=click.Path())
 @machine_options
 @click.option(
     "--device",
@@ -64,6 +64,7 @@ class Job:
     "--config",
     "config_path",
     metavar="FILE",
+    type=click.Path(),
     help="Configuration; else that of the running node, or built-in defaults.",
 )
 @node_options
