@@ -106,6 +106,8 @@ def _verdicts(result: ScenarioResult) -> Iterator[str]:
             weight_text(one, quality.scale) for one in (quality.score, quality.best_known)
         )
         yield f"  satisfied weight: {score}, the best known is {best}"
+    for container in result.containers.values():
+        yield from (f"  note: {_path(container)}: {note}" for note in container.notes)
     if result.expectations:
         holding = sum(one.holds for one in result.expectations)
         yield f"  {holding} of {len(result.expectations)} expectations hold"

@@ -30,7 +30,7 @@ class Decided:
     """The policy placed, resized, adopted or refused a container."""
 
     event: str
-    """create, update, adopt or synchronize."""
+    """create, update, adopt, synchronize, move or replace; unmet where rules stopped holding."""
     container: Container
     decision: Decision
     problems: tuple[Problem, ...] = ()
@@ -77,6 +77,14 @@ class Adjusted:
     cause: str
     container: Container
     change: Change
+
+
+@dataclass(frozen=True, slots=True)
+class Unplaceable:
+    """A container is to be elsewhere, by rules required during its execution, and cannot be."""
+
+    container: Container
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +206,7 @@ Happening = (
     | Reconfigured
     | ColdStarted
     | Adjusted
+    | Unplaceable
     | Connected
     | Disconnected
     | Answered
@@ -285,5 +294,7 @@ class Tally:
                 self.crashes += 1
             case Decided() | Released() | Reconfigured() | Disconnected() | Unsupported():
                 pass
-            case ColdStarted() | Adjusted() | Waiting() | Recovered() | CreationUndone():
+            case ColdStarted() | Adjusted() | Unplaceable() | Waiting() | Recovered():
+                pass
+            case CreationUndone():
                 pass

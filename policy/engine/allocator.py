@@ -13,7 +13,7 @@ from ..model.grant import Grant, PoolId, Refusal
 from ..model.pinning import Change, Pinning
 from ..model.request import CpuType, Request
 from ..placing.classifier import Classified, Classifier, grave_problems
-from ..placing.growth import allowed_cpus, closed_pools, held_back, kept_in
+from ..placing.growth import allowed_cpus, closed_pools, held_back
 from ..placing.judge import Judge
 from ..placing.mover import Mover
 from ..placing.placer import Failure, Placement, Placer
@@ -123,7 +123,7 @@ class Allocator:
                 lineup=placement.lineup,
                 problems=problems,
             )
-        return self._apply(placement, classified)
+        return replace(self._apply(placement, classified), weights=affinities.weights)
 
     def place_running(self, container: Container) -> Decision:
         """Place a container that runs already: it cannot be refused any more."""
@@ -179,19 +179,13 @@ class Allocator:
         `remembered`: the rules that were told as broken before. `is_alone`: no other container is
         adopted with it, and heeds its own rules.
         """
-        ledger, cpus = self.books.ledger, self.books.presence(container.id)
-        grant, classified = ledger.grants[container.id], self.roster.classified[container.id]
+        cpus, grant = self.books.presence(container.id), self.books.ledger.grants[container.id]
+        classified = self.roster.classified[container.id]
         judgement = self._judge.judge(container, classified.placement, classified.request)
         if judgement is None:
             return
         self._unmet.tell_adopted(container.id, judgement, remembered, is_alone=is_alone)
-        if grant.has_shared_part:
-            held = kept_in(judgement, grant, cpus, self.books)
-            if held is not grant:
-                ledger.repool(held)
-                grant = held
-        for other in held_back(judgement, grant, cpus, self.books, ()):
-            ledger.repool(other)
+        self._shares.hold_back(judgement, grant, cpus)
         if is_alone:
             self.rehouse()
 

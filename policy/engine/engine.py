@@ -17,6 +17,7 @@ from ..tuning.speed_select_plan import speed_select_warnings
 from .adoption import Advice, changed, difference
 from .allocator import Allocator
 from .decision import Decision
+from .notes import placement_notes
 from .readoption import (
     FaultyContainerError,
     Listed,
@@ -150,15 +151,30 @@ class Engine:
         allocator.roster.decisions[container.id] = decision
         return decision
 
+    def note(self, container_id: ContainerId) -> tuple[str, ...]:
+        """Keep notes about a placement with its decision, and return them.
+
+        For when nobody waits for the policy. Unknown ids have none.
+        """
+        decision = self.decisions.get(container_id)
+        known = self._allocator.roster.classified.get(container_id)
+        if decision is None or known is None or not (known.placement or decision.weights):
+            return ()
+        container, books = self.containers[container_id], self._allocator.books
+        notes = placement_notes(container, known.placement, decision.weights, books)
+        noted = replace(decision, notes=notes)
+        self._allocator.roster.decisions[container_id] = noted
+        return notes
+
     def compact(self, container_id: ContainerId) -> None:
         """Keep a decision's lineup packed, and file its container where rules find it.
 
-        For when nobody waits for the policy; O(pools).
+        For when nobody waits for the policy, after `note`; O(pools).
         """
         self._allocator.books.affinity.file()
         decision = self.decisions.get(container_id)
         if decision is not None and decision.lineup is not None:
-            packed = replace(decision, lineup=decision.lineup.packed())
+            packed = replace(decision, lineup=decision.lineup.packed(), weights={})
             self._allocator.roster.decisions[container_id] = packed
 
     def start(self, container_id: ContainerId) -> None:

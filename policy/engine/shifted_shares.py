@@ -8,6 +8,7 @@ from ..model.container import ContainerId
 from ..model.grant import Grant, PoolId
 from ..placing.growth import held_back, homeless, kept_in, wider_place
 from ..placing.judge import Judge
+from ..placing.judgement import Judgement
 from ..placing.narrowing import standing_cpus
 from ..placing.placer import Placement
 from .roster import Roster
@@ -57,6 +58,17 @@ class ShiftedShares:
             if wider.within != grant.within:
                 books.ledger.repool(wider)
                 books.pinner.mark(container_id)
+
+    def hold_back(self, judgement: Judgement, grant: Grant, cpus: int) -> None:
+        """Let a container on these cpus, and others, grow only where rules go on holding."""
+        ledger = self._books.ledger
+        if grant.has_shared_part:
+            held = kept_in(judgement, grant, cpus, self._books)
+            if held is not grant:
+                ledger.repool(held)
+                grant = held
+        for other in held_back(judgement, grant, cpus, self._books, ()):
+            ledger.repool(other)
 
     def rehouse(self) -> tuple[ContainerId, ...]:
         """Give containers that were left no cpu of their pool a place where their rules hold.

@@ -10,6 +10,7 @@ from ..configuration.affinity_fields import KubeCompat
 from ..configuration.config import Config, OnUnsatisfiable
 from ..model.container import Container, ContainerId
 from ..model.grant import Grant
+from ..model.level_name import a_level
 from ..model.request import CpuType, Request
 from ..rules.podaffinity.rule_set import (
     PlacementRules,
@@ -233,7 +234,7 @@ class _Reading:
             choices = tuple(mask for mask in domains.masks(level) if mask & allowed)
         self._restrict(
             term.text,
-            f"cpus of a {level.value} with {names_text(matches)}",
+            f"cpus of {a_level(level)} with {names_text(matches)}",
             forbidden=self._everything & ~allowed,
             choices=choices,
             is_lasting=is_lasting(rule),
@@ -265,7 +266,7 @@ class _Reading:
                 level = one.term.level
                 self._restrict(
                     one.term.text,
-                    f"a {level.value} without {names_text(matches)}",
+                    f"{a_level(level)} without {names_text(matches)}",
                     forbidden=self.books.domains.covering(level, self._presence(places)),
                     blockers=tuple(matches),
                     level=level,
@@ -295,7 +296,7 @@ class _Reading:
         if rule.is_required and full:
             self._restrict(
                 rule.text,
-                f"a {level.value} with at most {max(most, 0)} of them",
+                f"{a_level(level)} with at most {max(most, 0)} of them",
                 forbidden=domains.members(level, full),
             )
 

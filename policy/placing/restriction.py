@@ -7,6 +7,7 @@ from typing import Final
 from ...topology.model.machine import Level
 from ..model.container import Container, ContainerId
 from ..model.grant import Dropped
+from ..model.level_name import level_noun
 
 _NAMES_SHOWN: Final = 4
 
@@ -64,7 +65,7 @@ class Restriction:
 
 def together_text(level: Level, others: str) -> str:
     """The fault of a place where anti-affinity at a level does not hold."""
-    return f"in one {level.value} with {others}"
+    return f"in one {level_noun(level)} with {others}"
 
 
 def names_text(containers: Sequence[Container]) -> str:

@@ -27,6 +27,7 @@ def container_result(one: Running, runtime: Runtime, engine: Engine | None) -> C
         mems=str(runtime.effective_mems(one)),
         decided_by=decision.decided_by if decision else "no policy ran",
         unmet=decision.unmet if decision else (),
+        notes=engine.note(one.container.id) if engine else (),
         kind=grant.kind if grant else None,
         reason=reason_of(decision) if decision else "no policy ran",
         moved=tuple(_moved(decision, runtime)) if decision else (),

@@ -57,6 +57,8 @@ class ContainerResult:
     kind: GrantKind | None = None
     unmet: tuple[str, ...] = ()
     """Required rules that do not hold where it is."""
+    notes: tuple[str, ...] = ()
+    """Preferred rules that are not met there, and levels that the machine lacks."""
     reason: str = ""
     """Why it is there in words, with the runner-up."""
     moved: tuple[MovedContainer, ...] = ()
@@ -176,6 +178,7 @@ def _container(one: ContainerResult) -> dict[str, object]:
         "decided_by": one.decided_by,
         "refused": one.refused,
         "unmet": list(one.unmet),
+        "notes": list(one.notes),
         "moved": [
             {"container": other.path, "from": _pin(other.before), "to": _pin(other.after)}
             for other in one.moved

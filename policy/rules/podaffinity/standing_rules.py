@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 
 from ...model.container import Container, ContainerId
 from .rule_set import NO_PLACEMENT_RULES, PlacementRules, PreferredTerm, RequiredTerm
-from .term import IndexKey, container_labels, is_same_instance, pod_identity, sought_keys
+from .term import (
+    IndexKey,
+    InstanceKey,
+    container_labels,
+    instance_key,
+    pod_identity,
+    sought_keys,
+)
 
 _Rule = RequiredTerm | PreferredTerm
 _GroupName = tuple[_Rule, str, str]
@@ -32,6 +39,8 @@ class StandingRules:
         self._names: dict[ContainerId, tuple[_GroupName, ...]] = {}
         self._index: dict[IndexKey, dict[_GroupName, StandingRule]] = {}
         self._lasting: dict[ContainerId, None] = {}
+        # The containers with rules, by what the instances of one have in common.
+        self._instances: dict[InstanceKey, dict[ContainerId, None]] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -67,6 +76,8 @@ class StandingRules:
                     self._index.setdefault(key, {})[name] = group
             group.owners[owner.id] = owner
         self._names[owner.id] = names
+        if names:
+            self._instances.setdefault(instance_key(owner), {})[owner.id] = None
 
     def remove(self, owner_id: ContainerId) -> None:
         """Forget the rules of a container; unknown ids are ignored."""
@@ -76,6 +87,7 @@ class StandingRules:
         for name in self._names.pop(owner_id):
             group = self._groups[name]
             owner = group.owners.pop(owner_id)
+            self._forget_instance(owner)
             if group.owners:
                 continue
             del self._groups[name]
@@ -84,6 +96,14 @@ class StandingRules:
                 del found[name]
                 if not found:
                     del self._index[key]
+
+    def _forget_instance(self, owner: Container) -> None:
+        key = instance_key(owner)
+        instances = self._instances.get(key)
+        if instances is not None:
+            instances.pop(owner.id, None)
+            if not instances:
+                del self._instances[key]
 
     def of(self, owner_id: ContainerId) -> PlacementRules:
         """The rules of a container; none for those that have none."""
@@ -98,13 +118,14 @@ class StandingRules:
         for key in sought_keys(newcomer, labels):
             candidates.update(self._index.get(key, {}))
         found: list[StandingRule] = []
+        instances = self._instances.get(instance_key(newcomer), ())
         for group in candidates.values():
             owner = next(iter(group.owners.values()))
             if not group.rule.term.includes(owner, newcomer, labels):
                 continue
-            others = {
-                one.id: one for one in group.owners.values() if not is_same_instance(one, newcomer)
-            }
+            others = dict(group.owners)
+            for one in instances:
+                others.pop(one, None)
             if others:
                 found.append(StandingRule(group.rule, others))
         return found

@@ -290,6 +290,16 @@ def test_12_a_rule_is_told_by_the_domain_that_is_shared() -> None:
     assert "on its cpus" not in text
 
 
+@pytest.mark.parametrize(
+    ("level", "words"), [("l3", "in one L3 group with"), ("numa", "in one NUMA node with")]
+)
+def test_12_levels_are_told_by_their_names(level: str, words: str) -> None:
+    engine = engine_of("socket:1 numa:1 l3:1 core:4 mem:4G")
+    placed(engine, container_of("wolf", 1))
+    placed(engine, shy := container_of("shy", 1, apart(term(level, "wolf"))))
+    assert words in engine.decisions[shy.id].unmet[0]
+
+
 @pytest.mark.parametrize("namespace", ["kube-system"])
 def test_13_a_rule_that_the_system_breaks_is_told(namespace: str) -> None:
     """Exempt ones are not blocked; that the rule does not hold is told as any other."""
