@@ -27,11 +27,14 @@ from ...topology.model.machine import Machine
 from ...topology.sysfs.discovery import read_machine
 from ..daemon.config_file import input_name, read_input
 from ..daemon.machine_source import machine_of, machine_options
-from .device_option import check_devices, device_names
+from ..report.console import ProgressBar
 from .node.simulated_node import NodeSource, node_options
+from .output_file import write_whole
 from .output_option import output_option
 from .pools import chosen_config
 from .simulate_text import table_text, tree_text
+from .simulation.device_option import check_devices, device_names
+from .simulation.junit_report import junit_text
 
 _LISTED: Final = 5
 """Scenarios that a message names before it stops."""
@@ -74,6 +77,12 @@ class Job:
     is_flag=True,
     help="Exit with 0 although a container is refused: it is only shown.",
 )
+@click.option(
+    "--junit",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also write what was expected to FILE as JUnit XML, for CI systems.",
+)
 @output_option(
     "table",
     "json",
@@ -91,6 +100,7 @@ def command(
     control: Path | None,
     only: tuple[str, ...],
     allow_refusals: bool,
+    junit: Path | None,
     output: str,
 ) -> int:
     """Place the pods of Kubernetes manifests, or run scenario files; "-" is standard input.
@@ -121,7 +131,11 @@ def command(
         node, hardware.name = source.node(hardware.topology().machine, root, other), source.name
     if unused := hardware.unused_option(jobs):
         click.echo(unused, err=True)
-    results = [_run(job, config, hardware, node) for job in jobs]
+    with ProgressBar(sum(len(job.scenario.steps) for job in jobs)) as bar:
+        results = [_run(job, config, hardware, node, bar) for job in jobs]
+    if junit is not None:
+        report = junit_text(results, allows_refusals=allow_refusals)
+        write_whole(junit, report.encode())
     if output == "json":
         click.echo(json.dumps(result_document(results), indent=2, ensure_ascii=False))
     else:
@@ -211,6 +225,9 @@ def _chosen(jobs: list[Job], only: Sequence[str]) -> list[Job]:
     return [job for job in jobs if not only or job.scenario.id in wanted]
 
 
-def _run(job: Job, config: Config, hardware: _Hardware, node: RunningNode | None) -> ScenarioResult:
+def _run(
+    job: Job, config: Config, hardware: _Hardware, node: RunningNode | None, bar: ProgressBar
+) -> ScenarioResult:
     name = job.scenario.topology or hardware.name
-    return run_scenario(job.scenario, job.topology(), config, name=name, node=node)
+    topology = job.topology()
+    return run_scenario(job.scenario, topology, config, name=name, node=node, track=bar.track)

@@ -1,5 +1,6 @@
 """Running scenarios: the policy's engine, a simulated runtime, and verdicts on expectations."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import assert_never
 
@@ -58,18 +59,20 @@ def run_scenario(
     config: Config,
     name: str = "",
     node: RunningNode | None = None,
+    track: Callable[[Iterable[Step]], Iterable[Step]] = iter,
 ) -> ScenarioResult:
     """The result of a scenario run on this hardware; `name`: how the result calls it.
 
     `config` is in force where a start has none of its own, and from the beginning where a scenario
-    has no start. `node`: what runs there already, under a configuration of its own.
+    has no start. `node`: what runs there already, under a configuration of its own. `track` sees
+    the steps go by.
     """
     run = ScenarioRun(topology, config)
     if node is not None:
         run.take_over(node)
     elif not any(isinstance(step, Start) for step in scenario.steps):
         run.take(Start(config=None, environment={}))
-    for number, step in enumerate(scenario.steps):
+    for number, step in enumerate(track(scenario.steps)):
         run.verdicts.step = number
         run.take(step)
         run.look()

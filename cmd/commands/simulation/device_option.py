@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from ...topology.model.machine import Machine
+from ....topology.model.machine import Machine
 
 
 def device_names(texts: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
