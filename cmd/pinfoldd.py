@@ -15,7 +15,7 @@ import click
 
 from ..nri.dispatch.report import Report
 from ..nri.plugin.cri_socket_paths import AUTO
-from ..policy.configuration.config import Config
+from ..policy.configuration.config import Config, Log, LogFormat, LogLevel
 from ..topology.sets.base_errors import PinfoldError
 from .commands.exit_status import FAULT, StatusCommand
 from .control.control_server import ControlServer
@@ -37,8 +37,9 @@ from .daemon.runtimes import DEFAULT_SOCKET, Access, find_runtime, is_preinstall
 from .daemon.sd_notify import Notifier
 from .kernel.tuner import tuner_below
 from .metrics.metrics_server import MetricsServer
+from .report.daemon_logger import DaemonLogger
 from .report.decision_log import DecisionLog
-from .report.log_setup import LEVELS, end_logging, set_up_logging
+from .report.log_setup import end_logging
 from .state.own_file import make_folder
 from .state.state_file import read_state
 from .state.state_keeper import StateKeeper
@@ -107,7 +108,14 @@ _SWITCH_SECONDS: Final = 0.001
 )
 @machine_options
 @click.option(
-    "--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What to log."
+    "--log-level",
+    type=click.Choice([one.value for one in LogLevel]),
+    help="What to log, whatever the configuration says; info by default.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice([one.value for one in LogFormat]),
+    help="How to log, whatever the configuration says; text by default.",
 )
 @click.version_option(package_name="pinfold", message="%(prog)s %(version)s")
 def command(
@@ -124,12 +132,13 @@ def command(
     kernel_root: Path | None,
     sysfs_root: str | None,
     machine: str | None,
-    log_level: str,
+    log_level: str | None,
+    log_format: str | None,
 ) -> None:
     """Place this node's containers on cpus and memory nodes, as a plugin of its runtime.
 
-    A change of its files, or SIGHUP, has the configuration read again. SIGTERM ends the daemon;
-    containers keep their cpus.
+    A change of its files, or SIGHUP, has the configuration read again. SIGUSR1 has it log in
+    detail, and a second one as before. SIGTERM ends the daemon; containers keep their cpus.
     """
     environment = os.environ
     pods = _read_pods(manifests, runtime)
@@ -140,7 +149,8 @@ def command(
     access = find_runtime(
         runtime, nri_socket, nri_plugin_name, nri_plugin_index, environment, cri_socket, root or "/"
     )
-    log = set_up_logging(log_level, environment, is_preinstalled=is_preinstalled(environment))
+    logs = _daemon_logger(loaded.config.log, log_level, log_format)
+    log = logs.logger
     _warn((*loaded.warnings, *found.warnings), log)
     notifier = Notifier(environment)
     keeper = None if state_dir is None else _state_keeper(state_dir, log)
@@ -169,17 +179,15 @@ def command(
     plan_chores(daemon, watch, root, log)
     metrics = MetricsServer(daemon, root, log)
     load = partial(_load_again, watch, config_path, settings, log)
-    _listen(daemon)
-    daemon.timetable.every("garbage", LOOK_SECONDS, garbage.look)
-    garbage.start()
-    daemon.start()
+    _start(daemon, garbage)
     try:
         metrics.follow()
         if server is not None:
             server.start()
         if access.embedded is not None:
             _run_pods(access.embedded, pods, memory_bytes(found))
-        ended = daemon.run(notifier, partial(_reload, daemon, load, notifier, metrics, server, log))
+        reload = partial(_reload, daemon, load, notifier, metrics, server, logs)
+        ended = daemon.run(notifier, reload, logs.toggle_debug)
     finally:
         notifier.stopping()
         for part in (server, metrics, keeper, tuner, daemon):
@@ -189,6 +197,18 @@ def command(
         notifier.close()
     if ended is Command.ENDED and not (access.identity.is_preinstalled and daemon.has_served):
         raise click.exceptions.Exit(FAULT)
+
+
+def _daemon_logger(settings: Log, level: str | None, form: str | None) -> DaemonLogger:
+    is_ours = is_preinstalled(os.environ)
+    return DaemonLogger(settings, os.environ, level=level, form=form, is_preinstalled=is_ours)
+
+
+def _start(daemon: Daemon, garbage: Garbage) -> None:
+    _listen(daemon)
+    daemon.timetable.every("garbage", LOOK_SECONDS, garbage.look)
+    garbage.start()
+    daemon.start()
 
 
 def _warn(warnings: Iterable[str], log: logging.Logger) -> None:
@@ -231,9 +251,10 @@ def _reload(
     notifier: Notifier,
     metrics: MetricsServer,
     server: ControlServer | None,
-    log: logging.Logger,
+    logs: DaemonLogger,
 ) -> None:
-    reload_configuration(daemon, load, notifier, log)
+    reload_configuration(daemon, load, notifier, logs.logger)
+    logs.follow(daemon.engine.config.log)
     metrics.follow()
     if server is not None:
         server.follow()
@@ -269,6 +290,7 @@ def _listen(daemon: Daemon) -> None:
         (signal.SIGTERM, Command.STOP),
         (signal.SIGINT, Command.STOP),
         (signal.SIGHUP, Command.RELOAD),
+        (signal.SIGUSR1, Command.TOGGLE_DEBUG),
     ):
         signal.signal(number, partial(_obey, daemon, order))
 

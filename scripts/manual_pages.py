@@ -74,6 +74,7 @@ def _daemon_page(version: str) -> str:
             *_terms(
                 [
                     ("SIGHUP", "Read the configuration again."),
+                    ("SIGUSR1", "Log in detail; a second one: as before."),
                     ("SIGTERM", "End; containers keep their CPUs and memory."),
                 ]
             ),
