@@ -103,6 +103,24 @@ class MovedDocument(NodeDocument, frozen=True, kw_only=True):
     to: PinDocument
 
 
+class DecisionDocument(NodeDocument, frozen=True, kw_only=True, omit_defaults=True):
+    """One decision as far as it speaks for itself, whatever came later."""
+
+    result: str
+    pool: str | None = None
+    cpus: str | None = None
+    mems: str | None = None
+    decided_by: str = ""
+    against: str | None = None
+    request: str = ""
+    """What was asked for, in words."""
+    unmet: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    candidates: tuple[CandidateDocument, ...] = ()
+    moved: tuple[MovedDocument, ...] = ()
+
+
 class ExplainDocument(NodeDocument, frozen=True, kw_only=True):
     """One decision with its whole reason."""
 

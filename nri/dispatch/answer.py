@@ -1,7 +1,8 @@
 """Answers to the calls of a runtime."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from ...policy.configuration.config import SchedulingClass
 from ...policy.model.container import ContainerId
@@ -9,8 +10,7 @@ from ...policy.model.pinning import Pinning
 from ...policy.tuning.resource_class import NO_CLASSES, ResourceClasses
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """An answer to the runtime: `own` pins the container of the call, `others` the rest."""
 
     container_id: ContainerId | None = None

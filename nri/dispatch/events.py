@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from msgspec import structs
+
 from ...policy.configuration.config import Config
 from ...policy.engine.adoption import Advice
 from ...policy.engine.decision import Decision
@@ -259,7 +261,7 @@ class Events:
             return self.answered(answer)
         self._actuator.create(answer.container_id, answer.own)
         others = self._actuator.answer(answer.others, but=answer.container_id)
-        return answer if others == answer.others else replace(answer, others=others)
+        return answer if others == answer.others else structs.replace(answer, others=others)
 
     def answered(self, answer: Answer) -> Answer:
         """An answer to any other call, noted as told; with it goes what waits for others."""
@@ -270,11 +272,11 @@ class Events:
         if answer.is_echo and answer.container_id is not None:
             others = self._actuator.echo(answer.container_id, answer.others)
             if others is not None:
-                return replace(answer, others=others)
+                return structs.replace(answer, others=others)
         told = self._actuator.answer(answer.all)
         if answer.own is not None and answer.container_id is not None:
             told.pop(answer.container_id, None)
-        return answer if told == answer.others else replace(answer, others=told)
+        return answer if told == answer.others else structs.replace(answer, others=told)
 
     def _adjust(self, cause: str, changes: tuple[Change, ...]) -> None:
         self._actuator.want(_pinnings(changes))
@@ -294,7 +296,7 @@ class Events:
             self._report(Crashed(f"adoption of container {container_id}", error))
 
     def _tell_unmet(self, container: Container, decision: Decision) -> None:
-        told = replace(decision, changes=())
+        told = structs.replace(decision, changes=())
         self._owner.afterwards(lambda: self._decided("unmet", container.id, container, told))
 
     def _tell_cold_start(self, container_id: ContainerId) -> None:
@@ -318,7 +320,7 @@ class Events:
         decision = place(container)
 
         def tell() -> None:
-            told = replace(decision, notes=self.policy.note(container.id), weights={})
+            told = structs.replace(decision, notes=self.policy.note(container.id), weights={})
             self._report(
                 Decided(event=event, container=container, decision=told, problems=problems)
             )

@@ -4,9 +4,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
+
+from msgspec import Struct, field
 
 from ...policy.annotations.preferences import parse_preferences
 from ...policy.hints.hint_filter import is_used, is_worth_a_look
@@ -23,8 +24,7 @@ _THREADS_MAX: Final = 8
 """Each path that hangs holds one until it answers."""
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Struct, frozen=True):
     """The hints of containers by id, and those that could not be had."""
 
     hints: dict[ContainerId, tuple[Hint, ...]] = field(

@@ -33,11 +33,12 @@ class Arrivals:
         self._machine_memory_bytes = machine_memory_bytes
         self._pods = KnownPods()
 
-    def expect(self, pod: nri_pb2.PodSandbox, *, with_kubelet: bool) -> None:
+    def expect(self, pod: nri_pb2.PodSandbox, *, with_kubelet: bool) -> Pod:
         """A pod begins, and its containers follow: read it before they come. Does not wait."""
         read = self._pods.read(pod)
         if self._finder is not None and with_kubelet:
             self._finder.expect(read)
+        return read
 
     def mention(
         self, pod: nri_pb2.PodSandbox, message: nri_pb2.Container, *, with_kubelet: bool

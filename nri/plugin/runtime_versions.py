@@ -5,8 +5,9 @@ a runtime tells its NRI version itself.
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 CONTAINERD: Final = "containerd"
 CRIO: Final = "cri-o"
@@ -53,8 +54,7 @@ _PREINSTALLED_CONTAINERD_SINCE: Final = Version(2, 0, 0)
 _NUMBERS: Final = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(?:\.([0-9]{1,4}))?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeAbilities:
+class RuntimeAbilities(Struct, frozen=True, kw_only=True):
     """Abilities and habits of a runtime, as far as runtimes differ."""
 
     nri: Version

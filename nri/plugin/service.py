@@ -5,10 +5,10 @@ or at fault the answer changes nothing, and the real one follows as an update.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from google.protobuf.message import DecodeError, Message
+from msgspec import Struct
 
 from ...policy.configuration.config import SchedulingClass
 from ...policy.model.container import ContainerId
@@ -44,16 +44,14 @@ SAFE_ANSWER: Final = b""
 """What changes nothing, whatever was called: a message without fields."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
+class Rejection(Struct, frozen=True):
     """A call is answered with an error."""
 
     code: Code
     message: str
 
 
-@dataclass(slots=True, kw_only=True)
-class ServedCall:
+class ServedCall(Struct, kw_only=True):
     """A call that is being served, or was."""
 
     call: Call
@@ -245,12 +243,11 @@ class Service:
         )
         if answer.refusal:
             return Rejection(Code.FAILED_PRECONDITION, answer.refusal), outcome
-        response = nri_pb2.CreateContainerResponse(update=update_messages(answer.others))
+        adjustment = None
         if answer.own is not None:
             adjustment = adjustment_message(answer.own, self._scheduling(answer), answer.classes)
-            if adjustment is not None:
-                response.adjust.CopyFrom(adjustment)
-        return response, outcome
+        updates = update_messages(answer.others)
+        return nri_pb2.CreateContainerResponse(adjust=adjustment, update=updates), outcome
 
     def _scheduling(self, answer: Answer) -> SchedulingClass | None:
         """The scheduling class of a new container; None also where the runtime cannot set one."""

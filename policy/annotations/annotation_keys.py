@@ -1,6 +1,6 @@
 """The table of all annotations: how each is written and what it is for."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 OWN_DOMAIN = "pinfold.dev"
 NRI_DOMAIN = "resource-policy.nri.io"
@@ -19,8 +19,7 @@ _LIST = 4096
 _TEXT = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownKey:
+class KnownKey(Struct, frozen=True, kw_only=True):
     """One row of the table: how a key is written and what it means."""
 
     name: str

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
+from msgspec import Struct
+
 from ...topology.model.machine import MemoryKind
 from ...topology.sets.base_errors import quoted
 from ..model.container import Container
@@ -45,8 +47,7 @@ _UNKNOWN_MAX = 3
 """So many unknown kinds of hints are told."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen(Generic[T]):
+class Chosen(Struct, Generic[T], frozen=True):
     """A value somebody asked for, how specific that was, and the annotation."""
 
     value: T

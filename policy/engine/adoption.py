@@ -194,7 +194,7 @@ def adopted_grant(
     pool = ledger.tree.smallest_holding(cpus)
     grant = _grant(container, request, exclusive, pool)
     # A hidden thread may be outside the pool of the others.
-    grant = replace(grant, isolated=exclusive & root.isolated)
+    grant = structs.replace(grant, isolated=exclusive & root.isolated)
     if advice is None:
         return grant
     named = next((one for one in ledger.tree.pools if one.name == advice.pool), pool)
@@ -202,7 +202,7 @@ def adopted_grant(
         grant.has_shared_part and not grant.exclusive and cpus == _lent_to(named, ledger)
     )
     within = advice.within
-    return replace(
+    return structs.replace(
         grant,
         pool_id=named.id if is_believed else pool.id,
         grown=advice.grown if exclusive == advice.exclusive else (),
@@ -248,7 +248,7 @@ def kept_grant(
     if not root.reserved and not sharable - own:
         own = NO_CPUS
     grant = _grant(container, request, own, root)
-    return replace(grant, isolated=own & root.isolated)
+    return structs.replace(grant, isolated=own & root.isolated)
 
 
 def has_own_cpus(request: Request, advice: Advice | None) -> bool:

@@ -1,12 +1,14 @@
 """The one owner of all grants: events in, decisions out. Synchronous and single-threaded."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ...topology.model.machine import Machine
 from ..configuration.config import Config
-from ..model.container import Container, ContainerId, ContainerState, PodId, Resources
+from ..model.container import Container, ContainerId, ContainerState, Pod, PodId, Resources
 from ..model.grant import Grant, PoolId, Refusal
 from ..model.pinning import Change, Pinning
 from ..placing.classifier import Classifier
@@ -30,8 +32,7 @@ from .restoration import restore
 from .snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adopted:
+class Adopted(Struct, frozen=True, kw_only=True):
     """The answer to a list of running containers: one decision each, and who must be updated."""
 
     decisions: tuple[Decision, ...]
@@ -118,6 +119,10 @@ class Engine:
     def of_pod(self, pod_id: PodId) -> tuple[ContainerId, ...]:
         """The containers known of a pod, stopped ones included, oldest first."""
         return self._allocator.roster.of_pod(pod_id)
+
+    def expect(self, pod: Pod) -> None:
+        """A pod begins: read its texts, for which none of its containers has to wait then."""
+        self._allocator.classifier.expect(pod)
 
     def create(self, container: Container) -> Decision:
         """Place a new container; its own pinning is in the decision, others' in `changes`.

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NewType
 
+from msgspec import Struct
+
 from ...topology.sets.cpuset import CpuSet, NodeSet
 from ..text.errors import Problem
 from .hint import Hint
@@ -19,6 +21,9 @@ class QosClass(enum.Enum):
     GUARANTEED = "Guaranteed"
     BURSTABLE = "Burstable"
     BEST_EFFORT = "BestEffort"
+
+    # Members are compared by identity, and the hash of the name is a call of Python.
+    __hash__ = object.__hash__
 
 
 class ContainerState(enum.Enum):
@@ -41,8 +46,7 @@ class Resources:
     """Limit in bytes by page size in bytes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class Device(Struct, frozen=True, kw_only=True):
     """A device node or block device a container gets; `type` is "c" or "b"."""
 
     path: str
@@ -52,8 +56,7 @@ class Device:
     is_writable: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mount:
+class Mount(Struct, frozen=True, kw_only=True):
     """A host path mounted into a container."""
 
     source: str

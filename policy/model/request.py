@@ -22,6 +22,9 @@ class CpuType(enum.Enum):
     PRESERVE = "preserve"
     """Whatever cpus the container has: they are not touched."""
 
+    # Members are compared by identity, and the hash of the name is a call of Python.
+    __hash__ = object.__hash__
+
 
 class Isolation(enum.Enum):
     """Whether exclusive cpus should be kernel-isolated ones."""

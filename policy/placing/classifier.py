@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from ...topology.model.machine import Level, Machine, MemoryKind, NumaNode
 from ...topology.sets.cpuset import CpuSet
 from ..annotations.annotation_values import IrqAffinity
+from ..annotations.annotations import read_annotations
 from ..annotations.preferences import Preferences, parse_preferences
 from ..configuration.config import Config, OnBadAnnotation, SchedulingClass
 from ..hints.hint_filter import hints_of
@@ -19,7 +20,7 @@ from ..model.cpu_preference import BurstLevel, CpuPriority, SmtPreference
 from ..model.hint import Hint
 from ..model.request import CpuType, Isolation, Request
 from ..pools.memory_supply import read_memory_supply
-from ..rules.affinity import AffinityRule, affinity_rules, bind_rules
+from ..rules.affinity import AffinityRule, affinity_rules, bind_rules, parse_affinity
 from ..rules.podaffinity.rule_set import NO_PLACEMENT_RULES, PlacementRules
 from ..rules.podaffinity.rule_text import are_labels_heeded, placement_rules
 from ..text.errors import Problem, first_problems
@@ -117,6 +118,12 @@ class Classifier:
             rules=bind_rules(found.rules, pod) if found.rules else (),
             cpu_class=cpu_class,
         )
+
+    def expect(self, pod: Pod) -> None:
+        """Read what the annotations of a pod say about all of its containers."""
+        if pod.annotations:
+            read_annotations(pod.annotations)
+            parse_affinity(pod.annotations, pod, is_symmetric=self._config.symmetric_affinity)
 
     def _classify_alike(
         self, annotations: tuple[str, ...], name: str, namespace: str, qos: QosClass

@@ -1,10 +1,10 @@
 """Plans of grants that fit requests: pool, cpus and memory; a plan changes nothing."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
-from msgspec import structs
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ...topology.sets.cpuset import NO_NODES, CpuSet
 from ..books.booking import Booking
@@ -30,8 +30,7 @@ RESTARTED: Final = "restarted"
 """What decides where a container with rules is restarted, and its place is free."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
+class Placement(Struct, frozen=True, kw_only=True):
     """A booking to be made, and how it was chosen."""
 
     booking: Booking
@@ -39,12 +38,13 @@ class Placement:
     decided_by: str = ""
     broken: tuple[Restriction, ...] = ()
     """The required rules that do not hold there."""
+    weights: Mapping[ContainerId, int] = field(default_factory=dict[ContainerId, int])
+    """What drew the container to others, and from them."""
     narrowed_by: frozenset[ContainerId] = frozenset()
     """The residents whose leaving could make room for a narrowed grant."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(Struct, frozen=True, kw_only=True):
     """No placement, and what was looked at."""
 
     refusal: Refusal
@@ -76,7 +76,7 @@ class Placer:
         """
         memory = self._memory.choice(request)
         if request.cpu_type is CpuType.RESERVED and not self._tree.root.reserved:
-            request = structs.replace(request, cpu_type=CpuType.NORMAL)
+            request = replace(request, cpu_type=CpuType.NORMAL)
         if request.cpu_type is not CpuType.NORMAL:
             return self._at_root(request, memory, judgement)
         facts = Facts(
@@ -113,6 +113,7 @@ class Placer:
             lineup=choice.lineup,
             decided_by=choice.decided_by,
             broken=broken,
+            weights=weights,
             narrowed_by=judgement.kept_apart() if judgement and grant.within else frozenset(),
         )
 
@@ -192,7 +193,7 @@ class Placer:
             and request.shared_milli > self._ledger.free_reserved_milli
             and request.shared_milli <= self._ledger.room.grantable_milli[root]
         ):
-            request = structs.replace(request, cpu_type=CpuType.NORMAL)
+            request = replace(request, cpu_type=CpuType.NORMAL)
         zone = memory.zone(root)
         objection: Dropped | None = zone if isinstance(zone, Dropped) else None
         if objection is None and request.cpu_type is CpuType.RESERVED:

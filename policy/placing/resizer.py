@@ -1,7 +1,8 @@
 """Another amount of cpu and memory for a container that runs."""
 
 from collections.abc import Collection
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ...topology.sets.cpuset import CpuSet
 from ..books.booking import Booking

@@ -5,12 +5,13 @@ read as any other text, so `pinfold lint --expand` shows exactly what counts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final, cast
 
 import msgspec
 import yaml
+from msgspec import Struct
 
 from ....topology.sets.base_errors import quoted
 from ...configuration.affinity_fields import LabelSelectorFields, Profile, Rack
@@ -35,8 +36,7 @@ _RACKS_MAX: Final = 32
 """Of those that are compared with one that is not known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddedRules:
+class AddedRules(Struct, frozen=True, kw_only=True):
     """Rules for the containers of some namespaces and with some labels."""
 
     name: str
@@ -54,8 +54,7 @@ class AddedRules:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfiguredRules:
+class ConfiguredRules(Struct, frozen=True, kw_only=True):
     """All rules of a configuration."""
 
     added: tuple[AddedRules, ...]
