@@ -31,6 +31,7 @@ from .control.history.history_keeper import HistoryKeeper
 from .daemon.chores import live_root, plan_chores
 from .daemon.config_file import load_config, read_file
 from .daemon.config_watch import ConfigWatch
+from .daemon.cpuset_conflicts import read_managers, runc_warning
 from .daemon.daemon import Command, Daemon, memory_bytes, reload_configuration
 from .daemon.garbage_collection import LOOK_SECONDS, Garbage
 from .daemon.hint_sources import find_surroundings
@@ -176,15 +177,15 @@ def command(
         as_found=tuner.as_found if tuner else None,
     )
     _warn(daemon.engine.warnings, log)
+    _look_for_conflicts(daemon, log, is_here=is_here)
     server = _control_server(control, state_dir, daemon, (journal, history), access, log)
     _remember(daemon, keeper, history, state_dir, counts, log)
     if tuner is not None:
         tuner.start(daemon.plugin)
     plan_chores(daemon, watch, root, log)
-    daemon.timetable.every("rebalance", REBALANCE_SECONDS, BackgroundRebalance(daemon, log).look)
     metrics = MetricsServer(daemon, root, log, counts)
     load = partial(_load_again, watch, config_path, settings, log)
-    _start(daemon, garbage, metrics)
+    _start(daemon, garbage, metrics, log)
     try:
         if server is not None:
             server.start()
@@ -208,12 +209,21 @@ def _daemon_logger(settings: Log, level: str | None, form: str | None) -> Daemon
     return DaemonLogger(settings, os.environ, level=level, form=form, is_preinstalled=is_ours)
 
 
-def _start(daemon: Daemon, garbage: Garbage, metrics: MetricsServer) -> None:
+def _start(daemon: Daemon, garbage: Garbage, metrics: MetricsServer, log: logging.Logger) -> None:
     _listen(daemon)
+    daemon.timetable.every("rebalance", REBALANCE_SECONDS, BackgroundRebalance(daemon, log).look)
     daemon.timetable.every("garbage", LOOK_SECONDS, garbage.look)
     daemon.first_service.afterwards("metrics at the start", metrics.follow)
     garbage.start()
     daemon.start()
+
+
+def _look_for_conflicts(daemon: Daemon, log: logging.Logger, *, is_here: bool) -> None:
+    _warn(filter(None, (runc_warning(daemon.machine),)), log)
+    if is_here:
+        managers = read_managers()
+        daemon.plugin.events.foreign_pins.kubelet_pins = managers.pins_cpus
+        _warn(managers.warnings(), log)
 
 
 def _warn(warnings: Iterable[str], log: logging.Logger) -> None:

@@ -6,17 +6,19 @@ from pathlib import Path
 from typing import Final
 
 import click
+import yaml
 
 from ...policy.configuration.config import Config
 from ...policy.configuration.config_text import read_config
 from ...policy.manifests.annotation_lint import is_configuration
-from ...policy.manifests.manifest import parse_manifests
+from ...policy.manifests.manifest import PodSpec, parse_manifests
+from ...policy.rules.central_rules import CentralRules
 from ...policy.rules.podaffinity.configured_rules import (
     configured_rules,
     expansion,
     pod_expansion,
 )
-from ...policy.scenarios.creation import created_pod
+from ...policy.scenarios.creation import created_container, created_pod
 from ...policy.text.errors import ConfigError
 from ...policy.text.yaml_fields import FieldError
 from ..daemon.config_file import ConfigFileError, input_name, load_config, read_input
@@ -59,7 +61,7 @@ _FORMATS: Final[Mapping[str, Callable[[Sequence[Complaint]], str]]] = {
     "--expand",
     "is_expanded",
     is_flag=True,
-    help="Also show the rules that profiles, racks and resource sets come to.",
+    help="Also show what rules, profiles, racks and resource sets come to.",
 )
 @output_option(
     *_FORMATS, meaning="Lines for people, JSON, or what GitHub and tools for SARIF show."
@@ -120,5 +122,21 @@ def _expansion(source: str, text: str, config: Config) -> str:
     except (ConfigError, FieldError):
         # What is wrong has been said.
         return ""
-    configured = configured_rules(config)
-    return "".join(pod_expansion(configured, created_pod(spec, 0)) for spec in pods)
+    configured, central = configured_rules(config), CentralRules(config)
+    return "".join(
+        _given_text(central, spec) + pod_expansion(configured, created_pod(spec, 0))
+        for spec in pods
+    )
+
+
+def _given_text(central: CentralRules, spec: PodSpec) -> str:
+    """The annotations that central rules give the containers of a pod: a document for each."""
+    pod = created_pod(spec, 0)
+    texts: list[str] = []
+    for one in (*spec.init_containers, *spec.containers):
+        container = central.completed(created_container(one, pod, 0)[0])
+        for rule in dict.fromkeys(given.rule for given in container.given):
+            given = {each.key: each.value for each in container.given if each.rule == rule}
+            text: str = yaml.safe_dump({"annotations": given}, sort_keys=False, width=100)
+            texts.append(f"---\n# rule {rule}, for {container.path}\n{text}")
+    return "".join(texts)

@@ -79,6 +79,14 @@ class RuleDocument(NodeDocument, frozen=True, kw_only=True):
     matches: tuple[str, ...]
 
 
+class GivenDocument(NodeDocument, frozen=True, kw_only=True):
+    """An annotation that a rule of the configuration gives a container."""
+
+    annotation: str
+    value: str
+    rule: str
+
+
 class DroppedDocument(NodeDocument, frozen=True, kw_only=True):
     """The reason why a pool was no candidate."""
 
@@ -121,7 +129,7 @@ class DecisionDocument(NodeDocument, frozen=True, kw_only=True, omit_defaults=Tr
     moved: tuple[MovedDocument, ...] = ()
 
 
-class ExplainDocument(NodeDocument, frozen=True, kw_only=True):
+class ExplainDocument(NodeDocument, frozen=True, kw_only=True, omit_defaults=True):
     """One decision with its whole reason."""
 
     container: str
@@ -137,6 +145,8 @@ class ExplainDocument(NodeDocument, frozen=True, kw_only=True):
     candidates: tuple[CandidateDocument, ...]
     moved: tuple[MovedDocument, ...]
     alternatives: tuple[str, ...]
+    given: tuple[GivenDocument, ...] = ()
+    """Annotations by central rule; left out where there are none."""
 
 
 class DriftDocument(NodeDocument, frozen=True, kw_only=True):

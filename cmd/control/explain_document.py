@@ -8,7 +8,7 @@ from ...policy.engine.snapshot import Snapshot
 from ...policy.inquiry.alternatives import find_alternatives
 from ...policy.inquiry.counted_rules import classified_of, counted_rules
 from ...policy.model.container import Container
-from .documents import GRANT, DecisionDocument, ExplainDocument, RuleDocument
+from .documents import GRANT, DecisionDocument, ExplainDocument, GivenDocument, RuleDocument
 from .status_document import pin_document
 
 _MATCHES_MAX: Final = 100
@@ -39,6 +39,10 @@ def explain_document(
         candidates=decided.candidates,
         moved=decided.moved,
         alternatives=find_alternatives(snapshot, container),
+        given=tuple(
+            GivenDocument(annotation=one.key, value=one.value, rule=one.rule)
+            for one in (snapshot.containers.get(container.id) or container).given
+        ),
     )
 
 

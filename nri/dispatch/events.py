@@ -22,6 +22,7 @@ from ...policy.model.pinning import Change, Pinning
 from ...topology.model.machine import Machine
 from .actuator import Actuator
 from .answer import Answer
+from .foreign_pins import ForeignPins
 from .newcomer import Listing, Mention, Newcomer
 from .owner import Owner
 from .report import (
@@ -65,6 +66,7 @@ class Events:
         self._report = report
         self._machine_memory_bytes = machine_memory_bytes
         self._undone = UndoneCreations()
+        self.foreign_pins = ForeignPins()
         self._gone: deque[ContainerId] = deque(maxlen=_GONE_MAX)
 
     @property
@@ -76,6 +78,7 @@ class Events:
         """Place a new container."""
         if not newcomer.container.id:
             return Answer()
+        newcomer = self.foreign_pins.looked_at(newcomer)
         return self._placed("create", newcomer, ContainerState.CREATED, self.policy.create)
 
     def start(self, mention: Mention) -> None:
@@ -114,7 +117,8 @@ class Events:
             # Cpus or memory nodes at most: an update of our own, or somebody else's, who is
             # overruled.
             own = self.policy.pinning(container_id)
-            return Answer(container_id=container_id, own=own, is_echo=True)
+            lifts = self.policy.lifts_quota(container_id)
+            return Answer(container_id=container_id, own=own, lifts_quota=lifts, is_echo=True)
         resources = estimate(merged, known.pod.qos, self._machine_memory_bytes)
         decision = self.policy.update(container_id, resources)
         self._owner.afterwards(lambda: self._decided("update", container_id, known, decision))
@@ -123,8 +127,12 @@ class Events:
         if isinstance(decision.result, Refusal):
             return Answer(container_id=container_id, others=others, refusal=decision.result.reason)
         self.asked[container_id] = merged
-        own = self.policy.pinning(container_id)
-        return Answer(container_id=container_id, own=own, others=others)
+        return Answer(
+            container_id=container_id,
+            own=self.policy.pinning(container_id),
+            lifts_quota=self.policy.lifts_quota(container_id),
+            others=others,
+        )
 
     def stop(self, container_id: ContainerId, *, is_undone: bool = False) -> Answer:
         """Take back what a container held; `is_undone`: it is undone as its creation failed."""
@@ -318,6 +326,8 @@ class Events:
         if container.state is not state:
             container = replace(container, state=state)
         decision = place(container)
+        # With what central rules give it.
+        container = self.policy.containers.get(container.id, container)
 
         def tell() -> None:
             told = structs.replace(decision, notes=self.policy.note(container.id), weights={})
@@ -336,6 +346,8 @@ class Events:
             own=decision.pinning,
             scheduling=decision.scheduling,
             classes=decision.classes,
+            lifts_quota=self.policy.lifts_quota(container.id),
+            interleaved=self.policy.interleaved(container.id),
             others=others,
         )
 

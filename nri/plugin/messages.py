@@ -28,6 +28,7 @@ from ...policy.text.errors import Problem
 from ...policy.tuning.resource_class import NO_CLASSES, ResourceClasses
 from ...topology.sets.cpuset import CpuSet, IdListError, NodeSet
 from ..api import nri_pb2
+from .claimed_cpus import claimed_cpus
 from .scheduling_messages import add_scheduling
 from .string_entries import read_annotations, read_labels
 
@@ -126,6 +127,8 @@ def container_value(
         if count > PLACES_MAX:
             what = f"{count} {noun}, of which the first {PLACES_MAX} count as hints"
             problems.append(Problem(where=where, what=what, is_advice=True))
+    claimed, odd = claimed_cpus(container.env, where)
+    problems += odd
     cpu = container.linux.resources.cpu
     value = Container(
         id=ContainerId(container.id),
@@ -137,6 +140,7 @@ def container_value(
         created_at=container.created_at,
         cpus=_ids(CpuSet, cpu.cpus, where, problems) if cpu.cpus else None,
         mems=_ids(NodeSet, cpu.mems, where, problems) if cpu.mems else None,
+        claimed=claimed,
         devices=_devices(container.linux) if counts["devices"] else (),
         mounts=_mounts(container) if counts["mounts"] else (),
     )

@@ -89,6 +89,12 @@ class Ledger:
             for count, pool in zip(counts, self.tree.pools, strict=True)
         ]
 
+    @property
+    def free_for_all(self) -> tuple[int, int, int]:
+        """Of the whole machine `slice`, how many of it may be taken, and the free isolated cpus."""
+        root = self.tree.root.id
+        return self.slice(root), self.sliceable[root], self.free_isolated[root]
+
     def slice(self, pool_id: PoolId) -> int:
         """A mask of sharable cpus of a pool of which any `sliceable` may be taken at once.
 

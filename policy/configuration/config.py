@@ -9,9 +9,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ..model.cpu_preference import BurstLevel, CpuPriority
+from ..model.cpu_preference import BurstLevel, CpuPriority, QuotaUse
 from ..text.quantity import CpuAmount, MemoryAmount, parse_cpu_amount, parse_memory_amount
 from .affinity_fields import AntiAffinityLimits, KubeCompat, Profile, Rack, ReplicaAntiAffinity
+from .annotation_rule_fields import AnnotationRule, LoadClass
 from .moving_fields import DuringExecution, RebalanceFields
 from .section import Section
 
@@ -270,6 +271,8 @@ class Config(Section, frozen=True, kw_only=True):
     reserved_resources: Amounts = Amounts(cpu="1")
     default_cpu_priority: CpuPriority = CpuPriority.NONE
     unlimited_burstable: BurstLevel = BurstLevel.PACKAGE
+    exclusive_cpu_quota: QuotaUse = QuotaUse.KEEP
+    """Of containers that have all their cpus for themselves and do not say."""
 
     symmetric_affinity: bool = False
     """Whether every affinity rule also counts the other way round."""
@@ -280,6 +283,10 @@ class Config(Section, frozen=True, kw_only=True):
         default_factory=dict[str, Mapping[str, str]]
     )
     """Labels of namespaces, by their names."""
+    rules: tuple[AnnotationRule, ...] = ()
+    """Annotations by central rule; of several that give one key to a container the first counts."""
+    load_classes: tuple[LoadClass, ...] = ()
+    """For the annotation load.pinfold.dev."""
     profiles: tuple[Profile, ...] = ()
     racks: Mapping[str, Rack] = msgspec.field(default_factory=dict[str, Rack])
     """By the value of the label pinfold.dev/rack."""

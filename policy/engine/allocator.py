@@ -111,7 +111,7 @@ class Allocator:
             classified = structs.replace(classified, problems=problems)
         placement: Placement | Failure | None = None
         held = self.roster.last_place(container)
-        if judgement is not None and held is not None:
+        if held is not None:
             placement = self._placer.plan_again(request, held, judgement)
         if placement is None:
             placement = self._placer.plan(request, affinities.weights, judgement)
@@ -305,9 +305,9 @@ class Allocator:
             self._change(placement, classified)
 
     def _remember_place(self, container_id: ContainerId) -> None:
-        """Remember where a container was, where a restart of it could find the place closed."""
+        """Remember where a container was: it is to find its place again when it restarts."""
         grant = self.books.ledger.grants.get(container_id)
-        if grant is not None and not self.books.standing.is_empty:
+        if grant is not None:
             self.roster.remember_place(self.roster.containers[container_id], grant)
 
     def _resized(

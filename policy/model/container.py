@@ -81,6 +81,16 @@ class Pod:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GivenAnnotation:
+    """An annotation that a rule of the configuration gives a container, not its pod's author."""
+
+    key: str
+    value: str
+    rule: str
+    """The name of the rule."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
     """One container of a pod. `cpus` and `mems`: what the runtime says it is pinned to, if so."""
 
@@ -99,6 +109,10 @@ class Container:
     mounts: tuple[Mount, ...] = ()
     hints: tuple[Hint, ...] = ()
     """All that were found, counted or not, unresolved."""
+    claimed: CpuSet | None = None
+    """Cpus that another than the policy gave it; it is left alone with them, empty or not."""
+    given: tuple[GivenAnnotation, ...] = ()
+    """Those of `pod.annotations` that the pod's author did not write."""
 
     @property
     def path(self) -> str:

@@ -52,3 +52,12 @@ class MovePreference(enum.Enum):
 
     NEVER = "never"
     ALLOWED = "allowed"
+
+
+class QuotaUse(enum.Enum):
+    """The fate of the cpu quota of a container that has its cpus for itself."""
+
+    KEEP = "keep"
+    """The kubelet's limit holds, as everywhere."""
+    LIFT = "lift"
+    """No quota: its cpus are its limit."""

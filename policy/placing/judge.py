@@ -29,6 +29,7 @@ from .guard import guard
 from .judgement import Barrier, Companions, Judgement
 from .pulls import SCALE, Pulls
 from .restriction import Restriction, names_text
+from .wishes.whole_cores import whole_core_rule
 
 GUARD_WEIGHT: Final = 100
 """The weight of what a namespace may not require of containers of others."""
@@ -47,16 +48,27 @@ class Judge:
     ) -> Judgement | None:
         """The judgement about a container; None where no rule has anything to say."""
         standing = self._books.standing
-        if not rules and standing.is_empty:
+        cores = self._whole_cores(container, request) if request.whole_cores else None
+        if not rules and standing.is_empty and cores is None:
             return None
         matching = standing.matching(container)
-        if not rules and not matching:
+        if not rules and not matching and cores is None:
             return None
         reading = _Reading(
             self._books, self._config, container, rules, request, Whereabouts(self._books)
         )
+        if cores is not None:
+            reading.own.append(cores)
         found = reading.read(matching)
         return None if found.is_silent else found
+
+    def _whole_cores(self, container: Container, request: Request) -> Restriction | None:
+        ledger, root = self._books.ledger, self._books.tree.root
+        free = ledger.slice(root.id) | ledger.free_isolated[root.id]
+        held = ledger.grants.get(container.id)
+        own = held.exclusive.mask if held is not None else 0
+        cores = self._books.picker.cores
+        return whole_core_rule(container, request, cores, root.cpus.mask, free | own)
 
     def is_bound(self, container_id: ContainerId) -> bool:
         """Whether rules of its own, or anti-affinity of others, hold a resident where it is."""

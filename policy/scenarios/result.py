@@ -7,6 +7,7 @@ from msgspec import Struct
 from ...topology.model.machine import Machine
 from ..engine.pool_drawing import SpareSupply
 from ..engine.rebalance.plan import PlacementQuality
+from ..model.container import GivenAnnotation
 from ..model.grant import GrantKind
 from ..model.pinning import Pinning
 from ..pools.pool_tree import PoolTree
@@ -58,6 +59,8 @@ class ContainerResult(Struct, frozen=True, kw_only=True):
     """Preferred rules that are not met there, and levels that the machine lacks."""
     reason: str = ""
     """Why it is there in words, with the runner-up."""
+    given: tuple[GivenAnnotation, ...] = ()
+    """Annotations that rules of the configuration gave it."""
     moved: tuple[MovedContainer, ...] = ()
     """Containers that were told something else when it was decided about."""
 
@@ -160,7 +163,7 @@ def _quality(quality: PlacementQuality | None) -> dict[str, int] | None:
 
 
 def _container(one: ContainerResult) -> dict[str, object]:
-    return {
+    document: dict[str, object] = {
         "pod": one.pod,
         "namespace": one.namespace,
         "pool": one.pool,
@@ -177,6 +180,11 @@ def _container(one: ContainerResult) -> dict[str, object]:
             for other in one.moved
         ],
     }
+    if one.given:
+        document["given"] = {
+            given.key: {"value": given.value, "rule": given.rule} for given in one.given
+        }
+    return document
 
 
 def _pin(pinning: Pinning) -> dict[str, str | None]:

@@ -64,7 +64,7 @@ def containers(example: str) -> dict[str, Container]:
 
 
 def test_there_are_examples() -> None:
-    assert len(EXAMPLES) == 10
+    assert len(EXAMPLES) == 11
 
 
 @pytest.mark.parametrize("example", EXAMPLES)

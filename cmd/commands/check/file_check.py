@@ -12,6 +12,7 @@ from ....policy.manifests.annotation_lint import (
     is_configuration,
     lint_manifests,
 )
+from ....policy.rules.central_rules import CentralRules
 from ....policy.scenarios.evaluator import EvaluatorError, check_expression
 from ....policy.scenarios.pod_check import PodCheck
 from ....policy.scenarios.scenario_file import is_scenario_file, parse_scenarios
@@ -53,6 +54,12 @@ class FileCheck:
             return
         for warning in loaded.warnings:
             yield complaint(warning, Gravity.ADVICE, f"advice: {warning}")
+        try:
+            CentralRules(loaded.config)
+        except ConfigError as error:
+            for line in str(error).splitlines():
+                yield complaint(f"{source}: {line}", Gravity.ERROR)
+            return
         if self._machine is None:
             return
         try:

@@ -59,6 +59,10 @@ def _sentences(found: ExplainDocument) -> Iterator[str]:
     # Rules that do not hold are among them.
     problems = cast("Sequence[object]", found.request.get("problems", ()))
     yield from (f"  problem: {one}" for one in problems)
+    yield from (
+        f"  annotation {one.annotation}: {one.value!r}, given by rule {one.rule!r}"
+        for one in found.given
+    )
     notes = cast("Sequence[object]", found.request.get("notes", ()))
     yield from (f"  note: {one}" for one in notes)
     yield from (f"  rule: {_rule_text(one, found.container)}" for one in found.rules)
