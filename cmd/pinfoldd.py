@@ -15,7 +15,7 @@ import click
 
 from ..nri.dispatch.report import Report
 from ..nri.plugin.cri_socket_paths import AUTO
-from ..policy.configuration.config import Config
+from ..policy.configuration.config import Config, Log, LogFormat, LogLevel
 from ..topology.sets.base_errors import PinfoldError
 from .commands.exit_status import FAULT, StatusCommand
 from .control.background_rebalance import REBALANCE_SECONDS, BackgroundRebalance
@@ -41,8 +41,9 @@ from .daemon.sd_notify import Notifier
 from .kernel.tuner import tuner_below
 from .metrics.event_counts import EventCounts
 from .metrics.metrics_server import MetricsServer
+from .report.daemon_logger import DaemonLogger
 from .report.decision_log import DecisionLog
-from .report.log_setup import LEVELS, end_logging, set_up_logging
+from .report.log_setup import end_logging
 from .state.own_file import make_folder
 from .state.state_file import read_state
 from .state.state_keeper import StateKeeper
@@ -111,7 +112,14 @@ _SWITCH_SECONDS: Final = 0.001
 )
 @machine_options
 @click.option(
-    "--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What to log."
+    "--log-level",
+    type=click.Choice([one.value for one in LogLevel]),
+    help="What to log, whatever the configuration says; info by default.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice([one.value for one in LogFormat]),
+    help="How to log, whatever the configuration says; text by default.",
 )
 @click.version_option(package_name="pinfold", message="%(prog)s %(version)s")
 def command(
@@ -128,12 +136,13 @@ def command(
     kernel_root: Path | None,
     sysfs_root: str | None,
     machine: str | None,
-    log_level: str,
+    log_level: str | None,
+    log_format: str | None,
 ) -> None:
     """Place this node's containers on cpus and memory nodes, as a plugin of its runtime.
 
-    A change of its files, or SIGHUP, has the configuration read again. SIGTERM ends the daemon;
-    containers keep their cpus.
+    A change of its files, or SIGHUP, has the configuration read again. SIGUSR1 has it log in
+    detail, and a second one as before. SIGTERM ends the daemon; containers keep their cpus.
     """
     environment = os.environ
     pods = _read_pods(manifests, runtime)
@@ -144,7 +153,8 @@ def command(
     access = find_runtime(
         runtime, nri_socket, nri_plugin_name, nri_plugin_index, environment, cri_socket, root or "/"
     )
-    log = set_up_logging(log_level, environment, is_preinstalled=is_preinstalled(environment))
+    logs = _daemon_logger(loaded.config.log, log_level, log_format)
+    log = logs.logger
     _warn((*loaded.warnings, *found.warnings), log)
     notifier = Notifier(environment)
     keeper = None if state_dir is None else _state_keeper(state_dir, log)
@@ -170,19 +180,17 @@ def command(
     _remember(daemon, keeper, history, state_dir, counts, log)
     if tuner is not None:
         tuner.start(daemon.plugin)
-    _plan(daemon, watch, root, garbage, log)
+    plan_chores(daemon, watch, root, log)
     metrics = MetricsServer(daemon, root, log, counts)
     load = partial(_load_again, watch, config_path, settings, log)
-    _listen(daemon)
-    daemon.first_service.afterwards("metrics at the start", metrics.follow)
-    garbage.start()
-    daemon.start()
+    _start(daemon, garbage, metrics, log)
     try:
         if server is not None:
             server.start()
         if access.embedded is not None:
             _run_pods(access.embedded, pods, memory_bytes(found))
-        ended = daemon.run(notifier, partial(_reload, daemon, load, notifier, metrics, server, log))
+        reload = partial(_reload, daemon, load, notifier, metrics, server, logs)
+        ended = daemon.run(notifier, reload, logs.toggle_debug)
     finally:
         notifier.stopping()
         for part in (server, metrics, keeper, history, tuner, daemon):
@@ -194,12 +202,18 @@ def command(
         raise click.exceptions.Exit(FAULT)
 
 
-def _plan(
-    daemon: Daemon, watch: ConfigWatch, root: str | None, garbage: Garbage, log: logging.Logger
-) -> None:
-    plan_chores(daemon, watch, root, log)
+def _daemon_logger(settings: Log, level: str | None, form: str | None) -> DaemonLogger:
+    is_ours = is_preinstalled(os.environ)
+    return DaemonLogger(settings, os.environ, level=level, form=form, is_preinstalled=is_ours)
+
+
+def _start(daemon: Daemon, garbage: Garbage, metrics: MetricsServer, log: logging.Logger) -> None:
+    _listen(daemon)
     daemon.timetable.every("rebalance", REBALANCE_SECONDS, BackgroundRebalance(daemon, log).look)
     daemon.timetable.every("garbage", LOOK_SECONDS, garbage.look)
+    daemon.first_service.afterwards("metrics at the start", metrics.follow)
+    garbage.start()
+    daemon.start()
 
 
 def _look_for_conflicts(daemon: Daemon, log: logging.Logger, *, is_here: bool) -> None:
@@ -257,9 +271,10 @@ def _reload(
     notifier: Notifier,
     metrics: MetricsServer,
     server: ControlServer | None,
-    log: logging.Logger,
+    logs: DaemonLogger,
 ) -> None:
-    reload_configuration(daemon, load, notifier, log)
+    reload_configuration(daemon, load, notifier, logs.logger)
+    logs.follow(daemon.engine.config.log)
     metrics.follow()
     if server is not None:
         server.follow()
@@ -296,6 +311,7 @@ def _listen(daemon: Daemon) -> None:
         (signal.SIGTERM, Command.STOP),
         (signal.SIGINT, Command.STOP),
         (signal.SIGHUP, Command.RELOAD),
+        (signal.SIGUSR1, Command.TOGGLE_DEBUG),
     ):
         signal.signal(number, partial(_obey, daemon, order))
 

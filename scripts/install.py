@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from .command_files import link_command_files, unlink_command_files
 from .lock import BUILD, RUN
 from .service_python import PythonError, find_python
 from .targets import Targets, TargetsError, is_hidden_from_service, read_targets
@@ -108,6 +109,7 @@ def uninstall(targets: Targets) -> None:
         # The commands first: what they are made of is gone last.
         for path in (*(targets.programs / name for name in PROGRAMS), targets.units / UNIT):
             path.unlink(missing_ok=True)
+        unlink_command_files(targets)
         if targets.examples.is_symlink():
             targets.examples.unlink()
         shutil.rmtree(targets.examples.parent, ignore_errors=True)
@@ -116,7 +118,7 @@ def uninstall(targets: Targets) -> None:
 
 
 def build(version: Path, scratch: Path, targets: Targets, python: Path) -> None:
-    """Fill the folder of a version: programs, packages, unit and example configurations."""
+    """Fill the folder of a version: programs, packages, manuals, unit, example configurations."""
     source = copy_of_source(scratch / "source", targets)
     # Debian's own Python comes without pip; that of a virtual environment is always there.
     run([str(python), "-m", "venv", str(scratch / "venv")], "virtual environment")
@@ -135,6 +137,8 @@ def build(version: Path, scratch: Path, targets: Targets, python: Path) -> None:
     # It holds the path of the copy, and would make every build another version.
     for path in packages.glob("pinfold-*.dist-info/direct_url.json"):
         path.unlink()
+    writer = [str(scratch / "venv" / "bin" / "python"), "-B", "-m", "scripts.command_files"]
+    run([*writer, str(version / "share")], "manual pages", {"PYTHONPATH": str(packages)})
     (version / "bin").mkdir()
     for name in PROGRAMS:
         write(version / "bin" / name, program_text(name, python), 0o755)
@@ -249,13 +253,15 @@ def put_in_place(targets: Targets, version: Path) -> None:
     for name in PROGRAMS:
         link(targets.programs / name, Path("../lib/pinfold/current/bin") / name)
     link(targets.examples, Path("../../lib/pinfold/current/configs"))
+    link_command_files(targets, version)
     # A copy, since systemd takes a link that leads out of its folders for something else.
     write(targets.units / UNIT, (version / UNIT).read_text(encoding="utf-8"))
 
 
-def run(command: list[str], what: str) -> None:
+def run(command: list[str], what: str, environment: Mapping[str, str] | None = None) -> None:
     """Run a command that makes something. Raises `InstallError`."""
-    if subprocess.run(command, check=False).returncode:
+    settings = {**os.environ, **(environment or {})}
+    if subprocess.run(command, cwd=ROOT, env=settings, check=False).returncode:
         raise InstallError(f"no {what} — nothing was changed, see the messages above")
 
 

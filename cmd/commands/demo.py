@@ -37,7 +37,13 @@ _SECONDS: Final = 10.0
 
 @click.command()
 @machine_options
-@click.option("--config", "config_path", metavar="FILE", help="Configuration; built-in defaults.")
+@click.option(
+    "--config",
+    "config_path",
+    metavar="FILE",
+    type=click.Path(),
+    help="Configuration; built-in defaults.",
+)
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 def command(
     sysfs_root: str | None, machine: str | None, config_path: str | None, files: tuple[Path, ...]

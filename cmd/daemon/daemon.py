@@ -32,11 +32,16 @@ _BUSY_SECONDS: Final = 10.0
 _SIGNAL_SECONDS: Final = 0.5
 
 
+def _do_nothing() -> None:
+    pass
+
+
 class Command(Enum):
     """Commands to the main thread, from signal handlers and other threads."""
 
     STOP = "stop"
     RELOAD = "reload"
+    TOGGLE_DEBUG = "toggle debug"
     ENDED = "ended"
     """The plugin has nobody to talk to any more."""
 
@@ -112,12 +117,18 @@ class Daemon:
         """Have `run` do this soon."""
         self._commands.put(command)
 
-    def run(self, notifier: Notifier, reload: Callable[[], None]) -> Command:
+    def run(
+        self,
+        notifier: Notifier,
+        reload: Callable[[], None],
+        toggle_debug: Callable[[], None] = _do_nothing,
+    ) -> Command:
         """Do what is told until it is the end. Needs `start` before and `stop` after."""
         heartbeat = self._heartbeat(notifier)
         try:
-            while (command := self._next_command()) is Command.RELOAD:
-                reload()
+            orders = {Command.RELOAD: reload, Command.TOGGLE_DEBUG: toggle_debug}
+            while (order := orders.get(command := self._next_command())) is not None:
+                order()
         finally:
             if heartbeat is not None:
                 heartbeat.stop()

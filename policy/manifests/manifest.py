@@ -22,6 +22,8 @@ class ContainerSpec(Struct, frozen=True, kw_only=True):
 
     name: str
     resources: Resources = msgspec.field(default_factory=Resources)
+    devices: Mapping[str, int] = msgspec.field(default_factory=dict[str, int])
+    """Numbers of devices by the names of their extended resources."""
     keeps_running: bool = True
     """False for an init container that ends before the next one starts (not for sidecars)."""
 
@@ -175,6 +177,7 @@ def _container(one: Field, *, is_init: bool) -> ContainerSpec:
     return ContainerSpec(
         name=one["name"].text(),
         resources=_resources(one["resources"]),
+        devices=_devices(one["resources"]["limits"]),
         keeps_running=not is_init or one["restartPolicy"].text("") == "Always",
     )
 
@@ -198,6 +201,20 @@ def _resources(resources: Field) -> Resources:
         memory_limit_bytes=memory_limit,
         hugepage_bytes=_hugepages(limits),
     )
+
+
+def _devices(limits: Field) -> Mapping[str, int]:
+    """Extended resources, which have a domain that is not Kubernetes' own."""
+    found: dict[str, int] = {}
+    for key, amount in limits.entries().items():
+        domain, slash, _ = key.partition("/")
+        if not slash or domain == "kubernetes.io" or domain.endswith(".kubernetes.io"):
+            continue
+        try:
+            found[key] = parse_bytes(amount.scalar())
+        except ConfigError as error:
+            raise amount.error(str(error)) from error
+    return found
 
 
 def _hugepages(limits: Field) -> Mapping[int, int]:

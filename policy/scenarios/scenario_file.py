@@ -57,6 +57,8 @@ class Topology(Struct, frozen=True, kw_only=True):
 
     machine: Machine
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Names of devices by resource, or patterns; see `DeviceStock`."""
 
 
 class ScenarioFile(Struct, frozen=True, kw_only=True):
@@ -117,7 +119,14 @@ def build_topology(table: Field, read_sysfs: Callable[[str], Machine]) -> Topolo
         raise
     except PinfoldError as error:
         raise table.error(str(error)) from error
-    return Topology(machine=machine, aliases=table["aliases"].texts())
+    return Topology(
+        machine=machine,
+        aliases=table["aliases"].texts(),
+        devices={
+            resource: tuple(one.text() for one in names.elements())
+            for resource, names in table["devices"].entries().items()
+        },
+    )
 
 
 def _step(step: Field) -> Step:
@@ -181,7 +190,10 @@ def _qos(qos: Field, containers: tuple[ContainerSpec, ...]) -> QosClass:
 
 def _container(one: Field, *, is_init: bool) -> ContainerSpec:
     return ContainerSpec(
-        name=one["name"].text(), resources=_resources(one), keeps_running=not is_init
+        name=one["name"].text(),
+        resources=_resources(one),
+        devices={resource: count.integer() for resource, count in one["devices"].entries().items()},
+        keeps_running=not is_init,
     )
 
 

@@ -13,6 +13,7 @@ from ..model.container import Container, ContainerId, ContainerState, GivenAnnot
 from ..model.grant import Grant
 from ..model.pinning import Change, Pinning
 from ..model.request import CpuType
+from .device_stock import DeviceStock
 
 
 @dataclass(slots=True)
@@ -42,9 +43,12 @@ class Running:
 class Runtime:
     """Running containers, by id in the order of creation."""
 
-    def __init__(self, machine: Machine) -> None:
-        """`machine`: whose cpus and memory unrestricted containers may use."""
+    def __init__(
+        self, machine: Machine, devices: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
+        """`machine`: whose cpus and memory unrestricted containers may use; see `DeviceStock`."""
         self.machine = machine
+        self.stock = DeviceStock(machine.devices, devices)
         self.pods: dict[tuple[str, str], Pod] = {}
         self.running: dict[ContainerId, Running] = {}
         self.paths: dict[ContainerId, str] = {}
