@@ -45,7 +45,7 @@ class Allocator:
         self._judge = Judge(self.books, config)
         chooser = Chooser(self.books.tree, self.books.picker.classes)
         self._placer = Placer(self.books, chooser, self._judge)
-        self._unmet = UnmetRules(self.books, self.roster, self._judge)
+        self.unmet = UnmetRules(self.books, self.roster, self._judge)
         self._shares = ShiftedShares(self.books, self.roster, self._judge)
         self._displaced: list[ContainerId] = []
         """Those whose rules are to be looked at anew."""
@@ -187,14 +187,16 @@ class Allocator:
         judgement = self._judge.judge(container, classified.placement, classified.request)
         if judgement is None:
             return
-        self._unmet.tell_adopted(container.id, judgement, remembered, is_alone=is_alone)
+        self.unmet.tell_adopted(container.id, judgement, remembered, is_alone=is_alone)
         self._shares.hold_back(judgement, grant, cpus)
         if is_alone:
             self.rehouse()
 
     def rehouse(self) -> None:
         """Give containers that were left no cpu of their pool a place where their rules hold."""
-        self._shares.rehouse()
+        before = dict(self.books.ledger.grants)
+        found, after = self._shares.rehouse(), self.books.ledger.grants
+        self._displaced += [one for one in found if after[one] is not before[one]]
 
     def keep(
         self, container: Container, others: int, advice: Advice | None, fault: Exception
@@ -265,20 +267,16 @@ class Allocator:
             return self._refused(self.books.ledger.grants[container_id], placement, classified)
         return self._change(placement, classified)
 
-    def look_at_lasting(self) -> Mapping[ContainerId, tuple[str, ...]]:
-        """See `UnmetRules.look_at_lasting`."""
-        return self._unmet.look_at_lasting()
-
     def _change(self, placement: Placement, classified: Classified) -> Decision:
         """The decision about a container that was placed already, and gets another grant."""
         container_id = placement.booking.grant.container_id
-        earlier, broken = self.roster.decisions[container_id], self._unmet.names(container_id)
+        earlier, broken = self.roster.decisions[container_id], self.unmet.names(container_id)
         cpus = self.books.presence(container_id)
         decision = self.conclude(self._apply(placement, classified))
         if cpus & ~self.books.presence(container_id):
-            self._unmet.note_moved(container_id)
-            self._unmet.refresh_moved(container_id)
-        return self._unmet.tell_changed(decision, earlier, broken)
+            self.unmet.note_moved(container_id)
+            self.unmet.refresh_moved(container_id)
+        return self.unmet.tell_changed(decision, earlier, broken)
 
     def _refused(self, held: Grant, failure: Failure, classified: Classified) -> Decision:
         """The decision about a container that keeps what it holds."""
@@ -343,19 +341,21 @@ class Allocator:
         decision = structs.replace(decision, pinning=pinning, changes=changes)
         self.roster.decisions[decision.container_id] = decision
         while self._displaced:
-            self._unmet.look(self._displaced.pop())
-        self._unmet.refresh_moved(decision.container_id)
+            self.unmet.look(self._displaced.pop())
+        self.unmet.refresh_moved(decision.container_id)
         return self.roster.decisions[decision.container_id]
 
     def carry_over(self, decision: Decision) -> None:
         """Note a decision that an older engine made."""
         self.roster.decisions[decision.container_id] = decision
         if decision.unmet:
-            self._unmet.carry_over(decision, self.books.ledger.grants)
+            self.unmet.carry_over(decision, self.books.ledger.grants)
 
     def refresh_unmet(self) -> None:
-        """Forget the rules that hold after what was decided about others since."""
-        self._unmet.refresh_all()
+        """Tell what does not hold, and forget what does, after what was decided about others."""
+        while self._displaced:
+            self.unmet.look(self._displaced.pop())
+        self.unmet.refresh_all()
 
     def release(self, container_id: ContainerId) -> tuple[Change, ...]:
         """Take back what a container held. Unknown ids change nothing."""
@@ -366,7 +366,7 @@ class Allocator:
             self._shares.widen(container_id)
             moved = self._shares.return_home()
             changes = self.books.pinner.changes()
-            self._unmet.refresh(container_id, (*moved, *(one.container_id for one in changes)))
+            self.unmet.refresh(container_id, (*moved, *(one.container_id for one in changes)))
             return changes
         return self.books.pinner.changes()
 
@@ -375,7 +375,7 @@ class Allocator:
         if not self.books.standing.is_empty:
             self._shares.note_narrowed(placement)
             for one in placement.booking.lifted:
-                self._unmet.note_moved(one.container_id)
+                self.unmet.note_moved(one.container_id)
             if grant.exclusive:
                 self._displaced += self._shares.rehouse()
         decision = Decision(
@@ -392,8 +392,8 @@ class Allocator:
         )
         if placement.broken:
             container = self.roster.containers[grant.container_id]
-            self._unmet.tell_owners(container, placement.broken)
-            decision = self._unmet.told(decision, placement.broken)
+            self.unmet.tell_owners(container, placement.broken)
+            decision = self.unmet.told(decision, placement.broken)
         return decision
 
     def _pool_name(self, grant: Grant) -> str:

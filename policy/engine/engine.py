@@ -274,7 +274,7 @@ class Engine:
 
         Of a few owners at each call, in turn. They are told in the owners' decisions.
         """
-        return self._allocator.look_at_lasting()
+        return self._allocator.unmet.look_at_lasting()
 
     def place_anew(self, container_id: ContainerId) -> Decision:
         """Place a container live where rules hold that are required during its execution.

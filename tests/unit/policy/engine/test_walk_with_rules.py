@@ -143,6 +143,11 @@ def test_rules_hold_or_are_told_after_reloads(seed: int) -> None:
     walked(seed, has_pools=False, has_reloads=True)
 
 
+@pytest.mark.parametrize("seed", [8020])
+def test_rules_of_all_kinds_hold_or_are_told_after_reloads(seed: int) -> None:
+    walked(seed, has_pools=True, has_reloads=True, is_lasting=True)
+
+
 @pytest.mark.parametrize("seed", [*range(4001, 4031), 7062])
 def test_rules_required_during_execution_hold_or_are_told(seed: int) -> None:
     walked(seed, has_pools=False, has_reloads=seed % 2 == 0, is_lasting=True)
