@@ -53,6 +53,8 @@ _OTHERS: Final[Mapping[str, str]] = {
     "current pool": "it stays where it is",
     "room_made": "it has room once shared containers were moved to wider pools",
     "restarted": "it ran there before its restart",
+    "replaced": "a rule required during its execution holds there",
+    "rebalance": "more of what containers wish of each other is satisfied there",
     "resize": "it grows or shrinks in place",
     "kept": "it ran there already",
     "runs already": "it runs already and cannot be refused",
