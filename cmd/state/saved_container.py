@@ -181,7 +181,7 @@ def saved_container(placed: PlacedContainer, *, with_texts: bool) -> SavedContai
     container, advice = placed.container, Advice.of(placed.grant, placed.pool, placed.unmet)
     resources = container.resources
     return SavedContainer(
-        id=container.id,
+        id=container.shown_id,
         name=container.name,
         labels=container.labels if with_texts else {},
         tags=container.tags if with_texts else {},

@@ -38,6 +38,13 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
+class Identified:
+    """The runtime has given its id to a container that was placed before."""
+
+    container: Container
+
+
+@dataclass(frozen=True, slots=True)
 class Released:
     """A container stopped or went away, and others change for it."""
 
@@ -193,6 +200,7 @@ class Crashed:
 
 Happening = (
     Decided
+    | Identified
     | Released
     | Synchronized
     | Reconfigured
@@ -284,6 +292,8 @@ class Tally:
             case Crashed():
                 self.crashes += 1
             case Decided() | Released() | Reconfigured() | Disconnected() | Unsupported():
+                pass
+            case Identified():
                 pass
             case ColdStarted() | Adjusted() | Waiting() | Recovered() | CreationUndone():
                 pass

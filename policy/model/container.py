@@ -96,6 +96,13 @@ class Container:
     mounts: tuple[Mount, ...] = ()
     hints: tuple[Hint, ...] = ()
     """All that were found, counted or not, unresolved."""
+    runtime_id: str = ""
+    """The runtime's id, where it was given after `id`, which then is ours alone."""
+
+    @property
+    def shown_id(self) -> str:
+        """The id by which people and the runtime know the container."""
+        return self.runtime_id or self.id
 
     @property
     def path(self) -> str:
