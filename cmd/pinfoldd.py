@@ -35,7 +35,7 @@ from .daemon.hint_sources import find_surroundings
 from .daemon.machine_source import machine_of, machine_options
 from .daemon.runtimes import DEFAULT_SOCKET, Access, find_runtime, is_preinstalled
 from .daemon.sd_notify import Notifier
-from .kernel.tuner import tuner_below
+from .kernel.tuner import Tuner, tuner_below
 from .metrics.metrics_server import MetricsServer
 from .report.decision_log import DecisionLog
 from .report.log_setup import LEVELS, end_logging, set_up_logging
@@ -61,7 +61,7 @@ _SWITCH_SECONDS: Final = 0.001
 )
 @click.option(
     "--runtime",
-    type=click.Choice(["auto", "nri", "embedded"]),
+    type=click.Choice(["auto", "nri", "cri", "embedded"]),
     default="auto",
     show_default=True,
     help="Whom to serve; 'embedded' is a runtime on paper inside the daemon.",
@@ -73,6 +73,11 @@ _SWITCH_SECONDS: Final = 0.001
     show_default=True,
     metavar="PATH|auto|off",
     help="The runtime's CRI socket, for updates that cannot wait for its next call.",
+)
+@click.option(
+    "--cri-listen",
+    metavar="PATH",
+    help="Serve the kubelet at PATH and pass its calls on to --cri-socket: a proxy, without NRI.",
 )
 @click.option("--nri-plugin-name", default="pinfold", show_default=True, help="Our name there.")
 @click.option(
@@ -116,6 +121,7 @@ def command(
     runtime: str,
     nri_socket: str,
     cri_socket: str,
+    cri_listen: str | None,
     nri_plugin_name: str,
     nri_plugin_index: str,
     manifests: tuple[Path, ...],
@@ -126,7 +132,7 @@ def command(
     machine: str | None,
     log_level: str,
 ) -> None:
-    """Place this node's containers on cpus and memory nodes, as a plugin of its runtime.
+    """Place this node's containers on cpus and memory nodes, as a plugin of its runtime or a proxy.
 
     A change of its files, or SIGHUP, has the configuration read again. SIGTERM ends the daemon;
     containers keep their cpus.
@@ -138,17 +144,19 @@ def command(
     loaded = load_config(config_path, environment=environment, settings=settings)
     root = live_root(sysfs_root, machine)
     access = find_runtime(
-        runtime, nri_socket, nri_plugin_name, nri_plugin_index, environment, cri_socket, root or "/"
+        *(runtime, nri_socket, nri_plugin_name, nri_plugin_index, environment),
+        *(cri_socket, root or "/", cri_listen),
     )
     log = set_up_logging(log_level, environment, is_preinstalled=is_preinstalled(environment))
+    _tell_choice(access, log)
     _warn((*loaded.warnings, *found.warnings), log)
     notifier = Notifier(environment)
     keeper = None if state_dir is None else _state_keeper(state_dir, log)
     garbage = Garbage()
     journal = DecisionJournal()
     reports: list[Report] = [DecisionLog(log, access.where), notifier, garbage, journal]
-    is_here = sysfs_root is None and machine is None and access.embedded is None
-    kernel_root = Path("/") if kernel_root is None and is_here else kernel_root
+    if sysfs_root is None and machine is None and access.embedded is None:
+        kernel_root = kernel_root or Path("/")
     tuner = None if kernel_root is None else tuner_below(kernel_root, state_dir, log)
     reports.extend(one for one in (keeper, tuner) if one is not None)
     surroundings = find_surroundings(root, environment)
@@ -182,13 +190,22 @@ def command(
         ended = daemon.run(notifier, partial(_reload, daemon, load, notifier, metrics, server, log))
     finally:
         notifier.stopping()
-        for part in (server, metrics, keeper, tuner, daemon):
-            if part is not None:
-                part.stop()
+        _stop(server, metrics, keeper, tuner, daemon)
         surroundings.close()
         notifier.close()
     if ended is Command.ENDED and not (access.identity.is_preinstalled and daemon.has_served):
         raise click.exceptions.Exit(FAULT)
+
+
+def _tell_choice(access: Access, log: logging.Logger) -> None:
+    if access.reason:
+        log.info("event=runtime kind=%s: %s", access.kind, access.reason)
+
+
+def _stop(*parts: ControlServer | MetricsServer | StateKeeper | Tuner | Daemon | None) -> None:
+    for part in parts:
+        if part is not None:
+            part.stop()
 
 
 def _warn(warnings: Iterable[str], log: logging.Logger) -> None:
@@ -260,8 +277,7 @@ def _control_server(
             raise
         log.error("%s; pinfold cannot ask this daemon", error)
         return None
-    kind = "nri" if access.embedded is None else "embedded"
-    return ControlServer(daemon, journal, control_socket, kind, log)
+    return ControlServer(daemon, journal, control_socket, access.kind, log)
 
 
 def _listen(daemon: Daemon) -> None:
