@@ -255,7 +255,7 @@ class CriFace(RawHandler):
                 state=_STATES[one.state],
                 created_at=one.created_at,
                 mounts=self._mounts.get(one.id, ()),
-                resources=cri.StatusResources(linux=_resources(one.linux)),
+                resources=cri.StatusResources(linux=cri_resources(one.linux)),
             ),
             info={"info": json.dumps(info)},
         )
@@ -281,7 +281,8 @@ def _unseen(_method: str, _request: bytes) -> None:
     """Show a call to nobody."""
 
 
-def _resources(linux: nri_pb2.LinuxContainer) -> cri.Resources:
+def cri_resources(linux: nri_pb2.LinuxContainer) -> cri.Resources:
+    """The cgroup values of a container as CRI tells them."""
     found = linux.resources
     return cri.Resources(
         cpu_shares=found.cpu.shares.value,
