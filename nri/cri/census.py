@@ -6,7 +6,7 @@ nobody knows what came of them are found here.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
@@ -134,7 +134,7 @@ class Census:
             ):
                 events.start(Mention(container_id=policy_id, read=_unread))
                 self._started(policy_id)
-        return [one for one in listed.containers.values() if self._is_stranger(one)]
+        return [one for one in _newest_running(listed) if self._is_stranger(one)]
 
     def _is_stranger(self, one: cri.ListedContainer) -> bool:
         """Whether a container runs that nobody placed."""
@@ -143,12 +143,7 @@ class Census:
         is_over = known is not None and known.state is ContainerState.EXITED
         # Its creation is under way, or has not been told yet.
         is_coming = policy_id == one.id and self._known.get(key_of(one)) is not None
-        return (
-            one.state == cri.CONTAINER_RUNNING
-            and policy_id not in policy.grants
-            and not is_over
-            and not is_coming
-        )
+        return policy_id not in policy.grants and not is_over and not is_coming
 
     def _adopt_late(self, described: Described) -> None:
         pods = {one.id: one for one in described.pods}
@@ -158,6 +153,21 @@ class Census:
             pod = pods.get(message.pod_sandbox_id, nri_pb2.PodSandbox(id=message.pod_sandbox_id))
             mention = self._arrivals.mention(pod, message, with_kubelet=self._events.asks_kubelet)
             self._owner.submit("adoption", partial(self._events.start, mention))
+
+
+def _newest_running(listed: RuntimeList) -> Iterable[cri.ListedContainer]:
+    """One running container for each name in a sandbox: the newest.
+
+    A runtime that crashed may still list the old instance of a restarted container as running.
+    """
+    newest: dict[tuple[str, str], cri.ListedContainer] = {}
+    for one in listed.containers.values():
+        if one.state == cri.CONTAINER_RUNNING:
+            key = one.pod_sandbox_id, one.metadata.name
+            known = newest.get(key)
+            if known is None or known.created_at <= one.created_at:
+                newest[key] = one
+    return newest.values()
 
 
 def _unread() -> Newcomer:

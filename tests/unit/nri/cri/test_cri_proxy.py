@@ -246,6 +246,20 @@ def test_a_container_created_past_the_proxy_is_adopted(node: ProxiedNode) -> Non
     assert node.cpus(shared) == "3-7"
 
 
+def test_of_two_instances_that_are_listed_as_running_the_newer_one_counts(
+    node: ProxiedNode,
+) -> None:
+    old = node.run("own", 2000, node.direct)
+    assert eventually(lambda: grants(node) == 1)
+    pod = node.runtime.containers[old].pod_sandbox_id
+    new = node.create(pod, "own", 2000, attempt=1, cri=node.direct)
+    node.direct.start_container(new)
+    assert eventually(lambda: [one.shown_id for one in known(node)] == [new])
+    listed = node.face.calls.count("ListContainers")
+    assert eventually(lambda: node.face.calls.count("ListContainers") > listed + 1, 15)
+    assert [one.shown_id for one in known(node)] == [new]
+
+
 def test_an_update_keeps_our_cpus_and_a_resize_moves_them(node: ProxiedNode) -> None:
     own = node.run("own", 2000)
     node.kubelet.update_resources(own, api.LinuxContainerResources(cpuset_cpus="0-7"))
