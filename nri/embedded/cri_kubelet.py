@@ -53,6 +53,14 @@ class CriKubelet:
 
     def start(self, pod_id: str, pod: PodSpec, container: ContainerSpec, attempt: int = 0) -> str:
         """The id of a container, which runs, or did and has ended well."""
+        created = self.create(pod_id, pod, container, attempt)
+        self._call("StartContainer", cri.OfOneRequest(id=created), cri.Empty)
+        if not container.keeps_running:
+            self.end(created)
+        return created
+
+    def create(self, pod_id: str, pod: PodSpec, container: ContainerSpec, attempt: int = 0) -> str:
+        """The id of a container, which was created."""
         message = container_message(container, pod, self._machine_memory_bytes, attempt)
         config = cri.Config(
             metadata=cri.ContainerMetadata(name=container.name, attempt=attempt),
@@ -62,11 +70,16 @@ class CriKubelet:
         request = cri.CreateRequest(
             pod_sandbox_id=pod_id, config=config, sandbox_config=sandbox_config(pod)
         )
-        created = self._call("CreateContainer", request, cri.CreateResponse).container_id
-        self._call("StartContainer", cri.OfOneRequest(id=created), cri.Empty)
-        if not container.keeps_running:
-            self.end(created)
-        return created
+        return self._call("CreateContainer", request, cri.CreateResponse).container_id
+
+    def version(self) -> str:
+        """The name of the runtime."""
+        return self._call("Version", cri.Empty(), cri.VersionResponse).runtime_name
+
+    def containers(self) -> list[str]:
+        """The ids of all containers."""
+        found = self._call("ListContainers", cri.Empty(), cri.ContainerList)
+        return [one.id for one in found.containers]
 
     def end(self, container_id: str) -> None:
         """A container is stopped."""
