@@ -12,6 +12,7 @@ import click
 from ...policy.configuration.config import Config
 from ...policy.manifests.manifest import pods_of
 from ...policy.scenarios.result import ScenarioResult, result_document
+from ...policy.scenarios.running_node import RunningNode
 from ...policy.scenarios.scenario_file import (
     Scenario,
     ScenarioFile,
@@ -26,6 +27,7 @@ from ...topology.model.machine import Machine
 from ...topology.sysfs.discovery import read_machine
 from ..daemon.config_file import input_name, read_input
 from ..daemon.machine_source import machine_of, machine_options
+from .node.simulated_node import NodeSource, node_options
 from .output_option import output_option
 from .pools import chosen_config
 from .simulate_text import table_text, tree_text
@@ -48,9 +50,15 @@ class Job:
 
 
 @click.command()
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.argument("files", metavar="FILE...", nargs=-1)
 @machine_options
-@click.option("--config", "config_path", metavar="FILE", help="Configuration; built-in defaults.")
+@click.option(
+    "--config",
+    "config_path",
+    metavar="FILE",
+    help="Configuration; else that of the running node, or built-in defaults.",
+)
+@node_options
 @click.option("--only", metavar="ID", multiple=True, help="Run these; globs, or how one id begins.")
 @click.option(
     "--allow-refusals",
@@ -68,25 +76,42 @@ def command(
     sysfs_root: str | None,
     machine: str | None,
     config_path: str | None,
+    state_path: Path | None,
+    is_running: bool,
+    control: Path | None,
     only: tuple[str, ...],
     allow_refusals: bool,
     output: str,
 ) -> int:
     """Place the pods of Kubernetes manifests, or run scenario files; "-" is standard input.
 
+    With --state or --running they come to a node as it runs, and what moves for them is shown, too.
+    With --config besides, the node first gets that configuration; no FILE is needed then.
+
     Exit status: 1 if an expectation does not hold, a container is refused that no
     expect_create_error waits for, or a law is broken; 2 if something cannot be read, also a text
     that is no YAML or no manifest: nothing is placed then. A fault in an annotation that refuses
     nobody is shown and changes no status.
     """
+    source = NodeSource(state_path, is_running, control)
+    if not files and not source:
+        raise click.UsageError("name a FILE, or a running node with --state or --running")
     config, warnings = chosen_config(config_path)
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
     hardware = _Hardware(sysfs_root, machine)
     jobs = _chosen(_jobs(files, hardware), only)
+    node: RunningNode | None = None
+    if source:
+        jobs = jobs or [Job(pods_scenario(()), hardware.topology)]
+        for job in jobs:
+            source.check(job.scenario)
+        root = None if machine is not None else Path(sysfs_root or "/")
+        other = None if config_path is None else config
+        node, hardware.name = source.node(hardware.topology().machine, root, other), source.name
     if unused := hardware.unused_option(jobs):
         click.echo(unused, err=True)
-    results = [_run(job, config, hardware) for job in jobs]
+    results = [_run(job, config, hardware, node) for job in jobs]
     if output == "json":
         click.echo(json.dumps(result_document(results), indent=2, ensure_ascii=False))
     else:
@@ -172,7 +197,6 @@ def _chosen(jobs: list[Job], only: Sequence[str]) -> list[Job]:
     return [job for job in jobs if not only or job.scenario.id in wanted]
 
 
-def _run(job: Job, config: Config, hardware: _Hardware) -> ScenarioResult:
-    return run_scenario(
-        job.scenario, job.topology(), config, name=job.scenario.topology or hardware.name
-    )
+def _run(job: Job, config: Config, hardware: _Hardware, node: RunningNode | None) -> ScenarioResult:
+    name = job.scenario.topology or hardware.name
+    return run_scenario(job.scenario, job.topology(), config, name=name, node=node)

@@ -4,20 +4,25 @@ from collections.abc import Iterator
 from typing import Final
 
 from ...policy.engine.pool_drawing import pool_texts
-from ...policy.scenarios.result import ContainerResult, ScenarioResult
+from ...policy.scenarios.result import ContainerResult, NodeDiff, NodePlace, ScenarioResult
 from ..report.console import table_lines, tree_lines
 from ..report.escaped_text import escaped
 from ..report.weight_text import weight_text
 from .container_lines import cpus_text, natural_key, place_text, short_names
 
 _COLUMNS: Final = ("container", "pool", "cpus", "memory", "why")
+_MOVED_COLUMNS: Final = ("moved", "from", "to")
 
 
 def table_text(result: ScenarioResult) -> str:
-    """A scenario as a table of its containers, then what was expected and what went wrong."""
+    """A scenario as a table of its containers, then what was expected and what went wrong.
+
+    Of a node that runs, the table has the containers that came; those that moved are in another.
+    """
     lines = [_headline(result)]
-    if result.containers:
-        lines.extend(table_lines(_COLUMNS, _rows(result)))
+    if rows := _rows(result):
+        lines.extend(table_lines(_COLUMNS, rows))
+    lines.extend(_diff_lines(result.diff))
     lines.extend(map(escaped, _verdicts(result)))
     return "\n".join(lines)
 
@@ -36,6 +41,7 @@ def tree_text(result: ScenarioResult) -> str:
         lines.extend(tree_lines(texts))
     refused = [f"[{name}] {_reason(one)}" for name, one in named if one.refused is not None]
     lines.extend(map(escaped, refused))
+    lines.extend(_diff_lines(result.diff))
     lines.extend(map(escaped, _verdicts(result)))
     return "\n".join(lines)
 
@@ -55,7 +61,31 @@ def _rows(result: ScenarioResult) -> list[tuple[str, ...]]:
     return [
         (name, one.pool or "-", _cpus(one) or "-", one.mems or "-", _reason(one))
         for name, one in _named(result)
+        if result.diff is None or one.refused is not None or _path(one) in result.diff.added
     ]
+
+
+def _diff_lines(diff: NodeDiff | None) -> Iterator[str]:
+    """The containers of a running node that are elsewhere by now, or gone."""
+    if diff is None:
+        return
+    if diff.moved:
+        yield ""
+        moved = sorted(diff.moved.items(), key=lambda pair: natural_key(pair[0]))
+        rows = [(path, _place(before), _place(after)) for path, (before, after) in moved]
+        yield from table_lines(_MOVED_COLUMNS, rows)
+    for path in sorted(diff.gone, key=natural_key):
+        yield escaped(f"  gone: {path}")
+    if not (diff.added or diff.moved or diff.gone):
+        yield "  nothing changes"
+
+
+def _place(one: NodePlace) -> str:
+    return f"{one.pool}, cpus {one.cpus or 'any'}, memory {one.mems or 'any'}"
+
+
+def _path(one: ContainerResult) -> str:
+    return f"{one.namespace}/{one.pod}/{one.name}"
 
 
 def _cpus(one: ContainerResult) -> str:
@@ -67,11 +97,7 @@ def _reason(one: ContainerResult) -> str:
 
 
 def _verdicts(result: ScenarioResult) -> Iterator[str]:
-    shown = {
-        f"{one.namespace}/{one.pod}/{one.name}"
-        for one in result.containers.values()
-        if one.refused is not None
-    }
+    shown = {_path(one) for one in result.containers.values() if one.refused is not None}
     for refusal in result.refusals:
         if refusal.path not in shown:
             yield f"  step {refusal.step}: {refusal.path} refused: {refusal.reason}"
@@ -80,6 +106,8 @@ def _verdicts(result: ScenarioResult) -> Iterator[str]:
             weight_text(one, quality.scale) for one in (quality.score, quality.best_known)
         )
         yield f"  satisfied weight: {score}, the best known is {best}"
+    for container in result.containers.values():
+        yield from (f"  note: {_path(container)}: {note}" for note in container.notes)
     if result.expectations:
         holding = sum(one.holds for one in result.expectations)
         yield f"  {holding} of {len(result.expectations)} expectations hold"

@@ -78,6 +78,7 @@ def _request(snapshot: Snapshot, container: Container, decision: Decision) -> Ma
         "hugepage_bytes": {str(size): total for size, total in request.hugepage_bytes.items()},
         "hints": [hint.provider for hint in request.hints],
         "unmet": list(decision.unmet),
+        "notes": list(decision.notes),
         "problems": [str(problem) for problem in decision.problems],
     }
 

@@ -11,6 +11,7 @@ from .config_watch import ConfigWatch
 from .cpu_watch import CpuWatch
 from .daemon import Command, Daemon
 from .drift_audit import AUDIT_SECONDS
+from .rule_watch import RULES_SECONDS
 
 CONFIG_SECONDS: Final = 2.0
 """Between two looks at the configuration files."""
@@ -36,6 +37,7 @@ def plan_chores(daemon: Daemon, watch: ConfigWatch, root: str | None, log: loggi
     timetable = daemon.timetable
     timetable.every("configuration files", CONFIG_SECONDS, partial(_look_at_files, watch, daemon))
     timetable.every("audit", AUDIT_SECONDS, daemon.audit.repair)
+    timetable.every("rules", RULES_SECONDS, daemon.rules.look)
     if root is not None:
         tree = open_tree(root)
         look_at_memory = partial(_look_at_memory, tree, daemon)

@@ -24,6 +24,7 @@ from ...topology.sets.base_errors import PinfoldError
 from .cold_starts import ColdStarts
 from .drift_audit import DriftAudit
 from .heartbeat import Heartbeat
+from .rule_watch import RuleWatch
 from .sd_notify import Notifier
 from .timetable import Timetable
 
@@ -92,6 +93,7 @@ class Daemon:
             )
         cold_starts.start(self.plugin)
         self.audit = DriftAudit(self.plugin, self._report)
+        self.rules = RuleWatch(self.plugin, self._report, clock)
         self._thread = threading.Thread(target=self._serve, name="plugin", daemon=True)
 
     @property

@@ -12,6 +12,7 @@ from ...nri.dispatch.report import (
     Outcome,
     Reconfigured,
     Released,
+    Unplaceable,
 )
 from ...policy.engine.reason import request_text, runner_up, words_of
 from ...policy.engine.reconfiguration import Fate, Move
@@ -58,6 +59,10 @@ class DecisionLog:
                     self._moved(move)
             case ColdStarted():
                 pass
+            case Unplaceable(container=container, reason=reason):
+                self._log.warning(
+                    "%s", fields(event="degraded", **name_fields(container), reason=reason)
+                )
             case Adjusted(cause=cause, container=container, change=change):
                 self._log.info(
                     "%s",
@@ -107,6 +112,7 @@ class DecisionLog:
                 self._log.error("%s", fields(**about, refused=reason))
             case Grant(kind=kind):
                 unmet = {"unmet": "; ".join(decision.unmet)} if decision.unmet else {}
+                notes = {"notes": "; ".join(decision.notes)} if decision.notes else {}
                 self._log.info(
                     "%s",
                     fields(
@@ -118,6 +124,7 @@ class DecisionLog:
                         why=words_of(decision.decided_by),
                         next_best=runner_up(decision) or "-",
                         **unmet,
+                        **notes,
                         updates=len(decision.changes),
                     ),
                 )

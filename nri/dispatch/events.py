@@ -234,6 +234,31 @@ class Events:
             self._owner.afterwards(lambda: self._decided("move", container_id, known, decision))
         return decision
 
+    def look_at_rules(self) -> Mapping[ContainerId, tuple[str, ...]]:
+        """Tell of rules required during execution that stopped holding; see the policy's own."""
+        before = dict(self.policy.decisions)
+        found = self.policy.look_at_rules()
+        for container_id, texts in found.items():
+            decision = self.policy.decisions[container_id]
+            if set(texts) - set(before[container_id].unmet):
+                self._tell_unmet(self.policy.containers[container_id], decision)
+        return found
+
+    def place_anew(self, container_id: ContainerId) -> str | None:
+        """Move a container to where its rules hold; why it stays, None where it is moved or gone.
+
+        All that change are told.
+        """
+        known = self.policy.containers.get(container_id)
+        if known is None or container_id not in self.policy.grants:
+            return None
+        decision = self.policy.place_anew(container_id)
+        if isinstance(decision.result, Refusal):
+            return decision.result.reason
+        self._actuator.want({**_pinnings(decision.changes), container_id: decision.pinning})
+        self._owner.afterwards(lambda: self._decided("replace", container_id, known, decision))
+        return None
+
     def end_cold_start(self, container_id: ContainerId) -> None:
         """A container has run long enough without DRAM."""
         self._adjust("end of cold start", self.policy.end_cold_start(container_id))
@@ -304,6 +329,10 @@ class Events:
         for container_id, error in faults.items():
             self._report(Crashed(f"adoption of container {container_id}", error))
 
+    def _tell_unmet(self, container: Container, decision: Decision) -> None:
+        told = replace(decision, changes=())
+        self._owner.afterwards(lambda: self._decided("unmet", container.id, container, told))
+
     def _tell_cold_start(self, container_id: ContainerId) -> None:
         container = self.policy.containers.get(container_id)
         decision = self.policy.decisions.get(container_id)
@@ -325,8 +354,9 @@ class Events:
         decision = place(container)
 
         def tell() -> None:
+            told = replace(decision, notes=self.policy.note(container.id), weights={})
             self._report(
-                Decided(event=event, container=container, decision=decision, problems=problems)
+                Decided(event=event, container=container, decision=told, problems=problems)
             )
             self.policy.compact(container.id)
 

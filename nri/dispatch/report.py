@@ -30,7 +30,7 @@ class Decided:
     """The policy placed, resized, adopted or refused a container."""
 
     event: str
-    """create, update, adopt or synchronize."""
+    """create, update, adopt, synchronize, move or replace; unmet where rules stopped holding."""
     container: Container
     decision: Decision
     problems: tuple[Problem, ...] = ()
@@ -84,6 +84,14 @@ class Adjusted:
     cause: str
     container: Container
     change: Change
+
+
+@dataclass(frozen=True, slots=True)
+class Unplaceable:
+    """A container is to be elsewhere, by rules required during its execution, and cannot be."""
+
+    container: Container
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +214,7 @@ Happening = (
     | Reconfigured
     | ColdStarted
     | Adjusted
+    | Unplaceable
     | Connected
     | Disconnected
     | Answered
@@ -293,7 +302,7 @@ class Tally:
                 self.crashes += 1
             case Decided() | Released() | Reconfigured() | Disconnected() | Unsupported():
                 pass
-            case Identified():
+            case ColdStarted() | Adjusted() | Unplaceable() | Waiting() | Recovered():
                 pass
-            case ColdStarted() | Adjusted() | Waiting() | Recovered() | CreationUndone():
+            case CreationUndone() | Identified():
                 pass

@@ -13,10 +13,11 @@ from ...policy.model.hint import Hint
 from ...policy.text.errors import Problem
 from ..dispatch.report import HintsMissing
 from .hint_finder import Found
-from .hint_probe import Lookout, View
+from .hint_probe import Lookout, View, is_interesting
 from .kubelet_hints import HintsByName, KubeletHints, hints_of
 from .pod_resources import PodResourcesError
 
+_NOTHING: Final = Found()
 _COLLECT_SECONDS: Final = 0.005
 """The kubelet was asked when the pod began, so its answer is there, or it is slow."""
 
@@ -46,6 +47,9 @@ class Surroundings:
 
     def find(self, container: Container, *, with_kubelet: bool, seconds: float) -> Found:
         """The hints of a container that is about to be placed."""
+        if not with_kubelet and not self._has_test_hints and not is_interesting(container):
+            # As most containers without devices are: nobody is to be asked.
+            return _NOTHING
         view = self._look((container,), seconds)
         if with_kubelet and self._kubelet is not None and _asks_kubelet(container):
             try:

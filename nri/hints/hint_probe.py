@@ -57,7 +57,7 @@ class Lookout:
         view = View()
         ahead: deque[Container] = deque()
         for container in containers:
-            if not _is_interesting(container):
+            if not is_interesting(container):
                 view.hints[container.id] = ()
             elif not self._is_stuck(container):
                 ahead.append(container)
@@ -117,5 +117,6 @@ class Lookout:
         )
 
 
-def _is_interesting(container: Container) -> bool:
+def is_interesting(container: Container) -> bool:
+    """Whether a mount or a device can tell where a container should be."""
     return any(map(is_worth_a_look, container.mounts)) or any(map(is_used, container.devices))

@@ -14,6 +14,7 @@ from ..dispatch.report import Crashed, Report
 from ..dispatch.turn import Done, Failed, attempt
 from ..hints.hint_finder import Found, HintFinder
 from .bare_container import bare_container_value, bare_linux_value
+from .known_pods import KnownPods
 from .messages import container_linux_value, container_value, lost_pod_value, pod_value
 
 FIND_SECONDS: Final = 0.05
@@ -30,11 +31,13 @@ class Arrivals:
         self._finder = finder
         self._report = report
         self._machine_memory_bytes = machine_memory_bytes
+        self._pods = KnownPods()
 
     def expect(self, pod: nri_pb2.PodSandbox, *, with_kubelet: bool) -> None:
-        """A pod begins, and its containers follow. Does not wait."""
+        """A pod begins, and its containers follow: read it before they come. Does not wait."""
+        read = self._pods.read(pod)
         if self._finder is not None and with_kubelet:
-            self._finder.expect(pod_value(pod))
+            self._finder.expect(read)
 
     def mention(
         self, pod: nri_pb2.PodSandbox, message: nri_pb2.Container, *, with_kubelet: bool
@@ -58,7 +61,7 @@ class Arrivals:
         """A new container with its hints, as far as they are found in time."""
         linux = container_linux_value(message)
         container, problems = container_value(
-            message, pod_value(pod), linux, self._machine_memory_bytes
+            message, self._pods.read(pod), linux, self._machine_memory_bytes
         )
         finder = self._finder
         if finder is not None:

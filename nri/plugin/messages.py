@@ -121,10 +121,8 @@ def container_value(
         is_running=container.state == nri_pb2.CONTAINER_RUNNING,
     )
     problems = [*found]
-    for noun, count in (
-        ("devices", len(container.linux.devices)),
-        ("mounts", len(container.mounts)),
-    ):
+    counts = {"devices": len(container.linux.devices), "mounts": len(container.mounts)}
+    for noun, count in counts.items():
         if count > PLACES_MAX:
             what = f"{count} {noun}, of which the first {PLACES_MAX} count as hints"
             problems.append(Problem(where=where, what=what, is_advice=True))
@@ -137,17 +135,10 @@ def container_value(
         resources=resources,
         state=state_value(container),
         created_at=container.created_at,
-        cpus=_ids(CpuSet, cpu.cpus, where, problems),
-        mems=_ids(NodeSet, cpu.mems, where, problems),
-        devices=_devices(container.linux),
-        mounts=tuple(
-            Mount(
-                source=one.source,
-                destination=one.destination,
-                is_read_only="ro" in one.options,
-            )
-            for one in container.mounts[:PLACES_MAX]
-        ),
+        cpus=_ids(CpuSet, cpu.cpus, where, problems) if cpu.cpus else None,
+        mems=_ids(NodeSet, cpu.mems, where, problems) if cpu.mems else None,
+        devices=_devices(container.linux) if counts["devices"] else (),
+        mounts=_mounts(container) if counts["mounts"] else (),
     )
     return value, tuple(problems)
 
@@ -181,7 +172,7 @@ def linux_value(
         memory_limit_bytes=max(0, resources.memory.limit.value),
         hugepage_bytes=hugepages,
         oom_score_adj=None if oom_score_adj is None else oom_score_adj.value,
-        memory_request_bytes=_protected_bytes(resources),
+        memory_request_bytes=_protected_bytes(resources) if resources.unified else None,
     )
 
 
@@ -245,6 +236,19 @@ def update_messages(pinnings: Mapping[ContainerId, Pinning]) -> list[nri_pb2.Con
     return [message for message in messages if message is not None]
 
 
+def _mounts(container: nri_pb2.Container) -> tuple[Mount, ...]:
+    return tuple(
+        [
+            Mount(
+                source=one.source,
+                destination=one.destination,
+                is_read_only="ro" in one.options,
+            )
+            for one in container.mounts[:PLACES_MAX]
+        ]
+    )
+
+
 def _devices(linux: nri_pb2.LinuxContainer) -> tuple[Device, ...]:
     """A container's devices; writable are those that a rule of the device cgroup lets it write.
 
@@ -291,8 +295,6 @@ def _cpu_message(pinning: Pinning) -> nri_pb2.LinuxCPU | None:
 
 
 def _ids(kind: type[Ids], text: str, where: str, problems: list[Problem]) -> Ids | None:
-    if not text:
-        return None
     try:
         return kind.parse(text)
     except IdListError as error:

@@ -28,9 +28,6 @@ _NAMES: Final = (b"resource", b"pinfold", b"nri")
 """What the keys have that `annotation_budget.is_ours`; also some values, which does no harm."""
 
 _OURS: Final = re.compile(b"|".join(_NAMES))
-_BETWEEN: Final = b"\0"
-"""Between entries, so that no name is made of two of them."""
-
 _KUBELETS: Final = re.compile(rb"..?io\.kubernetes\.", re.DOTALL)
 
 
@@ -64,7 +61,7 @@ def read_annotations(entries: Sequence[bytes]) -> tuple[dict[str, str], int]:
         is_flood = len(ours) > NAMES_MAX
     else:
         every = [*entries]
-        text = _BETWEEN.join(every)
+        text = b"".join(every)
         is_flood = sum(map(text.count, _NAMES)) > NAMES_MAX
         ours = [] if is_flood else _found(every, text)
     return ({}, len(entries)) if is_flood else (read_entries(ours), 0)
@@ -75,7 +72,8 @@ def _found(entries: list[bytes], text: bytes) -> list[bytes]:
     starts = [match.start() for match in _OURS.finditer(text)]
     if not starts:
         return []
-    ends = list(accumulate(map(len(_BETWEEN).__add__, map(len, entries))))
+    ends = list(accumulate(map(len, entries)))
+    # No name is made of two entries: each begins with the tag of a field, which no name has.
     return [entries[one] for one in sorted({bisect(ends, start) for start in starts})]
 
 

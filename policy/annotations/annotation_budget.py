@@ -15,7 +15,7 @@ from ..text.errors import Problem
 from ..text.yaml_nodes import marks
 from .annotation_keys import RESOURCES_KEY
 
-ANNOTATIONS_MAX: Final = 512
+ANNOTATIONS_MAX: Final = 256
 CHARACTERS_MAX: Final = 64 * 1024
 """Of keys and values together."""
 MARKS_MAX: Final = 2816

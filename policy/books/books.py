@@ -1,6 +1,7 @@
 """Books of one machine: cpus and memory held, affinities, and pinnings told to the kernel."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import Final, TypeGuard
@@ -15,7 +16,7 @@ from ..memory.memory_nodes import MemoryNodes
 from ..memory.observed_memory import MemoryLook
 from ..memory.offers import MemoryPriority, MemoryRequest, Offer
 from ..model.container import Container, ContainerId
-from ..model.grant import Grant, Refusal
+from ..model.grant import Grant, PoolId, Refusal
 from ..model.pinning import Change, Pinning
 from ..model.request import Request
 from ..pools.domains import Domains
@@ -202,6 +203,18 @@ class Books:
         self.affinity.remove(container_id)
         self.standing.remove(container_id)
 
+    def without(self, container_id: ContainerId) -> "Books":
+        """Books to ask, never to change, where a container holds nothing. O(pools + grants)."""
+        books = copy(self)
+        books.ledger = self.ledger.copy()
+        books.ledger.drop(container_id)
+        books.memory = MemoryLedger(self.memory.nodes)
+        books.memory.restore(self.memory.snapshot())
+        books.memory.observe_like(self.memory.last_look())
+        books.memory.release(container_id)
+        books.pool_memory = PoolMemory(self.tree, books.memory)
+        return books
+
     def presence(self, container_id: ContainerId) -> int:
         """A mask of the cpus a container runs on; none where it holds nothing."""
         grant = self.ledger.grants.get(container_id)
@@ -215,6 +228,11 @@ class Books:
         if cpus is None:
             cpus = self.affinity.residents.container(container_id).cpus
         return (self.tree.root.cpus if cpus is None else cpus).mask
+
+    def pool_around(self, container_id: ContainerId) -> PoolId:
+        """The pool in which a container runs: a wider one than its grant's where that is full."""
+        pool_id = self.ledger.grants[container_id].pool_id
+        return self.tree.around(pool_id, self.presence(container_id))
 
     def settle(self, container_id: ContainerId) -> tuple[Pinning, tuple[Change, ...]]:
         """The pinning of a container after a booking, and the changes of others that follow."""

@@ -45,7 +45,8 @@ class Ledger:
         """The pools whose numbers changed since the room was measured, and all above them."""
         self._narrowed = NarrowedShares(tree, picker)
         self._slices: dict[PoolId, int] = {}
-        """Slices since the last change, by pool."""
+        self._spares: dict[PoolId, int] = {}
+        """Both by pool, of those in whose subtrees nothing changed since they were cut."""
 
     @property
     def grants(self) -> Mapping[ContainerId, Grant]:
@@ -98,6 +99,17 @@ class Ledger:
         """
         return self._sliced(pool_id) & ~self._owed
 
+    def share(self, pool_id: PoolId) -> int:
+        """A mask of the cpus on which a share of a pool runs, never none.
+
+        Those of the nearest wider pool that has some left, at last the reserved ones.
+        """
+        for one in (pool_id, *self.tree.ancestors[pool_id]):
+            if self.free_sharable[one]:
+                return self.free_sharable[one]
+        root = self.tree.root
+        return root.reserved.mask or root.cpus.mask
+
     def room_within(self, pool_id: PoolId, cpus: int) -> int:
         """Milli-cpus that a share of a pool can still be promised on these of its cpus alone."""
         room = self.room.grantable_milli[pool_id]
@@ -136,6 +148,12 @@ class Ledger:
 
     def _spared(self, pool_id: PoolId) -> int:
         """The cpus a pool can give up all at once to somebody above it."""
+        known = self._spares.get(pool_id)
+        if known is None:
+            known = self._spares[pool_id] = self._spare(pool_id)
+        return known
+
+    def _spare(self, pool_id: PoolId) -> int:
         spare = (
             1000 * self._free_count[pool_id]
             - self._shared_milli[pool_id]
@@ -150,7 +168,8 @@ class Ledger:
         """A ledger to ask, never to change, where a grant has given back its shared part."""
         ledger = copy(self)
         ledger._copy_room()
-        ledger._slices = {}
+        ledger._slices = dict(self._slices)
+        ledger._spares = dict(self._spares)
         if grant.has_shared_part:
             ledger._narrowed = self._narrowed.without(grant)
             ledger._shared_milli = list(self._shared_milli)
@@ -162,7 +181,8 @@ class Ledger:
         """Another ledger with the same grants. O(pools + grants)."""
         ledger = copy(self)
         ledger._copy_room()
-        ledger._slices = {}
+        ledger._slices = dict(self._slices)
+        ledger._spares = dict(self._spares)
         ledger.free_sharable = list(self.free_sharable)
         ledger.free_isolated = list(self.free_isolated)
         ledger._free_count = list(self._free_count)
@@ -180,6 +200,7 @@ class Ledger:
         self._stale = set(range(len(self._zero_requests)))
         self._narrowed.spare_nobody()
         self._slices.clear()
+        self._spares.clear()
 
     def repool(self, grant: Grant) -> None:
         """Another pool for the shared part of a grant; its own cpus and memory stay."""
@@ -192,11 +213,10 @@ class Ledger:
         self._grants[grant.container_id] = grant
         self._book(grant, 1)
         self._narrowed.add(grant)
-        self._slices.clear()
         taken = grant.exclusive.mask & ~grant.isolated.mask
         self.sharable_version += taken != 0
         for pool_id in self._touched(grant):
-            self._stale.add(pool_id)
+            self._outdate(pool_id)
             if taken & self.free_sharable[pool_id]:
                 self.free_sharable[pool_id] &= ~taken
                 self._free_count[pool_id] = self.free_sharable[pool_id].bit_count()
@@ -209,11 +229,10 @@ class Ledger:
             return None
         self._book(grant, -1)
         self._narrowed.drop(container_id)
-        self._slices.clear()
         pools = self.tree.pools
         self.sharable_version += bool(grant.exclusive)
         for pool_id in self._touched(grant):
-            self._stale.add(pool_id)
+            self._outdate(pool_id)
             back = grant.exclusive.mask & pools[pool_id].sharable.mask
             if back:
                 self.free_sharable[pool_id] |= back
@@ -248,7 +267,13 @@ class Ledger:
         for pool_id in (grant.pool_id, *self.tree.ancestors[grant.pool_id]):
             self._shared_milli[pool_id] += milli
             self._zero_requests[pool_id] += zero
-            self._stale.add(pool_id)
+            self._outdate(pool_id)
+
+    def _outdate(self, pool_id: PoolId) -> None:
+        """A pool's numbers changed; so do its room and its slice, and those of all above it."""
+        self._stale.add(pool_id)
+        self._slices.pop(pool_id, None)
+        self._spares.pop(pool_id, None)
 
     def _touched(self, grant: Grant) -> Iterator[PoolId]:
         if grant.exclusive:
@@ -276,6 +301,8 @@ class Ledger:
         assert fresh._neighbours == self._neighbours
         assert fresh._reserved_milli == self._reserved_milli
         assert fresh.room == self.room
+        assert all(fresh._sliced(pool_id) == found for pool_id, found in self._slices.items())
+        assert all(fresh._spared(pool_id) == found for pool_id, found in self._spares.items())
         seen = 0
         for grant in self._grants.values():
             assert not seen & grant.exclusive.mask, f"{grant.container_id}: cpu granted twice"

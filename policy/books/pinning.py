@@ -45,8 +45,9 @@ class PoolCpus:
         shared = self.shared[grant.pool_id]
         if grant.within is None:
             return shared
-        # An empty cpuset would be everything to the kernel.
-        return shared & grant.within or shared
+        # Of the reserved cpus it has those that are named; an empty cpuset would be everything to
+        # the kernel.
+        return shared & grant.within or self.reserved & grant.within or shared
 
 
 class Pinner:

@@ -16,6 +16,7 @@ from .config import Config, MetricsExporter
 from .cpu_class_faults import cpu_class_faults
 from .endpoint import parse_endpoint
 from .memory_set_faults import memory_faults
+from .moving_faults import moving_faults
 from .scheduling_faults import scheduling_faults
 from .shape import Fault, name_advice, range_faults
 
@@ -287,4 +288,5 @@ _CHECKS: Final[tuple[Callable[[Config], Iterator[Fault]], ...]] = (
     _scheduling_classes,
     _cpu_classes,
     _instrumentation,
+    moving_faults,
 )

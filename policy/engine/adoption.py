@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from msgspec import structs
+
 from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..books.cpu_ledger import Ledger
 from ..cpus.picker import CpuPicker
@@ -157,13 +159,18 @@ def adopted_grant(
     if not cpus:
         return None
     if request.cpu_type is CpuType.RESERVED:
-        if cpus <= root.reserved:
+        was_reserved = advice is not None and advice.is_reserved
+        # Where none are left to reserve, those who had them run on the root's shared ones.
+        is_lodger = (
+            was_reserved and not root.reserved and cpus.mask == ledger.free_sharable[root.id]
+        )
+        if cpus <= root.reserved or is_lodger:
             return _grant(container, request, NO_CPUS, root)
-        if advice is not None and advice.is_reserved:
+        if was_reserved:
             # Others are reserved by now: those are for it, and its old ones for everybody.
             return None
         # The reserved cpus were full when it came.
-        request = replace(request, cpu_type=CpuType.NORMAL)
+        request = structs.replace(request, cpu_type=CpuType.NORMAL)
     if advice is not None:
         request = _as_before(request, cpus, advice)
     sharable = CpuSet(ledger.free_sharable[root.id])
@@ -191,13 +198,29 @@ def adopted_grant(
     if advice is None:
         return grant
     named = next((one for one in ledger.tree.pools if one.name == advice.pool), pool)
+    is_believed = cpus <= named.cpus or (
+        grant.has_shared_part and not grant.exclusive and cpus == _lent_to(named, ledger)
+    )
     within = advice.within
     return replace(
         grant,
-        pool_id=named.id if cpus <= named.cpus else pool.id,
+        pool_id=named.id if is_believed else pool.id,
         grown=advice.grown if exclusive == advice.exclusive else (),
         within=within if within is not None and cpus - exclusive <= within else None,
     )
+
+
+def _lent_to(pool: Pool, ledger: Ledger) -> CpuSet | None:
+    """The cpus on which containers of a pool run that has no sharable ones left; None: it has.
+
+    Those of its nearest ancestor that has some, at last the reserved ones.
+    """
+    if ledger.free_sharable[pool.id]:
+        return None
+    for ancestor in ledger.tree.ancestors[pool.id]:
+        if mask := ledger.free_sharable[ancestor]:
+            return CpuSet(mask)
+    return ledger.tree.root.reserved
 
 
 def kept_grant(
@@ -242,7 +265,7 @@ def _as_before(request: Request, cpus: CpuSet, advice: Advice) -> Request:
     if request.exclusive or not 0 < 1000 * count <= request.total_milli:
         return request
     shared_milli = request.total_milli - 1000 * count
-    before = replace(request, exclusive=count, shared_milli=shared_milli)
+    before = structs.replace(request, exclusive=count, shared_milli=shared_milli)
     return before if advice.explains(cpus, before) else request
 
 

@@ -3,15 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
 from ...topology.model.machine import Machine
-from ..books.books import WITHHELD, Books
+from ..books.books import Books
 from ..configuration.config import Config
 from ..model.container import Container, ContainerId, Resources
 from ..model.grant import Grant, PoolId, Refusal
 from ..model.pinning import Change, Pinning
 from ..model.request import CpuType, Request
 from ..placing.classifier import Classified, Classifier, grave_problems
-from ..placing.growth import allowed_cpus, closed_pools, held_back, kept_in
+from ..placing.growth import allowed_cpus, closed_pools, held_back
 from ..placing.judge import Judge
 from ..placing.mover import Mover
 from ..placing.placer import Failure, Placement, Placer
@@ -22,6 +24,8 @@ from ..tuning.interrupts import Interrupt
 from ..tuning.turbo import prefer_turbo
 from .adoption import KEPT, Advice, adopted_grant, kept_grant
 from .decision import Decision, fault_problem
+from .replacement import plan_replacement
+from .restoration import snapshot_of
 from .roster import Roster
 from .shifted_shares import ShiftedShares
 from .snapshot import Snapshot, exclusive_cpus
@@ -43,6 +47,8 @@ class Allocator:
         self._placer = Placer(self.books, chooser, self._judge)
         self._unmet = UnmetRules(self.books, self.roster, self._judge)
         self._shares = ShiftedShares(self.books, self.roster, self._judge)
+        self._displaced: list[ContainerId] = []
+        """Those whose rules are to be looked at anew."""
         self._resizer = Resizer(self.books)
         self._mover = Mover(self.books)
 
@@ -61,27 +67,7 @@ class Allocator:
 
         O(pools) where the room of the pools was not asked for since the last change.
         """
-        books, ledger, roster = self.books, self.books.ledger, self.roster
-        return Snapshot(
-            machine=self.machine,
-            config=self.config,
-            tree=books.tree,
-            supply=books.supply,
-            containers=dict(roster.containers),
-            grants=dict(ledger.grants),
-            decisions=dict(roster.decisions),
-            pinnings=books.pinner.all_told(),
-            classified=dict(roster.classified),
-            room=ledger.room,
-            free_sharable=tuple(ledger.free_sharable),
-            free_isolated=tuple(ledger.free_isolated),
-            pool_cpus=books.pinner.pool_cpus,
-            memory=books.memory.snapshot(),
-            withheld=books.memory.request_of(WITHHELD),
-            memory_look=books.memory.last_look(),
-            due_dram=books.due_dram,
-            unread=unread,
-        )
+        return snapshot_of(self.machine, self.config, self.books, self.roster, unread)
 
     def know(self, container: Container) -> Classified:
         """Classify a container, and let its rules count."""
@@ -112,14 +98,14 @@ class Allocator:
         affinities = self.books.affinity.affinities(container, classified.rules)
         if not affinities.is_whole:
             problems = (*problems, *affinities.problems(container))
-            classified = replace(classified, problems=problems)
+            classified = structs.replace(classified, problems=problems)
         request = prefer_turbo(
             classified.request, classified.cpu_class, self.config, lambda: self.occupancy
         )
         judgement = self._judge.judge(container, classified.placement, request)
         if judgement is not None and judgement.guarded:
             problems = (*problems, *guard_problems(judgement, container))
-            classified = replace(classified, problems=problems)
+            classified = structs.replace(classified, problems=problems)
         placement: Placement | Failure | None = None
         held = self.roster.last_place(container)
         if judgement is not None and held is not None:
@@ -137,7 +123,7 @@ class Allocator:
                 lineup=placement.lineup,
                 problems=problems,
             )
-        return self._apply(placement, classified)
+        return replace(self._apply(placement, classified), weights=affinities.weights)
 
     def place_running(self, container: Container) -> Decision:
         """Place a container that runs already: it cannot be refused any more."""
@@ -151,7 +137,7 @@ class Allocator:
         grant = placement.booking.grant
         self.books.adopt_memory(classified.request, grant, grant.memory)
         forced = self._apply(placement, classified)
-        self._shares.rehoused.append(container.id)
+        self._displaced.append(container.id)
         reason = f"it runs already: {decision.result.reason}"
         return replace(
             forced,
@@ -193,19 +179,19 @@ class Allocator:
         `remembered`: the rules that were told as broken before. `is_alone`: no other container is
         adopted with it, and heeds its own rules.
         """
-        ledger, cpus = self.books.ledger, self.books.presence(container.id)
-        grant, classified = ledger.grants[container.id], self.roster.classified[container.id]
+        cpus, grant = self.books.presence(container.id), self.books.ledger.grants[container.id]
+        classified = self.roster.classified[container.id]
         judgement = self._judge.judge(container, classified.placement, classified.request)
         if judgement is None:
             return
         self._unmet.tell_adopted(container.id, judgement, remembered, is_alone=is_alone)
-        if grant.has_shared_part:
-            held = kept_in(judgement, grant, cpus, self.books)
-            if held is not grant:
-                ledger.repool(held)
-                grant = held
-        for other in held_back(judgement, grant, cpus, self.books, ()):
-            ledger.repool(other)
+        self._shares.hold_back(judgement, grant, cpus)
+        if is_alone:
+            self.rehouse()
+
+    def rehouse(self) -> None:
+        """Give containers that were left no cpu of their pool a place where their rules hold."""
+        self._shares.rehouse()
 
     def keep(
         self, container: Container, others: int, advice: Advice | None, fault: Exception
@@ -266,6 +252,19 @@ class Allocator:
         if isinstance(placement, Failure):
             return self._refused(grant, placement, classified)
         return self._change(placement, classified)
+
+    def place_anew(self, container_id: ContainerId) -> Decision:
+        """Another place where a container's rules hold; a refusal leaves it where it is."""
+        container = self.roster.containers[container_id]
+        classified = self.roster.classified[container_id]
+        placement = plan_replacement(container, classified, self.books, self.config)
+        if isinstance(placement, Failure):
+            return self._refused(self.books.ledger.grants[container_id], placement, classified)
+        return self._change(placement, classified)
+
+    def look_at_lasting(self) -> Mapping[ContainerId, tuple[str, ...]]:
+        """See `UnmetRules.look_at_lasting`."""
+        return self._unmet.look_at_lasting()
 
     def _change(self, placement: Placement, classified: Classified) -> Decision:
         """The decision about a container that was placed already, and gets another grant."""
@@ -338,8 +337,8 @@ class Allocator:
         pinning, changes = self.books.settle(decision.container_id)
         decision = replace(decision, pinning=pinning, changes=changes)
         self.roster.decisions[decision.container_id] = decision
-        while self._shares.rehoused:
-            self._unmet.look(self._shares.rehoused.pop())
+        while self._displaced:
+            self._unmet.look(self._displaced.pop())
         self._unmet.refresh_moved(decision.container_id)
         return self.roster.decisions[decision.container_id]
 
@@ -360,8 +359,9 @@ class Allocator:
             self.books.release(container_id)
             self.books.relax()
             self._shares.widen(container_id)
+            moved = self._shares.return_home()
             changes = self.books.pinner.changes()
-            self._unmet.refresh(container_id)
+            self._unmet.refresh(container_id, (*moved, *(one.container_id for one in changes)))
             return changes
         return self.books.pinner.changes()
 
@@ -372,7 +372,7 @@ class Allocator:
             for one in placement.booking.lifted:
                 self._unmet.note_moved(one.container_id)
             if grant.exclusive:
-                self._shares.rehouse()
+                self._displaced += self._shares.rehouse()
         decision = Decision(
             container_id=grant.container_id,
             result=grant,

@@ -1,5 +1,6 @@
 """Decisions as data: what a container got or why not, every candidate, and who else changes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..configuration.config import SchedulingClass
@@ -39,6 +40,10 @@ class Decision:
     decided_by: str = ""
     unmet: tuple[str, ...] = ()
     """Required rules, its own or of others about it, that do not hold where it is, and why."""
+    notes: tuple[str, ...] = ()
+    """Preferred rules that are not met there, and levels the machine lacks; `Engine.note`."""
+    weights: Mapping[ContainerId, int] = field(default_factory=dict[ContainerId, int])
+    """What drew it to others, and from them; for its notes, until these are made."""
     changes: tuple[Change, ...] = ()
     problems: tuple[Problem, ...] = ()
 

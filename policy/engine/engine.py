@@ -17,6 +17,7 @@ from ..tuning.speed_select_plan import speed_select_warnings
 from .adoption import Advice, changed, difference
 from .allocator import Allocator
 from .decision import Decision
+from .notes import placement_notes
 from .readoption import (
     FaultyContainerError,
     Listed,
@@ -150,11 +151,30 @@ class Engine:
         allocator.roster.decisions[container.id] = decision
         return decision
 
+    def note(self, container_id: ContainerId) -> tuple[str, ...]:
+        """Keep notes about a placement with its decision, and return them.
+
+        For when nobody waits for the policy. Unknown ids have none.
+        """
+        decision = self.decisions.get(container_id)
+        known = self._allocator.roster.classified.get(container_id)
+        if decision is None or known is None or not (known.placement or decision.weights):
+            return ()
+        container, books = self.containers[container_id], self._allocator.books
+        notes = placement_notes(container, known.placement, decision.weights, books)
+        noted = replace(decision, notes=notes)
+        self._allocator.roster.decisions[container_id] = noted
+        return notes
+
     def compact(self, container_id: ContainerId) -> None:
-        """Keep a decision's lineup packed. For when nobody waits for the policy; O(pools)."""
+        """Keep a decision's lineup packed, and file its container where rules find it.
+
+        For when nobody waits for the policy, after `note`; O(pools).
+        """
+        self._allocator.books.affinity.file()
         decision = self.decisions.get(container_id)
         if decision is not None and decision.lineup is not None:
-            packed = replace(decision, lineup=decision.lineup.packed())
+            packed = replace(decision, lineup=decision.lineup.packed(), weights={})
             self._allocator.roster.decisions[container_id] = packed
 
     def identify(self, container_id: ContainerId, runtime_id: str) -> None:
@@ -215,6 +235,23 @@ class Engine:
             refusal = Refusal(reason=f"container {container_id!r} holds no cpus to move")
             return Decision(container_id=container_id, result=refusal)
         return self._allocator.move(container_id, pool_id)
+
+    def look_at_rules(self) -> Mapping[ContainerId, tuple[str, ...]]:
+        """Rules required during execution that do not hold, by owner; none where all of them do.
+
+        Of a few owners at each call, in turn. They are told in the owners' decisions.
+        """
+        return self._allocator.look_at_lasting()
+
+    def place_anew(self, container_id: ContainerId) -> Decision:
+        """Place a container live where rules hold that are required during its execution.
+
+        A refusal leaves it where it is. Others' pinnings that follow are in `changes`.
+        """
+        if container_id not in self.grants:
+            refusal = Refusal(reason=f"container {container_id!r} holds no cpus to move")
+            return Decision(container_id=container_id, result=refusal)
+        return self._allocator.place_anew(container_id)
 
     def synchronize(
         self,

@@ -196,6 +196,7 @@ def _heed_rules(
         with _blame(container):
             known = advice.get(container.id)
             allocator.heed_rules(container, () if known is None else known.unmet)
+    allocator.rehouse()
 
 
 def _leave_out(allocator: Allocator, container: Container, fault: Exception) -> None:

@@ -1,8 +1,44 @@
-"""Restoration: the books and the roster that a snapshot shows, to try something out on a copy."""
+"""Snapshots of books and a roster, and their restoration, to try something out on a copy."""
 
-from ..books.books import Books
+from collections.abc import Mapping
+
+from ...topology.model.machine import Machine
+from ..books.books import WITHHELD, Books
+from ..configuration.config import Config
+from ..model.container import ContainerId
 from .roster import Roster
 from .snapshot import Snapshot
+
+
+def snapshot_of(
+    machine: Machine,
+    config: Config,
+    books: Books,
+    roster: Roster,
+    unread: Mapping[ContainerId, Exception],
+) -> Snapshot:
+    """The snapshot of all that is held at this moment. O(grants)."""
+    ledger = books.ledger
+    return Snapshot(
+        machine=machine,
+        config=config,
+        tree=books.tree,
+        supply=books.supply,
+        containers=dict(roster.containers),
+        grants=dict(ledger.grants),
+        decisions=dict(roster.decisions),
+        pinnings=books.pinner.all_told(),
+        classified=dict(roster.classified),
+        room=ledger.room,
+        free_sharable=tuple(ledger.free_sharable),
+        free_isolated=tuple(ledger.free_isolated),
+        pool_cpus=books.pinner.pool_cpus,
+        memory=books.memory.snapshot(),
+        withheld=books.memory.request_of(WITHHELD),
+        memory_look=books.memory.last_look(),
+        due_dram=books.due_dram,
+        unread=unread,
+    )
 
 
 def restore(snapshot: Snapshot, books: Books, roster: Roster) -> None:

@@ -1,14 +1,19 @@
 """Shares that shift: containers that others' places narrow, or drive out of their pool's cpus."""
 
 from dataclasses import replace
+from typing import Final
 
 from ..books.books import Books
 from ..model.container import ContainerId
+from ..model.grant import Grant, PoolId
 from ..placing.growth import held_back, homeless, kept_in, wider_place
 from ..placing.judge import Judge
+from ..placing.judgement import Judgement
 from ..placing.narrowing import standing_cpus
 from ..placing.placer import Placement
 from .roster import Roster
+
+_RETURNS_MAX: Final = 16
 
 
 class ShiftedShares:
@@ -19,8 +24,8 @@ class ShiftedShares:
         self._books = books
         self._roster = roster
         self._judge = judge
-        self.rehoused: list[ContainerId] = []
-        """Those whose rules are to be looked at anew."""
+        self._homes: dict[ContainerId, PoolId] = {}
+        """The pools of those that were left no cpu there."""
         self._narrowed_by: dict[ContainerId, dict[ContainerId, None]] = {}
         """By container those that were narrowed for it, or by it."""
 
@@ -54,17 +59,59 @@ class ShiftedShares:
                 books.ledger.repool(wider)
                 books.pinner.mark(container_id)
 
-    def rehouse(self) -> None:
-        """Places where rules hold for containers that were left no cpu of their pool."""
-        books = self._books
-        for grant in homeless(books):
-            container = self._roster.containers[grant.container_id]
-            classified = self._roster.classified[grant.container_id]
-            judgement = self._judge.judge(container, classified.placement, classified.request)
-            if judgement is None:
+    def hold_back(self, judgement: Judgement, grant: Grant, cpus: int) -> None:
+        """Let a container on these cpus, and others, grow only where rules go on holding."""
+        ledger = self._books.ledger
+        if grant.has_shared_part:
+            held = kept_in(judgement, grant, cpus, self._books)
+            if held is not grant:
+                ledger.repool(held)
+                grant = held
+        for other in held_back(judgement, grant, cpus, self._books, ()):
+            ledger.repool(other)
+
+    def rehouse(self) -> tuple[ContainerId, ...]:
+        """Give containers that were left no cpu of their pool a place where their rules hold.
+
+        All those that have rules, or are what rules are about.
+        """
+        return tuple(
+            grant.container_id
+            for grant in homeless(self._books)
+            if self._settle(grant, grant.pool_id)
+        )
+
+    def return_home(self) -> tuple[ContainerId, ...]:
+        """Give containers that were left no cpu of their pool its cpus back, where there are some.
+
+        A few at once, in turn.
+        """
+        moved: list[ContainerId] = []
+        for container_id in tuple(self._homes)[:_RETURNS_MAX]:
+            home = self._homes.pop(container_id)
+            grant = self._books.ledger.grants.get(container_id)
+            if grant is None or grant.shared_milli or grant.exclusive:
                 continue
-            found = wider_place(judgement, grant, books)
-            if found is not None:
-                books.ledger.repool(found)
-                books.pinner.mark(grant.container_id)
-            self.rehoused.append(grant.container_id)
+            self._settle(replace(grant, pool_id=home), home)
+            after = self._books.ledger.grants[container_id]
+            if after.pool_id != home:
+                self._homes[container_id] = home
+            if after != grant:
+                moved.append(container_id)
+        return tuple(moved)
+
+    def _settle(self, grant: Grant, home: PoolId) -> bool:
+        """Find a place for a grant, its pool's cpus first; whether rules say anything of it."""
+        books, container_id = self._books, grant.container_id
+        container = self._roster.containers[container_id]
+        classified = self._roster.classified[container_id]
+        judgement = self._judge.judge(container, classified.placement, classified.request)
+        if judgement is None:
+            return False
+        found = wider_place(judgement, grant, books)
+        if found is not None and found != books.ledger.grants[container_id]:
+            books.ledger.repool(found)
+            books.pinner.mark(container_id)
+            if found.pool_id != home:
+                self._homes.setdefault(container_id, home)
+        return True

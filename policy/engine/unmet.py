@@ -1,6 +1,6 @@
 """Unmet rules: required rules that do not hold where containers are, in the decisions of both."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -19,6 +19,8 @@ _TOLD_MAX: Final = 16
 """So many rules that do not hold at a container are told."""
 _EFFORT_MAX: Final = 64
 """Containers are looked at again with so much effort in one event, the others in later ones."""
+_LASTING_MAX: Final = 32
+"""So many owners of rules that are required during execution are looked at in one turn."""
 _EFFORT_OF_ONE: Final = 8
 """Beside one for each rule of theirs and each that is told."""
 
@@ -34,6 +36,7 @@ class UnmetRules:
         self._concerned: dict[ContainerId, set[ContainerId]] = {}
         """The containers at which rules do not hold, and the others that stand in the way."""
         self._moved: set[ContainerId] = set()
+        self._lasting_looks = 0
         self._due: dict[ContainerId, None] = {}
         """The containers to be looked at again, in this order."""
 
@@ -69,7 +72,7 @@ class UnmetRules:
         Other rules ignore what happens after its arrival: they are told if they are remembered.
         `is_alone`: nobody else is looked at. Among all that run each owner is told by itself.
         """
-        pool_id = self._books.ledger.grants[container_id].pool_id
+        pool_id = self._books.pool_around(container_id)
         cpus = self._books.presence(container_id)
         broken = [
             one
@@ -112,14 +115,41 @@ class UnmetRules:
             self.tell_owners(self._roster.containers[container_id], broken)
             self._roster.decisions[container_id] = self.told(decision, broken)
 
+    def look_at_lasting(self) -> Mapping[ContainerId, tuple[str, ...]]:
+        """Tell which rules required during execution do not hold, by owner, none where all do.
+
+        Of a few owners at once, in turn.
+        """
+        owners = tuple(self._books.standing.lasting)
+        begin = self._lasting_looks % len(owners) if owners else 0
+        self._lasting_looks = begin + _LASTING_MAX
+        found: dict[ContainerId, tuple[str, ...]] = {}
+        for container_id in (*owners[begin:], *owners[:begin])[:_LASTING_MAX]:
+            decision = self._roster.decisions.get(container_id)
+            if decision is None or container_id not in self._books.ledger.grants:
+                continue
+            broken = self._broken(container_id)
+            told = [one for one in broken if one.is_lasting or _tells(decision, one)]
+            if told:
+                self._roster.decisions[container_id] = self.told(decision, told)
+            elif decision.unmet:
+                self._due[container_id] = None
+            found[container_id] = tuple(one.unmet_text for one in broken if one.is_lasting)
+        self._look_again(())
+        return found
+
     def carry_over(self, decision: Decision, others: Iterable[ContainerId]) -> None:
         """Look after a container at which a rule does not hold, whoever of these is in the way."""
         self._concerned[decision.container_id] = {*others}
 
-    def refresh(self, gone: ContainerId) -> None:
-        """Forget what holds again without a container that is gone. O(what it stood in the way)."""
+    def refresh(self, gone: ContainerId, moved: Iterable[ContainerId] = ()) -> None:
+        """Forget what holds again without a container that is gone. O(what it stood in the way).
+
+        `moved`: those that have other cpus for it.
+        """
         self._concerned.pop(gone, None)
-        self._look_again([one for one, others in self._concerned.items() if gone in others])
+        due = [one for one, others in self._concerned.items() if gone in others]
+        self._look_again((*due, *(one for one in moved if one in self._concerned)))
 
     def note_moved(self, container_id: ContainerId) -> None:
         """A container may be out of others' way by now, see `refresh_moved`."""
@@ -183,7 +213,7 @@ class UnmetRules:
         if judgement is None:
             return ()
         cpus = self._books.presence(container_id)
-        pool_id = self._books.ledger.grants[container_id].pool_id
+        pool_id = self._books.pool_around(container_id)
         return judgement.told_at(cpus, pool_id)
 
 

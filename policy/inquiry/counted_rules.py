@@ -87,7 +87,7 @@ class _Look:
         self._container = container
         self._steps = Steps(STEPS_MAX)
         self._others = [snapshot.containers[one] for one in snapshot.grants if one != container.id]
-        self._facts = {one.id: dict(facts(one)) for one in (*self._others, container)}
+        self._facts = {one.id: facts(one) for one in (*self._others, container)}
         self._labels = {one.id: container_labels(one) for one in (*self._others, container)}
 
     def own(self) -> Iterator[CountedRule]:

@@ -48,7 +48,10 @@ class Grant:
     is_strict: bool = False
     """It has to stay near its hints, so no wider pool will do."""
     within: CpuSet | None = None
-    """The sharable cpus of its pool that rules between containers leave to it; None: all."""
+    """The sharable cpus of its pool that rules between containers leave to it; None: all.
+
+    And the reserved ones on which it runs while it has none of those.
+    """
 
     beside: tuple[CpuSet, ...] = ()
     """Sets of shared cpus of others of each of which one must stay shared: its rules need them."""

@@ -10,6 +10,7 @@ LEVEL_DOMAIN: Final = "topology.pinfold.dev"
 RULE_LEVELS: Final = tuple(level for level in Level if level is not Level.SYSTEM)
 """Levels that a rule can be about: on the whole machine all containers are together anyway."""
 
+_NOUNS: Final = {Level.SYSTEM: "machine", Level.NUMA: "NUMA node", Level.L3: "L3 group"}
 _BY_NAME: Final = {level.value: level for level in RULE_LEVELS}
 _MEANT: Final = {
     "node": "numa",
@@ -21,6 +22,24 @@ _MEANT: Final = {
     "l3cache": "l3",
     "cache": "l3",
 }
+
+
+def level_noun(level: Level) -> str:
+    """A domain of a level, for people.
+
+    >>> level_noun(Level.NUMA), level_noun(Level.CORE)
+    ('NUMA node', 'core')
+    """
+    return _NOUNS.get(level, level.value)
+
+
+def a_level(level: Level) -> str:
+    """Noun of a level's domains with its article, for people.
+
+    >>> a_level(Level.L3), a_level(Level.SOCKET)
+    ('an L3 group', 'a socket')
+    """
+    return f"{'an' if level is Level.L3 else 'a'} {level_noun(level)}"
 
 
 def parse_level(text: str) -> Level:

@@ -2,7 +2,9 @@
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ...topology.drawing.machine_tree import bytes_text
 from ...topology.model.machine import MemoryKind
@@ -29,9 +31,8 @@ class Isolation(enum.Enum):
     REQUIRED = "required"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """One container's demand for cpus and memory."""
+class Request(Struct, frozen=True, kw_only=True):
+    """One container's demand for cpus and memory; a struct, as every decision makes some."""
 
     container_id: ContainerId
     qos: QosClass

@@ -1,9 +1,12 @@
 """Classification of containers: the `Request` and the affinity rules of each."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ...topology.model.machine import Level, Machine, MemoryKind, NumaNode
 from ...topology.sets.cpuset import CpuSet
@@ -11,16 +14,17 @@ from ..annotations.annotation_values import IrqAffinity
 from ..annotations.preferences import Preferences, parse_preferences
 from ..configuration.config import Config, OnBadAnnotation, SchedulingClass
 from ..hints.hint_filter import hints_of
-from ..model.container import Container, QosClass
+from ..model.container import Container, ContainerId, Pod, PodId, QosClass
 from ..model.cpu_preference import BurstLevel, CpuPriority, SmtPreference
 from ..model.hint import Hint
 from ..model.request import CpuType, Isolation, Request
 from ..pools.memory_supply import read_memory_supply
-from ..rules.affinity import AffinityRule, affinity_rules
+from ..rules.affinity import AffinityRule, affinity_rules, bind_rules
 from ..rules.podaffinity.rule_set import NO_PLACEMENT_RULES, PlacementRules
-from ..rules.podaffinity.rule_text import placement_rules
+from ..rules.podaffinity.rule_text import are_labels_heeded, placement_rules
 from ..text.errors import Problem, first_problems
 from ..text.glob import compile_glob
+from ..text.text_cache import TextCache
 from ..tuning.cpu_class import cpu_class_wish, suitable_cpus
 from ..tuning.interrupts import Interrupt, InterruptTable, irq_wish
 from ..tuning.resource_class import NO_CLASSES, ResourceClasses, resource_classes
@@ -42,8 +46,7 @@ _DEFAULT_MEMORY = frozenset({MemoryKind.DRAM, MemoryKind.PMEM})
 """High-bandwidth memory is scarce: only for those who ask for it. PMEM can mean CXL memory."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Classified:
+class Classified(Struct, frozen=True, kw_only=True):
     """A container's demand, its wishes about others, and what is wrong with its annotations."""
 
     request: Request
@@ -57,8 +60,14 @@ class Classified:
     """Its required and preferred rules, other than the weighted ones in `rules`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Cpu:
+class _Alike(Struct, frozen=True, kw_only=True):
+    """Containers with the same texts, whatever they are called and however much they ask for."""
+
+    preferences: Preferences
+    classified: Classified
+
+
+class _Cpu(Struct, frozen=True, kw_only=True):
     """The cpus that serve a container's request: their type, their number and the share."""
 
     type: CpuType = CpuType.NORMAL
@@ -86,9 +95,68 @@ class Classifier:
         self._kinds = _kinds(nodes) if machine else frozenset(MemoryKind)
         self._class_cpus_by_name: dict[str, CpuSet] = {}
         self._interrupts = InterruptTable(interrupts, config.controllable_interrupts)
+        self._alike = TextCache(self._classify_alike)
 
     def classify(self, container: Container) -> Classified:
         """The request of a container, typed. Bad annotations become problems, never errors."""
+        pod, config = container.pod, self._config
+        is_ordinary = not (container.hints or pod.annotation_problems)
+        if not is_ordinary or are_labels_heeded(pod, config):
+            return self._classify(container)
+        # Replicas differ in what they are called: their wishes are found out once for all of them.
+        texts = tuple(chain.from_iterable(pod.annotations.items()))
+        alike = self._alike(texts, container.name, pod.namespace, pod.qos)
+        if alike is None:
+            return self._classify(container)
+        cpu = classify_cpu(container, alike.preferences, config)
+        cpu_class, _ = cpu_class_wish(container, alike.preferences, cpu.exclusive, config)
+        found = alike.classified
+        return replace(
+            found,
+            request=self._demand(found.request, container, cpu, cpu_class),
+            rules=bind_rules(found.rules, pod) if found.rules else (),
+            cpu_class=cpu_class,
+        )
+
+    def _classify_alike(
+        self, annotations: tuple[str, ...], name: str, namespace: str, qos: QosClass
+    ) -> _Alike | None:
+        """A container that asks for nothing; None where others of it have to be looked at.
+
+        Annotations: keys and values in turn.
+        """
+        pairs = zip(annotations[::2], annotations[1::2], strict=True)
+        pod = Pod(id=PodId(""), name="", namespace=namespace, annotations=dict(pairs), qos=qos)
+        container = Container(id=ContainerId(""), name=name, pod=pod)
+        preferences = parse_preferences(container)
+        found = self._classify(container)
+        # What can be had of these depends on how many cpus a container asks for.
+        depends = preferences.cpu_class is not None or preferences.irq_affinity is not None
+        if depends or found.problems or found.placement:
+            return None
+        return _Alike(preferences=preferences, classified=found)
+
+    def _demand(
+        self, request: Request, container: Container, cpu: _Cpu, cpu_class: str | None
+    ) -> Request:
+        """A request with the amounts that its container asks for."""
+        resources = container.resources
+        return replace(
+            request,
+            container_id=container.id,
+            cpu_type=cpu.type,
+            exclusive=cpu.exclusive,
+            shared_milli=cpu.shared_milli,
+            cpu_limit_milli=cpu.limit_milli,
+            is_unlimited=cpu.is_unlimited,
+            isolation=cpu.isolation,
+            memory_bytes=resources.memory_request_bytes or resources.memory_limit_bytes or 0,
+            memory_limit_bytes=resources.memory_limit_bytes,
+            hugepage_bytes=resources.hugepage_bytes,
+            class_cpus=self._class_cpus(cpu_class) if cpu_class is not None else None,
+        )
+
+    def _classify(self, container: Container) -> Classified:
         config = self._config
         preferences = parse_preferences(container)
         rules, problems = affinity_rules(
@@ -100,39 +168,29 @@ class Classifier:
         placement, more = placement_rules(container, config)
         problems = (*problems, *more)
         cpu = classify_cpu(container, preferences, config)
-        resources = container.resources
         cpu_class, class_problems = cpu_class_wish(container, preferences, cpu.exclusive, config)
         kinds, cold_start_ns = self._memory_kinds(preferences)
         hints: tuple[Hint, ...] = ()
         if container.hints and self._machine is not None:
             hints, odd = hints_of(container, preferences, self._machine)
             problems = (*problems, *odd)
-        request = Request(
+        wishes = Request(
             container_id=container.id,
             qos=container.pod.qos,
-            cpu_type=cpu.type,
-            exclusive=cpu.exclusive,
-            shared_milli=cpu.shared_milli,
-            cpu_limit_milli=cpu.limit_milli,
-            is_unlimited=cpu.is_unlimited,
             burst_level=preferences.burst_level
             or _burst_level(config.unlimited_burstable, placement),
-            isolation=cpu.isolation,
             priority=self._priority(container, preferences),
             smt=preferences.smt or SmtPreference.ANY,
             hide_hyperthreads=preferences.hide_hyperthreads
             or preferences.smt is SmtPreference.HIDE,
-            memory_bytes=resources.memory_request_bytes or resources.memory_limit_bytes or 0,
-            memory_limit_bytes=resources.memory_limit_bytes,
             memory_kinds=kinds,
             cold_start_ns=cold_start_ns,
             preserve_memory=preferences.preserve_memory,
-            hugepage_bytes=resources.hugepage_bytes,
-            class_cpus=self._class_cpus(cpu_class),
             hints=hints,
             strict_hints=preferences.strict_hints,
             pick_by_hints=preferences.pick_by_hints,
         )
+        request = self._demand(wishes, container, cpu, cpu_class)
         scheduling = scheduling_class(container, preferences, config)
         irq, irq_problems = irq_wish(container, preferences, cpu.exclusive, self._interrupts)
         classes, idle = resource_classes(container, preferences, config)
@@ -151,8 +209,8 @@ class Classifier:
             placement=placement,
         )
 
-    def _class_cpus(self, name: str | None) -> CpuSet | None:
-        if name is None or self._machine is None:
+    def _class_cpus(self, name: str) -> CpuSet | None:
+        if self._machine is None:
             return None
         known = self._class_cpus_by_name.get(name)
         if known is None:

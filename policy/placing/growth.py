@@ -37,9 +37,10 @@ def held_back(
         may_have = standing_cpus(grant, books.ledger)
         if level not in covered:
             covered[level] = books.domains.covering(level, standing)
-        forbidden = may_have & covered[level]
-        if forbidden and not forbidden & books.presence(container_id) & ~newcomer.exclusive.mask:
-            found[container_id] = replace(grant, within=CpuSet(may_have & ~forbidden))
+        forbidden, presence = may_have & covered[level], books.presence(container_id)
+        if forbidden and not forbidden & presence & ~newcomer.exclusive.mask:
+            left = may_have & ~forbidden | presence & books.tree.root.reserved.mask
+            found[container_id] = replace(grant, within=CpuSet(left))
     return tuple(found.values())
 
 
@@ -50,7 +51,9 @@ def kept_in(judgement: Judgement, grant: Grant, cpus: int, books: Books) -> Gran
     """
     before = standing_cpus(grant, books.ledger)
     may_have = before & allowed_cpus(judgement, grant, cpus)
-    return grant if may_have == before else replace(grant, within=CpuSet(may_have))
+    if may_have == before:
+        return grant
+    return replace(grant, within=CpuSet(may_have | cpus & books.tree.root.reserved.mask))
 
 
 def allowed_cpus(judgement: Judgement, grant: Grant, cpus: int) -> int:
@@ -79,31 +82,69 @@ def closed_pools(judgement: Judgement, pool_id: PoolId, *, firmly: bool) -> froz
 
 
 def homeless(books: Books) -> tuple[Grant, ...]:
-    """Shared grants of which exclusive ones have taken all cpus. O(grants of pools concerned)."""
-    ledger = books.ledger
+    """Shared grants of which exclusive ones have taken all cpus. O(grants of pools concerned).
+
+    But for those that have reserved cpus meanwhile.
+    """
+    ledger, reserved = books.ledger, books.tree.root.reserved.mask
     return tuple(
         grant
         for pool, free in zip(ledger.tree.pools, ledger.free_sharable, strict=True)
         for grant in ledger.sharing(pool.id).values()
-        if not (free if grant.within is None else free & grant.within.mask)
+        if not (free if grant.within is None else (free | reserved) & grant.within.mask)
     )
 
 
 def wider_place(judgement: Judgement, grant: Grant, books: Books) -> Grant | None:
     """The grant in the nearest wider pool with cpus where the container's rules hold.
 
-    Where they hold nowhere, those alone count that must not break.
+    Where they hold nowhere, those alone count that must not break. Who asks for nothing has the
+    reserved cpus before those break, too, and keeps at least away from others where it cannot be in
+    the pool that it wants.
     """
     rules = judgement.restrictions()
-    firm = [one for one in rules if not one.can_break]
-    return _wider_place(rules, grant, books) or _wider_place(firm, grant, books)
+    for some in (rules, tuple(one for one in rules if not one.closed_pools)):
+        firm = [one for one in some if not one.can_break]
+        found = (
+            _wider_place(some, grant, books)
+            or _wider_place(firm, grant, books)
+            or _reserved_place(some, grant, books)
+            or _reserved_place(firm, grant, books)
+        )
+        if found is not None:
+            return found
+    return None
+
+
+def reserved_region(rules: Sequence[Restriction], books: Books) -> int:
+    """A mask of cpus for a container on the reserved ones: those, and where it may go from there.
+
+    Rules that do not hold there keep it from nothing.
+    """
+    root = books.tree.root
+    region = root.cpus.mask
+    for one in rules:
+        if not one.is_broken_by(root.reserved.mask, root.id):
+            region &= ~one.forbidden
+            for domain in one.choices:
+                region &= -1 if root.reserved.mask & ~domain else domain
+    return region & (root.sharable | root.reserved).mask
+
+
+def _reserved_place(rules: Sequence[Restriction], grant: Grant, books: Books) -> Grant | None:
+    root = books.tree.root
+    if grant.shared_milli or not root.reserved:
+        return None
+    if any(one.is_broken_by(root.reserved.mask, root.id) for one in rules):
+        return None
+    return replace(grant, pool_id=root.id, within=CpuSet(reserved_region(rules, books)))
 
 
 def _wider_place(rules: Sequence[Restriction], grant: Grant, books: Books) -> Grant | None:
     ledger = books.ledger
     for pool_id in (grant.pool_id, *ledger.tree.ancestors[grant.pool_id]):
         left = ledger.free_sharable[pool_id]
-        allowed = ledger.tree.pools[pool_id].sharable.mask
+        sharable = allowed = ledger.tree.pools[pool_id].sharable.mask
         for one in rules:
             forbidden = -1 if pool_id in one.closed_pools else one.forbidden
             left, allowed = left & ~forbidden, allowed & ~forbidden
@@ -111,7 +152,8 @@ def _wider_place(rules: Sequence[Restriction], grant: Grant, books: Books) -> Gr
                 domain = next((domain for domain in one.choices if domain & left), 0)
                 left, allowed = left & domain, allowed & domain
         if left:
-            return replace(grant, pool_id=pool_id, within=CpuSet(allowed))
+            within = None if allowed == sharable else CpuSet(allowed)
+            return replace(grant, pool_id=pool_id, within=within)
     return None
 
 

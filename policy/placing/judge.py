@@ -10,12 +10,14 @@ from ..configuration.affinity_fields import KubeCompat
 from ..configuration.config import Config, OnUnsatisfiable
 from ..model.container import Container, ContainerId
 from ..model.grant import Grant
+from ..model.level_name import a_level
 from ..model.request import CpuType, Request
 from ..rules.podaffinity.rule_set import (
     PlacementRules,
     PreferredTerm,
     RequiredTerm,
     SpreadRule,
+    is_lasting,
 )
 from ..rules.podaffinity.standing_rules import StandingRule, StandingRules
 from ..rules.podaffinity.term import Term, container_labels
@@ -103,6 +105,7 @@ class _Limits(TypedDict, total=False):
     closed_pools: frozenset[int]
     blockers: tuple[Container, ...]
     level: Level
+    is_lasting: bool
 
 
 @dataclass(slots=True)
@@ -199,7 +202,8 @@ class _Reading:
         )
 
     def _read_affinity(self) -> None:
-        terms = [one.term for one in self.rules.required if not one.is_anti]
+        rules = [one for one in self.rules.required if not one.is_anti]
+        terms = [one.term for one in rules]
         places = [self._select(term) for term in terms]
         includes_itself = [term.includes(self.container, self.container) for term in terms]
         if self.config.kube_compat is KubeCompat.STRICT and places:
@@ -209,17 +213,20 @@ class _Reading:
                 common &= one
             places = [common] * len(terms)
             includes_itself = [all(includes_itself)] * len(terms)
-        for term, selected, is_first in zip(terms, places, includes_itself, strict=True):
+        for rule, selected, is_first in zip(rules, places, includes_itself, strict=True):
             matches = self._placed(selected)
             if matches:
-                self._stay_with(term, matches, selected)
+                self._stay_with(rule, matches, selected)
             elif not is_first:
                 self._restrict(
-                    term.text, "a container that it is about", forbidden=self._everything
+                    rule.term.text,
+                    "a container that it is about",
+                    forbidden=self._everything,
+                    is_lasting=is_lasting(rule),
                 )
 
-    def _stay_with(self, term: Term, matches: Sequence[Container], places: int) -> None:
-        domains, level = self.books.domains, term.level
+    def _stay_with(self, rule: RequiredTerm, matches: Sequence[Container], places: int) -> None:
+        domains, term, level = self.books.domains, rule.term, rule.term.level
         presence = self._presence(places)
         allowed = domains.covering(level, presence)
         choices: tuple[int, ...] = ()
@@ -227,9 +234,10 @@ class _Reading:
             choices = tuple(mask for mask in domains.masks(level) if mask & allowed)
         self._restrict(
             term.text,
-            f"cpus of a {level.value} with {names_text(matches)}",
+            f"cpus of {a_level(level)} with {names_text(matches)}",
             forbidden=self._everything & ~allowed,
             choices=choices,
+            is_lasting=is_lasting(rule),
         )
         own = 0
         for one in matches:
@@ -258,10 +266,11 @@ class _Reading:
                 level = one.term.level
                 self._restrict(
                     one.term.text,
-                    f"a {level.value} without {names_text(matches)}",
+                    f"{a_level(level)} without {names_text(matches)}",
                     forbidden=self.books.domains.covering(level, self._presence(places)),
                     blockers=tuple(matches),
                     level=level,
+                    is_lasting=is_lasting(one),
                 )
 
     def _read_spread(self, rule: SpreadRule, pulls: Pulls) -> None:
@@ -287,7 +296,7 @@ class _Reading:
         if rule.is_required and full:
             self._restrict(
                 rule.text,
-                f"a {level.value} with at most {max(most, 0)} of them",
+                f"{a_level(level)} with at most {max(most, 0)} of them",
                 forbidden=domains.members(level, full),
             )
 
@@ -302,7 +311,12 @@ class _Reading:
             labels = self.books.pool_labels
             others = frozenset(pool.id for pool in pools if not one.holds(labels[pool.id]))
             if others:
-                self._restrict(one.text, "a pool with these labels", closed_pools=others)
+                self._restrict(
+                    one.text,
+                    "a pool with these labels",
+                    closed_pools=others,
+                    is_lasting=is_lasting(one),
+                )
 
     def _pool_scores(self) -> Sequence[int]:
         preferred = self.rules.pool_preferred

@@ -7,6 +7,7 @@ from typing import Final
 from ...topology.model.machine import Level
 from ...topology.sets.cpuset import CpuSet
 from ..model.container import Container, ContainerId
+from ..model.level_name import a_level
 from ..pools.domains import Domains
 from .pulls import Pulls
 from .restriction import Restriction, names_text
@@ -49,7 +50,7 @@ class Barrier:
             can_break=self.can_break,
             forbidden=self.forbidden,
             blockers=tuple(owners),
-            wanted=f"a {self.level.value} without {names}",
+            wanted=f"{a_level(self.level)} without {names}",
             level=self.level,
         )
 
@@ -64,7 +65,7 @@ class Barrier:
                 can_break=self.can_break,
                 forbidden=self.domains.covering(self.level, presence),
                 blockers=(owner,),
-                wanted=f"a {self.level.value} without {owner.path}",
+                wanted=f"{a_level(self.level)} without {owner.path}",
                 level=self.level,
             )
 
@@ -123,6 +124,19 @@ class Judgement:
             companions=tuple(
                 replace(one, rule=replace(one.rule, can_break=True)) for one in self.companions
             ),
+        )
+
+    def kept_from(self, cpus: int, pool_id: int) -> "Judgement":
+        """The same rules, of which those alone give way that do not hold on these cpus."""
+        own = tuple(replace(one, can_break=one.is_broken_by(cpus, pool_id)) for one in self.own)
+        by_name = {one.name: one for one in own}
+        return replace(
+            self,
+            own=own,
+            barriers=tuple(
+                replace(one, can_break=bool(cpus & one.forbidden)) for one in self.barriers
+            ),
+            companions=tuple(replace(one, rule=by_name[one.rule.name]) for one in self.companions),
         )
 
     def closed(self) -> frozenset[int]:

@@ -80,8 +80,7 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
     widest = next(level for level in Level if level in levels)
     frozen = {one: frozenset(found) for one, found in movable.items()}
     standing = [
-        (ledger.grants[one], standing_cpus(ledger.grants[one], ledger), levels_of)
-        for one, levels_of in frozen.items()
+        _InTheWay(ledger.grants[one], levels_of, ledger) for one, levels_of in frozen.items()
     ]
     by_count: dict[int, list[int]] = {}
     tries = 0
@@ -90,7 +89,7 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
             if not region & domain or tries > _TRIES_MAX:
                 continue
             tries += len(frozen)
-            concerned = _concerned(standing, region & domain, ledger, domains)
+            concerned = _concerned(standing, region & domain, domains)
             if concerned is not None:
                 by_count.setdefault(concerned, []).append(region & domain)
     for count, regions in sorted(by_count.items()):
@@ -157,21 +156,35 @@ def _can_make_way(container_id: ContainerId, books: Books) -> bool:
     )
 
 
-def _concerned(
-    standing: Sequence[tuple[Grant, int, frozenset[Level]]],
-    region: int,
-    ledger: Ledger,
-    domains: Domains,
-) -> int | None:
+class _InTheWay:
+    """A resident that may have to leave a region, and what is left without it."""
+
+    __slots__ = ("_grant", "_ledger", "_without", "cpus", "levels")
+
+    def __init__(self, grant: Grant, levels: frozenset[Level], ledger: Ledger) -> None:
+        self._grant = grant
+        self._ledger = ledger
+        self._without: Ledger | None = None
+        self.cpus = standing_cpus(grant, ledger)
+        self.levels = levels
+
+    def can_leave(self, cover: int) -> bool:
+        """Whether its request still fits on what it has elsewhere."""
+        if self._without is None:
+            self._without = self._ledger.without_share(self._grant)
+        return _has_room(self._grant, self.cpus & ~cover, self._without)
+
+
+def _concerned(standing: Sequence[_InTheWay], region: int, domains: Domains) -> int | None:
     """The number of residents that have to leave a region; None where one of them cannot."""
     covers: dict[frozenset[Level], int] = {}
     count = 0
-    for grant, cpus, levels in standing:
-        cover = covers.get(levels)
+    for one in standing:
+        cover = covers.get(one.levels)
         if cover is None:
-            cover = covers[levels] = _cover(levels, region, domains)
-        if cpus & cover:
-            if not _has_room(grant, cpus & ~cover, ledger.without_share(grant)):
+            cover = covers[one.levels] = _cover(one.levels, region, domains)
+        if one.cpus & cover:
+            if not one.can_leave(cover):
                 return None
             count += 1
     return count

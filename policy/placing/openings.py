@@ -7,7 +7,7 @@ from typing import Final
 
 from ...topology.sets.cpuset import CpuSet
 from ..books.cpu_ledger import Ledger
-from ..model.grant import Dropped
+from ..model.grant import Dropped, PoolId
 from ..model.request import Isolation, Request
 from ..pools.pool_tree import Pool, PoolTree
 from .hint_demand import strict_cpus
@@ -216,7 +216,9 @@ class OpeningSearch:
                 here = region & pool.cpus.mask
                 if not here:
                     continue
-                holders = [one for one in pool.children if not here & ~pools[one].cpus.mask]
+                holders: list[PoolId] = []
+                if here != pool.cpus.mask or len(pool.children) == 1:
+                    holders = [one for one in pool.children if not here & ~pools[one].cpus.mask]
                 if not holders or holders[0] in closed:
                     found.setdefault(pool.id, []).append(here)
                 pending.extend([pools[child] for child in pool.children])

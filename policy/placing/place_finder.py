@@ -10,6 +10,7 @@ from ..memory.memory_choice import ZoneSummary
 from ..model.grant import Grant, PoolId
 from ..model.request import Request
 from .breaking import degraded
+from .growth import reserved_region
 from .hint_demand import pick_by_hints, suitable_cpus
 from .judge import Judge
 from .judgement import Judgement
@@ -42,7 +43,7 @@ class ChosenPlace:
         """A mask of the cpus the container will run on."""
         if not request.needs_shared_cpu:
             return self.exclusive.mask
-        shared = ledger.free_sharable[self.pool_id] & ~self.exclusive.mask
+        shared = ledger.share(self.pool_id) & ~self.exclusive.mask
         if self.region is not None:
             shared &= self.region
         return shared | self.exclusive.mask
@@ -99,7 +100,11 @@ class PlaceFinder:
             broken = judgement.broken_by(root.reserved.mask, 0, root.id)
             is_firm = any(not one.can_break for one in broken)
             openings = strict if is_firm else None
-            return self.find(request, replace(facts, openings=openings))
+            choice = self.find(request, replace(facts, openings=openings))
+            if isinstance(choice, Lineup):
+                return choice
+            rules = judgement.restrictions()
+            return replace(choice, region=reserved_region(rules, self._books))
         found = self._chosen(request, facts, search, strict)
         if found is not None:
             return found

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from msgspec import structs
+
 from ...topology.sets.cpuset import NO_NODES, CpuSet
 from ..books.booking import Booking
 from ..books.books import Books
@@ -74,7 +76,7 @@ class Placer:
         """
         memory = self._memory.choice(request)
         if request.cpu_type is CpuType.RESERVED and not self._tree.root.reserved:
-            request = replace(request, cpu_type=CpuType.NORMAL)
+            request = structs.replace(request, cpu_type=CpuType.NORMAL)
         if request.cpu_type is not CpuType.NORMAL:
             return self._at_root(request, memory, judgement)
         facts = Facts(
@@ -101,7 +103,8 @@ class Placer:
             cpus = choice.cpus(request, self._ledger)
             own = grant.exclusive.mask
             if not choice.is_cleared:
-                broken = judgement.broken_by(cpus, own, grant.pool_id)
+                around = self._tree.around(grant.pool_id, cpus)
+                broken = judgement.broken_by(cpus, own, around)
             broken = (*broken, *judgement.passed_by(cpus))
             grant = replace(grant, beside=judgement.beside(cpus, own))
             lifted = (*lifted, *held_back(judgement, grant, cpus, self._books, lifted))
@@ -142,11 +145,16 @@ class Placer:
         grant = replace(grant, within=held.within)
         lifted = held_back(judgement, grant, own | shared, self._books, ())
         booking = Booking(grant=grant, offer=offer, lifted=lifted)
-        return Placement(booking=booking, decided_by=RESTARTED)
+        around = self._tree.around(pool_id, own | shared)
+        told = judgement.told_at(own | shared, around)
+        broken = tuple(one for one in told if one.closed_pools)
+        return Placement(booking=booking, decided_by=RESTARTED, broken=broken)
 
     def _narrowed(self, grant: Grant, region: int | None) -> Grant:
         """The grant with what rules leave it of its pool's sharable cpus, if that is not all."""
         sharable = self._tree.pools[grant.pool_id].sharable.mask
+        if not self._ledger.free_sharable[self._tree.root.id]:
+            sharable |= self._tree.root.reserved.mask
         if region is None or not sharable & ~region or not grant.has_shared_part:
             return grant
         return replace(grant, within=CpuSet(sharable & region))
@@ -184,7 +192,7 @@ class Placer:
             and request.shared_milli > self._ledger.free_reserved_milli
             and request.shared_milli <= self._ledger.room.grantable_milli[root]
         ):
-            request = replace(request, cpu_type=CpuType.NORMAL)
+            request = structs.replace(request, cpu_type=CpuType.NORMAL)
         zone = memory.zone(root)
         objection: Dropped | None = zone if isinstance(zone, Dropped) else None
         if objection is None and request.cpu_type is CpuType.RESERVED:

@@ -18,6 +18,9 @@ class Pulls:
     def __init__(self, domains: Domains) -> None:
         self._domains = domains
         self._weights: dict[Level, dict[int, int]] = {}
+        # Masks of the cpus of all domains that pull, and of those domains by level.
+        self._reach = 0
+        self._pulling: dict[Level, int] = {}
         self._ranked: tuple[int, ...] | None = None
 
     def __bool__(self) -> bool:
@@ -30,14 +33,19 @@ class Pulls:
         indexes = self._domains.indexes(level, cpus)
         for bit in iter_bits(indexes):
             of_level[bit] = of_level.get(bit, 0) + weight
+        self._pulling[level] = self._pulling.get(level, 0) | indexes
+        self._reach |= self._domains.members(level, indexes)
 
     def score(self, cpus: int) -> int:
         """The sum for a newcomer on these cpus, scaled. O(levels x domains of the cpus)."""
+        if not cpus & self._reach:
+            return 0
         total = 0
         for level, weights in self._weights.items():
             indexes = self._domains.indexes(level, cpus)
-            if indexes:
-                found = sum([weights.get(bit, 0) for bit in iter_bits(indexes)])
+            pulling = indexes & self._pulling[level]
+            if pulling:
+                found = sum([weights[bit] for bit in iter_bits(pulling)])
                 total += found * SCALE // indexes.bit_count()
         return total
 

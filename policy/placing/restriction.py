@@ -7,6 +7,7 @@ from typing import Final
 from ...topology.model.machine import Level
 from ..model.container import Container, ContainerId
 from ..model.grant import Dropped
+from ..model.level_name import level_noun
 
 _NAMES_SHOWN: Final = 4
 
@@ -22,6 +23,8 @@ class Restriction:
     is_own: bool = True
     can_break: bool
     """Whether it gives way where it cannot be met."""
+    is_lasting: bool = False
+    """Whether it is required during execution, too."""
     wanted: str
     """A place where it holds, for people."""
     forbidden: int = 0
@@ -62,7 +65,7 @@ class Restriction:
 
 def together_text(level: Level, others: str) -> str:
     """The fault of a place where anti-affinity at a level does not hold."""
-    return f"in one {level.value} with {others}"
+    return f"in one {level_noun(level)} with {others}"
 
 
 def names_text(containers: Sequence[Container]) -> str:

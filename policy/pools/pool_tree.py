@@ -86,6 +86,13 @@ class PoolTree:
         """Whether another tree has the same pools by the same ids, whatever cpus they have."""
         return [one.name for one in self.pools] == [one.name for one in other.pools]
 
+    def around(self, pool_id: PoolId, cpus: int) -> PoolId:
+        """The nearest pool with all of these cpus, from a pool upwards; the root if none has."""
+        for one in (pool_id, *self.ancestors[pool_id]):
+            if not cpus & ~self.pools[one].cpus.mask:
+                return one
+        return self.root.id
+
     def smallest_holding(self, cpus: CpuSet) -> Pool:
         """The deepest pool with all these cpus; the root if none has. O(depth x children)."""
         pool = self.root

@@ -65,7 +65,7 @@ def parse_affinity(
     each of the two containers, so that the one that is placed later sees the other.
     """
     by_name, problems = _parse_texts(_texts(pod_annotations), is_symmetric)
-    bound = {name: _bind_rules(rules, pod) for name, rules in by_name.items()}
+    bound = {name: bind_rules(rules, pod) for name, rules in by_name.items()}
     return bound, _bind_problems(problems, pod)
 
 
@@ -89,7 +89,7 @@ def affinity_rules(
     """
     pod = container.pod
     by_name, problems = _parse_texts(_texts(pod.annotations), is_symmetric)
-    rules = _bind_rules(by_name.get(container.name, ()), pod)
+    rules = bind_rules(by_name.get(container.name, ()), pod)
     if not rules:
         rules = (colocate_pods_rule(pod),) if colocate_pods else ()
         rules += (colocate_namespaces_rule(pod),) if colocate_namespaces else ()
@@ -115,21 +115,29 @@ def colocate_namespaces_rule(pod: Pod) -> AffinityRule:
 
 def same_pod(pod: Pod) -> Condition:
     """True for containers of this pod, not of another pod of the same name."""
-    return condition("pod/id", "Equals", pod.id)
+    return condition("pod/id", "Equals", pod.id) if pod.id else _SAME_POD
 
 
 def _texts(annotations: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple([(key, annotations[key]) for key in AFFINITY_KEYS if key in annotations])
 
 
-def _bind_rules(rules: tuple[AffinityRule, ...], pod: Pod) -> tuple[AffinityRule, ...]:
-    if not any(rule.scope is _SAME_POD for rule in rules):
+def bind_rules(rules: tuple[AffinityRule, ...], pod: Pod) -> tuple[AffinityRule, ...]:
+    """The rules of a pod without an id, as another pod with the same annotations has them."""
+    for rule in rules:
+        if rule.scope is _SAME_POD:
+            break
+    else:
         return rules
     scope = same_pod(pod)
-    return tuple(replace(rule, scope=scope) if rule.scope is _SAME_POD else rule for rule in rules)
+    return tuple(
+        [replace(rule, scope=scope) if rule.scope is _SAME_POD else rule for rule in rules]
+    )
 
 
 def _bind_problems(problems: tuple[Problem, ...], pod: Pod) -> tuple[Problem, ...]:
+    if not problems:
+        return ()
     path = f"{pod.namespace}/{pod.name}"
     return tuple(replace(one, where=one.where.replace(_POD_PATH, path, 1)) for one in problems)
 

@@ -72,36 +72,59 @@ class Affinities:
         return tuple(found)
 
 
+@dataclass(slots=True)
+class _Unfiled:
+    """A container that was added, and its facts once somebody asked for them."""
+
+    container: Container
+    rules: Iterable[AffinityRule]
+    facts: dict[Subkey, str] | None = None
+
+
 class AffinityIndex:
-    """The containers that are there, and the rules they brought along."""
+    """The containers that are there, and the rules they brought along.
+
+    To file a container under all its facts takes as long as everything else about it, and nobody
+    asks for it by them before the next one comes: it is done by then.
+    """
 
     def __init__(self) -> None:
         self._residents = Residents()
         self._symmetric = SymmetricRules()
+        self._unfiled: dict[ContainerId, _Unfiled] = {}
 
     def __len__(self) -> int:
-        return len(self._residents)
+        return len(self._residents) + len(self._unfiled)
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing at all is kept, not even of what has been removed."""
-        return self._residents.is_empty and self._symmetric.is_empty
+        return not self._unfiled and self._residents.is_empty and self._symmetric.is_empty
 
     @property
     def residents(self) -> Residents:
         """The containers that are there, by their facts."""
+        self.file()
         return self._residents
 
     def add(self, container: Container, rules: Iterable[AffinityRule] = ()) -> None:
         """Add a container with its rules, in place of what has the same id."""
         self.remove(container.id)
-        self._residents.add(container)
-        self._symmetric.add(container.id, rules)
+        self._unfiled[container.id] = _Unfiled(container, rules)
 
     def remove(self, container_id: ContainerId) -> None:
         """Forget a container and its rules; unknown ids are ignored."""
-        if self._residents.remove(container_id):
+        if self._unfiled.pop(container_id, None) is None and self._residents.remove(container_id):
             self._symmetric.remove(container_id)
+
+    def file(self, but: ContainerId | None = None) -> None:
+        """File the containers added last. For when nobody waits for the policy."""
+        unfiled, self._unfiled = self._unfiled, {}
+        if but is not None and (own := unfiled.pop(but, None)) is not None:
+            self._unfiled[but] = own
+        for container_id, one in unfiled.items():
+            self._residents.add(one.container, one.facts)
+            self._symmetric.add(container_id, one.rules)
 
     def affinities(self, container: Container, rules: Iterable[AffinityRule] = ()) -> Affinities:
         """The affinity of a newcomer to the containers that are there.
@@ -109,8 +132,14 @@ class AffinityIndex:
         The sum of the weights of its rules that match the other, and of the other's symmetric rules
         that match it. Itself and older instances of it (same pod id and name) do not count.
         """
-        known = self._residents.facts_of(container)
-        totals, are_all = self._symmetric.weights(container, known)
+        self.file(but=container.id)
+        totals, are_all = dict[ContainerId, int](), True
+        if not self._symmetric.is_empty:
+            known = self._residents.facts_of(container)
+            totals, are_all = self._symmetric.weights(container, known)
+            own = self._unfiled.get(container.id)
+            if own is not None and own.container is container:
+                own.facts = known
         given_up = self._add_own(rules, totals) if rules else ()
         if totals:
             for other in self._instances(container):
@@ -126,7 +155,7 @@ class AffinityIndex:
 
     def matching(self, expression: Expression) -> frozenset[ContainerId]:
         """All containers for which an expression holds. Raises `TooManyStepsError`."""
-        residents = self._residents
+        residents = self.residents
         selection = Selection(residents, Steps(RULE_STEPS))
         return frozenset(residents.ids(selection.select(expression, residents.everyone)))
 

@@ -5,11 +5,12 @@ A joint key joins the facts of several keys: `:pod/qosclass:pod/name:name` has t
 separates.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import Final, NamedTuple, cast
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, cast
 
 from ..model.container import Container
 from ..text.suggestion import suggestion
@@ -17,30 +18,38 @@ from ..text.suggestion import suggestion
 MAX_SUBKEYS = 16
 
 # What the kubelet sets on every container; here also for runtimes that keep these to themselves.
-KUBELET_LABELS: Mapping[str, Callable[[Container], str]] = {
-    "io.kubernetes.container.name": lambda container: container.name,
-    "io.kubernetes.pod.name": lambda container: container.pod.name,
-    "io.kubernetes.pod.namespace": lambda container: container.pod.namespace,
-    "io.kubernetes.pod.uid": lambda container: container.pod.uid,
+KUBELET_LABELS: Mapping[str, str] = {
+    "io.kubernetes.container.name": "name",
+    "io.kubernetes.pod.name": "pod.name",
+    "io.kubernetes.pod.namespace": "pod.namespace",
+    "io.kubernetes.pod.uid": "pod.uid",
 }
+"""By label, where a container has the value."""
 
 # A field that ends in labels or tags is written with the label's key: "labels/app".
-FIELDS: Mapping[str, Callable[[Container, str], str | None]] = {
-    "id": lambda container, _: container.id,
-    "name": lambda container, _: container.name,
-    "namespace": lambda container, _: container.pod.namespace,
-    "qosclass": lambda container, _: container.pod.qos.value,
-    "labels": lambda container, label: _label(container, label),
-    "tags": lambda container, tag: container.tags.get(tag),
-    "pod/id": lambda container, _: container.pod.id,
-    "pod/uid": lambda container, _: container.pod.uid or None,
-    "pod/name": lambda container, _: container.pod.name,
-    "pod/namespace": lambda container, _: container.pod.namespace,
-    "pod/qosclass": lambda container, _: container.pod.qos.value,
-    "pod/labels": lambda container, label: container.pod.labels.get(label),
+FIELDS: Mapping[str, str] = {
+    "id": "id",
+    "name": "name",
+    "namespace": "pod.namespace",
+    "qosclass": "pod.qos._value_",
+    "labels": "labels",
+    "tags": "tags",
+    "pod/id": "pod.id",
+    "pod/uid": "pod.uid",
+    "pod/name": "pod.name",
+    "pod/namespace": "pod.namespace",
+    "pod/qosclass": "pod.qos._value_",
+    "pod/labels": "pod.labels",
 }
+"""By field, where a container has the value, or the values by key.
+
+A member's `_value_` is its value without the calls of Python that `value` takes. Source: Python's
+enum, "Supported _sunder_ names".
+"""
 NAMED_FIELDS = ("pod/labels", "labels", "tags")
 SINGLE_FIELDS = tuple(field for field in FIELDS if field not in NAMED_FIELDS)
+_FIELDS_LEFT_EMPTY: Final = ("pod/uid",)
+"""Single fields that count as missing where they are empty: nobody told them."""
 
 
 class Subkey(NamedTuple):
@@ -51,10 +60,14 @@ class Subkey(NamedTuple):
 
     def value(self, container: Container) -> str | None:
         """The fact; None where the container has no such thing."""
-        return FIELDS[self.field](container, self.name)
-
-
-Fact = tuple[Subkey, str]
+        found: Any = _READ[self.field](container)
+        if self.field in NAMED_FIELDS:
+            found = found.get(self.name)
+            if found is None and self.field == "labels" and self.name in KUBELET_LABELS:
+                return attrgetter(KUBELET_LABELS[self.name])(container) or None
+        elif not found and self.field in _FIELDS_LEFT_EMPTY:
+            return None
+        return cast("str | None", found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,24 +106,29 @@ class Key:
         return self.separator.join(cast("list[str]", values))
 
 
-_SINGLE: Final = tuple((Subkey(field), FIELDS[field]) for field in SINGLE_FIELDS)
+_READ: Final = {field: attrgetter(path) for field, path in FIELDS.items()}
+_SINGLE: Final = tuple(Subkey(field) for field in SINGLE_FIELDS)
+_LEFT_EMPTY: Final = tuple(Subkey(field) for field in _FIELDS_LEFT_EMPTY)
+# Every container that comes is read, and each getter reads all that is needed in one call.
+_read_single: Final = attrgetter(*(FIELDS[field] for field in SINGLE_FIELDS))
+_read_kubelet_s: Final = attrgetter(*KUBELET_LABELS.values())
+_subkey: Final = lru_cache(maxsize=1024)(Subkey)
 
 
-def facts(container: Container) -> Iterator[Fact]:
-    """Every subkey that has a value for a container, with the value; each once."""
-    for subkey, read in _SINGLE:
-        value = read(container, "")
-        if value is not None:
-            yield subkey, value
-    for label, value in container.labels.items():
-        yield Subkey("labels", label), value
-    for label, read_label in KUBELET_LABELS.items():
-        if label not in container.labels and (value := read_label(container)):
-            yield Subkey("labels", label), value
-    for tag, value in container.tags.items():
-        yield Subkey("tags", tag), value
-    for label, value in container.pod.labels.items():
-        yield Subkey("pod/labels", label), value
+def facts(container: Container) -> dict[Subkey, str]:
+    """Every subkey that has a value for a container, with the value."""
+    pod, labels = container.pod, container.labels
+    found: dict[Subkey, str] = dict(zip(_SINGLE, _read_single(container), strict=True))
+    for subkey in _LEFT_EMPTY:
+        if not found[subkey]:
+            del found[subkey]
+    for label, value in zip(KUBELET_LABELS, _read_kubelet_s(container), strict=True):
+        if value:
+            found[_subkey("labels", label)] = value
+    for field, values in (("labels", labels), ("tags", container.tags), ("pod/labels", pod.labels)):
+        for label, value in values.items():
+            found[_subkey(field, label)] = value
+    return found
 
 
 def parse_key(text: str) -> Key:
@@ -166,10 +184,3 @@ def _parse_subkey(text: str) -> Subkey:
     if slash and tail and near:
         raise ValueError(f"unknown key {text!r}", f"did you mean '{near[0]}/{tail}'?")
     raise ValueError(f"unknown key {text!r}", suggestion(text, known))
-
-
-def _label(container: Container, label: str) -> str | None:
-    value = container.labels.get(label)
-    if value is None and label in KUBELET_LABELS:
-        return KUBELET_LABELS[label](container) or None
-    return value

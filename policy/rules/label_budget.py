@@ -32,14 +32,17 @@ def admit_labels(labels: Mapping[str, str], pod_path: str, left_out: int = 0) ->
     `left_out`: so many more there were.
     """
     count = len(labels) + left_out
+    if count <= LABELS_MAX:
+        found = {
+            key: one for key, one in labels.items() if len(key) + len(one) <= LABEL_CHARACTERS_MAX
+        }
+        if len(found) == count:
+            return AdmittedLabels(found)
     known = {key: labels[key] for key in KUBELET_LABELS if key in labels}
-    rest = labels if count <= LABELS_MAX else heapq.nsmallest(LABELS_MAX, {*labels})
-    for key in rest:
+    for key in labels if count <= LABELS_MAX else heapq.nsmallest(LABELS_MAX, {*labels}):
         if len(known) < LABELS_MAX:
             known[key] = labels[key]
     found = {key: one for key, one in known.items() if len(key) + len(one) <= LABEL_CHARACTERS_MAX}
-    if len(found) == count:
-        return AdmittedLabels(found)
     what = f"{count} labels, of which {len(found)} count"
     fix = f"write at most {LABELS_MAX}, of {LABEL_CHARACTERS_MAX} characters each"
     where = f"labels of {pod_path}"

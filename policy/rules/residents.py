@@ -49,14 +49,14 @@ class Residents:
         """The place of a container that is there, as a set."""
         return 1 << self._places[container_id]
 
-    def facts_of(self, container: Container) -> Mapping[Subkey, str]:
-        """The facts of a container, whether it is there or not."""
+    def facts_of(self, container: Container) -> dict[Subkey, str]:
+        """The facts of a container, whether it is there or not; never to be changed."""
         is_known = self._containers.get(container.id) is container
-        return self._facts[self._places[container.id]] if is_known else dict(facts(container))
+        return self._facts[self._places[container.id]] if is_known else facts(container)
 
-    def add(self, container: Container) -> None:
-        """Give a container a place; nobody of its id is there."""
-        known = dict(facts(container))
+    def add(self, container: Container, known: dict[Subkey, str] | None = None) -> None:
+        """Give a container a place; nobody of its id is there. `known`: its facts."""
+        known = facts(container) if known is None else known
         if self._free:
             place = self._free.pop()
             self._ids[place], self._facts[place] = container.id, known

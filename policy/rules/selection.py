@@ -97,13 +97,8 @@ class Selection:
         is_equality = condition.operator.compare is equal and ANYTHING not in values
         only = key.only
         if only is None and is_equality:
-            found = 0
-            for value in dict.fromkeys(values):
-                part = self._having_parts(key, value)
-                if part is None:
-                    break
-                found |= part
-            else:
+            found = self._having_joined(key, dict.fromkeys(values))
+            if found is not None:
                 return found
         if only is None and (condition.operator.compare is present or ANYTHING in values):
             return self._having_any(key)
@@ -131,23 +126,33 @@ class Selection:
             found |= self._residents.column(subkey).places
         return found
 
-    def _having_parts(self, key: Key, joined: str) -> int | None:
-        """The containers of whose facts a text is joined; None where that can be in many ways."""
-        steps, residents = self._steps, self._residents
-        separators = joined.count(key.separator)
-        if separators >= len(key.subkeys):
-            return None
-        if separators < len(key.subkeys) - 1:
-            return 0
-        steps.charge(4 * key_steps(key))
-        found, exists = residents.everyone, 0
-        for subkey, part in zip(key.subkeys, joined.split(key.separator), strict=True):
-            column = residents.column(subkey)
-            having = column.by_value.get(part, 0)
+    def _having_joined(self, key: Key, values: Iterable[str]) -> int | None:
+        """The containers with one of some joint values; None where one has too many parts to tell.
+
+        A value with more separators than the key can be joined of facts in many ways.
+        """
+        steps, everyone, separator = self._steps, self._residents.everyone, key.separator
+        columns = [self._residents.column(subkey) for subkey in key.subkeys]
+        exists = 0
+        for column in columns:
             exists |= column.places
-            # A missing part is empty.
-            found &= having if part else having | ~column.places
-        return found & exists
+        each, found = 4 * key_steps(key), 0
+        for value in values:
+            parts = value.split(separator)
+            if len(parts) > len(columns):
+                return None
+            if len(parts) < len(columns):
+                continue
+            steps.charge(each)
+            having = everyone
+            for column, part in zip(columns, parts, strict=True):
+                # A missing part is empty.
+                of_part = column.by_value.get(part, 0)
+                having &= of_part if part else of_part | ~column.places
+                if not having:
+                    break
+            found |= having & exists
+        return found
 
     def _union(self, column: KeyColumn, values: Iterable[str]) -> int:
         by_value, found, count = column.by_value, 0, 0

@@ -7,8 +7,37 @@ from ...topology.model.machine import Machine
 from ..engine.pool_drawing import SpareSupply
 from ..engine.rebalance.plan import PlacementQuality
 from ..model.grant import GrantKind
+from ..model.pinning import Pinning
 from ..pools.pool_tree import PoolTree
 from ..text.errors import Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedContainer:
+    """A container that was told other cpus or memory nodes for another one."""
+
+    path: str
+    before: Pinning
+    after: Pinning
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePlace:
+    """The pool, cpus and memory nodes of a container on a node, in the kernel's list format."""
+
+    pool: str
+    cpus: str
+    mems: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeDiff:
+    """The difference that a scenario made on a node that runs, by the paths of containers."""
+
+    added: Mapping[str, NodePlace]
+    moved: Mapping[str, tuple[NodePlace, NodePlace]]
+    """From where to where."""
+    gone: Mapping[str, NodePlace]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +57,12 @@ class ContainerResult:
     kind: GrantKind | None = None
     unmet: tuple[str, ...] = ()
     """Required rules that do not hold where it is."""
+    notes: tuple[str, ...] = ()
+    """Preferred rules that are not met there, and levels that the machine lacks."""
     reason: str = ""
     """Why it is there in words, with the runner-up."""
+    moved: tuple[MovedContainer, ...] = ()
+    """Containers that were told something else when it was decided about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +118,8 @@ class ScenarioResult:
     """Also of containers that are gone by now."""
     quality: PlacementQuality | None = None
     """How far the weights are satisfied; None where no container wishes anything of another."""
+    diff: NodeDiff | None = None
+    """None where it began on an empty node."""
 
     @property
     def has_failed(self) -> bool:
@@ -115,6 +150,7 @@ def _scenario(result: ScenarioResult) -> dict[str, object]:
         ],
         "skipped": [{"step": one.step, "reason": one.reason} for one in result.skipped],
         "satisfied_weight": _quality(result.quality),
+        **({} if result.diff is None else {"diff": _diff(result.diff)}),
         "updates": result.updates,
         "problems": [*result.problems, *map(str, result.remarks)],
     }
@@ -142,4 +178,31 @@ def _container(one: ContainerResult) -> dict[str, object]:
         "decided_by": one.decided_by,
         "refused": one.refused,
         "unmet": list(one.unmet),
+        "notes": list(one.notes),
+        "moved": [
+            {"container": other.path, "from": _pin(other.before), "to": _pin(other.after)}
+            for other in one.moved
+        ],
     }
+
+
+def _pin(pinning: Pinning) -> dict[str, str | None]:
+    return {
+        "cpus": None if pinning.cpus is None else str(pinning.cpus),
+        "mems": None if pinning.mems is None else str(pinning.mems),
+    }
+
+
+def _diff(diff: NodeDiff) -> dict[str, object]:
+    return {
+        "added": [{"container": path, "to": _place(to)} for path, to in diff.added.items()],
+        "moved": [
+            {"container": path, "from": _place(before), "to": _place(after)}
+            for path, (before, after) in diff.moved.items()
+        ],
+        "gone": [{"container": path, "from": _place(one)} for path, one in diff.gone.items()],
+    }
+
+
+def _place(one: NodePlace) -> dict[str, str]:
+    return {"pool": one.pool, "cpus": one.cpus, "mems": one.mems}

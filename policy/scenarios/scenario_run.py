@@ -10,20 +10,20 @@ from ..configuration.config_text import config_from_values
 from ..engine.decision import Decision
 from ..engine.engine import Engine
 from ..engine.pool_drawing import spare_supplies
-from ..engine.reason import reason_of
 from ..engine.rebalance.plan import placement_quality
 from ..hints.hint_text import TEST_APIS
 from ..manifests.manifest import ContainerSpec, PodSpec
 from ..model.container import Container, ContainerId, ContainerState, Pod
 from ..model.grant import Grant, Refusal
 from ..model.kubelet_resources import as_told
-from ..model.request import CpuType
 from ..tuning.interrupts import Interrupt
 from ..tuning.scheduling import scheduling_values
+from .container_result import container_result
 from .creation import created_container, created_pod
 from .evaluator_tables import Value
 from .present import Present
 from .result import ContainerResult, ScenarioResult
+from .running_node import RunningNode, node_diff
 from .scenario_facts import MachineNames
 from .scenario_file import Scenario, Topology
 from .simulated_runtime import Running, Runtime, keys_of, violations
@@ -53,15 +53,21 @@ def pods_scenario(pods: tuple[PodSpec, ...]) -> Scenario:
 
 
 def run_scenario(
-    scenario: Scenario, topology: Topology, config: Config, name: str = ""
+    scenario: Scenario,
+    topology: Topology,
+    config: Config,
+    name: str = "",
+    node: RunningNode | None = None,
 ) -> ScenarioResult:
     """The result of a scenario run on this hardware; `name`: how the result calls it.
 
     `config` is in force where a start has none of its own, and from the beginning where a scenario
-    has no start.
+    has no start. `node`: what runs there already, under a configuration of its own.
     """
     run = ScenarioRun(topology, config)
-    if not any(isinstance(step, Start) for step in scenario.steps):
+    if node is not None:
+        run.take_over(node)
+    elif not any(isinstance(step, Start) for step in scenario.steps):
         run.take(Start(config=None, environment={}))
     for number, step in enumerate(scenario.steps):
         run.verdicts.step = number
@@ -88,6 +94,18 @@ class ScenarioRun:
         self._serial = 0
         self._is_start_spoilt = False
         self._interrupts: tuple[Interrupt, ...] = ()
+        self._node: RunningNode | None = None
+
+    def take_over(self, node: RunningNode) -> None:
+        """Go on from a node with its containers, in place of a start."""
+        self._node, self._interrupts = node, node.interrupts
+        self.engine, self.is_started = node.engine(), True
+        self._serial = node.latest
+        for one in node.running():
+            self.runtime.run(one)
+            self.runtime.pods[one.container.pod.namespace, one.container.pod.name] = (
+                one.container.pod
+            )
 
     def take(self, step: Step) -> None:
         """Do what a step says; what goes wrong is noted, not raised."""
@@ -147,7 +165,10 @@ class ScenarioRun:
         keys = keys_of(
             [*(one.container for one in running), *(one for one, _ in self._refused.values())]
         )
-        containers = {keys[one.container.path]: self._described(one) for one in running}
+        containers = {
+            keys[one.container.path]: container_result(one, self.runtime, self.engine)
+            for one in running
+        }
         for path, (container, reason) in self._refused.items():
             containers[keys[path]] = ContainerResult(
                 name=container.name,
@@ -169,37 +190,12 @@ class ScenarioRun:
             spare=spare_supplies(self.engine.snapshot()) if self.engine else (),
             quality=placement_quality(self.engine.snapshot()) if self.engine else None,
             refusals=tuple(self.verdicts.refusals),
+            diff=node_diff(self._node, self.engine) if self._node and self.engine else None,
         )
 
     def _refresh(self) -> None:
         if self.engine is not None and self.is_started:
             self.runtime.refresh(self.engine)
-
-    def _described(self, one: Running) -> ContainerResult:
-        cpus, grant, decision = self.runtime.effective_cpus(one), one.grant, one.decision
-        shared = ""
-        if grant and (grant.has_shared_part or grant.cpu_type is CpuType.RESERVED):
-            shared = str(cpus - grant.exclusive)
-        return ContainerResult(
-            name=one.container.name,
-            pod=one.container.pod.name,
-            namespace=one.container.pod.namespace,
-            pool=self._pool_of(one),
-            cpus=str(cpus),
-            exclusive=str(grant.exclusive) if grant else "",
-            shared=shared,
-            mems=str(self.runtime.effective_mems(one)),
-            decided_by=decision.decided_by if decision else "no policy ran",
-            unmet=decision.unmet if decision else (),
-            kind=grant.kind if grant else None,
-            reason=reason_of(decision) if decision else "no policy ran",
-        )
-
-    def _pool_of(self, one: Running) -> str:
-        """The pool a container is in by now; it may have been lifted since the decision."""
-        if one.grant is None or self.engine is None:
-            return one.decision.pool if one.decision else ""
-        return self.engine.tree.pools[one.grant.pool_id].name
 
     def _start(self, step: Start) -> None:
         if self._is_start_spoilt:

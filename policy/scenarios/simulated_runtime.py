@@ -45,6 +45,8 @@ class Runtime:
         self.machine = machine
         self.pods: dict[tuple[str, str], Pod] = {}
         self.running: dict[ContainerId, Running] = {}
+        self.paths: dict[ContainerId, str] = {}
+        """Of all that ever ran."""
         self.updates = 0
         self._now_ns = 0
         self.numa_nodes = NodeSet.collect(node.id for node in machine.numa_nodes)
@@ -55,6 +57,7 @@ class Runtime:
     def run(self, one: Running) -> None:
         """A container runs from now on."""
         self.running[one.container.id] = one
+        self.paths[one.container.id] = one.container.path
         if one.decision is not None and one.decision.cold_start_ns:
             one.cold_until_ns = self._now_ns + one.decision.cold_start_ns
 

@@ -35,7 +35,8 @@ class TextCache(Generic[P, T]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """The result, made where it is not remembered."""
-        is_short = _left(_left(SHORT_CHARACTERS, args), tuple(kwargs.values())) >= 0
+        left = _left(SHORT_CHARACTERS, args)
+        is_short = (_left(left, tuple(kwargs.values())) if kwargs else left) >= 0
         return (self._short if is_short else self._long)(*args, **kwargs)  # type: ignore[arg-type]  # hashable
 
     @property

@@ -1,8 +1,9 @@
 """Turbo is a budget of a whole socket: where a class of cpus gets it, and takes it from nobody."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Final
+
+from msgspec import structs
 
 from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..configuration.config import Config, CpuClass
@@ -39,7 +40,7 @@ def prefer_turbo(
             by_cost[cost] = by_cost.get(cost, NO_CPUS) | here
     if len(by_cost) < 2:
         return request
-    return replace(request, class_cpus=by_cost[min(by_cost)])
+    return structs.replace(request, class_cpus=by_cost[min(by_cost)])
 
 
 def _cost(mine: CpuClass, present: Iterable[CpuClass]) -> int:

@@ -148,7 +148,7 @@ def shapes() -> Mapping[str, Shape]:
     )
     found["keys, nri shortest"] = Shape(lambda _: {f"nri{one:x}": "" for one in range(38_000)})
     found["keys, nri few"] = Shape(
-        lambda _: {f"{'nri' if one % 40 == 0 else ''}{one:x}": "" for one in range(40_000)}
+        lambda _: {f"{'nri' if one % 80 == 0 else ''}{one:x}": "" for one in range(40_000)}
     )
     found["keys, nri 4000"] = Shape(lambda _: {f"nri{one:x}.{'x' * 50}": "" for one in range(4000)})
     found["keys, shortest"] = Shape(lambda _: {f"{one:x}": "" for one in range(54_000)})

@@ -1,5 +1,6 @@
 """Pods without end, by chance but the same in every run."""
 
+import enum
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -36,6 +37,49 @@ main:
   symmetric: true
 """
 
+# What the API of Kubernetes offers, at levels of the machine: replicas apart, or beside a friend,
+# or spread, each with a wish besides.
+_REQUIRED: Final = (
+    """\
+podAntiAffinity:
+  requiredDuringSchedulingIgnoredDuringExecution:
+  - labelSelector: {{matchLabels: {{app: {app}, container.name: main}}}}
+    topologyKey: l3
+podAffinity:
+  preferredDuringSchedulingIgnoredDuringExecution:
+  - weight: 50
+    podAffinityTerm: {{labelSelector: {{matchLabels: {{app: {near}}}}}, topologyKey: numa}}
+""",
+    """\
+podAffinity:
+  requiredDuringSchedulingIgnoredDuringExecution:
+  - labelSelector: {{matchExpressions: [{{key: app, operator: In, values: [{app}, {near}]}}]}}
+    topologyKey: socket
+podAntiAffinity:
+  preferredDuringSchedulingIgnoredDuringExecution:
+  - weight: 20
+    podAffinityTerm: {{labelSelector: {{matchLabels: {{app: {far}}}}}, topologyKey: numa}}
+""",
+    """\
+topologySpread:
+- maxSkew: 2
+  topologyKey: numa
+  whenUnsatisfiable: DoNotSchedule
+  labelSelector: {{matchLabels: {{app: {app}, container.name: main}}}}
+podAffinity:
+  preferredDuringSchedulingIgnoredDuringExecution:
+  - weight: 10
+    podAffinityTerm: {{labelSelector: {{matchLabels: {{app: {nearer}}}}}, topologyKey: socket}}
+""",
+)
+
+
+class RuleKind(enum.Enum):
+    """The language that the rules of half of the pods are written in."""
+
+    WEIGHTED = "weights"
+    REQUIRED = "required and preferred rules at levels"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Workload:
@@ -48,27 +92,35 @@ class _Workload:
     containers: tuple[str, ...]
 
 
-def pods(size: Size, unread_percent: int = UNREAD_PERCENT, seed: int = 1) -> Iterator[PodSpec]:
+def pods(
+    size: Size,
+    unread_percent: int = UNREAD_PERCENT,
+    seed: int = 1,
+    kind: RuleKind = RuleKind.WEIGHTED,
+) -> Iterator[PodSpec]:
     """Pods of one to three containers that suit a machine. Half of them have affinity rules.
 
     They are replicas of some workloads, but for those whose annotations nobody has read before.
     """
     chance = random.Random(seed)
     count = -(-size.containers // _CONTAINERS_PER_WORKLOAD)
-    workloads = [_workload(chance) for _ in range(count)]
+    workloads = [_workload(chance, kind) for _ in range(count)]
     number = 0
     while True:
         is_unread = chance.randrange(100) < unread_percent
-        workload = _workload(chance) if is_unread else chance.choice(workloads)
+        workload = _workload(chance, kind) if is_unread else chance.choice(workloads)
         yield _pod(size, chance, workload, number)
         number += 1
 
 
 def containers(
-    size: Size, unread_percent: int = UNREAD_PERCENT, seed: int = 1
+    size: Size,
+    unread_percent: int = UNREAD_PERCENT,
+    seed: int = 1,
+    kind: RuleKind = RuleKind.WEIGHTED,
 ) -> Iterator[Container]:
     """The containers of `pods`, as the policy gets them."""
-    for spec in pods(size, unread_percent, seed):
+    for spec in pods(size, unread_percent, seed, kind):
         pod = Pod(
             id=PodId(stable_id(f"sandbox/{spec.name}")),
             name=spec.name,
@@ -92,7 +144,7 @@ def containers(
             )
 
 
-def _workload(chance: random.Random) -> _Workload:
+def _workload(chance: random.Random, kind: RuleKind) -> _Workload:
     names = _NAMES[: chance.choice(_POD_SIZES)]
     namespace = f"team-{chance.randrange(_TEAMS)}"
     app = _app(chance)
@@ -100,7 +152,7 @@ def _workload(chance: random.Random) -> _Workload:
         namespace=namespace,
         app=app,
         labels={"app": app, "release": f"r{chance.randrange(5)}", "team": namespace},
-        annotations=_rules(chance, namespace, names) if chance.randrange(2) else {},
+        annotations=_RULES[kind](chance, namespace, names, app) if chance.randrange(2) else {},
         containers=names,
     )
 
@@ -125,7 +177,10 @@ def _app(chance: random.Random) -> str:
     return f"app-{chance.randrange(_APPS)}"
 
 
-def _rules(chance: random.Random, namespace: str, names: tuple[str, ...]) -> dict[str, str]:
+def _weighted(
+    chance: random.Random, namespace: str, names: tuple[str, ...], app: str
+) -> dict[str, str]:
+    del app
     friend = f"- {names[-1]}\n" if len(names) > 1 else ""
     near, nearer, far = _app(chance), _app(chance), _app(chance)
     return {
@@ -134,6 +189,18 @@ def _rules(chance: random.Random, namespace: str, names: tuple[str, ...]) -> dic
         ),
         "resource-policy.nri.io/anti-affinity": _ANTI_AFFINITY.format(far=far),
     }
+
+
+def _required(
+    chance: random.Random, namespace: str, names: tuple[str, ...], app: str
+) -> dict[str, str]:
+    del namespace, names
+    near, nearer, far = _app(chance), _app(chance), _app(chance)
+    text = chance.choice(_REQUIRED).format(app=app, near=near, nearer=nearer, far=far)
+    return {"affinity.pinfold.dev/container.main": text}
+
+
+_RULES: Final = {RuleKind.WEIGHTED: _weighted, RuleKind.REQUIRED: _required}
 
 
 def _resources(size: Size, chance: random.Random, count: int) -> list[Resources]:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import grpc
+
 from tests.e2e import image
 from tests.e2e.cri import Cri
 from tests.e2e.pins import Pins, read_pins
@@ -40,14 +42,21 @@ class Node:
             time.sleep(0.1)
 
     def start_pod(self, spec: PodSpec, cri: Cri | None = None) -> RunningPod:
-        """Starts a pod and its containers, in order; by another way than the kubelet's if told."""
+        """Starts a pod and its containers, in order; where one is refused, the pod ends.
+
+        `cri`: another way than the kubelet's. Raises `grpc.RpcError`.
+        """
         cri = cri or self.cri
         config = spec.sandbox_config(self._cgroup_root)
         pod = RunningPod(spec, cri.run_pod(config))
-        for container in spec.containers:
-            created = cri.create_container(pod.id, spec.container_config(container), config)
-            pod.containers[container.name] = created
-            cri.start_container(created)
+        try:
+            for container in spec.containers:
+                created = cri.create_container(pod.id, spec.container_config(container), config)
+                pod.containers[container.name] = created
+                cri.start_container(created)
+        except grpc.RpcError:
+            self.end_pod(pod)
+            raise
         return pod
 
     def end_pod(self, pod: RunningPod) -> None:

@@ -28,6 +28,9 @@ class Level(enum.Enum):
     CLUSTER = "cluster"
     CORE = "core"
 
+    # Members are compared by identity, and the hash of the name is a call of Python.
+    __hash__ = object.__hash__
+
 
 class CoreKind(enum.Enum):
     """Performance or efficient cores of a hybrid machine; all are performance elsewhere."""

@@ -49,6 +49,8 @@ def _sentences(found: ExplainDocument) -> Iterator[str]:
     # Rules that do not hold are among them.
     problems = cast("Sequence[object]", found.request.get("problems", ()))
     yield from (f"  problem: {one}" for one in problems)
+    notes = cast("Sequence[object]", found.request.get("notes", ()))
+    yield from (f"  note: {one}" for one in notes)
     yield from (f"  rule: {_rule_text(one, found.container)}" for one in found.rules)
     for one in found.moved:
         yield f"  for it moved {one.container} from {pin_text(one.from_)} to {pin_text(one.to)}"

@@ -8,7 +8,6 @@ from ....topology.model.machine import Level
 from ...configuration.config import Config
 from ...model.container import Container
 from ...text.errors import Problem
-from .execution import Execution
 from .rule_set import PlacementRules, RequiredTerm
 from .rule_text import placement_rules
 from .term import Term
@@ -67,11 +66,6 @@ def _review_pair(one: RequiredTerm, other: RequiredTerm, owner: Container) -> It
 
 
 def _review_terms(rules: PlacementRules, owner: Container) -> Iterator[Problem]:
-    for rule in rules.required:
-        if rule.execution is Execution.REQUIRED:
-            what = "counts where the container is placed; nobody is moved yet when it stops holding"
-            fix = "write requiredDuringSchedulingIgnoredDuringExecution"
-            yield _finding(rule.term, owner, what, fix)
     near = [rule.term for rule in rules.required if not rule.is_anti and _is_own(rule.term)]
     for term in near[1:]:
         if term.selector != near[0].selector:

@@ -66,6 +66,12 @@ class PlacementRules:
     pool_name: str | None = None
     on_unsatisfiable: OnUnsatisfiable = OnUnsatisfiable.DEGRADE
 
+    @property
+    def are_lasting(self) -> bool:
+        """Whether some of them are required during execution."""
+        rules: tuple[RequiredTerm | PoolRequirement, ...] = (*self.required, *self.pool_required)
+        return any(map(is_lasting, rules))
+
     def __bool__(self) -> bool:
         return bool(
             self.required
@@ -75,6 +81,11 @@ class PlacementRules:
             or self.pool_preferred
             or self.pool_name is not None
         )
+
+
+def is_lasting(rule: RequiredTerm | PoolRequirement) -> bool:
+    """Whether a rule is required during execution."""
+    return rule.execution is Execution.REQUIRED
 
 
 NO_PLACEMENT_RULES: Final = PlacementRules()

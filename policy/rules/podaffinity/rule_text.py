@@ -13,7 +13,7 @@ from ....topology.sets.base_errors import quoted
 from ...annotations.annotations import read_annotations
 from ...configuration.affinity_fields import RULE_WEIGHT_MAX
 from ...configuration.config import Config
-from ...model.container import Container
+from ...model.container import Container, Pod
 from ...text.errors import PROBLEMS_MAX, Problem
 from .configured_rules import RACK_LABEL, ConfiguredRules, latest_rules
 from .namespace_scope import OWN_NAMESPACE
@@ -59,6 +59,11 @@ def placement_rules(
         ),
         tuple(problems),
     )
+
+
+def are_labels_heeded(pod: Pod, config: Config) -> bool:
+    """Whether the configuration says anything about a pod for its labels' sake."""
+    return RACK_LABEL in pod.labels or bool(latest_rules(config).for_pod(pod))
 
 
 class _Binding:

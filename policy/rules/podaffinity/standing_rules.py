@@ -4,12 +4,19 @@ A rule is found by a namespace and a label that whoever it matches must have, an
 several containers are looked at once.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from ...model.container import Container, ContainerId
 from .rule_set import NO_PLACEMENT_RULES, PlacementRules, PreferredTerm, RequiredTerm
-from .term import IndexKey, container_labels, is_same_instance, pod_identity, sought_keys
+from .term import (
+    IndexKey,
+    InstanceKey,
+    container_labels,
+    instance_key,
+    pod_identity,
+    sought_keys,
+)
 
 _Rule = RequiredTerm | PreferredTerm
 _GroupName = tuple[_Rule, str, str]
@@ -31,11 +38,19 @@ class StandingRules:
         self._groups: dict[_GroupName, StandingRule] = {}
         self._names: dict[ContainerId, tuple[_GroupName, ...]] = {}
         self._index: dict[IndexKey, dict[_GroupName, StandingRule]] = {}
+        self._lasting: dict[ContainerId, None] = {}
+        # The containers with rules, by what the instances of one have in common.
+        self._instances: dict[InstanceKey, dict[ContainerId, None]] = {}
 
     @property
     def is_empty(self) -> bool:
         """Whether no container that is there has rules."""
         return not self._rules
+
+    @property
+    def lasting(self) -> Collection[ContainerId]:
+        """The containers with rules that are required during execution, oldest first."""
+        return self._lasting.keys()
 
     @property
     def has_required_affinity(self) -> bool:
@@ -50,6 +65,8 @@ class StandingRules:
         if not rules:
             return
         self._rules[owner.id] = rules
+        if rules.are_lasting:
+            self._lasting[owner.id] = None
         names = tuple(dict.fromkeys(_group_name(owner, one) for one in _terms(rules)))
         for name in names:
             group = self._groups.get(name)
@@ -59,14 +76,18 @@ class StandingRules:
                     self._index.setdefault(key, {})[name] = group
             group.owners[owner.id] = owner
         self._names[owner.id] = names
+        if names:
+            self._instances.setdefault(instance_key(owner), {})[owner.id] = None
 
     def remove(self, owner_id: ContainerId) -> None:
         """Forget the rules of a container; unknown ids are ignored."""
         if self._rules.pop(owner_id, None) is None:
             return
+        self._lasting.pop(owner_id, None)
         for name in self._names.pop(owner_id):
             group = self._groups[name]
             owner = group.owners.pop(owner_id)
+            self._forget_instance(owner)
             if group.owners:
                 continue
             del self._groups[name]
@@ -75,6 +96,14 @@ class StandingRules:
                 del found[name]
                 if not found:
                     del self._index[key]
+
+    def _forget_instance(self, owner: Container) -> None:
+        key = instance_key(owner)
+        instances = self._instances.get(key)
+        if instances is not None:
+            instances.pop(owner.id, None)
+            if not instances:
+                del self._instances[key]
 
     def of(self, owner_id: ContainerId) -> PlacementRules:
         """The rules of a container; none for those that have none."""
@@ -89,13 +118,14 @@ class StandingRules:
         for key in sought_keys(newcomer, labels):
             candidates.update(self._index.get(key, {}))
         found: list[StandingRule] = []
+        instances = self._instances.get(instance_key(newcomer), ())
         for group in candidates.values():
             owner = next(iter(group.owners.values()))
             if not group.rule.term.includes(owner, newcomer, labels):
                 continue
-            others = {
-                one.id: one for one in group.owners.values() if not is_same_instance(one, newcomer)
-            }
+            others = dict(group.owners)
+            for one in instances:
+                others.pop(one, None)
             if others:
                 found.append(StandingRule(group.rule, others))
         return found

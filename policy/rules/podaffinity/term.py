@@ -23,9 +23,17 @@ def pod_identity(container: Container) -> str:
     return container.pod.uid or container.pod.id
 
 
+InstanceKey = tuple[str, str]
+
+
+def instance_key(container: Container) -> InstanceKey:
+    """What the instances of one container of one pod have in common, before and after a restart."""
+    return container.pod.uid or container.pod.id, container.name
+
+
 def is_same_instance(one: Container, other: Container) -> bool:
     """Whether both are instances of one container of one pod, before and after a restart."""
-    return one.name == other.name and pod_identity(one) == pod_identity(other)
+    return instance_key(one) == instance_key(other)
 
 
 def container_labels(container: Container) -> Mapping[str, str]:

@@ -12,6 +12,8 @@ import traceback
 from pathlib import Path
 from typing import Final
 
+import grpc
+
 from tests.e2e.cri import Cri
 from tests.e2e.daemon import Daemon
 from tests.e2e.node import Node, RunningPod
@@ -32,6 +34,42 @@ FLOCK: Final = PodSpec(
     },
 )
 MEADOW: Final = PodSpec(name="meadow", containers=(burstable("grazer", 500), best_effort("bird")))
+
+
+def _others(name: str, level: str) -> str:
+    """A hard rule's terms: the pod's container of this name, at a level of the machine."""
+    return f"""
+    requiredDuringSchedulingIgnoredDuringExecution:
+    - labelSelector: {{matchLabels: {{container.name: {name}}}}}
+      topologyKey: {level}
+      scope: pod
+"""
+
+
+HARD_FLOCK: Final = PodSpec(
+    name="hard-flock",
+    containers=(
+        guaranteed("hard-wolf", 1),
+        guaranteed("hard-sheep", 1),
+        guaranteed("hard-peter", 1),
+    ),
+    annotations={
+        "affinity.pinfold.dev/container.hard-peter": (
+            "podAffinity:" + _others("hard-sheep", "numa")
+            + "podAntiAffinity:" + _others("hard-wolf", "socket")
+        ),
+        "on-unsatisfiable.pinfold.dev/pod": "fail",
+    },
+)  # fmt: skip
+# A machine without rules would have a place for it, half of it beside the wolf.
+PACK: Final = PodSpec(
+    name="pack",
+    containers=(guaranteed("hermit", 1), guaranteed("pack", 9)),
+    annotations={
+        "affinity.pinfold.dev/container.hermit": "podAntiAffinity:" + _others("pack", "socket"),
+        "on-unsatisfiable.pinfold.dev/pod": "fail",
+    },
+)
 LATE: Final = PodSpec(name="late", containers=(guaranteed("stray", 1),))
 
 
@@ -43,6 +81,7 @@ class Notebook:
         self._node = node
         self._pods: list[RunningPod] = []
         self._steps = dict[str, dict[str, dict[str, str]]]()
+        self._refusals = dict[str, str]()
         self._began = time.monotonic()
 
     def add(self, spec: PodSpec) -> RunningPod:
@@ -50,6 +89,13 @@ class Notebook:
         pod = self._node.start_pod(spec)
         self._pods.append(pod)
         return pod
+
+    def add_refused(self, spec: PodSpec) -> None:
+        """Writes down what the runtime says when it is asked to start a pod; it must not start."""
+        try:
+            self._node.start_pod(spec)
+        except grpc.RpcError as error:
+            self._refusals[spec.name] = str(error)
 
     def end(self, pod: RunningPod) -> None:
         """Ends a pod."""
@@ -85,7 +131,8 @@ class Notebook:
 
     def write(self, failure: str | None) -> None:
         """Writes all steps to the file."""
-        self._path.write_text(json.dumps({"steps": self._steps, "failure": failure}, indent=1))
+        seen = {"steps": self._steps, "refusals": self._refusals, "failure": failure}
+        self._path.write_text(json.dumps(seen, indent=1))
 
 
 def draw_machine(path: Path) -> None:
@@ -111,6 +158,15 @@ def observe(notebook: Notebook, daemon: Daemon) -> None:
     notebook.end(late)
     notebook.end(flock)
     notebook.note("flock gone")
+    hard_flock = notebook.add(HARD_FLOCK)
+    notebook.note("hard flock came")
+    notebook.add_refused(PACK)
+    notebook.note("pack refused")
+    daemon.kill()
+    daemon.start()
+    notebook.note("daemon back to the hard flock")
+    notebook.end(hard_flock)
+    notebook.note("hard flock gone")
     daemon.stop()
     notebook.note("daemon stopped")
 

@@ -21,10 +21,12 @@ RUN_WITHIN_SECONDS: Final = 300
 class Observations:
     """The pins of each running container, after each step of the guest's driver.
 
-    `topology` is what `pinfold topology -o json` said there.
+    `topology` is what `pinfold topology -o json` said there; `refusals` is what the runtime said of
+    pods that it did not start.
     """
 
     topology: Mapping[str, object]
+    refusals: Mapping[str, str]
     steps: Mapping[str, Mapping[str, Pins]]
 
     def __getitem__(self, step: str) -> Mapping[str, Pins]:
@@ -57,6 +59,7 @@ def observations(
         pytest.fail("the guest's driver failed:\n" + "\n----\n".join(logs))
     return Observations(
         topology=json.loads(results["topology.json"]),
+        refusals=written["refusals"],
         steps={
             step: {name: Pins(**pins) for name, pins in containers.items()}
             for step, containers in written["steps"].items()

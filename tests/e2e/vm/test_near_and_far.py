@@ -3,6 +3,7 @@
 The machine: NUMA node N has the cpus 4N to 4N+3, cores are pairs of cpus, sockets pairs of nodes.
 """
 
+from collections.abc import Mapping
 from typing import Protocol
 
 import pytest
@@ -19,6 +20,9 @@ ALL_CPUS = CpuSet.parse("0-15")
 
 class Steps(Protocol):
     """What the guest's driver wrote down."""
+
+    @property
+    def refusals(self) -> Mapping[str, str]: ...
 
     def __getitem__(self, step: str) -> dict[str, Pins]: ...
 
@@ -102,5 +106,40 @@ def test_those_who_share_get_the_cpus_of_an_ended_pod_back(observations: Steps) 
         assert cpus(after) == cpus(before)
 
 
+HARD_STEPS = ["hard flock came", "pack refused", "daemon back to the hard flock"]
+
+
+@pytest.mark.parametrize("step", HARD_STEPS)
+def test_hard_rules_keep_peter_with_the_sheep_and_off_the_wolfs_socket(
+    observations: Steps, step: str
+) -> None:
+    seen = observations[step]
+    assert len(numa_nodes(seen["hard-peter"])) == 1
+    assert numa_nodes(seen["hard-peter"]) == numa_nodes(seen["hard-sheep"])
+    assert sockets(seen["hard-peter"]).isdisjoint(sockets(seen["hard-wolf"]))
+
+
+@pytest.mark.parametrize("step", HARD_STEPS[1:])
+@pytest.mark.parametrize("name", ["hard-peter", "hard-sheep", "hard-wolf"])
+def test_neither_a_refusal_nor_a_new_daemon_moves_the_hard_flock(
+    observations: Steps, step: str, name: str
+) -> None:
+    assert observations[step][name] == observations["hard flock came"][name]
+
+
+def test_who_breaks_a_residents_hard_rule_is_refused_with_the_residents_name(
+    observations: Steps,
+) -> None:
+    reason = observations.refusals["pack"]
+    assert "default/pack/hermit" in reason
+    assert "socket" in reason
+
+
+def test_those_who_share_get_the_cpus_of_the_hard_flock_back(observations: Steps) -> None:
+    for name in ("grazer", "bird"):
+        before, after = observations["flock gone"][name], observations["hard flock gone"][name]
+        assert cpus(after) == cpus(before)
+
+
 def test_a_stopped_daemon_moves_nothing(observations: Steps) -> None:
-    assert observations["daemon stopped"] == observations["flock gone"]
+    assert observations["daemon stopped"] == observations["hard flock gone"]

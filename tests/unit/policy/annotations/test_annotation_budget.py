@@ -124,7 +124,7 @@ def test_so_many_annotations_are_read_in_the_order_of_their_keys() -> None:
     admitted = admit(texts, "default/web")
     assert list(admitted.annotations) == sorted(texts)[:ANNOTATIONS_MAX]
     assert [str(problem) for problem in admitted.problems] == [
-        "annotations of default/web: 9000 annotations, of which 512 are read, in order"
+        "annotations of default/web: 9000 annotations, of which 256 are read, in order"
         " — write fewer"
     ]
 

@@ -1,4 +1,4 @@
-"""Required rules where something else happens: each test but those at the end fails as of now."""
+"""Required rules where something else happens."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -29,9 +29,6 @@ NODES = "socket:2 numa:2 core:2 thread:2 mem:2G"
 CACHES = "socket:1 numa:2 l3:2 core:4 mem:8G"
 CORES = "socket:1 core:4 thread:2 mem:4G"
 PRESERVE = {"cpu.preserve.resource-policy.nri.io/pod": "true"}
-
-fails_now = pytest.mark.xfail(strict=True, raises=AssertionError)
-"""What the reference promises and does not hold yet; strict: it tells when it does."""
 
 
 def pool(name: str) -> dict[str, str]:
@@ -96,18 +93,34 @@ def test_02_who_asks_for_no_cpu_breaks_no_rule_that_insists(annotations: dict[st
     )
 
 
-@fails_now
 def test_02_who_is_pushed_out_of_the_pool_it_names_is_told() -> None:
     """Their required rules hold in the next place, or it is told."""
     engine = engine_of(NODES)
     rules = apart(term("numa", "wolf"))
     shy = container_of("shy", 0, rules, fails=True, annotations=pool("NUMA node #1"))
     placed(engine, shy)
-    placed(engine, container_of("full", 4, annotations=pool("NUMA node #1")))
+    full = container_of("full", 4, annotations=pool("NUMA node #1"))
+    placed(engine, full)
     assert domains(engine, shy, 4) == {1} or is_told(engine, "pool-name", shy)
+    engine.stop(full.id)
+    engine.check()
+    assert cpus(engine, shy) == "4-7"
+    assert engine.decisions[shy.id].unmet == ()
 
 
-@fails_now
+def test_02_who_is_pushed_out_keeps_away_from_others_all_the_same() -> None:
+    """The rule about the pool cannot hold any more, the one about others can."""
+    engine = engine_of("socket:2 numa:3 core:2 thread:2 mem:2G")
+    placed(engine, wolf := container_of("wolf", 1, annotations=pool("NUMA node #2")))
+    rules = apart(term("numa", "wolf"))
+    shy = container_of("shy", 0, rules, fails=True, annotations=pool("NUMA node #1"))
+    placed(engine, shy)
+    placed(engine, container_of("full", 4, annotations=pool("NUMA node #1")))
+    assert domains(engine, shy, 4).isdisjoint(domains(engine, wolf, 4))
+    assert is_told(engine, "pool-name", shy)
+    assert not is_told(engine, "anti-affinity", shy, wolf)
+
+
 def test_02_who_is_left_the_reserved_cpus_is_told_what_does_not_hold_there() -> None:
     """Where degradation is told: one entry for each rule that is broken."""
     engine = engine_of("socket:1 core:2 mem:2G", "cpuset:0")
@@ -277,6 +290,16 @@ def test_12_a_rule_is_told_by_the_domain_that_is_shared() -> None:
     assert "on its cpus" not in text
 
 
+@pytest.mark.parametrize(
+    ("level", "words"), [("l3", "in one L3 group with"), ("numa", "in one NUMA node with")]
+)
+def test_12_levels_are_told_by_their_names(level: str, words: str) -> None:
+    engine = engine_of("socket:1 numa:1 l3:1 core:4 mem:4G")
+    placed(engine, container_of("wolf", 1))
+    placed(engine, shy := container_of("shy", 1, apart(term(level, "wolf"))))
+    assert words in engine.decisions[shy.id].unmet[0]
+
+
 @pytest.mark.parametrize("namespace", ["kube-system"])
 def test_13_a_rule_that_the_system_breaks_is_told(namespace: str) -> None:
     """Exempt ones are not blocked; that the rule does not hold is told as any other."""
@@ -368,7 +391,6 @@ def test_17_a_resize_does_not_forget_what_is_broken(milli: int) -> None:
     assert is_told(engine, "anti-affinity at socket", shy)
 
 
-@fails_now
 def test_18_who_waited_on_reserved_cpus_goes_where_its_rules_hold() -> None:
     """A rule with `fail` is never broken; here it is at a stop of somebody else."""
     engine = engine_of("socket:1 cluster:2 core:2 mem:4G")

@@ -274,3 +274,17 @@ def test_a_container_that_is_adopted_replaces_its_older_instance() -> None:
     engine.adopt(replace(old, id=ContainerId("again")))
     assert set(engine.grants) == {"again"}
     engine.check()
+
+
+def test_a_container_on_cpus_that_are_lent_to_it_stays_in_the_pool_it_was_placed_in() -> None:
+    engine = Engine(NODES, CONFIG)
+    guest = engine.create(running("guest"))
+    assert isinstance(guest.result, Grant)
+    (pool,) = (one for one in engine.tree.pools if one.name == guest.pool)
+    for number in range(len(engine.supply.sharable)):
+        engine.create(running(f"owner-{number}", 1000))
+    before = engine.snapshot()
+    assert not before.free_sharable[pool.id]
+    again = Engine(NODES, CONFIG)
+    again.synchronize(before.running(), before.advice())
+    assert again.grants == before.grants

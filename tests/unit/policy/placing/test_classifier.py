@@ -3,12 +3,14 @@
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.model.cpu_preference import BurstLevel, CpuPriority, SmtPreference
 from pinfold.policy.model.request import CpuType, Isolation, Request
 from pinfold.policy.placing.classifier import Classified, Classifier
+from pinfold.policy.text.errors import Problem
 from pinfold.topology.model.machine import MemoryKind
 
 DOMAIN = "resource-policy.nri.io"
@@ -258,3 +260,42 @@ def test_a_request_as_shares_asks_for_as_much() -> None:
     assert mixed.as_shared().shared_milli == mixed.total_milli == 2500
     assert mixed.as_shared().exclusive == 0
     assert not mixed.as_shared().wants_isolated
+
+
+FRIENDS = {f"{DOMAIN}/affinity": "c0: [c1]", f"{DOMAIN}/anti-affinity": "c0: [c2]"}
+RACK = {"pinfold.dev/rack": "blue"}
+ALIKE = [
+    pytest.param({}, G, {}, id="one without annotations"),
+    pytest.param({}, BEST_EFFORT, {}, id="one that asks for nothing"),
+    pytest.param({f"prefer-shared-cpus.{DOMAIN}/pod": "true"}, G, {}, id="one with a preference"),
+    pytest.param(FRIENDS, G, {}, id="one with friends in its pod"),
+    pytest.param({f"{DOMAIN}/affinity": "c0: ["}, G, {}, id="one with a fault in its rules"),
+    pytest.param({f"cpu-class.{DOMAIN}/pod": "turbo"}, G, {}, id="one with a wish nobody can meet"),
+    pytest.param({}, G, RACK, id="one whose labels count"),
+]
+
+
+@pytest.mark.parametrize(("annotations", "qos", "labels"), ALIKE)
+@pytest.mark.parametrize("config", [Config(), Config(colocate_pods=True)])
+def test_replicas_are_classified_as_each_would_be_alone(
+    annotations: dict[str, str], qos: QosClass, labels: dict[str, str], config: Config
+) -> None:
+    def replica(number: int, *problems: Problem) -> Container:
+        pod = Pod(
+            id=PodId(f"p{number}"),
+            name=f"web-{number}",
+            labels=labels,
+            annotations=annotations,
+            annotation_problems=problems,
+            qos=qos,
+        )
+        resources = Resources(cpu_request_milli=1500, cpu_limit_milli=1500)
+        return Container(id=ContainerId(f"c{number}"), name="c0", pod=pod, resources=resources)
+
+    classifier, odd = Classifier(config), Problem(where="the pod", what="is odd")
+    for number in range(3):
+        found = classifier.classify(replica(number))
+        # One that is odd is like nobody else, and looked at for itself.
+        alone = Classifier(config).classify(replica(number, odd))
+        assert alone.problems[0] == odd
+        assert structs.replace(alone, problems=alone.problems[1:]) == found

@@ -288,7 +288,7 @@ def test_a_hog_of_symmetric_rules_does_not_silence_the_others() -> None:
 
 
 def test_steps_of_one_container_are_counted_too() -> None:
-    known = dict(facts(NEWCOMER))
+    known = facts(NEWCOMER)
     match = condition(JOINT, "Matches", "*a*b*c*d*e")
     with pytest.raises(TooManyStepsError):
         holds(match, known, Steps(100))
@@ -312,6 +312,7 @@ def test_rules_for_which_there_is_no_time_are_not_even_counted() -> None:
             for n in range(50)
         ]
         made.add(container(number), rules)
+    made.file()
     # What is gone through without an evaluation leaves no other trace.
     by_value = vars(made)["_symmetric"]._by_value
     bucket = by_value[Subkey("pod/name")][TriggerKind.VALUE, name]

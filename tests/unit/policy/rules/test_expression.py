@@ -65,7 +65,7 @@ def test_the_value_of_a_key(key: str, value: str | None) -> None:
 
 
 def test_facts_are_the_values_of_all_single_keys() -> None:
-    found = dict(facts(CONTAINER))
+    found = facts(CONTAINER)
     assert all(subkey.value(CONTAINER) == value for subkey, value in found.items())
     assert {subkey.field for subkey in found} == set(FIELDS)
     assert found[Subkey("labels", "io.kubernetes.pod.uid")] == "u-1"

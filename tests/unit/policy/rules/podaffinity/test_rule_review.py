@@ -55,11 +55,9 @@ def test_nothing_follows_between_levels_that_need_not_nest() -> None:
     assert of_pod(apart=f"{WEB}, topologyKey: numa\n{WEB}, topologyKey: l3") == []
 
 
-def test_what_is_required_during_execution_is_said_to_count_for_placing_alone() -> None:
+def test_what_is_required_during_execution_has_no_findings() -> None:
     text = rules(apart=f"{WEB}, topologyKey: numa").replace("IgnoredDuring", "RequiredDuring")
-    (found,) = findings({"affinity.pinfold.dev/pod": text})
-    assert found.startswith("advice: affinity.pinfold.dev/pod of default/pod/main")
-    assert "nobody is moved yet when it stops holding" in found
+    assert findings({"affinity.pinfold.dev/pod": text}) == []
 
 
 def test_the_same_rule_twice_is_redundant() -> None:

@@ -1,0 +1,81 @@
+"""The running node that a simulation goes on from: a saved state, or that of the daemon."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from ....policy.configuration.config import Config
+from ....policy.scenarios.running_node import RunningNode
+from ....policy.scenarios.scenario_file import Scenario
+from ....policy.scenarios.step import Start
+from ....policy.text.yaml_fields import FieldError
+from ....topology.model.machine import Machine
+from ...control.control_client import ControlClient
+from ...control.control_option import control_option
+from ...kernel.knobs import Knobs
+from ..saved_node import cut_pods, saved_engine, saved_state
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSource:
+    """The source of a running node's state, as the options say; false where they name none."""
+
+    state_path: Path | None
+    is_running: bool
+    control: Path | None
+
+    def __post_init__(self) -> None:
+        if self.state_path is not None and self.is_running:
+            raise click.UsageError("--state and --running exclude each other; give one")
+        if self.control is not None and not self.is_running:
+            raise click.UsageError("--control says which daemon to ask: give --running with it")
+
+    def __bool__(self) -> bool:
+        return self.is_running or self.state_path is not None
+
+    @property
+    def name(self) -> str:
+        """The node as results call it."""
+        return "this node as it runs" if self.state_path is None else str(self.state_path)
+
+    def node(self, machine: Machine, root: Path | None, config: Config | None) -> RunningNode:
+        """The node, reconfigured where a configuration is given.
+
+        `root`: where the kernel's interrupts may be read; None for a machine that is made up.
+
+        Raises `SavedStateError`, `ControlError` and `ConfigError`.
+        """
+        path = self.state_path
+        state = ControlClient(self.control).state() if path is None else saved_state(path)
+        for warning in cut_pods(state):
+            click.echo(f"warning: {warning}", err=True)
+        interrupts = () if root is None else Knobs(root).hardware().interrupts
+        return RunningNode.of(saved_engine(state, machine, interrupts), config)
+
+    def check(self, scenario: Scenario) -> None:
+        """Raise `FieldError` for a scenario that does not go on from a node, but begins anew."""
+        if scenario.topology or any(isinstance(step, Start) for step in scenario.steps):
+            raise FieldError(
+                f"{scenario.where}: names its own topology or starts the policy — leave that out to"
+                " go on from a running node, or leave --state and --running out"
+            )
+
+
+def node_options(command: _Command) -> _Command:
+    """The command with `--state`, `--running` and `--control`: `state_path`, `is_running`, …."""
+    state = click.option(
+        "--state",
+        "state_path",
+        type=click.Path(path_type=Path),
+        metavar="FILE|DIR",
+        help="Go on from what runs: the state file of a daemon, or the folder it is in.",
+    )
+    running = click.option(
+        "--running", "is_running", is_flag=True, help="Go on from what runs: ask the daemon here."
+    )
+    return state(running(control_option(command)))

@@ -1,0 +1,77 @@
+"""Looks after rules that are required during execution: their owners are moved where they hold."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from ...nri.dispatch.report import Report, Unplaceable
+from ...nri.plugin.plugin import Plugin
+from ...policy.model.container import ContainerId
+from .move_budget import MoveBudget
+
+RULES_SECONDS: Final = 5.0
+"""Between two looks at rules that are required during execution."""
+_MINUTE: Final = 60.0
+_AGAIN_SECONDS: Final = 30.0
+"""At least between two attempts with a container that cannot be elsewhere."""
+
+
+class RuleWatch:
+    """Waits for the grace period and keeps to the budget; the policy says who is moved where.
+
+    All but `look` is done in turns at the policy.
+    """
+
+    def __init__(
+        self, plugin: Plugin, report: Report, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`clock`: seconds that never go back."""
+        self._plugin = plugin
+        self._report = report
+        self._clock = clock
+        self._due: dict[ContainerId, float] = {}
+        """The owners of rules that do not hold, and when each is to be moved."""
+        self._told: dict[ContainerId, str] = {}
+        """The last reason why each of them stays where it is."""
+        self._budget = MoveBudget(_MINUTE)
+
+    def look(self) -> None:
+        """Have the policy look at the rules, and move whose grace period is over."""
+        self._plugin.owner.submit("rules required during execution", self._look)
+
+    def _look(self) -> None:
+        events, now = self._plugin.events, self._clock()
+        settings = events.policy.config.during_execution
+        for container_id, texts in events.look_at_rules().items():
+            if texts:
+                self._due.setdefault(container_id, now + settings.grace_seconds)
+            else:
+                self._forget(container_id)
+        for container_id in [one for one in self._due if one not in events.policy.grants]:
+            self._forget(container_id)
+        due = [one for one, when in self._due.items() if when <= now]
+        for container_id in due[: self._budget.left(settings.moves_per_minute, now)]:
+            # A turn for each: calls of the runtime come between.
+            self._plugin.owner.submit("place anew", partial(self._move, container_id))
+
+    def _move(self, container_id: ContainerId) -> None:
+        if container_id not in self._due:
+            return
+        events, now = self._plugin.events, self._clock()
+        container = events.policy.containers.get(container_id)
+        reason = events.place_anew(container_id)
+        if reason is None or container is None:
+            self._forget(container_id)
+            self._budget.spend(now)
+            return
+        grace = events.policy.config.during_execution.grace_seconds
+        self._due[container_id] = now + max(grace, _AGAIN_SECONDS)
+        if self._told.get(container_id) != reason:
+            self._told[container_id] = reason
+            told = Unplaceable(container, reason)
+            self._plugin.owner.afterwards(lambda: self._report(told))
+
+    def _forget(self, container_id: ContainerId) -> None:
+        self._due.pop(container_id, None)
+        self._told.pop(container_id, None)

@@ -1,0 +1,138 @@
+"""Notes about a placement: preferred rules that are not met, levels that the machine lacks.
+
+They are for people, and are worked out when nobody waits for an answer.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final
+
+from ...topology.model.machine import Level
+from ..books.books import Books
+from ..model.container import Container, ContainerId
+from ..model.level_name import a_level, level_noun
+from ..placing.restriction import names_text, together_text
+from ..rules.podaffinity.rule_set import PlacementRules, PreferredTerm, SpreadRule
+from ..rules.podaffinity.term import container_labels
+from ..rules.podaffinity.term_selection import select_spread, select_term
+
+_NOTES_MAX: Final = 16
+_LOOKED_AT_MAX: Final = 256
+"""So many containers are looked at for each rule."""
+
+
+def placement_notes(
+    container: Container, rules: PlacementRules, weights: Mapping[ContainerId, int], books: Books
+) -> tuple[str, ...]:
+    """The notes about a container where it is, the first of very many.
+
+    `weights`: what drew it to others when it was placed, and from them.
+    """
+    if container.id not in books.ledger.grants:
+        return ()
+    look = _Look(container, books)
+    return tuple(islice(look.notes(rules, weights), _NOTES_MAX))
+
+
+class _Look:
+    """One container among those that are there."""
+
+    def __init__(self, container: Container, books: Books) -> None:
+        self._container = container
+        self._books = books
+        self._cpus = books.presence(container.id)
+        self._pool_id = books.pool_around(container.id)
+
+    def notes(self, rules: PlacementRules, weights: Mapping[ContainerId, int]) -> Iterator[str]:
+        for one in rules.preferred:
+            yield from self._of_term(one)
+        for spread in rules.spread:
+            if not spread.is_required:
+                yield from self._of_spread(spread)
+        labels = self._books.pool_labels[self._pool_id] if rules.pool_preferred else {}
+        for wish in rules.pool_preferred:
+            if wish.term.expressions and not wish.term.matches(labels):
+                yield f"{wish.text}: {self._books.tree.pools[self._pool_id].name} is another"
+        yield from self._of_weights(weights)
+        yield from self._of_levels(rules)
+
+    def _of_term(self, rule: PreferredTerm) -> Iterator[str]:
+        term, level = rule.term, rule.term.level
+        matches = self._placed(select_term(self._books.affinity.residents, self._container, term))
+        inside = [one for one in matches if self._is_with(one.id, level)]
+        if rule.weight > 0 and matches and not inside:
+            yield f"{term.text}: in no {level_noun(level)} with {names_text(matches)}"
+        if rule.weight < 0 and inside:
+            count = len(matches) + term.includes(self._container, self._container)
+            together = together_text(level, names_text(inside))
+            yield f"{term.text}: {together}{self._few(level, count)}"
+
+    def _few(self, level: Level, count: int) -> str:
+        """The reason why containers, so many, cannot all be in domains of their own."""
+        usable = self._books.supply.usable.mask
+        domains = sum(1 for mask in self._books.domains.masks(level) if mask & usable)
+        if count <= domains:
+            return ""
+        plural = "s" if domains != 1 else ""
+        return f" ({count} containers, {domains} {level_noun(level)}{plural})"
+
+    def _of_spread(self, rule: SpreadRule) -> Iterator[str]:
+        books, domains = self._books, self._books.domains
+        usable = books.supply.usable.mask
+        counts = {mask & -mask: 0 for mask in domains.masks(rule.level) if mask & usable}
+        places = select_spread(books.affinity.residents, self._container, rule)
+        for one in self._placed(places):
+            for bit in self._bits(rule.level, books.presence(one.id)):
+                if bit in counts:
+                    counts[bit] += 1
+        labels = container_labels(self._container)
+        itself = rule.selector is not None and rule.selector.matches(labels)
+        least = min(counts.values(), default=0) if len(counts) >= rule.min_domains else 0
+        own = self._bits(rule.level, self._cpus)
+        most = max((counts[bit] + itself for bit in own if bit in counts), default=0)
+        if most - least > rule.max_skew:
+            noun = level_noun(rule.level)
+            yield f"{rule.text}: {most} of them in its {noun}, and {least} in another one"
+
+    def _of_weights(self, weights: Mapping[ContainerId, int]) -> Iterator[str]:
+        books, residents = self._books, self._books.affinity.residents
+        away: list[Container] = []
+        near: list[Container] = []
+        for container_id, weight in islice(weights.items(), _LOOKED_AT_MAX):
+            if container_id in books.ledger.grants:
+                is_near = self._is_in_one_pool(container_id)
+                if is_near is not (weight > 0):
+                    (near if is_near else away).append(residents.container(container_id))
+        if away:
+            yield f"affinity: in no one pool with {names_text(away)}"
+        if near:
+            yield f"anti-affinity: in one pool with {names_text(near)}"
+
+    def _is_in_one_pool(self, other_id: ContainerId) -> bool:
+        tree, other = self._books.tree, self._books.pool_around(other_id)
+        return other in tree.subtree(self._pool_id) or self._pool_id in tree.subtree(other)
+
+    def _of_levels(self, rules: PlacementRules) -> Iterator[str]:
+        levels = [one.term.level for one in rules.required]
+        levels += [one.term.level for one in rules.preferred]
+        levels += [one.level for one in rules.spread]
+        for level in dict.fromkeys(levels):
+            wider = self._books.domains.stand_in(level)
+            if wider is not level:
+                yield (
+                    f"this machine has no level {level.value}: collapsed, what holds at"
+                    f" {a_level(level)} holds at {a_level(wider)}"
+                )
+
+    def _placed(self, places: int) -> Sequence[Container]:
+        grants, residents = self._books.ledger.grants, self._books.affinity.residents
+        found = (one for one in residents.ids(places) if one in grants)
+        return [residents.container(one) for one in islice(found, _LOOKED_AT_MAX)]
+
+    def _is_with(self, other_id: ContainerId, level: Level) -> bool:
+        domains, there = self._books.domains, self._books.presence(other_id)
+        return bool(domains.indexes(level, there) & domains.indexes(level, self._cpus))
+
+    def _bits(self, level: Level, cpus: int) -> Sequence[int]:
+        indexes = self._books.domains.indexes(level, cpus)
+        return [mask & -mask for mask in self._books.domains.masks(level) if mask & -mask & indexes]

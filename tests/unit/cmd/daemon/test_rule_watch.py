@@ -1,0 +1,171 @@
+"""Rules required during execution: their owners are moved, after a while and not too many."""
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pinfold.cmd.daemon.daemon import Daemon
+from pinfold.cmd.daemon.rule_watch import RULES_SECONDS
+from pinfold.cmd.report.decision_log import DecisionLog
+from pinfold.nri.embedded.embedded_cri import embedded_link
+from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
+from pinfold.nri.embedded.kubelet import start_pods
+from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.model.container import QosClass, Resources
+from pinfold.topology.made.spec import machine_from_spec
+from tests.unit.cmd.daemon.paper_node import PATIENT, config
+
+LOG = logging.getLogger("test_rule_watch")
+GIB = 2**30
+NODES = machine_from_spec("socket:1 numa:4 core:4 mem:8G")
+GRACE = 30.0
+
+
+class Node:
+    """A daemon with its embedded runtime, and a clock that is set by hand."""
+
+    def __init__(self, **fields: object) -> None:
+        self.now = 100.0
+        self.runtime = EmbeddedRuntime(request_timeout_seconds=10.0)
+        self.daemon = Daemon(
+            NODES,
+            config(**fields),
+            embedded_link(self.runtime),
+            reports=(DecisionLog(LOG, "here"),),
+            timing=PATIENT,
+            clock=lambda: self.now,
+        )
+
+    def start(self) -> None:
+        self.daemon.start()
+        assert self.runtime.wait_until_synchronized(5)
+        assert self.daemon.plugin.wait_until_ready(5)
+        assert self.daemon.plugin.settle()
+
+    def run(self, name: str, app: str, node: int | None = None, near: str = "", **said: str) -> str:
+        annotations = {f"{key}.pinfold.dev/pod": value for key, value in said.items()}
+        if node is not None:
+            annotations["pool-name.pinfold.dev/pod"] = f"NUMA node #{node}"
+        if near:
+            term = {"labelSelector": {"matchLabels": {"app": near}}, "topologyKey": "numa"}
+            rules = {"requiredDuringSchedulingRequiredDuringExecution": [term]}
+            annotations["affinity.pinfold.dev/pod"] = json.dumps({"podAffinity": rules})
+        resources = Resources(
+            cpu_request_milli=1000,
+            cpu_limit_milli=1000,
+            memory_request_bytes=GIB,
+            memory_limit_bytes=GIB,
+        )
+        spec = PodSpec(
+            name=name,
+            labels={"app": app},
+            annotations=annotations,
+            qos=QosClass.GUARANTEED,
+            containers=(ContainerSpec(name=name, resources=resources),),
+        )
+        assert not start_pods(self.runtime, [spec], 8 * GIB)
+        assert self.daemon.plugin.settle()
+        return name
+
+    def remove(self, name: str) -> None:
+        (one,) = (each for each in self.runtime.containers.values() if each.name == name)
+        self.runtime.remove_pod(one.pod_sandbox_id)
+        assert self.daemon.plugin.settle()
+
+    def pass_seconds(self, seconds: float) -> None:
+        end = self.now + seconds
+        while self.now < end:
+            self.now = min(end, self.now + RULES_SECONDS)
+            self.daemon.rules.look()
+            assert self.daemon.plugin.settle()
+
+    def node_of(self, name: str) -> int:
+        (one,) = (each.id for each in self.runtime.containers.values() if each.name == name)
+        return int(self.runtime.kernel[one].cpus) // 4
+
+
+@pytest.fixture(name="node_with")
+def fixture_node_with(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[..., Node]]:
+    caplog.set_level(logging.DEBUG)
+    nodes: list[Node] = []
+
+    def made(**fields: object) -> Node:
+        nodes.append(Node(**fields))
+        nodes[-1].start()
+        return nodes[-1]
+
+    yield made
+    for one in nodes:
+        one.daemon.stop()
+
+
+def lines(caplog: pytest.LogCaptureFixture, event: str) -> list[str]:
+    found = [one.getMessage() for one in caplog.records if one.name == LOG.name]
+    return [one for one in found if f"event={event} " in one]
+
+
+def test_the_owner_follows_once_its_grace_period_is_over(
+    node_with: Callable[..., Node], caplog: pytest.LogCaptureFixture
+) -> None:
+    node = node_with()
+    node.run("first", "cache", 1)
+    web = node.run("web", "web", near="cache")
+    node.remove("first")
+    node.run("second", "cache", 3)
+    node.pass_seconds(GRACE)
+    assert node.node_of(web) == 1
+    (line,) = lines(caplog, "unmet")
+    assert "affinity at numa" in line
+    node.pass_seconds(RULES_SECONDS)
+    assert node.node_of(web) == 3
+    (line,) = lines(caplog, "replace")
+    assert 'decided_by="required during execution"' in line
+    node.pass_seconds(GRACE)
+    assert len(lines(caplog, "replace")) == 1
+
+
+def test_a_rule_that_holds_again_in_time_moves_nobody(
+    node_with: Callable[..., Node], caplog: pytest.LogCaptureFixture
+) -> None:
+    node = node_with()
+    node.run("first", "cache", 1)
+    web = node.run("web", "web", near="cache")
+    node.remove("first")
+    node.pass_seconds(GRACE)
+    node.run("second", "cache", 1)
+    node.pass_seconds(2 * GRACE)
+    assert node.node_of(web) == 1
+    assert lines(caplog, "replace") == []
+    assert node.daemon.engine.decisions[next(iter(node.daemon.engine.grants))].unmet == ()
+
+
+@pytest.mark.parametrize(("moves", "after"), [(0, 0), (1, 1), (6, 2)])
+def test_no_more_are_moved_in_a_minute_than_the_budget_allows(
+    moves: int, after: int, node_with: Callable[..., Node]
+) -> None:
+    node = node_with(duringExecution={"gracePeriod": "0s", "movesPerMinute": moves})
+    node.run("first", "cache", 1)
+    owners = [node.run(f"web{number}", "web", near="cache") for number in range(2)]
+    node.remove("first")
+    node.run("second", "cache", 3)
+    node.pass_seconds(55)
+    assert sum(node.node_of(one) == 3 for one in owners) == after
+    node.pass_seconds(2 * 60)
+    assert sum(node.node_of(one) == 3 for one in owners) == min(2, 2 * moves)
+
+
+def test_who_cannot_be_elsewhere_stays_and_that_is_told_once(
+    node_with: Callable[..., Node], caplog: pytest.LogCaptureFixture
+) -> None:
+    node = node_with(duringExecution={"gracePeriod": "1s"})
+    node.run("first", "cache", 1)
+    web = node.run("web", "web", near="cache", move="never")
+    node.remove("first")
+    node.pass_seconds(300)
+    assert node.node_of(web) == 1
+    (line,) = lines(caplog, "degraded")
+    assert "its annotation refuses to be moved" in line
+    node.remove(web)
+    node.pass_seconds(60)

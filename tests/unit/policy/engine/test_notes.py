@@ -1,0 +1,124 @@
+"""Notes about placements: wishes that are not met, and levels that a machine lacks."""
+
+import pytest
+
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.model.container import Container
+from tests.unit.policy.engine.ruled_pods import (
+    apart,
+    container_of,
+    engine_of,
+    near,
+    placed,
+    prefer,
+    term,
+)
+
+CACHES = "socket:1 l3:4 core:2 mem:8G"
+PAIR = "socket:1 numa:2 core:4 mem:4G"
+SPREAD = {
+    "topologySpread": [
+        {
+            "maxSkew": 1,
+            "topologyKey": "numa",
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": {"app": "web"}},
+        }
+    ]
+}
+
+
+def pool(number: int) -> dict[str, str]:
+    return {"pool-name.pinfold.dev/pod": f"NUMA node #{number}"}
+
+
+def notes(engine: Engine, container: Container) -> tuple[str, ...]:
+    found = engine.note(container.id)
+    assert engine.decisions[container.id].notes == found
+    return found
+
+
+def test_shards_that_are_more_than_caches_say_which_of_them_share_one() -> None:
+    engine = engine_of(CACHES, "cpuset:7")
+    rules = prefer(50, term("l3", "shard"), is_anti=True)
+    shards = [container_of(f"shard{number}", 1, rules, app="shard") for number in range(5)]
+    for one in shards:
+        placed(engine, one)
+    assert sum(bool(notes(engine, one)) for one in shards) == 2
+    (note,) = notes(engine, shards[4])
+    assert "in one L3 group with default/shard" in note
+    assert note.endswith("(5 containers, 4 L3 groups)")
+    assert engine.decisions[shards[4].id].unmet == ()
+
+
+def test_a_wish_to_be_near_somebody_who_is_elsewhere_is_told() -> None:
+    engine = engine_of("socket:1 numa:3 core:4 mem:4G")
+    placed(engine, container_of("cache", 4, annotations=pool(1)))
+    web = container_of("web", 1, prefer(50, term("numa", "cache")))
+    placed(engine, web)
+    (note,) = notes(engine, web)
+    assert "in no NUMA node with default/cache/main" in note
+
+
+def test_a_wish_that_is_met_or_about_nobody_is_not_told() -> None:
+    engine = engine_of(PAIR)
+    placed(engine, alone := container_of("alone", 1, prefer(50, term("numa", "nobody"))))
+    placed(engine, web := container_of("web", 1, prefer(50, term("numa", "alone"))))
+    placed(engine, shy := container_of("shy", 1, prefer(50, term("numa", "web"), is_anti=True)))
+    assert [notes(engine, one) for one in (alone, web, shy)] == [()] * 3
+
+
+def test_containers_that_are_spread_unevenly_are_told() -> None:
+    engine = engine_of(PAIR)
+    placed(engine, container_of("one", 1, app="web", annotations=pool(1)))
+    placed(engine, container_of("full", 3, annotations=pool(0)))
+    two = container_of("two", 1, SPREAD, app="web")
+    placed(engine, two)
+    (note,) = notes(engine, two)
+    assert note.endswith("2 of them in its NUMA node, and 0 in another one")
+
+
+def test_a_pool_that_is_not_the_preferred_one_is_told() -> None:
+    engine = engine_of(PAIR)
+    term_ = {"matchExpressions": [{"key": "numa", "operator": "In", "values": ["1"]}]}
+    wish = {"weight": 10, "preference": term_}
+    rules = {"poolAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}}
+    placed(engine, container_of("full", 4, annotations=pool(1)))
+    placed(engine, one := container_of("one", 1, rules))
+    (note,) = notes(engine, one)
+    assert note.endswith("NUMA node #0 is another")
+
+
+@pytest.mark.parametrize(
+    ("weight", "friend", "words"),
+    [(100, 1, "affinity: in no one pool with default/friend/main"), (-100, 0, "anti-affinity: ")],
+)
+def test_weights_that_are_not_met_are_told(weight: int, friend: int, words: str) -> None:
+    engine = engine_of("socket:1 numa:2 core:4 mem:4G")
+    placed(engine, container_of("friend", 0.5, app="f", annotations=pool(friend)))
+    match = "{key: pod/labels/app, operator: Equals, values: [f]}"
+    rule = f"- scope: {{operator: AlwaysTrue}}\n  match: {match}\n  weight: {weight}\n"
+    text = f"main:\n{rule}"
+    told = {"pinfold.dev/affinity": text, **pool(0)}
+    placed(engine, one := container_of("one", 1, annotations=told))
+    found = notes(engine, one)
+    assert [note for note in found if note.startswith(words)], found
+
+
+def test_a_level_that_the_machine_lacks_is_told() -> None:
+    engine = engine_of("socket:1 numa:2 core:4 mem:4G")
+    placed(engine, container_of("wolf", 1))
+    placed(engine, shy := container_of("shy", 1, apart(term("cluster", "wolf"))))
+    (note,) = notes(engine, shy)
+    assert note.startswith("this machine has no level cluster: collapsed")
+
+
+def test_who_wishes_nothing_has_no_notes() -> None:
+    engine = engine_of(PAIR)
+    placed(engine, one := container_of("one", 1))
+    placed(engine, web := container_of("web", 1, near(term("numa", "one"))))
+    assert (engine.note(one.id), engine.note(web.id), engine.note(container_of("no").id)) == (
+        (),
+        (),
+        (),
+    )

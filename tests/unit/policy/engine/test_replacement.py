@@ -1,0 +1,184 @@
+"""Replacement of containers whose rules stop holding while they run."""
+
+from typing import Any
+
+import pytest
+
+from pinfold.policy.configuration.config_text import config_from_values
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.model.container import Container
+from pinfold.policy.model.grant import Grant, Refusal
+from pinfold.topology.sets.cpuset import CpuSet
+from tests.unit.policy.engine.ruled_pods import (
+    apart,
+    container_of,
+    cpus,
+    engine_of,
+    near,
+    placed,
+    reason,
+    term,
+)
+
+NODES = "socket:2 numa:2 core:2 thread:2 mem:2G"
+"""NUMA nodes 0-3, 4-7 (socket 0), 8-11, 12-15 (socket 1)."""
+LASTING = "requiredDuringSchedulingRequiredDuringExecution"
+NEVER = {"move.pinfold.dev/pod": "never"}
+
+
+def pool(number: int, **more: str) -> dict[str, str]:
+    return {"pool-name.pinfold.dev/pod": f"NUMA node #{number}", **more}
+
+
+def lasting(rules: dict[str, Any]) -> dict[str, Any]:
+    """The same rules, required during execution, too."""
+    return {
+        kind: {LASTING: terms} for kind, (terms,) in ((k, v.values()) for k, v in rules.items())
+    }
+
+
+def node(engine: Engine, container: Container) -> set[int]:
+    return {cpu // 4 for cpu in CpuSet.parse(cpus(engine, container))}
+
+
+def broken(engine: Engine) -> dict[str, tuple[str, ...]]:
+    engine.check()
+    return {one: texts for one, texts in engine.look_at_rules().items() if texts}
+
+
+def follow(engine: Engine, container: Container) -> None:
+    decision = engine.place_anew(container.id)
+    assert isinstance(decision.result, Grant), decision.result
+    engine.check()
+
+
+@pytest.mark.parametrize("cpu", [1, 0.5, 0])
+def test_who_must_be_with_another_follows_it_to_where_it_starts_again(cpu: float) -> None:
+    engine = engine_of(NODES)
+    placed(engine, first := container_of("first", 1, app="cache", annotations=pool(1)))
+    rules = lasting(near(term("numa", "cache")))
+    placed(engine, web := container_of("web", cpu, rules, fails=True))
+    assert broken(engine) == {}
+    engine.remove(first.id)
+    assert list(broken(engine)) == [web.id]
+    assert "affinity at numa" in engine.decisions[web.id].unmet[0]
+    assert "no place is better" in reason(engine.place_anew(web.id))
+    placed(engine, container_of("second", 1, app="cache", annotations=pool(3)))
+    assert list(broken(engine)) == [web.id]
+    follow(engine, web)
+    assert node(engine, web) == {3}
+    assert broken(engine) == {}
+    assert engine.decisions[web.id].unmet == ()
+
+
+def test_whoever_must_be_alone_leaves_when_another_had_to_come() -> None:
+    engine = engine_of(NODES)
+    placed(engine, shy := container_of("shy", 1, lasting(apart(term("numa", "wolf")))))
+    home = node(engine, shy)
+    (number,) = home
+    placed(engine, container_of("wolf", 1, fails=True, annotations=pool(number)))
+    assert list(broken(engine)) == [shy.id]
+    follow(engine, shy)
+    assert node(engine, shy).isdisjoint(home)
+    assert broken(engine) == {}
+
+
+def test_labels_of_pools_that_change_move_whoever_requires_them() -> None:
+    def labelled(cpus: str) -> Any:
+        labels = [{"cpus": cpus, "labels": {"disk": "fast"}}]
+        return {"reservedResources": {"cpu": "cpuset:0"}, "poolLabels": labels}
+
+    terms = {
+        "nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["fast"]}]}
+        ]
+    }
+    engine = engine_of(NODES, poolLabels=labelled("4-7")["poolLabels"])
+    one = container_of("one", 1, {"poolAffinity": {LASTING: terms}}, fails=True)
+    placed(engine, one)
+    assert node(engine, one) == {1}
+    engine, _ = engine.reconfigured(config_from_values(labelled("12-15")))
+    assert node(engine, one) == {1}
+    assert list(broken(engine)) == [one.id]
+    follow(engine, one)
+    assert node(engine, one) == {3}
+    assert broken(engine) == {}
+
+
+def test_who_finds_no_better_place_stays_and_it_is_told() -> None:
+    engine = engine_of("socket:1 numa:2 core:2 mem:2G")
+    placed(engine, shy := container_of("shy", 1, lasting(apart(term("socket", "wolf")))))
+    before = cpus(engine, shy)
+    placed(engine, container_of("wolf", 1))
+    assert list(broken(engine)) == [shy.id]
+    assert "no place is better" in reason(engine.place_anew(shy.id))
+    assert cpus(engine, shy) == before
+    assert "anti-affinity at socket" in engine.decisions[shy.id].unmet[0]
+
+
+def test_no_rule_that_holds_is_broken_for_one_that_does_not() -> None:
+    """A friend that it must be with is worth as much as an enemy, whatever may degrade."""
+    engine = engine_of(NODES)
+    placed(engine, container_of("friend", 1, annotations=pool(1)))
+    rules = lasting(apart(term("numa", "wolf"))) | near(term("numa", "friend"))
+    placed(engine, shy := container_of("shy", 1, rules))
+    placed(engine, container_of("wolf", 1, fails=True, annotations=pool(1)))
+    assert list(broken(engine)) == [shy.id]
+    assert isinstance(engine.place_anew(shy.id).result, Refusal)
+    assert node(engine, shy) == {1}
+
+
+def test_nobody_is_left_alone_by_whom_it_must_be_with() -> None:
+    engine = engine_of(NODES)
+    placed(engine, shy := container_of("shy", 1, lasting(apart(term("numa", "wolf")))))
+    placed(engine, container_of("fan", 1, near(term("numa", "shy"))))
+    (number,) = node(engine, shy)
+    placed(engine, container_of("wolf", 1, fails=True, annotations=pool(number)))
+    assert "default/fan/main must be with it" in reason(engine.place_anew(shy.id))
+
+
+def test_a_follower_that_follows_does_not_hold_anybody() -> None:
+    engine = engine_of(NODES)
+    placed(engine, shy := container_of("shy", 1, lasting(apart(term("numa", "wolf")))))
+    placed(engine, fan := container_of("fan", 1, lasting(near(term("numa", "shy")))))
+    (number,) = node(engine, shy)
+    placed(engine, container_of("wolf", 1, fails=True, annotations=pool(number)))
+    follow(engine, shy)
+    assert list(broken(engine)) == [fan.id]
+    follow(engine, fan)
+    assert broken(engine) == {}
+    assert node(engine, fan) == node(engine, shy)
+
+
+def test_who_refuses_to_be_moved_is_not_moved() -> None:
+    engine = engine_of(NODES)
+    rules = lasting(apart(term("numa", "wolf")))
+    placed(engine, shy := container_of("shy", 1, rules, annotations=NEVER))
+    (number,) = node(engine, shy)
+    placed(engine, container_of("wolf", 1, fails=True, annotations=pool(number)))
+    assert "its annotation refuses" in reason(engine.place_anew(shy.id))
+    assert list(broken(engine)) == [shy.id]
+
+
+def test_rules_that_are_ignored_during_execution_move_nobody() -> None:
+    engine = engine_of(NODES)
+    placed(engine, cache := container_of("cache", 1))
+    placed(engine, container_of("web", 1, near(term("numa", "cache"))))
+    engine.remove(cache.id)
+    assert engine.look_at_rules() == {}
+
+
+def test_owners_are_looked_at_in_turn() -> None:
+    engine = engine_of("socket:2 numa:4 core:8 mem:4G")
+    rules = lasting(near(term("numa", "many")))
+    for number in range(40):
+        placed(engine, container_of(f"many{number}", 0.1, rules, app="many"))
+    first, second = engine.look_at_rules(), engine.look_at_rules()
+    assert len(first) < 40
+    assert len({*first, *second}) == 40
+
+
+def test_containers_that_nobody_knows_are_refused() -> None:
+    engine = engine_of(NODES)
+    one = container_of("one", 1)
+    assert "holds no cpus" in reason(engine.place_anew(one.id))
