@@ -44,6 +44,7 @@ class Census:
         known: KnownContainers,
         hooks: Hooks,
         started: Callable[[ContainerId], None],
+        look_seconds: float = LOOK_SECONDS,
     ) -> None:
         self._upstream = upstream
         self._events = events
@@ -53,6 +54,7 @@ class Census:
         self._known = known
         self._hooks = hooks
         self._started = started
+        self._look_seconds = look_seconds
 
     async def adopt(self) -> None:
         """Let the policy take over all that runs, before it places anybody. Nothing moves.
@@ -84,7 +86,7 @@ class Census:
     def pause_seconds(self) -> float:
         """The time until the next look, where nothing asks for one earlier."""
         has_doubts = any(self._known.doubted(time.monotonic()))
-        return DOUBT_SECONDS if has_doubts else LOOK_SECONDS
+        return min(DOUBT_SECONDS, self._look_seconds) if has_doubts else self._look_seconds
 
     async def look(self) -> None:
         """Compare the runtime's list with what the policy knows.

@@ -28,7 +28,7 @@ from ..dispatch.owner import Owner
 from ..dispatch.report import Connected, Crashed, Disconnected, Report
 from ..hints.hint_finder import HintFinder
 from ..plugin.arrivals import Arrivals
-from .census import Census
+from .census import LOOK_SECONDS, Census
 from .cri_link import CriLink
 from .cri_updates import CriUpdates, reader_by_runtime_id
 from .event_stream import GET_EVENTS, EventStream
@@ -58,7 +58,10 @@ class CriProxy:
         machine_memory_bytes: int | None = None,
         finder: HintFinder | None = None,
         clock: Callable[[], float] = time.monotonic,
+        look_seconds: float = LOOK_SECONDS,
     ) -> None:
+        """`look_seconds`: between two lists of the runtime's containers."""
+        self.look_seconds = look_seconds
         self._link = link
         self._report = report
         self._known = KnownContainers()
@@ -163,6 +166,7 @@ class _Session:
             known,
             self._hooks,
             self._started,
+            front.look_seconds,
         )
         self._stream = EventStream(self._upstream, self._happened, self._look_soon)
         streams = {GET_EVENTS: self._stream.serve}

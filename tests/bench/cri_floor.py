@@ -28,7 +28,11 @@ def serve_runtime(path: str) -> None:
     face = CriFace(EmbeddedRuntime())
     face.start(path)
     over = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: over.set())
+
+    def end(_number: int, _frame: object) -> None:
+        over.set()
+
+    signal.signal(signal.SIGTERM, end)
     over.wait()
 
 

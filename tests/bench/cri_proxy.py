@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -120,11 +121,7 @@ def measure(
     kubelet = callers[-1].kubelet
     begun = time.monotonic()
     with ThreadPoolExecutor(together) as pool:
-        list(
-            pool.map(
-                lambda number: kubelet.start_pods([pod(f"resident-{number}")]), range(residents)
-            )
-        )
+        list(pool.map(kubelet.start_pods, ([pod(f"resident-{one}")] for one in range(residents))))
     took = time.monotonic() - begun
     click.echo(f"{residents} pods, {together} at once: {took:.1f} s, {rss(proxy)} MiB")
     for number in range(20):
@@ -140,7 +137,7 @@ def measure(
     sizes = [rss(proxy)]
     for _ in range(4):
         with ThreadPoolExecutor(together) as pool:
-            list(pool.map(lambda number: turn(callers[-1], number), range(rounds)))
+            list(pool.map(partial(turn, callers[-1]), range(rounds)))
         sizes.append(rss(proxy))
     click.echo(f"memory after {rounds} containers each, {together} at once: {sizes} MiB")
 

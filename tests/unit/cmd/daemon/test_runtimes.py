@@ -12,6 +12,7 @@ from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.sets.base_errors import PinfoldError
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 
+NOTHING: dict[str, str] = {}
 ID = ContainerId("0123456789abcdef")
 
 
@@ -72,7 +73,7 @@ def test_a_kind_that_is_named_is_taken(tmp_path: Path) -> None:
 
 def test_a_proxy_reads_the_pins_of_its_runtimes_containers(tmp_path: Path) -> None:
     access = find_runtime(
-        *("cri", "/absent", "pinfold", "90", {}, "unix:///run/some.sock", str(tmp_path)),
+        *("cri", "/absent", "pinfold", "90", NOTHING, "unix:///run/some.sock", str(tmp_path)),
         cri_listen=str(tmp_path / "made" / "cri.sock"),
     )
     assert access.kind == "cri"
@@ -96,6 +97,6 @@ def test_options_that_cannot_work_together_are_refused(
     path = str(tmp_path / "cri.sock")
     with pytest.raises(PinfoldError, match=said):
         find_runtime(
-            *(kind, "/absent", "pinfold", "90", {}, cri_socket.replace("SAME", path)),
+            *(kind, "/absent", "pinfold", "90", NOTHING, cri_socket.replace("SAME", path)),
             cri_listen=None if listen is None else path,
         )

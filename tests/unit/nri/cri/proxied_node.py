@@ -44,7 +44,9 @@ class ProxiedNode:
         link = CriLink(
             place=place, socket=str(self.runtime_socket), read_back=kernel_reader(self.runtime)
         )
-        self.proxy = CriProxy(Engine(MACHINE, CONFIG), link, self.happenings.append)
+        self.proxy = CriProxy(
+            Engine(MACHINE, CONFIG), link, self.happenings.append, look_seconds=0.5
+        )
         self._thread = threading.Thread(target=self.proxy.run)
         self._thread.start()
 
