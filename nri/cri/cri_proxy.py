@@ -35,6 +35,7 @@ from .event_stream import GET_EVENTS, EventStream
 from .hooks import Hooks
 from .known_containers import KnownContainers
 from .policy_turns import PolicyTurns
+from .proxy_events import ProxyEvents
 from .relay import Relay
 from .runtime_list import read_pid
 from .upstream import MESSAGE_OPTIONS, Upstream
@@ -71,6 +72,9 @@ class CriProxy:
         self.actuator = Actuator(report, clock, read_back=read_back)
         self.owner = Owner(lambda what, error: report(Crashed(what, error)))
         self.events = Events(policy, self.actuator, self.owner, report, machine_memory_bytes)
+        self.proxied = ProxyEvents(
+            self.events, self.actuator, self.owner, report, machine_memory_bytes
+        )
         self._arrivals = Arrivals(finder, report, machine_memory_bytes)
         self._is_ready = threading.Event()
         self._starting = threading.Lock()
@@ -147,7 +151,7 @@ class _Session:
         self._upstream = Upstream(link.socket)
         turns = PolicyTurns(front.owner)
         self._hooks = Hooks(
-            front.events,
+            front.proxied,
             turns,
             arrivals,
             known,

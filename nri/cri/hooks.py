@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import grpc
 
@@ -18,7 +18,6 @@ from ...policy.model.kubelet_resources import LinuxResources
 from ...policy.model.pinning import Pinning
 from ..api import cri_proxy_pb2 as cri
 from ..dispatch.answer import Answer
-from ..dispatch.events import Events
 from ..dispatch.newcomer import Mention, Newcomer
 from ..dispatch.report import Answered, Outcome, Report, Unsupported
 from ..plugin.arrivals import FIND_SECONDS, Arrivals
@@ -26,7 +25,16 @@ from ..plugin.messages import linux_value
 from .known_containers import InstanceKey, KnownContainer, KnownContainers
 from .nri_messages import container_of_config, resources_message, sandbox_of_config
 from .policy_turns import PolicyTurns
+from .proxy_events import ProxyEvents
 from .relay import Hook, Passage, RefusedCallError
+
+
+class _Updated(NamedTuple):
+    """What a container asked for before an update, None where that is not known; the answer."""
+
+    asked: LinuxResources | None
+    answer: Answer
+
 
 PATIENCE_SECONDS: Final = 2.0
 """For which a call waits for the policy; then it passes unchanged, and is told later."""
@@ -39,7 +47,7 @@ class Hooks:
 
     def __init__(
         self,
-        events: Events,
+        events: ProxyEvents,
         turns: PolicyTurns,
         arrivals: Arrivals,
         known: KnownContainers,
@@ -53,7 +61,8 @@ class Hooks:
 
         `started`: told of each container that runs, with the policy's id.
         """
-        self._events = events
+        self._events = events.events
+        self._proxied = events
         self._turns = turns
         self._arrivals = arrivals
         self._known = known
@@ -135,7 +144,7 @@ class Hooks:
 
         def late(answer: Answer) -> None:
             if is_cancelled:
-                self._release(policy_id)
+                self._proxied.release(policy_id)
             elif not answer.refusal:
                 events.post(answer)
 
@@ -145,7 +154,7 @@ class Hooks:
                 lambda: events.create(newcomer),
                 PATIENCE_SECONDS,
                 late=late,
-                in_time=events.created_alone,
+                in_time=self._proxied.created,
             )
         except asyncio.CancelledError:
             is_cancelled = True
@@ -157,7 +166,7 @@ class Hooks:
         if answer is None:
             return None
         if answer.refusal:
-            self._turns.do("refusal", lambda: self._release(policy_id))
+            self._turns.do("refusal", lambda: self._proxied.release(policy_id))
             raise RefusedCallError(grpc.StatusCode.RESOURCE_EXHAUSTED, answer.refusal)
         self._warn_of(answer)
         return answer.own
@@ -171,7 +180,7 @@ class Hooks:
         """The runtime has created a container, and says its id."""
         self._known.bind(known, runtime_id)
         policy_id = known.policy_id
-        self._turns.do("id", lambda: self._events.identify(policy_id, runtime_id))
+        self._turns.do("id", lambda: self._proxied.identify(policy_id, runtime_id))
 
     def _failed(self, known: KnownContainer, is_certain: bool) -> None:
         known.creations -= 1
@@ -186,11 +195,7 @@ class Hooks:
     def undo(self, known: KnownContainer) -> None:
         """Give back what a container holds that was not created after all."""
         self._known.forget(known)
-        self._turns.do("undone creation", lambda: self._release(known.policy_id))
-
-    def _release(self, policy_id: ContainerId) -> None:
-        self._events.post(self._events.stop(policy_id, is_undone=True))
-        self._events.post(self._events.remove(policy_id))
+        self._turns.do("undone creation", lambda: self._proxied.release(known.policy_id))
 
     async def _start(self, request: bytes) -> Passage:
         await self._wait_for_adoption()
@@ -214,23 +219,26 @@ class Hooks:
         await self._wait_for_adoption()
         message = cri.UpdateRequest.FromString(request)
         policy_id, events = self._known.policy_id(message.container_id), self._events
-        before: LinuxResources | None = None
         wanted = linux_value(resources_message(message.linux))
 
-        def update() -> Answer:
-            nonlocal before
-            before = events.asked.get(policy_id)
-            if before is None or policy_id not in events.policy.grants:
-                return Answer()
-            return events.update(Mention(container_id=policy_id, read=_unread), wanted)
+        def update() -> _Updated:
+            asked = events.asked.get(policy_id)
+            if asked is None or policy_id not in events.policy.grants:
+                return _Updated(None, Answer())
+            mention = Mention(container_id=policy_id, read=_unread)
+            return _Updated(asked, events.update(mention, wanted))
 
-        answer = await self._turns.ask(
-            "UpdateContainerResources", update, PATIENCE_SECONDS, late=events.post
+        found = await self._turns.ask(
+            "UpdateContainerResources",
+            update,
+            PATIENCE_SECONDS,
+            late=lambda one: events.post(one.answer),
         )
-        if answer is None or answer.container_id is None:
+        if found is None or found.asked is None:
             return Passage(request=request, done=_no_reply, failed=lambda _: self._look())
+        answer = found.answer
         if answer.refusal:
-            events.post(Answer(others=answer.others))
+            self._turns.do("refused update", lambda: self._proxied.post_present(answer.others))
             raise RefusedCallError(grpc.StatusCode.RESOURCE_EXHAUSTED, answer.refusal)
         if (own := answer.own) is not None:
             message.linux.cpuset_cpus = str(own.cpus) if own.cpus else message.linux.cpuset_cpus
@@ -238,20 +246,12 @@ class Hooks:
             request = message.SerializeToString()
         if answer.is_echo:
             return Passage(request=request, done=_no_reply, failed=_nothing)
+        take_back = partial(self._proxied.take_back, policy_id, found.asked, answer)
         return Passage(
             request=request,
-            done=lambda _: self._turns.do("update", lambda: events.post_present(answer.all)),
-            failed=lambda _: self._turns.do(
-                "undone update", lambda: self._take_back(policy_id, before, answer)
-            ),
+            done=lambda _: self._turns.do("update", lambda: self._proxied.post_present(answer.all)),
+            failed=lambda _: self._turns.do("undone update", take_back),
         )
-
-    def _take_back(
-        self, policy_id: ContainerId, asked: LinuxResources | None, answer: Answer
-    ) -> None:
-        if asked is not None:
-            undone = self._events.take_back(policy_id, asked)
-            self._events.post_present({**answer.all, **undone.all})
 
     async def _end(self, ended: Callable[[str], None], request: bytes) -> Passage:
         await self._wait_for_adoption()

@@ -27,7 +27,6 @@ from .report import (
     ColdStarted,
     Crashed,
     Decided,
-    Identified,
     Reconfigured,
     Released,
     Report,
@@ -124,27 +123,6 @@ class Events:
         self.asked[container_id] = merged
         own = self.policy.pinning(container_id)
         return Answer(container_id=container_id, own=own, others=others)
-
-    def take_back(self, container_id: ContainerId, asked: LinuxResources) -> Answer:
-        """Have a container ask for what it asked for before: its update failed at the runtime."""
-        known = self.policy.containers.get(container_id)
-        if known is None or container_id not in self.policy.grants:
-            return Answer()
-        resources = estimate(asked, known.pod.qos, self._machine_memory_bytes)
-        decision = self.policy.update(container_id, resources)
-        self.asked[container_id] = asked
-        self._owner.afterwards(lambda: self._decided("update", container_id, known, decision))
-        own = self.policy.pinning(container_id)
-        others = _pinnings(decision.changes)
-        others.pop(container_id, None)
-        return Answer(container_id=container_id, own=own, others=others)
-
-    def identify(self, container_id: ContainerId, runtime_id: str) -> None:
-        """The runtime has given a container its id; the next report and picture show it."""
-        self.policy.identify(container_id, runtime_id)
-        known = self.policy.containers.get(container_id)
-        if known is not None:
-            self._owner.afterwards(lambda: self._report(Identified(known)))
 
     def stop(self, container_id: ContainerId, *, is_undone: bool = False) -> Answer:
         """Take back what a container held; `is_undone`: it is undone as its creation failed."""
@@ -274,20 +252,6 @@ class Events:
     def post(self, answer: Answer) -> None:
         """Send an answer's updates by themselves, as the call they belong to is over."""
         self._actuator.want(answer.all)
-
-    def post_present(self, container_ids: Iterable[ContainerId]) -> None:
-        """Send containers what they should have by now, as far as they hold anything."""
-        wanted = {one: self.policy.pinning(one) for one in container_ids}
-        self._actuator.want({one: each for one, each in wanted.items() if each is not None})
-
-    def created_alone(self, answer: Answer) -> Answer:
-        """An answer that creates a container and can carry nothing for others: they are sent it."""
-        if answer.refusal or answer.own is None or answer.container_id is None:
-            self._actuator.want(answer.others)
-            return answer
-        self._actuator.create(answer.container_id, answer.own)
-        self._actuator.want(answer.others)
-        return answer
 
     def created(self, answer: Answer) -> Answer:
         """An answer that creates a container, noted as told; with it goes what waits for others."""
