@@ -142,7 +142,7 @@ def _proxy(identity: Identity, cri_socket: str, listen: str | None, root: str) -
     if listen is None:
         raise RuntimeOptionError(
             "--runtime cri: the kubelet needs a socket of ours — name one with --cri-listen, such"
-            " as /run/pinfold-cri/cri.sock"
+            " as /run/pinfold/cri.sock"
         )
     runtime = runtime_socket_path(cri_socket)
     if not runtime:

@@ -138,8 +138,12 @@ class Containerd:
             cri.close()
         return True
 
-    def _ctr(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        command = [self._binaries.ctr, "--address", self.socket, "--timeout", "5s", *arguments]
+    def ctr(
+        self, *arguments: str | Path, socket: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """What containerd's own client makes of this, at its socket or at another one."""
+        address = socket or self.socket
+        command = [self._binaries.ctr, "--address", address, "--timeout", "5s", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     def version(self) -> tuple[int, ...]:
@@ -156,7 +160,7 @@ class Containerd:
         """Makes an image archive known to the pods' namespace."""
         # Older ones know no other place.
         local = ("--local",) if self.version() >= (1, 7) else ()
-        done = self._ctr(
+        done = self.ctr(
             "-n", "k8s.io", "images", "import", *local, "--snapshotter", "native", archive
         )
         if done.returncode != 0:

@@ -68,6 +68,13 @@ def nri_alone(front: tuple[str, str]) -> None:
 
 
 @pytest.fixture(scope="session")
+def cri_alone(front: tuple[str, str]) -> None:
+    """Skips what only a proxy has."""
+    if front[1] != "cri":
+        pytest.skip("a matter of the CRI proxy")
+
+
+@pytest.fixture(scope="session")
 def unpacked(front: tuple[str, str]) -> Path:
     """The folder with containerd, runc and the image."""
     return unpacked_runtime(front[0])
