@@ -31,7 +31,7 @@ class Node:
         """`cri`: the kubelet's way to the runtime; `direct`: past a proxy, where there is one."""
         self.cri = cri
         self.direct = direct or cri
-        self._cgroup_root = cgroup_root
+        self.cgroup_root = cgroup_root
 
     def wait_for_image(self) -> None:
         """Returns when the image is known: an import shows in CRI a moment later."""
@@ -47,7 +47,7 @@ class Node:
         `cri`: another way than the kubelet's. Raises `grpc.RpcError`.
         """
         cri = cri or self.cri
-        config = spec.sandbox_config(self._cgroup_root)
+        config = spec.sandbox_config(self.cgroup_root)
         pod = RunningPod(spec, cri.run_pod(config))
         try:
             for container in spec.containers:
