@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from ...policy.model.container import ContainerId, ContainerState
 from ..api import cri_proxy_pb2 as cri
@@ -55,6 +55,8 @@ class Census:
         self._hooks = hooks
         self._started = started
         self._look_seconds = look_seconds
+        self._missing: set[ContainerId] = set()
+        """Containers that the last list lacked, and that were not given up for that."""
 
     async def adopt(self) -> None:
         """Let the policy take over all that runs, before it places anybody. Nothing moves.
@@ -85,7 +87,7 @@ class Census:
     @property
     def pause_seconds(self) -> float:
         """The time until the next look, where nothing asks for one earlier."""
-        has_doubts = any(self._known.doubted(time.monotonic()))
+        has_doubts = bool(self._missing) or any(self._known.doubted(time.monotonic()))
         return min(DOUBT_SECONDS, self._look_seconds) if has_doubts else self._look_seconds
 
     async def look(self) -> None:
@@ -105,27 +107,34 @@ class Census:
                 self._hooks.bind(known, found.id)
             elif known.doubted_at is not None and known.doubted_at + DOUBT_SECONDS <= begun:
                 self._hooks.undo(known)
-        strangers = await self._turns.ask(
+        settled = await self._turns.ask(
             "list",
             lambda: self._settle(listed, number, before),
             _ADOPTION_SECONDS,
             late=lambda _: None,
         )
-        if strangers:
-            described = await describe(self._upstream, listed, strangers, self._known.policy_id)
+        if settled is None:
+            return
+        for policy_id in settled.gone:
+            self._known.forget_policy_id(policy_id)
+        if settled.strangers:
+            described = await describe(
+                self._upstream, listed, settled.strangers, self._known.policy_id
+            )
             self._adopt_late(described)
 
     def _settle(
         self, listed: RuntimeList, number: int, before: frozenset[ContainerId]
-    ) -> list[cri.ListedContainer]:
-        """Take over what became of the containers that are known; returns who runs unplaced."""
+    ) -> "_Settled":
+        """Take over what became of the containers that are known."""
         states = {self._known.policy_id(one): each for one, each in listed.containers.items()}
         events, policy = self._events, self._events.policy
+        missing: set[ContainerId] = set()
         for policy_id, container in dict(policy.containers).items():
             found = states.get(policy_id)
             if found is None:
                 if policy_id in before and self._known.is_expected(policy_id, number):
-                    events.post(events.remove(policy_id))
+                    missing.add(policy_id)
             elif found.state == cri.CONTAINER_EXITED:
                 if container.state is not ContainerState.EXITED:
                     events.post(events.stop(policy_id))
@@ -136,7 +145,13 @@ class Census:
             ):
                 events.start(Mention(container_id=policy_id, read=_unread))
                 self._started(policy_id)
-        return [one for one in _newest_running(listed) if self._is_stranger(one)]
+        # A runtime that has just begun may not know all yet: nobody loses cpus over one list.
+        gone = missing & self._missing
+        for policy_id in gone:
+            events.post(events.remove(policy_id))
+        self._missing = missing - gone
+        strangers = [one for one in _newest_running(listed) if self._is_stranger(one)]
+        return _Settled(strangers, frozenset(gone))
 
     def _is_stranger(self, one: cri.ListedContainer) -> bool:
         """Whether a container runs that nobody placed."""
@@ -155,6 +170,13 @@ class Census:
             pod = pods.get(message.pod_sandbox_id, nri_pb2.PodSandbox(id=message.pod_sandbox_id))
             mention = self._arrivals.mention(pod, message, with_kubelet=self._events.asks_kubelet)
             self._owner.submit("adoption", partial(self._events.start, mention))
+
+
+class _Settled(NamedTuple):
+    """What is left to do of a list: containers that run unplaced, and those that are gone."""
+
+    strangers: list[cri.ListedContainer]
+    gone: frozenset[ContainerId]
 
 
 def _newest_running(listed: RuntimeList) -> Iterable[cri.ListedContainer]:

@@ -22,16 +22,14 @@ class CriUpdates:
 
     def send(self, updates: Mapping[ContainerId, Pinning]) -> Mapping[ContainerId, str]:
         """Set cpus and memory nodes; see `Way`."""
-        failed: dict[ContainerId, str] = {}
         named: dict[ContainerId, ContainerId] = {}
         for one in updates:
             runtime_id = self._known.runtime_id(one)
+            # One that is being created is told again as soon as it has an id.
             if runtime_id:
                 named[ContainerId(runtime_id)] = one
-            else:
-                failed[one] = "the runtime has not created it yet"
         errors = self._socket.send({name: updates[one] for name, one in named.items()})
-        return failed | {named[name]: error for name, error in errors.items()}
+        return {named[name]: error for name, error in errors.items()}
 
     def close(self) -> None:
         """End what is under way."""

@@ -120,6 +120,7 @@ class Hooks:
             resources = message.config.linux.resources
             resources.cpuset_cpus = str(own.cpus) if own.cpus else resources.cpuset_cpus
             resources.cpuset_mems = str(own.mems) if own.mems else resources.cpuset_mems
+            known.created_with = own
             request = message.SerializeToString()
         return Passage(
             request=request, done=partial(self._created, known), failed=partial(self._failed, known)
@@ -179,8 +180,9 @@ class Hooks:
     def bind(self, known: KnownContainer, runtime_id: str) -> None:
         """The runtime has created a container, and says its id."""
         self._known.bind(known, runtime_id)
-        policy_id = known.policy_id
-        self._turns.do("id", lambda: self._proxied.identify(policy_id, runtime_id))
+        policy_id, created_with = known.policy_id, known.created_with
+        identify = partial(self._proxied.identify, policy_id, runtime_id, created_with)
+        self._turns.do("id", identify)
 
     def _failed(self, known: KnownContainer, is_certain: bool) -> None:
         known.creations -= 1

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...policy.model.container import ContainerId, PodId
+from ...policy.model.pinning import Pinning
 
 
 class InstanceKey(NamedTuple):
@@ -32,6 +33,8 @@ class KnownContainer:
     policy_id: ContainerId
     runtime_id: str = ""
     """Empty until the runtime gave one."""
+    created_with: Pinning | None = None
+    """The pinning that its creation carried, if it carried one."""
     creations: int = 0
     """Calls under way that may create it."""
     doubted_at: float | None = None
@@ -96,6 +99,12 @@ class KnownContainers:
         """A container of the runtime is gone."""
         known = self._by_runtime_id.get(runtime_id)
         if known is not None:
+            self.forget(known)
+
+    def forget_policy_id(self, policy_id: ContainerId) -> None:
+        """A container of the policy is gone."""
+        known = self._by_policy_id.get(policy_id)
+        if known is not None and not known.creations:
             self.forget(known)
 
     def forget_sandbox(self, pod_id: PodId) -> None:

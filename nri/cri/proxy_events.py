@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from ...policy.model.container import ContainerId
 from ...policy.model.kubelet_resources import LinuxResources, estimate
+from ...policy.model.pinning import Pinning
 from ..dispatch.actuator import Actuator
 from ..dispatch.answer import Answer
 from ..dispatch.events import Events
@@ -35,9 +36,17 @@ class ProxyEvents:
         self._actuator.want(answer.others)
         return answer
 
-    def identify(self, container_id: ContainerId, runtime_id: str) -> None:
-        """The runtime has given a container its id; the next report and picture show it."""
+    def identify(
+        self, container_id: ContainerId, runtime_id: str, created_with: Pinning | None
+    ) -> None:
+        """The runtime has given a container its id; the next report and picture show it.
+
+        `created_with`: the pinning that its creation carried. Others that came meanwhile may have
+        taken some of it.
+        """
         self.events.policy.identify(container_id, runtime_id)
+        if self.events.policy.pinning(container_id) != created_with:
+            self.post_present((container_id,))
         known = self.events.policy.containers.get(container_id)
         if known is not None:
             self._owner.afterwards(lambda: self._report(Identified(known)))

@@ -1,5 +1,7 @@
 """The proxy before a runtime on paper: who gets which cpus, and gives them back, once."""
 
+import contextlib
+import random
 import threading
 import time
 from collections.abc import Generator
@@ -11,6 +13,7 @@ import grpc
 import pytest
 
 from pinfold.nri.api import cri_pb2 as api
+from pinfold.nri.api import nri_pb2
 from pinfold.nri.dispatch.report import Connected, Disconnected, Released, Synchronized
 from pinfold.nri.embedded.embedded_runtime import RequestError
 from pinfold.policy.model.container import ContainerState
@@ -386,3 +389,88 @@ def test_fifty_calls_at_once_leave_no_cpu_to_two(node: ProxiedNode) -> None:
         list(pool.map(node.kubelet.remove_container, made))
     assert has_grants(node, 0)
     assert not node.engine.containers
+
+
+def test_a_container_whose_cpus_were_taken_while_it_was_created_leaves_them(
+    node: ProxiedNode,
+) -> None:
+    pod = node.run_pod("shared", "besteffort/")
+    gate, is_begun = threading.Event(), threading.Event()
+
+    def wait(method: str) -> None:
+        if method == "CreateContainer" and not is_begun.is_set():
+            is_begun.set()
+            gate.wait(10)
+
+    node.face.after = wait
+    with ThreadPoolExecutor(1) as pool:
+        config = pod_config("shared", "besteffort/")
+        shared = pool.submit(
+            node.kubelet.create_container, pod, container_config("shared", 0), config
+        )
+        assert is_begun.wait(5)
+        own = node.run("own", 2000)
+        gate.set()
+        created = shared.result(10)
+    node.settled()
+    node.kubelet.start_container(created)
+    node.settled()
+    assert (node.cpus(own), node.cpus(created)) == ("1-2", "3-7")
+
+
+def test_one_list_that_lacks_a_container_takes_nothing_from_it(node: ProxiedNode) -> None:
+    own = node.run("own", 2000)
+    hidden = node.runtime.containers.pop(own)
+    listed = node.face.calls.count("ListContainers")
+    assert eventually(lambda: node.face.calls.count("ListContainers") > listed)
+    node.runtime.containers[own] = hidden
+    listed = node.face.calls.count("ListContainers")
+    assert eventually(lambda: node.face.calls.count("ListContainers") > listed + 2)
+    assert has_grants(node, 1)
+    del node.runtime.containers[own]
+    assert eventually(lambda: grants(node) == 0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_fails_or_is_given_up_every_cpu_comes_back(node: ProxiedNode, seed: int) -> None:
+    draw = random.Random(seed)
+    faults = random.Random(seed + 100)
+
+    def maybe_fail(_method: str) -> None:
+        chance = faults.random()
+        if chance < 0.1:
+            raise RequestError("by chance")
+        if chance < 0.2:
+            time.sleep(0.06)
+
+    node.face.before = node.face.after = maybe_fail
+    clients = [Cri(node.socket, 0.05), node.kubelet]
+
+    def live(number: int, chance: float) -> None:
+        client = clients[chance < 0.7]
+        with contextlib.suppress(grpc.RpcError):
+            node.run(f"p{number}", 1000 if chance < 0.3 else 0, client)
+
+    with ThreadPoolExecutor(8) as pool:
+        for number in range(40):
+            pool.submit(live, number, draw.random())
+    node.face.before = node.face.after = lambda _: None
+    clients[0].close()
+    alive = [
+        one.id for one in node.runtime.containers.values() if one.state == nri_pb2.CONTAINER_RUNNING
+    ]
+    assert eventually(
+        lambda: (
+            {one.shown_id for one in known(node) if one.state is ContainerState.RUNNING}
+            == set(alive)
+        )
+    )
+    node.settled()
+    node.engine.check()
+    exclusive = [cpu for one in node.engine.snapshot().grants.values() for cpu in one.exclusive]
+    assert len(exclusive) == len(set(exclusive))
+    for pod in list(node.runtime.pods):
+        node.kubelet.stop_pod(pod)
+        node.kubelet.remove_pod(pod)
+    assert eventually(lambda: not node.engine.containers)
+    assert grants(node) == 0
