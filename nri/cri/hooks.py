@@ -19,7 +19,7 @@ from ...policy.model.pinning import Pinning
 from ..api import cri_proxy_pb2 as cri
 from ..dispatch.answer import Answer
 from ..dispatch.newcomer import Mention, Newcomer
-from ..dispatch.report import Answered, Outcome, Report, Unsupported
+from ..dispatch.report import Answered, Outcome, Report
 from ..plugin.arrivals import FIND_SECONDS, Arrivals
 from ..plugin.messages import linux_value
 from .known_containers import InstanceKey, KnownContainer, KnownContainers
@@ -27,6 +27,7 @@ from .nri_messages import container_of_config, resources_message, sandbox_of_con
 from .policy_turns import PolicyTurns
 from .proxy_events import ProxyEvents
 from .relay import Hook, Passage, RefusedCallError
+from .uncarried_classes import UncarriedClasses
 
 
 class _Updated(NamedTuple):
@@ -71,7 +72,7 @@ class Hooks:
         self._adopted = adopted
         self._look = look
         self._started = started
-        self._warned: set[str] = set()
+        self._uncarried = UncarriedClasses(report)
 
     def table(self) -> Mapping[str, Hook]:
         """The hooks by method of the RuntimeService."""
@@ -169,7 +170,9 @@ class Hooks:
         if answer.refusal:
             self._turns.do("refusal", lambda: self._proxied.release(policy_id))
             raise RefusedCallError(grpc.StatusCode.RESOURCE_EXHAUSTED, answer.refusal)
-        self._warn_of(answer)
+        if objection := self._uncarried.objection(answer, events.policy.config):
+            self._turns.do("refusal", lambda: self._proxied.release(policy_id))
+            raise RefusedCallError(grpc.StatusCode.FAILED_PRECONDITION, objection)
         return answer.own
 
     def _created(self, known: KnownContainer, reply: bytes) -> None:
@@ -298,25 +301,6 @@ class Hooks:
         except TimeoutError:
             text = "pinfold: what runs already is not known yet"
             raise RefusedCallError(grpc.StatusCode.UNAVAILABLE, text) from None
-
-    def _warn_of(self, answer: Answer) -> None:
-        """Tell once of each class that CRI has no field for."""
-        named: list[str] = []
-        if answer.scheduling is not None:
-            named.append(f"scheduling class {answer.scheduling.name!r}")
-        if answer.classes.rdt:
-            named.append(f"cache class {answer.classes.rdt!r}")
-        if answer.classes.blockio:
-            named.append(f"block device class {answer.classes.blockio!r}")
-        for one in named:
-            if one not in self._warned:
-                self._warned.add(one)
-                self._report(
-                    Unsupported(
-                        f"{one}: CRI cannot carry it, so its containers run without — use"
-                        " --runtime nri"
-                    )
-                )
 
 
 def _unread() -> Newcomer:

@@ -13,7 +13,7 @@ from ..dispatch.report import Decided, Identified, Report
 
 
 class ProxyEvents:
-    """What a proxy says to the policy beyond `Events`; everything in a turn of the owner's."""
+    """Events of a proxy beyond `Events`; everything is done in a turn of the owner's."""
 
     def __init__(
         self,
