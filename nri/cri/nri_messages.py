@@ -13,6 +13,7 @@ from ..api import cri_proxy_pb2 as cri
 from ..api import nri_pb2
 from ..plugin.messages import PLACES_MAX
 from ..plugin.string_entries import read_entries
+from .cdi_specs import cdi_device_paths
 
 _READ_ONLY: Final = "ro"
 _OOM_GUARANTEED: Final = -997
@@ -66,6 +67,8 @@ def container_of_config(
     linux = linux_message(config.linux.resources)
     for device in config.devices[:PLACES_MAX]:
         add_device(linux, device)
+    for path in cdi_device_paths(one.name for one in config.CDI_devices[:PLACES_MAX]):
+        add_device(linux, cri.Device(host_path=path))
     return nri_pb2.Container(
         id=container_id,
         pod_sandbox_id=sandbox_id,

@@ -48,7 +48,14 @@ def unpacked(front: tuple[str, str]) -> Path:
 def floor(containerd: Containerd, tmp_path: Path) -> Iterator[Path]:
     """The socket of a proxy without a policy."""
     path = tmp_path / "floor.sock"
-    command = [sys.executable, "-m", "tests.bench.cri_floor", "proxy", str(containerd.socket), str(path)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.bench.cri_floor",
+        "proxy",
+        str(containerd.socket),
+        str(path),
+    ]
     with subprocess.Popen([*LEASH, *command]) as started:
         assert eventually(path.exists)
         yield path
