@@ -6,8 +6,10 @@ import os
 import re
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from ...nri.cri.cri_link import CriLink
 from ...nri.cri.listen_place import ListenPlace
@@ -33,8 +35,7 @@ class RuntimeOptionError(PinfoldError):
     """Options that say how to reach the runtime are unusable; the text says which."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class Access(Struct, frozen=True, kw_only=True):
     """The way to reach one runtime; `where` names it in messages."""
 
     where: str

@@ -179,30 +179,47 @@ def bare_pod(pod: Pod, containers: tuple[SavedContainer, ...]) -> SavedPod:
 def saved_container(placed: PlacedContainer, *, with_texts: bool) -> SavedContainer:
     """A placed container to be saved; its labels, tags, hints and unmet rules only `with_texts`."""
     container, advice = placed.container, Advice.of(placed.grant, placed.pool, placed.unmet)
-    resources = container.resources
     return SavedContainer(
         id=container.shown_id,
         name=container.name,
         labels=container.labels if with_texts else {},
         tags=container.tags if with_texts else {},
-        resources=SavedResources(
-            cpu_request_milli=resources.cpu_request_milli,
-            cpu_limit_milli=resources.cpu_limit_milli,
-            memory_request_bytes=resources.memory_request_bytes,
-            memory_limit_bytes=resources.memory_limit_bytes,
-            hugepage_bytes=resources.hugepage_bytes,
-        ),
+        resources=saved_resources(container.resources),
         state=container.state,
         created_at=container.created_at,
         cpus=None if placed.cpus is None else str(placed.cpus),
         mems=None if placed.mems is None else str(placed.mems),
-        hints=tuple(map(_saved_hint, container.hints)) if with_texts else (),
+        hints=tuple(map(saved_hint, container.hints)) if with_texts else (),
         pool=advice.pool,
         exclusive=str(advice.exclusive),
         grown=tuple(map(str, advice.grown)),
         is_reserved=advice.is_reserved,
         within=None if advice.within is None else str(advice.within),
         unmet=advice.unmet if with_texts else (),
+    )
+
+
+def saved_resources(resources: Resources) -> SavedResources:
+    """Requests and limits to be saved."""
+    return SavedResources(
+        cpu_request_milli=resources.cpu_request_milli,
+        cpu_limit_milli=resources.cpu_limit_milli,
+        memory_request_bytes=resources.memory_request_bytes,
+        memory_limit_bytes=resources.memory_limit_bytes,
+        hugepage_bytes=resources.hugepage_bytes,
+    )
+
+
+def saved_hint(hint: Hint) -> SavedHint:
+    """One topology hint to be saved."""
+    return SavedHint(
+        provider=hint.provider,
+        origin=hint.origin,
+        path=hint.path,
+        device=hint.device,
+        cpus=str(hint.cpus),
+        numa_nodes=str(hint.numa_nodes),
+        sockets=hint.sockets,
     )
 
 
@@ -219,16 +236,4 @@ def _hint(saved: SavedHint) -> Hint:
         cpus=CpuSet.parse(saved.cpus),
         numa_nodes=NodeSet.parse(saved.numa_nodes),
         sockets=saved.sockets,
-    )
-
-
-def _saved_hint(hint: Hint) -> SavedHint:
-    return SavedHint(
-        provider=hint.provider,
-        origin=hint.origin,
-        path=hint.path,
-        device=hint.device,
-        cpus=str(hint.cpus),
-        numa_nodes=str(hint.numa_nodes),
-        sockets=hint.sockets,
     )

@@ -1,13 +1,14 @@
-"""Device nodes of CDI devices, which the kubelet names and the runtime looks up behind us.
+"""Edits by CDI devices, which the kubelet names and the runtime looks up behind us.
 
-Only their paths are read, for hints of where a container is near. Source: the Container Device
+Only paths of device nodes are read, for hints of where a container is near, and environments, for
+claims of cpus. Source: the Container Device
 Interface specification, 1.0: files, kinds, `deviceNodes`.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 FOLDERS: Final = (Path("/etc/cdi"), Path("/var/run/cdi"))
 """Where a later one's device counts instead of an earlier one's of the same name."""
@@ -18,23 +19,33 @@ _FILE_BYTES_MAX: Final = 1 << 20
 _SUFFIXES: Final = (".json", ".yaml", ".yml")
 
 
-def cdi_device_paths(names: Iterable[str], folders: Sequence[Path] = FOLDERS) -> list[str]:
-    """The paths on the host of all nodes of some devices, such as `vendor.com/gpu=0`.
+class CdiEdits(NamedTuple):
+    """Edits of a container by its devices."""
+
+    paths: tuple[str, ...] = ()
+    """Of device nodes, on the host."""
+    environment: tuple[str, ...] = ()
+
+
+def cdi_edits(names: Iterable[str], folders: Sequence[Path] = FOLDERS) -> CdiEdits:
+    """The edits that some devices make, such as `vendor.com/gpu=0`.
 
     Devices that nobody describes, and files that cannot be read, are passed over. O(files).
     """
     wanted = dict.fromkeys(names)
     if not wanted:
-        return []
-    found: dict[str, list[str]] = {}
+        return CdiEdits()
+    found: dict[str, tuple[dict[str, Any], ...]] = {}
     for folder in folders:
         for spec in _specs(folder):
             kind = spec.get("kind")
             for device in _maps(spec.get("devices")):
                 name = f"{kind}={device.get('name')}"
                 if name in wanted:
-                    found[name] = [*_nodes(device), *_nodes(spec)]
-    return [path for name in wanted for path in found.get(name, ())]
+                    found[name] = device, spec
+    owners = [one for name in wanted for one in found.get(name, ())]
+    paths = tuple(path for one in owners for path in _nodes(one))
+    return CdiEdits(paths, tuple(text for one in owners for text in _environment(one)))
 
 
 def _specs(folder: Path) -> Iterator[dict[str, Any]]:
@@ -65,10 +76,20 @@ def _read(text: bytes, suffix: str) -> object:
         raise ValueError(str(error)) from error
 
 
-def _nodes(owner: dict[str, Any]) -> Iterator[str]:
+def _edited(owner: dict[str, Any], what: str) -> object:
     edits = owner.get("containerEdits")
-    nodes = cast("dict[str, Any]", edits).get("deviceNodes") if isinstance(edits, dict) else None
-    for node in _maps(nodes):
+    return cast("dict[str, Any]", edits).get(what) if isinstance(edits, dict) else None
+
+
+def _environment(owner: dict[str, Any]) -> Iterator[str]:
+    found = _edited(owner, "env")
+    for one in cast("list[object]", found) if isinstance(found, list) else ():
+        if isinstance(one, str):
+            yield one
+
+
+def _nodes(owner: dict[str, Any]) -> Iterator[str]:
+    for node in _maps(_edited(owner, "deviceNodes")):
         path = node.get("hostPath") or node.get("path")
         if isinstance(path, str):
             yield path

@@ -75,7 +75,10 @@ class CriProxy:
         self.proxied = ProxyEvents(
             self.events, self.actuator, self.owner, report, machine_memory_bytes
         )
-        self._arrivals = Arrivals(finder, report, machine_memory_bytes)
+        events = self.events
+        self._arrivals = Arrivals(
+            finder, report, machine_memory_bytes, lambda one: events.policy.completed(one)
+        )
         self._is_ready = threading.Event()
         self._starting = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None

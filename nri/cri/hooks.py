@@ -15,7 +15,6 @@ import grpc
 
 from ...policy.model.container import ContainerId, PodId
 from ...policy.model.kubelet_resources import LinuxResources
-from ...policy.model.pinning import Pinning
 from ..api import cri_proxy_pb2 as cri
 from ..dispatch.answer import Answer
 from ..dispatch.newcomer import Mention, Newcomer
@@ -37,6 +36,7 @@ class _Updated(NamedTuple):
     answer: Answer
 
 
+_NO_QUOTA: Final = -1
 PATIENCE_SECONDS: Final = 2.0
 """For which a call waits for the policy; then it passes unchanged, and is told later."""
 ADOPTION_SECONDS: Final = 2.0
@@ -93,8 +93,9 @@ class Hooks:
         def done(reply: bytes) -> None:
             sandbox_id = cri.RunSandboxResponse.FromString(reply).pod_sandbox_id
             with_kubelet = self._events.asks_kubelet
-            pod = sandbox_of_config(sandbox_id, config)
-            self._arrivals.expect(pod, with_kubelet=with_kubelet)
+            sandbox = sandbox_of_config(sandbox_id, config)
+            pod = self._arrivals.expect(sandbox, with_kubelet=with_kubelet)
+            self._turns.do("RunPodSandbox", lambda: self._events.policy.expect(pod))
 
         return Passage(request=request, done=done, failed=_nothing)
 
@@ -105,10 +106,10 @@ class Hooks:
         key = InstanceKey(message.pod_sandbox_id, metadata.name, metadata.attempt)
         earlier = self._known.get(key)
         known = self._known.begin(key)
-        own: Pinning | None = None
+        answer = Answer()
         if earlier is None:
             try:
-                own = await self._placed(known, message)
+                answer = await self._placed(known, message)
             except BaseException:
                 known.creations -= 1
                 if not known.creations and not known.runtime_id:
@@ -116,19 +117,21 @@ class Hooks:
                 raise
         else:
             # The kubelet asks again for what may be there by now: it has its cpus already.
-            own = self._events.policy.pinning(known.policy_id)
-        if own is not None:
-            resources = message.config.linux.resources
-            resources.cpuset_cpus = str(own.cpus) if own.cpus else resources.cpuset_cpus
-            resources.cpuset_mems = str(own.mems) if own.mems else resources.cpuset_mems
-            known.created_with = own
+            policy = self._events.policy
+            answer = Answer(
+                own=policy.pinning(known.policy_id),
+                lifts_quota=policy.lifts_quota(known.policy_id),
+            )
+        if answer.own is not None:
+            known.created_with = answer.own
+            _write(answer, message.config.linux.resources)
             request = message.SerializeToString()
         return Passage(
             request=request, done=partial(self._created, known), failed=partial(self._failed, known)
         )
 
-    async def _placed(self, known: KnownContainer, message: cri.CreateRequest) -> Pinning | None:
-        """The pinning of a new container; None where the policy leaves it, or is too slow."""
+    async def _placed(self, known: KnownContainer, message: cri.CreateRequest) -> Answer:
+        """The answer about a new container; an empty one where the policy is too slow."""
         begun = time.monotonic()
         policy_id, events = known.policy_id, self._events
 
@@ -166,14 +169,14 @@ class Hooks:
             outcome = Outcome.REFUSED
         self._report(Answered("CreateContainer", time.monotonic() - begun, outcome))
         if answer is None:
-            return None
+            return Answer()
         if answer.refusal:
             self._turns.do("refusal", lambda: self._proxied.release(policy_id))
             raise RefusedCallError(grpc.StatusCode.RESOURCE_EXHAUSTED, answer.refusal)
         if objection := self._uncarried.objection(answer, events.policy.config):
             self._turns.do("refusal", lambda: self._proxied.release(policy_id))
             raise RefusedCallError(grpc.StatusCode.FAILED_PRECONDITION, objection)
-        return answer.own
+        return answer
 
     def _created(self, known: KnownContainer, reply: bytes) -> None:
         known.creations -= 1
@@ -245,9 +248,8 @@ class Hooks:
         if answer.refusal:
             self._turns.do("refused update", lambda: self._proxied.post_present(answer.others))
             raise RefusedCallError(grpc.StatusCode.RESOURCE_EXHAUSTED, answer.refusal)
-        if (own := answer.own) is not None:
-            message.linux.cpuset_cpus = str(own.cpus) if own.cpus else message.linux.cpuset_cpus
-            message.linux.cpuset_mems = str(own.mems) if own.mems else message.linux.cpuset_mems
+        if answer.own is not None:
+            _write(answer, message.linux)
             request = message.SerializeToString()
         if answer.is_echo:
             return Passage(request=request, done=_no_reply, failed=_nothing)
@@ -301,6 +303,17 @@ class Hooks:
         except TimeoutError:
             text = "pinfold: what runs already is not known yet"
             raise RefusedCallError(grpc.StatusCode.UNAVAILABLE, text) from None
+
+
+def _write(answer: Answer, resources: cri.Resources) -> None:
+    """Put what the policy decided in the place of what the kubelet asks for."""
+    own = answer.own
+    if own is not None and own.cpus:
+        resources.cpuset_cpus = str(own.cpus)
+    if own is not None and own.mems:
+        resources.cpuset_mems = str(own.mems)
+    if answer.lifts_quota:
+        resources.cpu_quota = _NO_QUOTA
 
 
 def _unread() -> Newcomer:

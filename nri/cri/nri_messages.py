@@ -6,14 +6,16 @@ So both fronts read containers with the same code. Source: containerd, `internal
 
 import os
 import stat
+from collections.abc import Sequence
 from typing import Final
 
 from ...policy.model.container import QosClass
 from ..api import cri_proxy_pb2 as cri
 from ..api import nri_pb2
+from ..plugin.claimed_cpus import CLAIM_PREFIX
 from ..plugin.messages import PLACES_MAX
 from ..plugin.string_entries import read_entries
-from .cdi_specs import cdi_device_paths
+from .cdi_specs import cdi_edits
 
 _READ_ONLY: Final = "ro"
 _OOM_GUARANTEED: Final = -997
@@ -67,7 +69,8 @@ def container_of_config(
     linux = linux_message(config.linux.resources)
     for device in config.devices[:PLACES_MAX]:
         add_device(linux, device)
-    for path in cdi_device_paths(one.name for one in config.CDI_devices[:PLACES_MAX]):
+    edits = cdi_edits(one.name for one in config.CDI_devices[:PLACES_MAX])
+    for path in edits.paths:
         add_device(linux, cri.Device(host_path=path))
     return nri_pb2.Container(
         id=container_id,
@@ -75,21 +78,24 @@ def container_of_config(
         name=config.metadata.name,
         state=nri_pb2.CONTAINER_UNKNOWN,
         labels=read_entries(config.labels),
+        # The claims of cpus alone: a driver of devices writes them, and no pod's author.
+        env=[one for one in edits.environment if one.startswith(CLAIM_PREFIX)],
         mounts=[mount_message(one) for one in config.mounts],
         linux=linux,
     )
 
 
 def container_of_status(
-    container_id: str, sandbox_id: str, status: cri.Status, pid: int
+    container_id: str, sandbox_id: str, status: cri.Status, pid: int, claims: Sequence[str] = ()
 ) -> nri_pb2.Container:
-    """A container that is there, as its status tells."""
+    """A container that is there, as its status tells; `claims`: of cpus, in its environment."""
     return nri_pb2.Container(
         id=container_id,
         pod_sandbox_id=sandbox_id,
         name=status.metadata.name,
         state=_STATES.get(status.state, nri_pb2.CONTAINER_UNKNOWN),
         labels=read_entries(status.labels),
+        env=claims,
         mounts=[mount_message(one) for one in status.mounts],
         linux=linux_message(status.resources.linux),
         pid=pid,

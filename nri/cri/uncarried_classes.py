@@ -42,4 +42,6 @@ def _named(answer: Answer) -> list[str]:
         found.append(f"cache class {answer.classes.rdt!r}")
     if answer.classes.blockio:
         found.append(f"block device class {answer.classes.blockio!r}")
+    if answer.interleaved is not None:
+        found.append("interleaved memory")
     return found

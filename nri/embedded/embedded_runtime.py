@@ -47,6 +47,8 @@ class EmbeddedRuntime:
         """What the runtime was told last, by container id."""
         self.kernel: dict[str, nri_pb2.LinuxCPU] = {}
         """What the kernel has, by id of a container that runs."""
+        self.memory_policies: dict[str, nri_pb2.LinuxMemoryPolicy] = {}
+        """How memory was to be taken, by id; older runtimes drop that without a word."""
         self.update_counts: Counter[str] = Counter()
         """How often a container's resources were written after its creation, by id."""
         self.broken_ids: set[str] = set()
@@ -130,6 +132,8 @@ class EmbeddedRuntime:
                 raise
             if response is not None:
                 write_resources(created, response.adjust.linux.resources)
+                if self._dialect.sets_memory_policies:
+                    self.memory_policies[created.id] = response.adjust.linux.memory_policy
                 if any(one.container_id == created.id for one in response.update):
                     raise RequestError(f"{created.name}: update of a container during creation")
             created.state = nri_pb2.CONTAINER_CREATED
@@ -170,7 +174,8 @@ class EmbeddedRuntime:
             container = self.containers[container_id]
             self.kernel[container_id] = self._starting.pop(container_id)
             container.state = nri_pb2.CONTAINER_RUNNING
-            container.pid = self._next_pid = self._next_pid + 1
+            self._next_pid += 1
+            container.pid = self._next_pid if self._dialect.tells_pids else 0
             pod = self.pods[container.pod_sandbox_id]
             self._notify(nri_pb2.POST_START_CONTAINER, pod, container)
 
@@ -303,7 +308,7 @@ class EmbeddedRuntime:
             configure.request_timeout = int(timeout * 1000)
         try:
             response = trunk.call("Configure", configure, nri_pb2.ConfigureResponse, timeout)
-            if response.events & ~0x7FF:
+            if response.events & ~self._dialect.known_events:
                 raise CallError(Code.UNKNOWN, f"invalid plugin events: {response.events:#x}")
             with self._lock:
                 self._synchronize(trunk, timeout)

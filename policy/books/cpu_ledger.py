@@ -5,7 +5,8 @@ Cpu sets are plain int masks here and milli-cpus plain ints: this is the hot pat
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ...topology.sets.cpuset import NodeSet
 from ..cpus.picker import CpuPicker
@@ -38,6 +39,8 @@ class Ledger:
         self._neighbours = {kind: [0] * len(pools) for kind in CpuType}
         self._reserved_milli = 0
         self._grants: dict[ContainerId, Grant] = {}
+        self.grants: Mapping[ContainerId, Grant] = self._grants
+        """Grants by container, oldest first."""
         self._sharing: list[dict[ContainerId, Grant]] = [{} for _ in pools]
         self._pool_room = PoolRoom(tree)
         self._room: Room | None = None
@@ -47,11 +50,6 @@ class Ledger:
         self._slices: dict[PoolId, int] = {}
         self._spares: dict[PoolId, int] = {}
         """Both by pool, of those in whose subtrees nothing changed since they were cut."""
-
-    @property
-    def grants(self) -> Mapping[ContainerId, Grant]:
-        """Every grant, oldest first."""
-        return self._grants
 
     def neighbours(self, cpu_type: CpuType) -> list[int]:
         """Number of grants of a type in exactly each pool."""
@@ -90,6 +88,12 @@ class Ledger:
             else count
             for count, pool in zip(counts, self.tree.pools, strict=True)
         ]
+
+    @property
+    def free_for_all(self) -> tuple[int, int, int]:
+        """Of the whole machine `slice`, how many of it may be taken, and the free isolated cpus."""
+        root = self.tree.root.id
+        return self.slice(root), self.sliceable[root], self.free_isolated[root]
 
     def slice(self, pool_id: PoolId) -> int:
         """A mask of sharable cpus of a pool of which any `sliceable` may be taken at once.
@@ -189,7 +193,7 @@ class Ledger:
         ledger._shared_milli = list(self._shared_milli)
         ledger._zero_requests = list(self._zero_requests)
         ledger._neighbours = {kind: list(counts) for kind, counts in self._neighbours.items()}
-        ledger._grants = dict(self._grants)
+        ledger.grants = ledger._grants = dict(self._grants)
         ledger._narrowed = self._narrowed.copy()
         ledger._sharing = [dict(one) for one in self._sharing]
         return ledger

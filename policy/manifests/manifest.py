@@ -4,6 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+from msgspec import Struct
+
 from ..model.container import QosClass, Resources
 from ..text.errors import ConfigError
 from ..text.quantity import parse_bytes, parse_milli, parse_page_bytes
@@ -14,12 +17,11 @@ MAX_PODS: Final = 10_000
 """What one text may create; aliases could otherwise multiply a small file without end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerSpec:
+class ContainerSpec(Struct, frozen=True, kw_only=True):
     """A container of a pod; requests left out are its limits, as the API server sets them."""
 
     name: str
-    resources: Resources = field(default_factory=Resources)
+    resources: Resources = msgspec.field(default_factory=Resources)
     keeps_running: bool = True
     """False for an init container that ends before the next one starts (not for sidecars)."""
 

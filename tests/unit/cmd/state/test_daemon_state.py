@@ -3,12 +3,12 @@ import logging
 import os
 import queue
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import replace
 from logging.handlers import QueueHandler
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from pinfold.cmd.daemon.daemon import Daemon
 from pinfold.cmd.state.own_file import BYTES_MAX
@@ -503,7 +503,7 @@ def test_a_container_is_saved_with_all_the_policy_looks_at() -> None:
             ),
         ),
     )
-    grant = replace(GRANT, exclusive=CpuSet.of(200), grown=(CpuSet.of(200),))
+    grant = structs.replace(GRANT, exclusive=CpuSet.of(200), grown=(CpuSet.of(200),))
     advice = Advice.of(grant, POOL)
     (pod,) = SavedPods().collect([placed(container, grant)])
     content = msgspec.json.encode(pod)

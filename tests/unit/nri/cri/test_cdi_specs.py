@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from pinfold.nri.cri.cdi_specs import cdi_device_paths
+from pinfold.nri.cri.cdi_specs import CdiEdits, cdi_edits
 
 GPUS = {
     "cdiVersion": "0.6.0",
@@ -34,7 +34,7 @@ def test_a_device_has_its_own_nodes_and_those_of_its_kind(
     tmp_path: Path, names: list[str], paths: list[str]
 ) -> None:
     (tmp_path / "gpus.json").write_text(json.dumps(GPUS))
-    assert cdi_device_paths(names, [tmp_path]) == paths
+    assert list(cdi_edits(names, [tmp_path]).paths) == paths
 
 
 def test_a_later_folder_counts_and_yaml_is_read(tmp_path: Path) -> None:
@@ -44,9 +44,9 @@ def test_a_later_folder_counts_and_yaml_is_read(tmp_path: Path) -> None:
     (early / "gpus.json").write_text(json.dumps(GPUS))
     (late / "gpus.yaml").write_text(
         "kind: vendor.com/gpu\n"
-        "devices: [{name: '0', containerEdits: {deviceNodes: [{path: /dev/new}]}}]\n"
+        "devices: [{name: '0', containerEdits: {deviceNodes: [{path: /dev/new}], env: [A=1, 7]}}]\n"
     )
-    assert cdi_device_paths(["vendor.com/gpu=0"], [early, late]) == ["/dev/new"]
+    assert cdi_edits(["vendor.com/gpu=0"], [early, late]) == CdiEdits(("/dev/new",), ("A=1",))
 
 
 @pytest.mark.parametrize(
@@ -57,4 +57,4 @@ def test_files_that_say_nothing_are_passed_over(tmp_path: Path, text: str, suffi
     (tmp_path / f"bad{suffix}").write_bytes(text.encode("utf-8", "surrogatepass"))
     (tmp_path / "gpus.json").write_text(json.dumps(GPUS))
     (tmp_path / "huge.json").write_bytes(b" " * (2 << 20))
-    assert cdi_device_paths(["vendor.com/gpu=0"], [tmp_path, tmp_path / "none"]) != []
+    assert cdi_edits(["vendor.com/gpu=0"], [tmp_path, tmp_path / "none"]).paths
