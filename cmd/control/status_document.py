@@ -86,7 +86,7 @@ def _container(
     problem = unsettled.get(container_id, "")
     return ContainerDocument(
         container=container.path,
-        id=container_id,
+        id=container.shown_id,
         pool=snapshot.tree.pools[grant.pool_id].name,
         kind=grant.kind.value,
         intended=pin_document(intended),

@@ -180,7 +180,7 @@ def saved_container(placed: PlacedContainer, *, with_texts: bool) -> SavedContai
     """A placed container to be saved; its labels, tags, hints and unmet rules only `with_texts`."""
     container, advice = placed.container, Advice.of(placed.grant, placed.pool, placed.unmet)
     return SavedContainer(
-        id=container.id,
+        id=container.shown_id,
         name=container.name,
         labels=container.labels if with_texts else {},
         tags=container.tags if with_texts else {},

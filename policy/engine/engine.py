@@ -210,6 +210,10 @@ class Engine:
             packed = replace(decision, lineup=decision.lineup.packed(), weights={})
             self._allocator.roster.decisions[container_id] = packed
 
+    def identify(self, container_id: ContainerId, runtime_id: str) -> None:
+        """The runtime has given a container its id, which is shown. Unknown ids are ignored."""
+        self._allocator.roster.identify(container_id, runtime_id)
+
     def start(self, container_id: ContainerId) -> None:
         """The container runs. Unknown ids are ignored."""
         self._allocator.roster.reach(container_id, ContainerState.RUNNING)

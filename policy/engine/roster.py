@@ -95,6 +95,12 @@ class Roster:
         if container is not None and container.state is not state:
             self.containers[container_id] = replace(container, state=state)
 
+    def identify(self, container_id: ContainerId, runtime_id: str) -> None:
+        """The runtime has given a container its id. Unknown ids are ignored."""
+        container = self.containers.get(container_id)
+        if container is not None:
+            self.containers[container_id] = replace(container, runtime_id=runtime_id)
+
     def remove(self, container_id: ContainerId) -> None:
         """Forget a container. Unknown ids change nothing."""
         container = self.containers.pop(container_id, None)

@@ -38,7 +38,7 @@ FOLDERS = {
         "inquiry",
         "scenarios",
     ),
-    "nri": ("api", "wire", "dispatch", "hints", "plugin", "embedded"),
+    "nri": ("api", "wire", "dispatch", "hints", "plugin", "cri", "embedded"),
     "cmd": ("web", "state", "kernel", "report", "daemon", "metrics", "control", "commands"),
 }
 """Each room's folders; one imports those before it alone."""
