@@ -133,6 +133,8 @@ KEYS: tuple[KnownKey, ...] = (
     _scoped("pool-name", "the name of a pool", "the pool to use", _OWN),
     _scoped("on-unsatisfiable", "fail or degrade", "what to do if a required rule fails", _OWN),
     _scoped("smt", "pack, spread, hide or any", "how to use the threads of cores", _OWN),
+    _scoped("pod-pool", _BOOL, "one set of cpus for the whole pod, its containers inside", _OWN),
+    _scoped("group", "a name", "one set of cpus with others of the namespace and name", _OWN),
     _scoped("move", "never or allowed", "whether a rebalance may move it while it runs", _OWN),
 )
 

@@ -99,7 +99,8 @@ class Engine:
     def interrupts(self, interrupts: tuple[Interrupt, ...]) -> None:
         if interrupts != self._interrupts:
             self._interrupts = interrupts
-            self._allocator.classifier = Classifier(self.config, interrupts, self.machine)
+            classifier = Classifier(self.config, interrupts, self.machine)
+            self._allocator.classifier = self._allocator.pens.classifier = classifier
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -143,7 +144,8 @@ class Engine:
             told = self.pinning(one)
             if told is not None and told.cpus is not None:
                 others |= told.cpus.mask
-        if not allocator.adopt(container, request, others, None):
+        is_penned = allocator.pens.name_of(container, request) is not None
+        if is_penned or not allocator.adopt(container, request, others, None):
             return allocator.conclude(allocator.place_running(container))
         allocator.heed_rules(container, is_alone=True)
         changes = allocator.books.pinner.changes(container.id)

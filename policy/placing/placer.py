@@ -116,7 +116,9 @@ class Placer:
             narrowed_by=judgement.kept_apart() if judgement and grant.within else frozenset(),
         )
 
-    def plan_again(self, request: Request, held: Grant, judgement: Judgement) -> Placement | None:
+    def plan_again(
+        self, request: Request, held: Grant, judgement: Judgement | None
+    ) -> Placement | None:
         """The grant that a container held before its restart; None where that is not free.
 
         Its rules are not judged again, but for those that keep it and others apart.
@@ -137,16 +139,18 @@ class Placer:
         memory = self._memory.choice(request)
         if isinstance(memory.zone(pool_id), Dropped):
             return None
-        for one in judgement.restrictions():
+        for one in judgement.restrictions() if judgement is not None else ():
             if one.blockers and one.is_broken_by(own | shared, pool_id):
                 return None
         offer = memory.offer(pool_id)
         grant = self._grant(request, pool_id, held.exclusive, held.isolated, offer)
         grant = replace(grant, within=held.within)
-        lifted = held_back(judgement, grant, own | shared, self._books, ())
+        lifted: tuple[Grant, ...] = ()
+        if judgement is not None:
+            lifted = held_back(judgement, grant, own | shared, self._books, ())
         booking = Booking(grant=grant, offer=offer, lifted=lifted)
         around = self._tree.around(pool_id, own | shared)
-        told = judgement.told_at(own | shared, around)
+        told = () if judgement is None else judgement.told_at(own | shared, around)
         broken = tuple(one for one in told if one.closed_pools)
         return Placement(booking=booking, decided_by=RESTARTED, broken=broken)
 
@@ -224,7 +228,7 @@ class Placer:
                 # Whatever others give it: where it is, or it may be anywhere.
                 container = self._books.affinity.residents.container(request.container_id)
                 cpus = (root.cpus if container.cpus is None else container.cpus).mask
-            case CpuType.NORMAL:
+            case CpuType.NORMAL | CpuType.PEN:
                 cpus = self._ledger.free_sharable[root.id]
         return judgement.told_at(cpus, root.id)
 

@@ -1,0 +1,156 @@
+"""Pens in the books: begun, put round what runs, resized, and containers in them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from msgspec import structs
+
+from ...topology.sets.cpuset import NO_CPUS, NO_NODES, CpuSet
+from ..books.books import Books
+from ..model.container import ContainerId
+from ..model.grant import Grant, Refusal
+from ..model.request import CpuType, Request
+from ..placing.judgement import Judgement
+from ..placing.placer import Failure, Placement, Placer
+from ..placing.resizer import Resizer
+from .pen_slices import rest_of, shrunk_pen
+
+_LAST_MAX: Final = 256
+
+
+class PenBookings:
+    """The pens of some books, changed there in one step each."""
+
+    def __init__(self, books: Books, placer: Placer) -> None:
+        self._books = books
+        self._placer = placer
+        self._resizer = Resizer(books)
+        self._last: dict[ContainerId, Grant] = {}
+        """Pens that ended, the oldest forgotten first: who is restarted finds its cpus again."""
+
+    def begin(
+        self, request: Request, weights: Mapping[ContainerId, int], judgement: Judgement | None
+    ) -> Placement | Failure:
+        """A new pen, placed like a container with this request, or where it was before."""
+        last, placement = self._last.pop(request.container_id, None), None
+        if last is not None:
+            placement = self._placer.plan_again(request, last, judgement)
+        found = placement or self._placer.plan(request, weights, judgement)
+        if isinstance(found, Placement):
+            self._take(found)
+        return found
+
+    def enclose(self, request: Request, residents: Sequence[Grant]) -> Placement | Failure:
+        """A new pen of what some containers hold, and of more beside it where that is not enough.
+
+        They hold nothing afterwards, and are to `enter` it; on failure they hold what they held.
+        """
+        books = self._books
+        ledger, memory = books.ledger, books.memory
+        wanted = [memory.request_of(one.container_id) for one in residents]
+        for one in residents:
+            ledger.drop(one.container_id)
+            memory.release(one.container_id)
+        pen = self._around(residents, request)
+        request = structs.replace(request, exclusive=max(request.exclusive, len(pen.exclusive)))
+        ledger.add(pen)
+        placement = self._resizer.plan(pen, request)
+        if isinstance(placement, Placement):
+            books.take(placement.booking)
+            return placement
+        ledger.drop(pen.container_id)
+        memory.release(pen.container_id)
+        for one, known in zip(residents, wanted, strict=True):
+            ledger.add(one)
+            if known is not None:
+                memory.adopt(known, one.memory)
+        return placement
+
+    def resize(self, pen: Grant, request: Request) -> Placement | Failure:
+        """Another size for a pen of the same kind; no slice is taken, and what is shared stays."""
+        books, ledger = self._books, self._books.ledger
+        if pen.exclusive:
+            whole = max(-(-request.total_milli // 1000), 1)
+            request = structs.replace(request, exclusive=whole, shared_milli=0)
+        else:
+            request = request.as_shared()
+        kept = shrunk_pen(ledger, pen, request.exclusive, books.picker)
+        if isinstance(kept, Refusal):
+            return Failure(refusal=kept)
+        placement = self._resizer.plan(kept, request)
+        if isinstance(placement, Placement):
+            books.take(placement.booking)
+            books.pinner.mark(pen.container_id)
+        return placement
+
+    def enter(
+        self, pen_id: ContainerId, container_id: ContainerId, request: Request, own: CpuSet
+    ) -> Request:
+        """Book a container in a pen, with these cpus for itself; its request as it counts there."""
+        pen = self._books.ledger.pens[pen_id]
+        grant = Grant(
+            container_id=container_id,
+            pool_id=pen.pool_id,
+            cpu_type=CpuType.PEN,
+            pen=pen_id,
+            exclusive=own,
+            isolated=own & pen.isolated,
+            memory=pen.memory,
+            preserve_memory=request.preserve_memory,
+            hide_hyperthreads=request.hide_hyperthreads,
+            within=pen.within,
+        )
+        self._books.ledger.add(grant)
+        self._books.pinner.mark(pen_id)
+        return structs.replace(request, cpu_type=CpuType.PEN, exclusive=len(own), shared_milli=0)
+
+    def crowded(self, pen_id: ContainerId) -> Grant | None:
+        """The youngest slice of a pen in which somebody has nothing to share; None in any other."""
+        ledger = self._books.ledger
+        pen = ledger.pens[pen_id]
+        members = [ledger.grants[one] for one in ledger.members(pen_id)]
+        sliced = [one for one in members if one.exclusive]
+        if not pen.exclusive or rest_of(ledger, pen) or len(sliced) == len(members):
+            return None
+        return sliced[-1]
+
+    def knows(self, pen_id: ContainerId) -> bool:
+        """Whether there is such a pen, or was one that has ended."""
+        return pen_id in self._books.ledger.pens or pen_id in self._last
+
+    def remember(self, pen: Grant) -> None:
+        """Remember a pen that has ended, for the next one of its name."""
+        self._last[pen.container_id] = pen
+        if len(self._last) > _LAST_MAX:
+            del self._last[next(iter(self._last))]
+
+    def _take(self, placement: Placement) -> None:
+        booking = placement.booking
+        self._books.take(replace(booking, grant=replace(booking.grant, is_pen=True)))
+
+    def _around(self, residents: Sequence[Grant], request: Request) -> Grant:
+        """A pen of what containers held, with their memory."""
+        tree = self._books.tree
+        exclusive, cpus, zone = NO_CPUS, NO_CPUS, NO_NODES
+        for one in residents:
+            zone |= one.memory
+            exclusive |= one.exclusive if request.exclusive else NO_CPUS
+            cpus |= tree.pools[one.pool_id].cpus
+        pool_id = residents[0].pool_id
+        if any(one.pool_id != pool_id for one in residents):
+            pool_id = tree.smallest_holding(cpus).id
+        shared_milli = 0 if request.exclusive else sum([one.shared_milli for one in residents])
+        pen = Grant(
+            container_id=request.container_id,
+            is_pen=True,
+            pool_id=pool_id,
+            exclusive=exclusive,
+            isolated=exclusive & tree.root.isolated,
+            shared_milli=shared_milli,
+            memory_bytes=request.memory_bytes,
+            preserve_memory=request.preserve_memory,
+            hide_hyperthreads=request.hide_hyperthreads,
+            within=residents[0].within if len(residents) == 1 else None,
+        )
+        return replace(pen, memory=self._books.adopt_memory(request, pen, zone))
