@@ -17,6 +17,7 @@ from ..pens.pen_name import PenName, is_outside, pen_by_numbers, pod_pen, wished
 from ..pens.pen_slices import Slice, fitting_slice, resized_slice, shrunk_slice
 from ..pens.pod_numbers import own_cpus, together
 from ..placing.classifier import Classified, Classifier
+from ..placing.growth import allowed_cpus
 from ..placing.judge import Judge
 from ..placing.placer import Failure, Placement, Placer
 from ..text.errors import Problem
@@ -76,7 +77,8 @@ class Penning:
         if pen is None:
             made = self._begin(name, container, classified)
         elif self._is_counted(name, container):
-            made = self.bookings.resize(pen, self.request_of(name, container))
+            request = self.request_of(name, container)
+            made = self.bookings.resize(pen, request, self._allowed(container, classified, pen))
         if isinstance(made, Failure):
             self._books.withdraw(container.id)
             return Decision(
@@ -152,7 +154,8 @@ class Penning:
             smaller = shrunk_slice(held, min(count, len(held.exclusive)), request, books.picker)
             ledger.repool(replace(held, exclusive=smaller.exclusive, grown=smaller.grown))
             self._roster.containers[container_id] = container
-            made = self.bookings.resize(pen, self.request_of(name, container))
+            allowed = self._allowed(container, classified, pen)
+            made = self.bookings.resize(pen, self.request_of(name, container), allowed)
             if isinstance(made, Failure):
                 self._roster.containers[container_id] = known
                 ledger.repool(held)
@@ -216,7 +219,7 @@ class Penning:
             weights = self._books.affinity.affinities(container, classified.rules).weights
             return self.bookings.begin(request, weights, judgement)
         held = [self._books.ledger.grants[one.id] for one in residents]
-        made = self.bookings.enclose(request, held)
+        made = self.bookings.enclose(request, held, self._allowed(container, classified, *held))
         if isinstance(made, Placement):
             for one, grant in zip(residents, held, strict=True):
                 known = self._roster.classified[one.id]
@@ -260,6 +263,20 @@ class Penning:
         broken = judgement.told_at(cpus.mask, grant.pool_id)
         self._unmet.tell_owners(container, broken)
         return self._unmet.told(decision, broken)
+
+    def _allowed(self, container: Container, classified: Classified, *held: Grant) -> int | None:
+        """A mask of the cpus where rules go on to hold for a container and its pen, or residents.
+
+        None where rules say nothing.
+        """
+        judgement = self._judge.judge(container, classified.placement, classified.request)
+        if judgement is None:
+            return None
+        shared = self._books.pinner.pool_cpus
+        cpus = 0
+        for one in held:
+            cpus |= (shared.of(one) or NO_CPUS).mask
+        return allowed_cpus(judgement, held[0], cpus)
 
     def _share_some(self, pen_id: ContainerId) -> None:
         """Leave a cpu to share where somebody shares: the youngest slice is nobody's own then."""

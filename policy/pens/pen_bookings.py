@@ -41,10 +41,13 @@ class PenBookings:
             self._take(found)
         return found
 
-    def enclose(self, request: Request, residents: Sequence[Grant]) -> Placement | Failure:
+    def enclose(
+        self, request: Request, residents: Sequence[Grant], allowed: int | None
+    ) -> Placement | Failure:
         """A new pen of what some containers hold, and of more beside it where that is not enough.
 
         They hold nothing afterwards, and are to `enter` it; on failure they hold what they held.
+        `allowed`: a mask of the cpus that rules between containers leave to it; None: all.
         """
         books = self._books
         ledger, memory = books.ledger, books.memory
@@ -55,7 +58,7 @@ class PenBookings:
         pen = self._around(residents, request)
         request = structs.replace(request, exclusive=max(request.exclusive, len(pen.exclusive)))
         ledger.add(pen)
-        placement = self._resizer.plan(pen, request)
+        placement = self._resizer.plan(pen, request, allowed)
         if isinstance(placement, Placement):
             books.take(placement.booking)
             return placement
@@ -67,7 +70,9 @@ class PenBookings:
                 memory.adopt(known, one.memory)
         return placement
 
-    def resize(self, pen: Grant, request: Request) -> Placement | Failure:
+    def resize(
+        self, pen: Grant, request: Request, allowed: int | None = None
+    ) -> Placement | Failure:
         """Another size for a pen of the same kind; no slice is taken, and what is shared stays."""
         books, ledger = self._books, self._books.ledger
         if pen.exclusive:
@@ -78,7 +83,7 @@ class PenBookings:
         kept = shrunk_pen(ledger, pen, request.exclusive, books.picker)
         if isinstance(kept, Refusal):
             return Failure(refusal=kept)
-        placement = self._resizer.plan(kept, request)
+        placement = self._resizer.plan(kept, request, allowed)
         if isinstance(placement, Placement):
             books.take(placement.booking)
             books.pinner.mark(pen.container_id)
