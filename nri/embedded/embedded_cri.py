@@ -41,9 +41,10 @@ class EmbeddedCri:
 def kernel_reader(runtime: EmbeddedRuntime) -> Callable[[ContainerId, int], Pinning | None]:
     """Reads back what the kernel on paper has of a container that runs."""
 
-    def read(container_id: ContainerId, _pid: int) -> Pinning | None:
+    def read(container_id: ContainerId, pid: int) -> Pinning | None:
         found = runtime.kernel.get(container_id)
-        if found is None:
+        # A cgroup is found by a process of it, which some runtimes do not tell.
+        if found is None or not pid:
             return None
         return Pinning(cpus=CpuSet.parse(found.cpus), mems=NodeSet.parse(found.mems))
 

@@ -170,7 +170,8 @@ class EmbeddedRuntime:
             container = self.containers[container_id]
             self.kernel[container_id] = self._starting.pop(container_id)
             container.state = nri_pb2.CONTAINER_RUNNING
-            container.pid = self._next_pid = self._next_pid + 1
+            self._next_pid += 1
+            container.pid = self._next_pid if self._dialect.tells_pids else 0
             pod = self.pods[container.pod_sandbox_id]
             self._notify(nri_pb2.POST_START_CONTAINER, pod, container)
 
@@ -303,7 +304,7 @@ class EmbeddedRuntime:
             configure.request_timeout = int(timeout * 1000)
         try:
             response = trunk.call("Configure", configure, nri_pb2.ConfigureResponse, timeout)
-            if response.events & ~0x7FF:
+            if response.events & ~self._dialect.known_events:
                 raise CallError(Code.UNKNOWN, f"invalid plugin events: {response.events:#x}")
             with self._lock:
                 self._synchronize(trunk, timeout)

@@ -25,6 +25,16 @@ class Dialect:
     tells_timeouts: bool
     nri_version: str = ""
     """The version of its NRI, where it tells that."""
+    tells_pids: bool = True
+    """Whether messages hold the process of a container that runs; else 0."""
+    known_events: int = 0x7FF
+    """The bits of events that a plugin may subscribe to; others end the connection."""
+    updates_pods: bool = False
+    """Whether it tells of a pod's new size (UpdatePodSandbox)."""
+
+
+_EVENTS_TO_POD_UPDATES: Final = 0x3FFF
+"""Those of NRI 0.10 and later: updates of pods, and validation."""
 
 
 CONTAINERD_1_7: Final = Dialect(
@@ -39,6 +49,8 @@ CONTAINERD_2_3: Final = Dialect(
     splits_synchronize=True,
     tells_timeouts=True,
     nri_version="v0.12.0",
+    known_events=_EVENTS_TO_POD_UPDATES,
+    updates_pods=True,
 )
 NEWEST: Final = Dialect(
     version="v2.4.0",
@@ -46,9 +58,43 @@ NEWEST: Final = Dialect(
     splits_synchronize=True,
     tells_timeouts=True,
     nri_version="v0.12.2",
+    known_events=_EVENTS_TO_POD_UPDATES,
+    updates_pods=True,
 )
 
-DIALECTS: Final = (CONTAINERD_1_7, CONTAINERD_2_1, CONTAINERD_2_3, NEWEST)
+
+def _crio(
+    version: str, *, tells_pids: bool = True, has_own_calls: bool = False, nri_version: str = ""
+) -> Dialect:
+    """The dialect of a CRI-O since 1.34, which knows updates of pods and does not tell of both."""
+    return Dialect(
+        name="cri-o",
+        version=version,
+        has_own_calls=has_own_calls,
+        splits_synchronize=True,
+        tells_timeouts=True,
+        nri_version=nri_version,
+        tells_pids=tells_pids,
+        known_events=_EVENTS_TO_POD_UPDATES,
+        updates_pods=True,
+    )
+
+
+CRIO_1_34: Final = _crio("1.34.0", tells_pids=False)
+CRIO_1_35: Final = _crio("1.35.0", tells_pids=False)
+CRIO_1_36: Final = _crio("1.36.3")
+CRIO_1_37: Final = _crio("1.37.0", has_own_calls=True, nri_version="v0.12.0")
+
+DIALECTS: Final = (
+    CONTAINERD_1_7,
+    CONTAINERD_2_1,
+    CONTAINERD_2_3,
+    NEWEST,
+    CRIO_1_34,
+    CRIO_1_35,
+    CRIO_1_36,
+    CRIO_1_37,
+)
 
 _FIELD_BYTES: Final = 16
 """More than the key and the length of a field take."""

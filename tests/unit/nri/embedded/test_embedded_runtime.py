@@ -222,8 +222,15 @@ def test_index_must_have_two_digits_and_the_connection_stays_open(index: str) ->
     end(plugin)
 
 
-def test_events_nobody_knows_end_the_connection() -> None:
-    plugin = BarePlugin(EmbeddedRuntime(), events=0x800)
+@pytest.mark.parametrize(
+    ("dialect", "events"),
+    [
+        pytest.param(CONTAINERD_1_7, 0x800, id="older runtimes know no updates of pods"),
+        pytest.param(NEWEST, 0x4000, id="newer ones know three events more"),
+    ],
+)
+def test_events_nobody_knows_end_the_connection(dialect: Dialect, events: int) -> None:
+    plugin = BarePlugin(EmbeddedRuntime(dialect), events=events)
     plugin.send("RegisterPlugin", nri_pb2.RegisterPluginRequest(plugin_idx="10"))
     plugin.thread.join(LONG)
     assert plugin.methods() == ["Configure"]
