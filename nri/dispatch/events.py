@@ -13,7 +13,7 @@ from ...policy.engine.adoption import Advice
 from ...policy.engine.decision import Decision
 from ...policy.engine.engine import Engine
 from ...policy.engine.reconfiguration import find_moves
-from ...policy.model.container import Container, ContainerId, ContainerState, PodId
+from ...policy.model.container import Container, ContainerId, ContainerState, Pod, PodId
 from ...policy.model.grant import PoolId, Refusal
 from ...policy.model.kubelet_resources import LinuxResources, estimate, merge
 from ...policy.model.pinning import Change, Pinning
@@ -123,6 +123,20 @@ class Events:
         self.asked[container_id] = merged
         own = self.policy.pinning(container_id)
         return Answer(container_id=container_id, own=own, others=others)
+
+    def update_pod(self, pod: Pod, wanted: LinuxResources) -> Answer:
+        """Change the size of a whole pod; its containers that change follow as updates.
+
+        The runtime asks before it resizes the pod, and once more with the old size where something
+        behind that failed.
+        """
+        if not pod.id:
+            return Answer()
+        resized = self.policy.resize_pod(pod, estimate(wanted, pod.qos, None))
+        if isinstance(resized, Refusal):
+            return Answer(refusal=resized.reason)
+        self._adjust("resize of a pod", resized)
+        return Answer()
 
     def stop(self, container_id: ContainerId, *, is_undone: bool = False) -> Answer:
         """Take back what a container held; `is_undone`: it is undone as its creation failed."""

@@ -194,6 +194,14 @@ class EmbeddedRuntime:
                 self._apply(response.update)
             self._notify(nri_pb2.POST_UPDATE_CONTAINER, pod, container)
 
+    def update_pod(self, pod_id: str, size: nri_pb2.LinuxResources) -> None:
+        """Resize a pod, whose sandbox keeps its first size. Raises `RequestError` if refused."""
+        with self._lock:
+            if not self._dialect.updates_pods:
+                raise RequestError("UNIMPLEMENTED: UpdatePodSandboxResources")
+            request = nri_pb2.UpdatePodSandboxRequest(pod=self.pods[pod_id], linux_resources=size)
+            self._call(nri_pb2.UPDATE_POD_SANDBOX, "UpdatePodSandbox", request, nri_pb2.Empty)
+
     def update_cpuset(self, container_id: str, cpus: str, mems: str) -> None:
         """Change a cpuset as callers of the CRI socket do; the plugin's answer is merged into it.
 

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from ...topology.model.machine import Machine
 from ..configuration.config import Config
-from ..model.container import Container, ContainerId, ContainerState, PodId, Resources
+from ..model.container import Container, ContainerId, ContainerState, Pod, PodId, Resources
 from ..model.grant import Grant, PoolId, Refusal
 from ..model.pinning import Change, Pinning
 from ..placing.classifier import Classifier
@@ -223,6 +223,14 @@ class Engine:
             pinning = self._allocator.books.pinner.told(container_id) or Pinning()
             return replace(self.decisions[container_id], pinning=pinning, changes=())
         return self._allocator.resize(container_id, resources)
+
+    def resize_pod(self, pod: Pod, size: Resources) -> Refusal | tuple[Change, ...]:
+        """Another size for a whole pod, whose containers follow by `update`; who has to be told.
+
+        A refusal leaves it what it had. Asking again changes nothing, and the old size undoes it.
+        """
+        refusal = self._allocator.pens.resize_pod(pod, size)
+        return self._allocator.books.pinner.changes() if refusal is None else refusal
 
     def move(self, container_id: ContainerId, pool_id: PoolId) -> Decision:
         """Move a container to another pool; a refusal leaves it where it is, and what it holds.

@@ -8,14 +8,14 @@ from msgspec import structs
 
 from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..books.books import Books
-from ..model.container import Container, ContainerId, Resources
+from ..model.container import Container, ContainerId, Pod, Resources
 from ..model.grant import Grant, Refusal
 from ..model.pinning import Pinning
 from ..model.request import CpuType, Isolation, Request
 from ..pens.pen_bookings import PenBookings
 from ..pens.pen_name import PenName, is_outside, pen_by_numbers, pod_pen, wished_pen
 from ..pens.pen_slices import Slice, fitting_slice, resized_slice, shrunk_slice
-from ..pens.pod_numbers import own_cpus, together
+from ..pens.pod_numbers import own_cpus, resized_with, shows_pod, together
 from ..placing.classifier import Classified, Classifier
 from ..placing.growth import allowed_cpus
 from ..placing.judge import Judge
@@ -147,7 +147,15 @@ class Penning:
         ledger, held = books.ledger, books.ledger.grants[container_id]
         pen, known = ledger.pens[held.held_as], self._roster.containers[container_id]
         name = self.name_of(container, classified.request) or PenName(pen.container_id)
+        size = None if name.is_group else self.size_of(known)
+        carries = size is not None and shows_pod(size, known)
+        if size is not None and carries and (larger := resized_with(size, known, container)):
+            refusal = self.resize_pod(container.pod, larger)
+            if refusal is not None:
+                return self._refused(held, refusal)
+            pen = ledger.pens[pen.container_id]
         count = self._own_cpus(name, container, classified) if pen.exclusive else 0
+        count = 0 if carries else count
         request, is_counted = classified.request, self._is_counted(name, container)
         if is_counted:
             # A pen that shrinks keeps its slices, so this one shrinks first.
@@ -199,14 +207,47 @@ class Penning:
                 cpu_request_milli=max(cpu, size.cpu_request_milli),
                 memory_limit_bytes=None if limit is None else max(memory, limit),
             )
-            self.note_size(container, larger)
+            self.note_size(container.pod, larger)
 
-    def note_size(self, container: Container, size: Resources) -> None:
-        """Note the size of a container's pod, which was resized."""
+    def note_size(self, pod: Pod, size: Resources) -> None:
+        """Note the size of a pod, which was resized."""
         sizes = self._roster.pod_sizes
-        sizes[container.pod.uid or container.pod.id] = size
+        sizes[pod.uid or pod.id] = size
         if len(sizes) > _SIZES_MAX:
             del sizes[next(iter(sizes))]
+
+    def resize_pod(self, pod: Pod, size: Resources) -> Refusal | None:
+        """Another size for a pod, and its pen if it has one; a refusal leaves what it had.
+
+        What was asked for is noted: the same question again changes nothing, and the old size once
+        more undoes it.
+        """
+        key, ledger = pod.uid or pod.id, self._books.ledger
+        before = self._roster.pod_sizes.get(key)
+        self.note_size(pod, size)
+        name = pod_pen(pod)
+        pen = ledger.pens.get(name.id)
+        if pen is None:
+            return None
+        member = self._roster.containers[next(iter(ledger.members(name.id)))]
+        classified = self._roster.classified[member.id]
+        held = [ledger.grants[one] for one in ledger.members(name.id)]
+        for one in held:
+            if one.exclusive and shows_pod(size, self._roster.containers[one.container_id]):
+                # It was resized before its pod was, and had seemed to have cpus of its own.
+                ledger.repool(replace(one, exclusive=NO_CPUS))
+        allowed = self._allowed(member, classified, pen)
+        made = self.bookings.resize(pen, self.request_of(name, member), allowed)
+        if isinstance(made, Placement):
+            self._share_some(name.id)
+            return None
+        for one in held:
+            ledger.repool(one)
+        if before is None:
+            del self._roster.pod_sizes[key]
+        else:
+            self._roster.pod_sizes[key] = before
+        return made.refusal
 
     def _begin(
         self, name: PenName, container: Container, classified: Classified

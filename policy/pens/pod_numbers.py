@@ -6,6 +6,7 @@ kubelet, `pkg/kubelet/kuberuntime/kuberuntime_container_linux.go`; KEP 2837.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from ..model.container import Container, QosClass, Resources
 
@@ -32,6 +33,36 @@ def has_pod_cpu(whole: Resources, container: Container) -> bool:
     if not limit or shown.cpu_limit_milli != limit:
         return False
     return shown.cpu_request_milli in (whole.cpu_request_milli, limit)
+
+
+def shows_pod(whole: Resources, container: Container) -> bool:
+    """Whether a container shows its pod's cpus and memory: a resize of it is one of the pod then.
+
+    One with memory of its own may have come to as much cpu as its pod by itself.
+    """
+    memory = container.resources.memory_limit_bytes
+    return has_pod_cpu(whole, container) and memory == whole.memory_limit_bytes
+
+
+def resized_with(whole: Resources, before: Container, after: Container) -> Resources | None:
+    """Size of a pod after a container that shows its numbers shows others; None where that is none.
+
+    Not every runtime tells that a pod was resized; where one does, it tells the same again.
+    """
+    shown = after.resources
+    cpu = whole.cpu_request_milli
+    if after.pod.qos is QosClass.GUARANTEED:
+        cpu = shown.cpu_request_milli
+    memory = whole.memory_limit_bytes
+    if memory is not None and memory == before.resources.memory_limit_bytes:
+        memory = shown.memory_limit_bytes
+    size = replace(
+        whole,
+        cpu_request_milli=cpu,
+        cpu_limit_milli=shown.cpu_limit_milli,
+        memory_limit_bytes=memory,
+    )
+    return None if size == whole else size
 
 
 def own_cpus(whole: Resources | None, container: Container) -> int:

@@ -217,6 +217,7 @@ def test_a_slice_grows_into_what_its_pod_shares_and_no_further() -> None:
     node.engine.check()
     assert isinstance(shrunk.result, Grant)
     assert len(CpuSet.parse(node.cpus(one, "own"))) == 1
+    assert len(CpuSet.parse(node.cpus(one, "a"))) == 3
 
 
 @pytest.mark.parametrize("names", ["ab", "abc"])
@@ -313,3 +314,29 @@ def test_a_restart_takes_containers_that_were_resized_for_what_they_are() -> Non
         node.create(again)
         assert not node.engine.snapshot().pens, is_remembered
         containers[1] = again
+
+
+def test_a_restart_knows_the_last_size_of_a_pod() -> None:
+    node, one = Node(), pod(whole(2))
+    containers = [container(one, name) for name in "ab"]
+    node.create(*containers)
+    changes = node.engine.resize_pod(one, whole(3))
+    assert not isinstance(changes, Refusal)
+    assert {change.container_id for change in changes} == {"p-a", "p-b"}
+    restarted(node, containers, is_remembered=True)
+    assert len(CpuSet.parse(node.cpus(one, "a"))) == 3
+    (pen,) = node.engine.snapshot().pens.values()
+    assert len(pen.exclusive) == 3
+
+
+def test_a_pod_does_not_shrink_below_what_its_containers_have_for_themselves() -> None:
+    node, one = Node(), pod(whole(4))
+    node.create(container(one, "a"), container(one, "own", whole(2, memory=GIB)))
+    before = node.cpus(one, "a")
+    refused = node.engine.resize_pod(one, whole(2, memory=2 * GIB))
+    node.engine.check()
+    assert isinstance(refused, Refusal), refused
+    assert "no room in 2 CPUs for its containers" in refused.reason
+    assert node.cpus(one, "a") == before
+    assert not isinstance(node.engine.resize_pod(one, whole(3)), Refusal)
+    assert len(CpuSet.parse(node.cpus(one, "a"))) == 1
