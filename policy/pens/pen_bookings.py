@@ -12,6 +12,7 @@ from ..model.container import ContainerId
 from ..model.grant import Grant, Refusal
 from ..model.request import CpuType, Request
 from ..placing.judgement import Judgement
+from ..placing.lifting import make_room
 from ..placing.placer import Failure, Placement, Placer
 from ..placing.resizer import Resizer
 from .pen_slices import rest_of, shrunk_pen
@@ -58,7 +59,7 @@ class PenBookings:
         pen = self._around(residents, request)
         request = structs.replace(request, exclusive=max(request.exclusive, len(pen.exclusive)))
         ledger.add(pen)
-        placement = self._resizer.plan(pen, request, allowed)
+        placement = self._plan(pen, request, allowed)
         if isinstance(placement, Placement):
             books.take(placement.booking)
             return placement
@@ -83,7 +84,7 @@ class PenBookings:
         kept = shrunk_pen(ledger, pen, request.exclusive, books.picker)
         if isinstance(kept, Refusal):
             return Failure(refusal=kept)
-        placement = self._resizer.plan(kept, request, allowed)
+        placement = self._plan(kept, request, allowed)
         if isinstance(placement, Placement):
             books.take(placement.booking)
             books.pinner.mark(pen.container_id)
@@ -129,6 +130,33 @@ class PenBookings:
         self._last[pen.container_id] = pen
         if len(self._last) > _LAST_MAX:
             del self._last[next(iter(self._last))]
+
+    def _plan(self, pen: Grant, request: Request, allowed: int | None) -> Placement | Failure:
+        """A size for a pen next to what it has; shared containers are lifted where that helps.
+
+        As for any container: what the kubelet counts as fitting is not refused for our counting.
+        """
+        placement = self._resizer.plan(pen, request, allowed)
+        more = request.exclusive - len(pen.exclusive)
+        # Rules between containers may hold those that would have to move.
+        if isinstance(placement, Placement) or more <= 0 or not self._books.standing.is_empty:
+            return placement
+        ledger = self._books.ledger
+        missing = structs.replace(request, exclusive=more, shared_milli=0)
+        lift = make_room(missing, ledger, (pen.pool_id, *ledger.tree.ancestors[pen.pool_id]))
+        if lift is None:
+            return placement
+        before = [ledger.counted(one.container_id) for one in lift.lifted]
+        for one in lift.lifted:
+            ledger.repool(one)
+        lifted = self._resizer.plan(pen, request, allowed)
+        if isinstance(lifted, Failure):
+            for one in before:
+                ledger.repool(one)
+            return placement
+        for one in lift.lifted:
+            self._books.pinner.mark(one.container_id)
+        return lifted
 
     def _take(self, placement: Placement) -> None:
         booking = placement.booking

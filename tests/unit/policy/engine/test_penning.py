@@ -340,3 +340,18 @@ def test_a_pod_does_not_shrink_below_what_its_containers_have_for_themselves() -
     assert node.cpus(one, "a") == before
     assert not isinstance(node.engine.resize_pod(one, whole(3)), Refusal)
     assert len(CpuSet.parse(node.cpus(one, "a"))) == 1
+
+
+def test_shared_containers_make_room_for_the_rest_of_a_pod() -> None:
+    """Four NUMA nodes of two cpus: shares keep whole cpus there, and only two can be had."""
+    node, one = Node("socket:1 numa:4 core:2 mem:4G"), pod(whole(4))
+    node.create(container(one, "own", whole(1, memory=GIB)))
+    shared = Resources(cpu_request_milli=700, cpu_limit_milli=800, memory_request_bytes=GIB // 4)
+    for name in "wxyz":
+        neighbour = pod(None, QosClass.BURSTABLE, name=name)
+        node.create(container(neighbour, "a", shared))
+    before = CpuSet.parse(node.cpus(one, "own"))
+    decision = node.create(container(one, "plain"))
+    assert isinstance(decision.result, Grant), decision.result
+    assert node.taken == 4
+    assert CpuSet.parse(node.cpus(one, "own")) == before
