@@ -22,6 +22,7 @@ COMMANDS: Final = (
     CommandRow("simulate", "simulate", "Place pods or run scenarios without a cluster."),
     CommandRow("lint", "lint", "Check annotations and configuration."),
     CommandRow("rebalance", "rebalance", "Plan moves that place running containers better."),
+    CommandRow("replay", "replay", "Make kept decisions again, to compare configurations."),
     CommandRow("config", "config_command", "Show the configuration in force."),
     CommandRow("capture", "capture", "Save this machine's topology for --sysfs-root."),
     CommandRow("status", "node.status", "Show pools, containers and health of the running daemon."),
@@ -29,6 +30,7 @@ COMMANDS: Final = (
     CommandRow("describe", "node.describe", "Explain the places of all containers of a pod."),
     CommandRow("explain", "node.explain", "Say why a container is where it is."),
     CommandRow("audit", "node.audit", "Compare every pin with what the kernel has."),
+    CommandRow("gather", "bundle.gather", "Save all that is needed to look into this node."),
     CommandRow("demo", "demo", "Run the daemon with example pods and explain the placements."),
 )
 

@@ -18,6 +18,7 @@ from ..nri.plugin.cri_socket_paths import AUTO
 from ..policy.configuration.config import Config
 from ..topology.sets.base_errors import PinfoldError
 from .commands.exit_status import FAULT, StatusCommand
+from .control.background_rebalance import REBALANCE_SECONDS, BackgroundRebalance
 from .control.control_server import ControlServer
 from .control.control_socket import (
     ControlInUseError,
@@ -26,9 +27,11 @@ from .control.control_socket import (
     control_path,
 )
 from .control.decision_journal import DecisionJournal
+from .control.history.history_keeper import HistoryKeeper
 from .daemon.chores import live_root, plan_chores
 from .daemon.config_file import load_config, read_file
 from .daemon.config_watch import ConfigWatch
+from .daemon.cpuset_conflicts import read_managers, runc_warning
 from .daemon.daemon import Command, Daemon, memory_bytes, reload_configuration
 from .daemon.garbage_collection import LOOK_SECONDS, Garbage
 from .daemon.hint_sources import find_surroundings
@@ -36,6 +39,7 @@ from .daemon.machine_source import machine_of, machine_options
 from .daemon.runtimes import DEFAULT_SOCKET, Access, find_runtime, is_preinstalled
 from .daemon.sd_notify import Notifier
 from .kernel.tuner import tuner_below
+from .metrics.event_counts import EventCounts
 from .metrics.metrics_server import MetricsServer
 from .report.decision_log import DecisionLog
 from .report.log_setup import LEVELS, end_logging, set_up_logging
@@ -145,12 +149,13 @@ def command(
     notifier = Notifier(environment)
     keeper = None if state_dir is None else _state_keeper(state_dir, log)
     garbage = Garbage()
-    journal = DecisionJournal()
-    reports: list[Report] = [DecisionLog(log, access.where), notifier, garbage, journal]
+    journal, counts = DecisionJournal(), EventCounts()
+    history = None if state_dir is None else HistoryKeeper(state_dir, log)
+    reports: list[Report] = [DecisionLog(log, access.where), notifier, garbage, journal, counts]
     is_here = sysfs_root is None and machine is None and access.embedded is None
     kernel_root = Path("/") if kernel_root is None and is_here else kernel_root
     tuner = None if kernel_root is None else tuner_below(kernel_root, state_dir, log)
-    reports.extend(one for one in (keeper, tuner) if one is not None)
+    reports.extend(one for one in (keeper, history, tuner) if one is not None)
     surroundings = find_surroundings(root, environment)
     daemon = Daemon(
         found,
@@ -162,19 +167,21 @@ def command(
         as_found=tuner.as_found if tuner else None,
     )
     _warn(daemon.engine.warnings, log)
-    server = _control_server(control, state_dir, daemon, journal, access, log)
-    _remember(daemon, keeper, state_dir, log)
+    _look_for_conflicts(daemon, log, is_here=is_here)
+    server = _control_server(control, state_dir, daemon, (journal, history), access, log)
+    _remember(daemon, keeper, history, state_dir, counts, log)
     if tuner is not None:
         tuner.start(daemon.plugin)
     plan_chores(daemon, watch, root, log)
-    metrics = MetricsServer(daemon, root, log)
+    daemon.timetable.every("rebalance", REBALANCE_SECONDS, BackgroundRebalance(daemon, log).look)
+    metrics = MetricsServer(daemon, root, log, counts)
     load = partial(_load_again, watch, config_path, settings, log)
     _listen(daemon)
     daemon.timetable.every("garbage", LOOK_SECONDS, garbage.look)
+    daemon.first_service.afterwards("metrics at the start", metrics.follow)
     garbage.start()
     daemon.start()
     try:
-        metrics.follow()
         if server is not None:
             server.start()
         if access.embedded is not None:
@@ -182,13 +189,21 @@ def command(
         ended = daemon.run(notifier, partial(_reload, daemon, load, notifier, metrics, server, log))
     finally:
         notifier.stopping()
-        for part in (server, metrics, keeper, tuner, daemon):
+        for part in (server, metrics, keeper, history, tuner, daemon):
             if part is not None:
                 part.stop()
         surroundings.close()
         notifier.close()
     if ended is Command.ENDED and not (access.identity.is_preinstalled and daemon.has_served):
         raise click.exceptions.Exit(FAULT)
+
+
+def _look_for_conflicts(daemon: Daemon, log: logging.Logger, *, is_here: bool) -> None:
+    _warn(filter(None, (runc_warning(daemon.machine),)), log)
+    if is_here:
+        managers = read_managers()
+        daemon.plugin.events.foreign_pins.kubelet_pins = managers.pins_cpus
+        _warn(managers.warnings(), log)
 
 
 def _warn(warnings: Iterable[str], log: logging.Logger) -> None:
@@ -209,11 +224,18 @@ def _state_keeper(folder: Path, log: logging.Logger) -> StateKeeper:
 
 
 def _remember(
-    daemon: Daemon, keeper: StateKeeper | None, folder: Path | None, log: logging.Logger
+    daemon: Daemon,
+    keeper: StateKeeper | None,
+    history: HistoryKeeper | None,
+    folder: Path | None,
+    counts: EventCounts,
+    log: logging.Logger,
 ) -> None:
-    if folder is not None and keeper is not None:
-        daemon.plugin.events.advice = read_state(folder, log).advice()
+    if folder is not None and keeper is not None and history is not None:
+        advice = daemon.plugin.events.advice = read_state(folder, log).advice()
+        counts.recoveries["restored" if advice else "empty"] += 1
         keeper.start(daemon.plugin)
+        history.start(daemon.plugin)
 
 
 def _load_again(
@@ -243,7 +265,7 @@ def _control_server(
     option: str | None,
     state_dir: Path | None,
     daemon: Daemon,
-    journal: DecisionJournal,
+    known: tuple[DecisionJournal, HistoryKeeper | None],
     access: Access,
     log: logging.Logger,
 ) -> ControlServer | None:
@@ -261,7 +283,8 @@ def _control_server(
         log.error("%s; pinfold cannot ask this daemon", error)
         return None
     kind = "nri" if access.embedded is None else "embedded"
-    return ControlServer(daemon, journal, control_socket, kind, log)
+    journal, history = known
+    return ControlServer(daemon, journal, control_socket, kind, log, history)
 
 
 def _listen(daemon: Daemon) -> None:

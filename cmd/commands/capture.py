@@ -28,15 +28,15 @@ def command(file: Path, sysfs_root: str) -> None:
     """
     machine, snapshot = capture(open_tree(sysfs_root))
     content = pack(snapshot, file.name)
-    _write(file, content)
+    write_archive(file, content)
     click.echo(
         f"{file}: {len(machine.online)} cpus, {len(machine.numa_nodes)} NUMA nodes, "
         f"{len(snapshot.files)} files, {len(content)} bytes"
     )
 
 
-def _write(file: Path, content: bytes) -> None:
-    """Write a whole file or none: no half an archive stays behind."""
+def write_archive(file: Path, content: bytes) -> None:
+    """Write a whole file or none: no half an archive stays behind. Raises `PinfoldError`."""
     partial = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         partial.write_bytes(content)

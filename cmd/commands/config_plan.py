@@ -1,11 +1,11 @@
 """`pinfold config plan`: what would move if a file became the configuration."""
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import click
+from msgspec import Struct
 
 from ...policy.engine.reconfiguration import Fate, Move, find_moves
 from ...policy.model.pinning import Pinning
@@ -13,17 +13,17 @@ from ...policy.tuning.interrupts import Interrupt
 from ...topology.model.machine import Machine
 from ...topology.sets.cpuset import CpuSet, NodeSet
 from ..daemon.config_file import load_config
-from ..daemon.machine_source import machine_of, machine_options
+from ..daemon.machine_source import machine_options
 from ..kernel.knobs import Knobs
 from ..state.state_file import State
+from .bundle.support_bundle import is_bundle
 from .output_option import output_option
-from .saved_node import cut_pods, saved_engine, saved_state, state_option
+from .saved_node import cut_pods, saved_engine, saved_state, state_machine, state_option
 
 _SOMETHING_MOVES: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigPlan:
+class ConfigPlan(Struct, frozen=True):
     """The fate of every container, and warnings for the author of the file."""
 
     moves: tuple[Move, ...]
@@ -48,8 +48,9 @@ def command(
     FILE has faults or there is no state to compare with.
     """
     state = saved_state(state_path)
-    found = machine_of(sysfs_root, machine)
-    interrupts = () if machine is not None else _interrupts(Path(sysfs_root or "/"))
+    found = state_machine(state_path, sysfs_root, machine)
+    is_elsewhere = machine is not None or is_bundle(state_path)
+    interrupts = () if is_elsewhere else _interrupts(Path(sysfs_root or "/"))
     plan = plan_config(state, found, file, interrupts)
     click.echo(_as_json(plan) if output == "json" else _as_text(plan))
     if plan.count(Fate.STAYS) < len(plan.moves):

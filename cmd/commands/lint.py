@@ -1,30 +1,50 @@
 """`pinfold lint`: what is wrong with annotations in manifests and with configurations."""
 
-from collections.abc import Iterator
+import importlib.metadata
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import click
+import yaml
 
 from ...policy.configuration.config import Config
 from ...policy.configuration.config_text import read_config
-from ...policy.engine.engine import Engine
-from ...policy.manifests.annotation_lint import has_pods, is_configuration, lint_manifests
-from ...policy.manifests.manifest import parse_manifests
+from ...policy.manifests.annotation_lint import is_configuration
+from ...policy.manifests.manifest import PodSpec, parse_manifests
+from ...policy.rules.central_rules import CentralRules
 from ...policy.rules.podaffinity.configured_rules import (
     configured_rules,
     expansion,
     pod_expansion,
 )
-from ...policy.scenarios.creation import created_pod
-from ...policy.scenarios.pod_check import PodCheck
+from ...policy.scenarios.creation import created_container, created_pod
 from ...policy.text.errors import ConfigError
 from ...policy.text.yaml_fields import FieldError
-from ...topology.model.machine import Machine
 from ..daemon.config_file import ConfigFileError, input_name, load_config, read_input
 from ..daemon.machine_source import machine_of, machine_options
+from .check.complaint import Complaint, Gravity, Subject, github_text, json_text, sarif_text
+from .check.file_check import FileCheck, has_something
+from .output_option import output_option
 
-_ERROR = 1
-_UNREADABLE = 2
+_STATUS: Final = {Gravity.UNREADABLE: 2, Gravity.ERROR: 1, Gravity.ADVICE: 0}
+
+
+def _nothing(_: Sequence[Complaint]) -> str:
+    """Lines for people are printed file by file."""
+    return ""
+
+
+def _sarif(complaints: Sequence[Complaint]) -> str:
+    return sarif_text(complaints, importlib.metadata.version("pinfold"))
+
+
+_FORMATS: Final[Mapping[str, Callable[[Sequence[Complaint]], str]]] = {
+    "text": _nothing,
+    "json": json_text,
+    "github": github_text,
+    "sarif": _sarif,
+}
 
 
 @click.command()
@@ -40,17 +60,21 @@ _UNREADABLE = 2
     "--expand",
     "is_expanded",
     is_flag=True,
-    help="Also show the rules that profiles, racks and resource sets come to.",
+    help="Also show what rules, profiles, racks and resource sets come to.",
+)
+@output_option(
+    *_FORMATS, meaning="Lines for people, JSON, or what GitHub and tools for SARIF show."
 )
 def command(
     files: tuple[str, ...],
     sysfs_root: str | None,
     machine: str | None,
     config_path: str | None,
+    output: str,
     *,
     is_expanded: bool,
 ) -> int:
-    """Check the annotations of pods in manifests, and configurations; "-" is standard input.
+    """Check annotations of pods in manifests, configurations and scenarios; "-" is standard input.
 
     What passes is not refused for its annotations on a node with this configuration. Where a
     machine is given, each pod is also placed on it, alone.
@@ -58,30 +82,34 @@ def command(
     Exit status: 1 if something is wrong, such as a text that is no YAML (advice does not count);
     2 if a file cannot be read, or is no text; the others are checked then too.
     """
+    if is_expanded and output != "text":
+        raise click.UsageError("--expand is for people: leave it or -o out")
     config = None if config_path is None else load_config(Path(config_path)).config
     has_machine = sysfs_root is not None or machine is not None
-    on = machine_of(sysfs_root, machine) if has_machine else None
-    check = PodCheck(config, on)
-    status = 0
+    check = FileCheck(config, machine_of(sysfs_root, machine) if has_machine else None)
+    found: list[Complaint] = []
     for file in files:
         name = input_name(file)
         try:
             text = read_input(file)
         except ConfigFileError as error:
+            found.append(Complaint.of_line(str(error), name, Subject.FILE, Gravity.UNREADABLE))
             click.echo(str(error), err=True)
-            status = _UNREADABLE
             continue
-        complaints = list(_complaints(name, text, check, on))
-        if not complaints and not is_configuration(text) and not has_pods(text):
+        complaints = list(check.complaints(name, text))
+        if not complaints and not has_something(text):
             click.echo(
                 f"{name}: nothing to check — it holds no pods and no configuration", err=True
             )
-        for line, is_advice in complaints:
-            click.echo(line)
-            status = status if is_advice else max(status, _ERROR)
+        found.extend(complaints)
+        if output == "text":
+            for one in complaints:
+                click.echo(one.text)
         if is_expanded:
             click.echo(_expansion(name, text, config or Config()), nl=False)
-    return status
+    if (shown := _FORMATS[output](found)) or output == "json":
+        click.echo(shown)
+    return max((_STATUS[one.gravity] for one in found), default=0)
 
 
 def _expansion(source: str, text: str, config: Config) -> str:
@@ -93,29 +121,21 @@ def _expansion(source: str, text: str, config: Config) -> str:
     except (ConfigError, FieldError):
         # What is wrong has been said.
         return ""
-    configured = configured_rules(config)
-    return "".join(pod_expansion(configured, created_pod(spec, 0)) for spec in pods)
+    configured, central = configured_rules(config), CentralRules(config)
+    return "".join(
+        _given_text(central, spec) + pod_expansion(configured, created_pod(spec, 0))
+        for spec in pods
+    )
 
 
-def _complaints(
-    source: str, text: str, check: PodCheck, machine: Machine | None
-) -> Iterator[tuple[str, bool]]:
-    """Lines about a text, and whether they are only advice."""
-    if not is_configuration(text):
-        for finding in lint_manifests(text, check):
-            yield finding.text(source), finding.problem.is_advice
-        return
-    try:
-        loaded = read_config(text, source)
-    except ConfigError as error:
-        yield from ((line, False) for line in str(error).splitlines())
-        return
-    yield from ((f"advice: {warning}", True) for warning in loaded.warnings)
-    if machine is None:
-        return
-    try:
-        warnings = Engine(machine, loaded.config).warnings
-    except ConfigError as error:
-        yield f"{source}: {error}", False
-        return
-    yield from ((f"{source}: advice: {warning}", True) for warning in warnings)
+def _given_text(central: CentralRules, spec: PodSpec) -> str:
+    """The annotations that central rules give the containers of a pod: a document for each."""
+    pod = created_pod(spec, 0)
+    texts: list[str] = []
+    for one in (*spec.init_containers, *spec.containers):
+        container = central.completed(created_container(one, pod, 0)[0])
+        for rule in dict.fromkeys(given.rule for given in container.given):
+            given = {each.key: each.value for each in container.given if each.rule == rule}
+            text: str = yaml.safe_dump({"annotations": given}, sort_keys=False, width=100)
+            texts.append(f"---\n# rule {rule}, for {container.path}\n{text}")
+    return "".join(texts)

@@ -1,11 +1,11 @@
 """`pinfold rebalance`: the moves that would place running containers better."""
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
 import click
+from msgspec import Struct
 
 from ...policy.engine.rebalance.plan import (
     RebalanceBudget,
@@ -17,12 +17,12 @@ from ...policy.engine.rebalance.plan import (
 from ...topology.drawing.machine_tree import bytes_text
 from ..control.control_client import ControlClient
 from ..control.control_option import control_option
-from ..daemon.machine_source import machine_of, machine_options
+from ..daemon.machine_source import machine_options
 from ..report.console import table_lines
 from ..report.escaped_text import escaped
 from ..report.weight_text import weight_text
 from .output_option import output_option
-from .saved_node import cut_pods, saved_engine, saved_state
+from .saved_node import cut_pods, saved_engine, saved_state, state_machine
 
 _STOPPED: Final = 1
 _COLUMNS: Final = ("container", "from", "to", "gain", "memory to migrate")
@@ -46,7 +46,8 @@ _COLUMNS: Final = ("container", "from", "to", "gain", "memory to migrate")
     "state_path",
     type=click.Path(path_type=Path),
     metavar="FILE|DIR",
-    help="What runs: a state file, or the folder it is in; without, the running daemon says.",
+    help="What runs: a state file, its folder or a support bundle; without, the running daemon"
+    " says.",
 )
 @control_option
 @output_option("table", "json", meaning="A table for people or one JSON document for tools.")
@@ -73,7 +74,8 @@ def command(
     state = client.state() if client is not None else saved_state(cast(Path, state_path))
     for warning in cut_pods(state):
         click.echo(f"warning: {warning}", err=True)
-    engine = saved_engine(state, machine_of(sysfs_root, machine))
+    path = state_path or Path()
+    engine = saved_engine(state, state_machine(path, sysfs_root, machine))
     budget = RebalanceBudget(moves=moves, moves_exclusive=exclusive)
     found = rebalance(engine.snapshot(), budget)
     done = _applied(client, found) if client is not None and is_applied else None
@@ -82,8 +84,7 @@ def command(
         raise click.exceptions.Exit(_STOPPED)
 
 
-@dataclass(frozen=True, slots=True)
-class _Applied:
+class _Applied(Struct, frozen=True):
     """How many moves were made, and what kept the next one from it, if anything."""
 
     moves: int

@@ -12,7 +12,9 @@ from ...policy.tuning.interrupts import Interrupt
 from ...topology.drawing.fingerprint import machine_fingerprint, machine_summary
 from ...topology.model.machine import Machine
 from ...topology.sets.base_errors import PinfoldError
-from ..state.state_file import STATE_NAME, State, StateFileError, load_state
+from ..daemon.machine_source import machine_of
+from ..state.state_file import STATE_NAME, State, StateFileError, load_state, parse_state
+from .bundle.support_bundle import STATE, is_bundle, read_bundle
 
 DEFAULT_STATE: Final = Path("/var/lib/pinfold")
 
@@ -28,13 +30,21 @@ state_option: Final = click.option(
     default=DEFAULT_STATE,
     show_default=True,
     metavar="FILE|DIR",
-    help="What runs: the state file of the daemon, or the folder it is in.",
+    help="What runs: the state file of the daemon, the folder it is in, or a support bundle.",
 )
 """A command's `--state`: `state_path`."""
 
 
 def saved_state(path: Path) -> State:
-    """The state in a file, or in the file of a folder. Raises `SavedStateError`."""
+    """The state in a file, in the file of a folder, or in a support bundle.
+
+    Raises `SavedStateError` and `BundleError`.
+    """
+    if is_bundle(path):
+        try:
+            return parse_state(path, read_bundle(path, STATE))
+        except StateFileError as error:
+            raise SavedStateError(f"{error} — gather it anew") from error
     file = path / STATE_NAME if path.is_dir() else path
     try:
         return load_state(file)
@@ -46,6 +56,16 @@ def saved_state(path: Path) -> State:
         raise SavedStateError(
             f"{file}: {reason} — name the folder that pinfoldd has as its --state-dir"
         ) from error
+
+
+def state_machine(path: Path, sysfs_root: str | None, machine: str | None) -> Machine:
+    """The machine the options mean; without any, that of a support bundle or this one.
+
+    Raises `TopologyError`.
+    """
+    if is_bundle(path) and sysfs_root is None and machine is None:
+        sysfs_root = str(path)
+    return machine_of(sysfs_root, machine)
 
 
 def saved_engine(state: State, machine: Machine, interrupts: tuple[Interrupt, ...] = ()) -> Engine:

@@ -3,11 +3,11 @@
 import fnmatch
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import click
+from msgspec import Struct
 
 from ...policy.configuration.config import Config
 from ...policy.manifests.manifest import pods_of
@@ -27,6 +27,7 @@ from ...topology.model.machine import Machine
 from ...topology.sysfs.discovery import read_machine
 from ..daemon.config_file import input_name, read_input
 from ..daemon.machine_source import machine_of, machine_options
+from .bundle.support_bundle import is_bundle
 from .node.simulated_node import NodeSource, node_options
 from .output_option import output_option
 from .pools import chosen_config
@@ -36,8 +37,7 @@ _LISTED: Final = 5
 """Scenarios that a message names before it stops."""
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """A scenario to run and how to come by its hardware."""
 
     scenario: Scenario
@@ -99,6 +99,9 @@ def command(
     config, warnings = chosen_config(config_path)
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
+    if state_path is not None and is_bundle(state_path) and sysfs_root is machine is None:
+        # A bundle has the machine that its state is of.
+        sysfs_root = str(state_path)
     hardware = _Hardware(sysfs_root, machine)
     jobs = _chosen(_jobs(files, hardware), only)
     node: RunningNode | None = None
@@ -106,7 +109,8 @@ def command(
         jobs = jobs or [Job(pods_scenario(()), hardware.topology)]
         for job in jobs:
             source.check(job.scenario)
-        root = None if machine is not None else Path(sysfs_root or "/")
+        is_live = machine is None and Path(sysfs_root or "/").is_dir()
+        root = Path(sysfs_root or "/") if is_live else None
         other = None if config_path is None else config
         node, hardware.name = source.node(hardware.topology().machine, root, other), source.name
     if unused := hardware.unused_option(jobs):

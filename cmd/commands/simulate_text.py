@@ -35,7 +35,7 @@ def tree_text(result: ScenarioResult) -> str:
         inside: dict[str, list[str]] = {}
         for name, one in named:
             if one.refused is None:
-                text = place_text(name, _cpus(one), one.mems, one.reason)
+                text = place_text(name, _cpus(one), one.mems, _reason(one))
                 inside.setdefault(one.pool, []).append(text)
         texts = pool_texts(result.tree, result.machine, inside, result.spare)
         lines.extend(tree_lines(texts))
@@ -93,7 +93,10 @@ def _cpus(one: ContainerResult) -> str:
 
 
 def _reason(one: ContainerResult) -> str:
-    return one.reason if one.refused is None else f"refused: {one.refused}"
+    if one.refused is not None:
+        return f"refused: {one.refused}"
+    rules = dict.fromkeys(given.rule for given in one.given)
+    return f"{one.reason} (rule {', '.join(rules)})" if rules else one.reason
 
 
 def _verdicts(result: ScenarioResult) -> Iterator[str]:

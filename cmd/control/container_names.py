@@ -23,6 +23,10 @@ class ControlRequestError(PinfoldError):
     """A question that cannot be answered as it was asked."""
 
 
+class NotHereError(ControlRequestError):
+    """No container is called so."""
+
+
 def find_container(name: str, containers: Iterable[Container]) -> Container:
     """The one container that a name means.
 
@@ -36,7 +40,7 @@ def find_container(name: str, containers: Iterable[Container]) -> Container:
             return found[0]
         if found:
             raise ControlRequestError(_several(name, found))
-    raise ControlRequestError(f"container: {name!r} is not here — see 'pinfold status'")
+    raise NotHereError(f"container: {name!r} is not here — see 'pinfold status'")
 
 
 def _several(name: str, found: list[Container]) -> str:

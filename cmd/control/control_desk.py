@@ -5,32 +5,44 @@ thread that asks, while the policy goes on.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from ...nri.dispatch.actuator import SUSPECT
+from ...policy.engine.adoption import KEPT
 from ...policy.engine.snapshot import Snapshot
-from ...policy.model.container import ContainerId
+from ...policy.model.container import Container, ContainerId
 from ..daemon.daemon import Daemon
 from ..state.saved_states import SavedStates
-from .container_names import find_container
+from .container_names import NotHereError, find_container
+from .decision_document import decision_document
 from .decision_journal import DecisionJournal, JournalEntry
-from .documents import AuditDocument, DriftDocument, NodeDocument, RuntimeDocument
+from .documents import (
+    AuditDocument,
+    DecisionDocument,
+    DriftDocument,
+    ExplainDocument,
+    NodeDocument,
+    RuntimeDocument,
+)
 from .explain_document import explain_document
+from .history.history_keeper import HistoryKeeper
+from .history.saved_decision import SavedDecision
 from .move_step import move_container
 from .status_document import pin_document, status_document
 
 _POLICY_SECONDS: Final = 2.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControlDesk:
+class ControlDesk(Struct, frozen=True, kw_only=True):
     """A daemon and what is noted of its decisions. For several threads."""
 
     daemon: Daemon
     journal: DecisionJournal
+    history: HistoryKeeper | None
+    """None where nothing is kept."""
     kind: str
     """The kind of the runtime's interface: nri, embedded."""
 
@@ -53,9 +65,43 @@ class ControlDesk:
         """The explanation of a container's place. Raises `ControlRequestError`, `TimeoutError`."""
         snapshot = self._snapshot("explain")
         decided = self._decided(snapshot)
-        container = find_container(name, [one.container for one in decided.values()])
+        try:
+            container = find_container(name, [one.container for one in decided.values()])
+        except NotHereError:
+            return _encoded(self._past(snapshot, name))
         found = decided[container.id]
-        return _encoded(explain_document(snapshot, container, found.decision, found.at))
+        document, at = self._remembered(snapshot, found)
+        return _encoded(explain_document(snapshot, container, document, at))
+
+    def _remembered(
+        self, snapshot: Snapshot, found: JournalEntry
+    ) -> tuple[DecisionDocument, float | None]:
+        """The document of a decision: that from before a restart, where nothing moved in it."""
+        container, decision = found.container, found.decision
+        paths = {one.id: one.path for one in snapshot.containers.values()}
+        document = decision_document(container, decision, paths)
+        if decision.decided_by != KEPT or self.history is None:
+            return document, found.at
+        saved = self.history.last_of(container.id)
+        before = None if saved is None else saved.document()
+        if saved is None or before is None or before.pool != document.pool:
+            return document, found.at
+        return msgspec.structs.replace(before, cpus=document.cpus, mems=document.mems), saved.at
+
+    def _past(self, snapshot: Snapshot, name: str) -> ExplainDocument:
+        """The explanation of a container that is gone. Raises `ControlRequestError`."""
+        known: dict[ContainerId, tuple[Container, SavedDecision]] = {}
+        paths: set[str] = set()
+        for saved in self.history.past() if self.history is not None else ():
+            container = saved.container()
+            # Of several of one name the last one.
+            if container is not None and saved.path not in paths:
+                paths.add(saved.path)
+                known[container.id] = (container, saved)
+        container, saved = known[find_container(name, [one for one, _ in known.values()]).id]
+        document = saved.document()
+        assert document is not None
+        return explain_document(snapshot, container, document, saved.at)
 
     def audit(self, *, repair: bool) -> bytes:
         """The audit document; `repair`: have drift told again first. Raises `TimeoutError`."""

@@ -12,6 +12,7 @@ from ..daemon.daemon import Daemon
 from .control_gate import ControlGate
 from .control_socket import ControlSocket, find_group
 from .decision_journal import DecisionJournal
+from .history.history_keeper import HistoryKeeper
 from .peer import Peer
 
 if TYPE_CHECKING:
@@ -31,8 +32,10 @@ class ControlServer:
         control_socket: ControlSocket,
         kind: str,
         log: logging.Logger,
+        history: HistoryKeeper | None = None,
     ) -> None:
         """`kind`: that of the runtime's interface. The socket is closed with this server."""
+        self._history = history
         self._daemon = daemon
         self._journal = journal
         self._socket = control_socket
@@ -96,6 +99,11 @@ class ControlServer:
             from .control_desk import ControlDesk
             from .control_service import ControlService
 
-            desk = ControlDesk(daemon=self._daemon, journal=self._journal, kind=self._kind)
+            desk = ControlDesk(
+                daemon=self._daemon,
+                journal=self._journal,
+                history=self._history,
+                kind=self._kind,
+            )
             self._service = ControlService(desk, self._socket.path, self._log)
         return self._service.connect()

@@ -3,8 +3,10 @@
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ...nri.dispatch.report import (
     Connected,
@@ -24,8 +26,7 @@ REFUSALS_MAX: Final = 32
 _ENDED_MAX: Final = 256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalEntry:
+class JournalEntry(Struct, frozen=True, kw_only=True):
     """A container and the last decision about it."""
 
     container: Container

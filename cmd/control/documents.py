@@ -79,6 +79,14 @@ class RuleDocument(NodeDocument, frozen=True, kw_only=True):
     matches: tuple[str, ...]
 
 
+class GivenDocument(NodeDocument, frozen=True, kw_only=True):
+    """An annotation that a rule of the configuration gives a container."""
+
+    annotation: str
+    value: str
+    rule: str
+
+
 class DroppedDocument(NodeDocument, frozen=True, kw_only=True):
     """The reason why a pool was no candidate."""
 
@@ -103,7 +111,25 @@ class MovedDocument(NodeDocument, frozen=True, kw_only=True):
     to: PinDocument
 
 
-class ExplainDocument(NodeDocument, frozen=True, kw_only=True):
+class DecisionDocument(NodeDocument, frozen=True, kw_only=True, omit_defaults=True):
+    """One decision as far as it speaks for itself, whatever came later."""
+
+    result: str
+    pool: str | None = None
+    cpus: str | None = None
+    mems: str | None = None
+    decided_by: str = ""
+    against: str | None = None
+    request: str = ""
+    """What was asked for, in words."""
+    unmet: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    candidates: tuple[CandidateDocument, ...] = ()
+    moved: tuple[MovedDocument, ...] = ()
+
+
+class ExplainDocument(NodeDocument, frozen=True, kw_only=True, omit_defaults=True):
     """One decision with its whole reason."""
 
     container: str
@@ -119,6 +145,8 @@ class ExplainDocument(NodeDocument, frozen=True, kw_only=True):
     candidates: tuple[CandidateDocument, ...]
     moved: tuple[MovedDocument, ...]
     alternatives: tuple[str, ...]
+    given: tuple[GivenDocument, ...] = ()
+    """Annotations by central rule; left out where there are none."""
 
 
 class DriftDocument(NodeDocument, frozen=True, kw_only=True):

@@ -4,54 +4,45 @@ import datetime
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from ...policy.engine.decision import Decision
-from ...policy.engine.reason import request_text, runner_up
 from ...policy.engine.snapshot import Snapshot
 from ...policy.inquiry.alternatives import find_alternatives
 from ...policy.inquiry.counted_rules import classified_of, counted_rules
 from ...policy.model.container import Container
-from ...policy.model.grant import Dropped, Grant, Refusal
-from ...policy.model.pinning import Pinning
-from .documents import (
-    GRANT,
-    REFUSAL,
-    CandidateDocument,
-    DroppedDocument,
-    ExplainDocument,
-    MovedDocument,
-    RuleDocument,
-)
+from .documents import GRANT, DecisionDocument, ExplainDocument, GivenDocument, RuleDocument
 from .status_document import pin_document
 
 _MATCHES_MAX: Final = 100
 
 
 def explain_document(
-    snapshot: Snapshot, container: Container, decision: Decision, at: float | None
+    snapshot: Snapshot, container: Container, decided: DecisionDocument, at: float | None
 ) -> ExplainDocument:
     """The explanation of a decision about a container, which may have been refused or be over.
 
     `at`: when it was made, in seconds since 1970. Rules and alternatives are those of the snapshot,
     candidates those of the decision.
     """
-    result = decision.result
-    is_granted = isinstance(result, Grant)
-    now = snapshot.pinnings.get(container.id) or decision.pinning
-    pin = pin_document(now if is_granted else Pinning())
+    is_granted = decided.result == GRANT
+    now = snapshot.pinnings.get(container.id)
+    pin = pin_document(now) if is_granted and now else None
     return ExplainDocument(
         container=container.path,
         at=None if at is None else _time_text(at),
-        result=GRANT if is_granted else REFUSAL,
-        pool=decision.pool if is_granted else None,
-        cpus=pin.cpus,
-        mems=pin.mems,
-        decided_by=result.reason if isinstance(result, Refusal) else decision.decided_by,
-        against=runner_up(decision) or None,
-        request=_request(snapshot, container, decision),
+        result=decided.result,
+        pool=decided.pool,
+        cpus=pin.cpus if pin else decided.cpus,
+        mems=pin.mems if pin else decided.mems,
+        decided_by=decided.decided_by,
+        against=decided.against,
+        request=_request(snapshot, container, decided),
         rules=tuple(_rules(snapshot, container)),
-        candidates=tuple(_candidates(decision)),
-        moved=tuple(_moved(snapshot, decision)),
+        candidates=decided.candidates,
+        moved=decided.moved,
         alternatives=find_alternatives(snapshot, container),
+        given=tuple(
+            GivenDocument(annotation=one.key, value=one.value, rule=one.rule)
+            for one in (snapshot.containers.get(container.id) or container).given
+        ),
     )
 
 
@@ -61,10 +52,12 @@ def _time_text(at: float) -> str:
     return moment.isoformat().replace("+00:00", "Z")
 
 
-def _request(snapshot: Snapshot, container: Container, decision: Decision) -> Mapping[str, object]:
+def _request(
+    snapshot: Snapshot, container: Container, decided: DecisionDocument
+) -> Mapping[str, object]:
     request = classified_of(snapshot, container).request
     return {
-        "text": request_text(container, decision),
+        "text": decided.request,
         "qos": request.qos.value,
         "cpus": request.cpu_type.value,
         "exclusive": request.exclusive,
@@ -77,9 +70,9 @@ def _request(snapshot: Snapshot, container: Container, decision: Decision) -> Ma
         "memory_kinds": sorted(kind.name for kind in request.memory_kinds),
         "hugepage_bytes": {str(size): total for size, total in request.hugepage_bytes.items()},
         "hints": [hint.provider for hint in request.hints],
-        "unmet": list(decision.unmet),
-        "notes": list(decision.notes),
-        "problems": [str(problem) for problem in decision.problems],
+        "unmet": list(decided.unmet),
+        "notes": list(decided.notes),
+        "problems": list(decided.problems),
     }
 
 
@@ -91,30 +84,4 @@ def _rules(snapshot: Snapshot, container: Container) -> Iterator[RuleDocument]:
             kind=one.kind.value,
             weight=one.weight,
             matches=tuple(match.path for match in one.matches[:_MATCHES_MAX]),
-        )
-
-
-def _candidates(decision: Decision) -> Iterator[CandidateDocument]:
-    """Pools by their rank, the chosen one first; then those that were dropped."""
-    if decision.lineup is None:
-        return
-    pairs = list(zip(decision.lineup.names, decision.candidates, strict=True))
-    ranked = [(rank, name) for name, rank in pairs if not isinstance(rank, Dropped)]
-    for rank, name in sorted(ranked):
-        yield CandidateDocument(pool=name, rank=rank._asdict(), dropped=None)
-    for name, one in pairs:
-        if isinstance(one, Dropped):
-            dropped = DroppedDocument(
-                criterion=one.criterion, wanted=one.wanted, available=one.available
-            )
-            yield CandidateDocument(pool=name, rank=None, dropped=dropped)
-
-
-def _moved(snapshot: Snapshot, decision: Decision) -> Iterator[MovedDocument]:
-    for change in decision.changes:
-        known = snapshot.containers.get(change.container_id)
-        yield MovedDocument(
-            container=known.path if known else change.container_id,
-            from_=pin_document(change.before),
-            to=pin_document(change.after),
         )

@@ -7,8 +7,9 @@ import errno
 import os
 import socket
 import struct
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 _CREDENTIALS: Final = struct.Struct("3i")
 """Process, user and group. Source: unix(7), SO_PEERCRED."""
@@ -19,8 +20,7 @@ _GROUPS_MAX: Final = 256
 """Of which Python can be told at once: its buffer has 1024 bytes at most."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Peer:
+class Peer(Struct, frozen=True, kw_only=True):
     """The process at the other end of a socket."""
 
     user_id: int

@@ -4,9 +4,10 @@ import os
 import stat
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from ...policy.configuration.config import Config
 from ...policy.configuration.config_text import (
@@ -31,8 +32,7 @@ class ConfigFileError(ConfigError):
     """A configuration file cannot be read at all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedConfig:
+class LoadedConfig(Struct, frozen=True, kw_only=True):
     """A usable configuration. `sources`: the files it came from, in the order they were applied."""
 
     config: Config

@@ -21,7 +21,9 @@ from ...topology.model.machine import Machine
 from ...topology.sets.base_errors import PinfoldError
 from .cold_starts import ColdStarts
 from .drift_audit import DriftAudit
+from .first_service import FirstService
 from .heartbeat import Heartbeat
+from .reload_record import ReloadRecord
 from .rule_watch import RuleWatch
 from .sd_notify import Notifier
 from .timetable import Timetable
@@ -67,7 +69,8 @@ class Daemon:
         self.timetable = Timetable(lambda what, error: self._report(Crashed(what, error)), clock)
         self.tally = Tally()
         cold_starts = ColdStarts(self.timetable)
-        self._report = Fanout((self.tally, cold_starts, *reports))
+        self.first_service = FirstService(self.timetable)
+        self._report = Fanout((self.tally, cold_starts, self.first_service, *reports))
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self.plugin = Plugin(
             Engine(self._as_found(machine), config),
@@ -79,6 +82,8 @@ class Daemon:
             finder=finder,
         )
         cold_starts.start(self.plugin)
+        self.last_reload: ReloadRecord | None = None
+        """None where the configuration was never read again."""
         self.audit = DriftAudit(self.plugin, self._report)
         self.rules = RuleWatch(self.plugin, self._report, clock)
         self._thread = threading.Thread(target=self._serve, name="plugin", daemon=True)
@@ -152,6 +157,11 @@ class Daemon:
         except ConfigError as error:
             return error
 
+    def note_reload(self, *, is_good: bool) -> None:
+        """Remember how a reading of the configuration went, and when."""
+        before = self.last_reload.good_at if self.last_reload else 0.0
+        self.last_reload = ReloadRecord(is_good, time.time() if is_good else before)
+
     def stop(self) -> None:
         """Leave the runtime. Containers keep what they have."""
         self.timetable.stop()
@@ -194,6 +204,7 @@ def reload_configuration(
     known = daemon.engine.warnings
 
     def tell(answer: bool | ConfigError) -> None:
+        daemon.note_reload(is_good=not isinstance(answer, ConfigError))
         if isinstance(answer, ConfigError):
             _tell_fault(answer, notifier, log)
             return
@@ -206,6 +217,7 @@ def reload_configuration(
     try:
         tell(daemon.reconfigure(load(), late=tell))
     except PinfoldError as error:
+        daemon.note_reload(is_good=False)
         _tell_fault(error, notifier, log)
     except UnfinishedError as error:
         log.warning(
@@ -213,10 +225,12 @@ def reload_configuration(
         )
         notifier.reloaded("the new configuration is being put in force")
     except TimeoutError as error:
+        daemon.note_reload(is_good=False)
         log.error("%s; the old configuration stays in force — reload again", error)
         notifier.reloaded("running with the old configuration: the policy was busy")
     except Exception:
         # Whatever we do wrong with a new configuration, the running containers keep their policy.
+        daemon.note_reload(is_good=False)
         log.exception("event=fault during=reload; the old configuration stays in force")
         notifier.reloaded("running with the old configuration: the changed one was too much for us")
 

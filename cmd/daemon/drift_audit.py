@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ...nri.dispatch.pin_state import PinLook
 from ...nri.dispatch.report import Drifted, Report
@@ -21,8 +22,7 @@ _BUSY_SECONDS: Final = 2.0
 _REPAIR_SECONDS: Final = 3.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditResult:
+class AuditResult(Struct, frozen=True, kw_only=True):
     """The containers that could be read back, and those that have drifted."""
 
     containers: int

@@ -11,7 +11,7 @@ from ...nri.hints.kubelet_hints import KubeletHints
 from ...nri.hints.pod_resources import KUBELET_SOCKET, PodResources
 from ...policy.hints.hint_text import TEST_APIS
 from ...topology.sysfs.sysfs_tree import open_tree
-from ..kernel.host_device import device_of
+from ..kernel.host_device import device_of, small_file
 
 
 def find_surroundings(root: str | None, environment: Mapping[str, str]) -> Surroundings:
@@ -24,7 +24,11 @@ def find_surroundings(root: str | None, environment: Mapping[str, str]) -> Surro
         return Surroundings(has_test_hints=has_test_hints)
     above = root.rstrip("/")
     return Surroundings(
-        Lookout(open_tree(root), partial(_device_below, above)),
+        Lookout(
+            open_tree(root),
+            partial(_device_below, above),
+            read_file=lambda path: small_file(above + path),
+        ),
         KubeletHints(PodResources(time.monotonic, above + KUBELET_SOCKET)),
         has_test_hints=has_test_hints,
     )

@@ -6,8 +6,10 @@ import os
 import re
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from ...nri.dispatch.cri_socket import CriSocket
 from ...nri.plugin.cri_socket_paths import AUTO, find_cri_socket
@@ -31,8 +33,7 @@ class RuntimeOptionError(PinfoldError):
     """Options that say how to reach the runtime are unusable; the text says which."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class Access(Struct, frozen=True, kw_only=True):
     """The way to reach one runtime; `where` names it in messages."""
 
     where: str

@@ -1,9 +1,29 @@
-"""The device numbers of paths on the host."""
+"""Paths on the host: their device numbers, and small files."""
 
 import os
 import stat
+from typing import Final
 
 from ...nri.hints.device_hints import DeviceNumber
+
+_BYTES_MAX: Final = 1 << 20
+
+
+def small_file(path: str) -> bytes | None:
+    """The content of a regular file of at most a MiB; None where it cannot be read so."""
+    try:
+        with open(path, "rb", opener=_open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return None
+            content = file.read(_BYTES_MAX + 1)
+    except (OSError, ValueError):
+        return None
+    return content if len(content) <= _BYTES_MAX else None
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    # A pipe that nobody writes to would otherwise never open.
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def device_of(path: str) -> DeviceNumber | None:

@@ -2,8 +2,9 @@
 
 import errno
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ...policy.tuning.effects import Knob, KnobKind
 from ...topology.sysfs.speed_select_source import DEVICE
@@ -29,8 +30,7 @@ _SPEED_SELECT_REMEDIES: Final[Mapping[int | None, str]] = {
 _NAMED_MAX: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class KnobSetting:
+class KnobSetting(Struct, frozen=True):
     """A knob and the text it is set to."""
 
     knob: Knob

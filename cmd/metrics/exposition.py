@@ -57,8 +57,17 @@ class Exposition:
         self._families: dict[tuple[str, str, str], _Family] = {}
         self._process: ProcessFigures | None = None
 
-    def page(self, gauges: Iterable[Gauge], *, with_build: bool, with_process: bool) -> bytes:
-        """The page of all gauges; `with_build`: which program it is; `with_process`: how it fares.
+    def page(
+        self,
+        gauges: Iterable[Gauge],
+        families: Iterable[Metric] = (),
+        *,
+        with_build: bool,
+        with_process: bool,
+    ) -> bytes:
+        """The page of all gauges, then of a few families.
+
+        `with_build`: which program it is; `with_process`: how it fares.
 
         Takes its time, for a whole thread: others have a turn every now and then.
         """
@@ -69,6 +78,7 @@ class Exposition:
                 key = (gauge.name, gauge.unit, gauge.help)
                 self._families[key] = family = known.get(key) or _Family(gauge)
                 parts.append(family.text(gauge.samples))
+            parts.extend(_formatted(_Only(family)) for family in families)
             if with_build:
                 parts.append(_build())
             if with_process:
@@ -164,8 +174,11 @@ def _label(name: str) -> str:
 @cache
 def _build() -> bytes:
     family = InfoMetricFamily("pinfold_build", "Which Pinfold this is.")
+    version = importlib.metadata.version("pinfold")
     versions = {
-        "version": importlib.metadata.version("pinfold"),
+        "version": version,
+        # What a build adds to the version, as in 1.0+g1a2b3c4.
+        "revision": version.partition("+")[2] or "unknown",
         "python": platform.python_version(),
     }
     family.add_metric([], versions)

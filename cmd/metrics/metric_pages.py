@@ -11,6 +11,9 @@ from ...topology.sysfs.available_memory import read_used_memory
 from ...topology.sysfs.sysfs_tree import SysfsTree
 from ..daemon.daemon import Daemon
 from ..web.web_server import Page, Pages
+from .daemon_families import GROUP as OWN
+from .daemon_families import DaemonLook, daemon_families
+from .event_counts import EventCounts
 from .exposition import CONTENT_TYPE, Exposition
 from .pinning_gauges import pinning_gauges
 from .process_figures import GROUP as PROCESS
@@ -24,8 +27,15 @@ _BUILD: Final = "buildinfo"
 class MetricPages:
     """Looks at a daemon when it is asked; nothing is counted in between."""
 
-    def __init__(self, daemon: Daemon, tree: SysfsTree | None, groups: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        daemon: Daemon,
+        tree: SysfsTree | None,
+        groups: tuple[str, ...],
+        counts: EventCounts,
+    ) -> None:
         """`tree`: where the memory in use can be read; `groups`: patterns of what is shown."""
+        self._counts = counts
         self._daemon = daemon
         self._tree = tree
         self._groups = groups
@@ -33,7 +43,13 @@ class MetricPages:
 
     def pages(self, *, with_metrics: bool) -> Pages:
         """The pages by path."""
-        health: Pages = {"/healthz": self._health}
+        health: Pages = {
+            "/healthz": self._health,
+            "/livez": lambda: self._checked(self._live(), is_verbose=False),
+            "/livez?verbose": lambda: self._checked(self._live(), is_verbose=True),
+            "/readyz": lambda: self._checked(self._ready(), is_verbose=False),
+            "/readyz?verbose": lambda: self._checked(self._ready(), is_verbose=True),
+        }
         return {**health, "/metrics": self._metrics} if with_metrics else health
 
     def _metrics(self) -> Page:
@@ -57,26 +73,57 @@ class MetricPages:
             for gauge in chain(read_gauges(snapshot, used_bytes), pinning)
             if is_selected(gauge.group, self._groups)
         )
+        look = DaemonLook(
+            snapshot=snapshot,
+            counts=self._counts,
+            is_connected=plugin.wait_until_ready(0),
+            reconnections=max(0, self._daemon.tally.connections - 1),
+            reload=self._daemon.last_reload,
+        )
+        families = daemon_families(look) if is_selected(OWN, self._groups) else ()
         content = self._exposition.page(
             gauges,
+            families,
             with_build=is_selected(_BUILD, self._groups),
             with_process=is_selected(PROCESS, self._groups),
         )
         return Page(content=content, content_type=CONTENT_TYPE)
 
     def _health(self) -> Page:
-        plugin = self._daemon.plugin
-        # A container that is not as it should be is no reason to restart us: it is a metric.
-        problems: list[str] = []
-        try:
-            plugin.owner.ask("policy", lambda: None, _POLICY_SECONDS)
-        except TimeoutError as error:
-            problems.append(str(error))
-        if not plugin.wait_until_ready(0):
-            problems.append("runtime: not connected, or it did not tell what runs")
-        if plugin.actuator.is_suspect:
-            problems.append(SUSPECT)
+        problems = [problem for _, problem in self._ready() if problem]
         if not problems:
             return Page(content=b"ok\n")
         content = "".join(f"{one}\n" for one in problems).encode()
         return Page(content=content, status=HTTPStatus.INTERNAL_SERVER_ERROR)
+
+    def _live(self) -> list[tuple[str, str]]:
+        """Checks that only a restart of the daemon could mend, and what is wrong with each."""
+        try:
+            self._daemon.plugin.owner.ask("policy", lambda: None, _POLICY_SECONDS)
+        except TimeoutError as error:
+            return [("policy", str(error))]
+        return [("policy", "")]
+
+    def _ready(self) -> list[tuple[str, str]]:
+        """Checks of all that a node's containers need of us, and what is wrong with each."""
+        plugin = self._daemon.plugin
+        is_ready = plugin.wait_until_ready(0)
+        # A container that is not as it should be is no reason to restart us: it is a metric.
+        return [
+            *self._live(),
+            ("runtime", "" if is_ready else "runtime: not connected, or it did not tell what runs"),
+            ("answers", SUSPECT if plugin.actuator.is_suspect else ""),
+        ]
+
+    def _checked(self, checks: list[tuple[str, str]], *, is_verbose: bool) -> Page:
+        """The answer as Kubernetes components give it. Source: its documentation, API health."""
+        bad = [problem for _, problem in checks if problem]
+        status = HTTPStatus.SERVICE_UNAVAILABLE if bad else HTTPStatus.OK
+        if not bad and not is_verbose:
+            return Page(content=b"ok\n")
+        lines = [
+            f"[-]{name} failed: {problem}" if problem else f"[+]{name} ok"
+            for name, problem in checks
+        ]
+        lines.append("not ready" if bad else "ok")
+        return Page(content="".join(f"{one}\n" for one in lines).encode(), status=status)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import errno
 import logging
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from ...policy.configuration.config import Instrumentation, MetricsExporter
 from ...policy.configuration.endpoint import Endpoint, parse_endpoint
 from ...topology.sysfs.sysfs_tree import open_tree
 from ..daemon.daemon import Daemon
+from .event_counts import EventCounts
 
 if TYPE_CHECKING:
     from ..web.web_server import Pages, WebServer
@@ -28,8 +30,7 @@ _REMEDIES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
+class _Wanted(Struct, frozen=True, kw_only=True):
     endpoint: Endpoint
     with_metrics: bool
     groups: tuple[str, ...]
@@ -42,12 +43,19 @@ class MetricsServer:
     be had now may be free later. What takes time to load is loaded with the first endpoint.
     """
 
-    def __init__(self, daemon: Daemon, root: str | None, log: logging.Logger) -> None:
+    def __init__(
+        self,
+        daemon: Daemon,
+        root: str | None,
+        log: logging.Logger,
+        counts: EventCounts | None = None,
+    ) -> None:
         """`root`: where this machine's state of the moment can be read, if anywhere.
 
         Raises `TopologyError` where that shows no machine.
         """
         self._daemon = daemon
+        self._counts = counts or EventCounts()
         self._tree = None if root is None else open_tree(root)
         self._log = log
         self._lock = threading.Lock()
@@ -90,7 +98,7 @@ class MetricsServer:
         # Imported here: most daemons serve nobody, and it takes longer than a machine's topology.
         from .metric_pages import MetricPages
 
-        pages = MetricPages(self._daemon, self._tree, wanted.groups).pages(
+        pages = MetricPages(self._daemon, self._tree, wanted.groups, self._counts).pages(
             with_metrics=wanted.with_metrics
         )
         if self._server is not None:

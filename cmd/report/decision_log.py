@@ -107,6 +107,8 @@ class DecisionLog:
             **name_fields(container),
             "request": request_text(container, decision),
         }
+        if container.given:
+            about["rules"] = ",".join(dict.fromkeys(one.rule for one in container.given))
         match decision.result:
             case Refusal(reason=reason):
                 self._log.error("%s", fields(**about, refused=reason))

@@ -7,8 +7,9 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 _CHARACTERS_MAX: Final = 4 << 20
 _RECORD_CHARACTERS: Final = 500
@@ -21,8 +22,7 @@ _GATHER_SECONDS: Final = 0.05
 takes time from whoever logs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Waiting:
+class _Waiting(Struct, frozen=True, kw_only=True):
     """A record in the backlog; `lines` is what is lost with it."""
 
     record: logging.LogRecord
@@ -46,7 +46,9 @@ class LogWriter(logging.Handler):
         super().__init__()
         self._sink = sink
         self._characters_max = characters_max
-        self._changed = threading.Condition()
+        self._backlog = threading.RLock()
+        """For the records; taken by itself, as a condition takes it by a call of Python."""
+        self._changed = threading.Condition(self._backlog)
         self._waiting: deque[_Waiting] = deque()
         self._characters = 0
         self._dropped = 0
@@ -65,7 +67,7 @@ class LogWriter(logging.Handler):
             record.msg = f"{record.msg!r} cannot be logged: {error!r}"
         record.args = None
         size = len(record.msg) + _RECORD_CHARACTERS
-        with self._changed:
+        with self._backlog:
             if self._is_stopping or self._characters + size > self._characters_max:
                 self._dropped += 1
                 return
@@ -77,7 +79,7 @@ class LogWriter(logging.Handler):
 
     def stop(self, seconds: float) -> None:
         """Write what waits, but for no longer than this; nothing is written from then on."""
-        with self._changed:
+        with self._backlog:
             self._is_stopping = True
             self._stopped.set()
             self._changed.notify()
@@ -108,19 +110,19 @@ class LogWriter(logging.Handler):
             except OSError:
                 # The reader is gone, or its disk is full.
                 self._is_failing = True
-                with self._changed:
+                with self._backlog:
                     self._dropped += one.lines
 
     def _take(self) -> "_Waiting | None":
         """The next record, waited for; None at the end."""
-        with self._changed:
+        with self._backlog:
             if not self._waiting and not self._is_failing:
                 self._tell_dropped()
             is_first = not self._waiting
             self._changed.wait_for(lambda: self._waiting or self._is_stopping)
         if is_first:
             self._stopped.wait(_GATHER_SECONDS)
-        with self._changed:
+        with self._backlog:
             if self._is_over or not self._waiting:
                 return None
             one = self._waiting.popleft()

@@ -158,7 +158,7 @@ def saved_pod(pod: Pod) -> SavedPod:
         namespace=pod.namespace,
         uid=pod.uid,
         qos=pod.qos,
-        resources=None if pod.resources is None else _saved_resources(pod.resources),
+        resources=None if pod.resources is None else saved_resources(pod.resources),
         labels=pod.labels,
         annotations={key: one for key, one in pod.annotations.items() if _is_ours(key)},
     )
@@ -172,7 +172,7 @@ def bare_pod(pod: Pod, containers: tuple[SavedContainer, ...]) -> SavedPod:
         namespace=pod.namespace,
         uid=pod.uid,
         qos=pod.qos,
-        resources=None if pod.resources is None else _saved_resources(pod.resources),
+        resources=None if pod.resources is None else saved_resources(pod.resources),
         is_cut=True,
         containers=containers,
     )
@@ -187,12 +187,12 @@ def saved_container(placed: PlacedContainer, *, with_texts: bool) -> SavedContai
         name=container.name,
         labels=container.labels if with_texts else {},
         tags=container.tags if with_texts else {},
-        resources=_saved_resources(container.resources),
+        resources=saved_resources(container.resources),
         state=container.state,
         created_at=container.created_at,
         cpus=None if placed.cpus is None else str(placed.cpus),
         mems=None if placed.mems is None else str(placed.mems),
-        hints=tuple(map(_saved_hint, container.hints)) if with_texts else (),
+        hints=tuple(map(saved_hint, container.hints)) if with_texts else (),
         pool=advice.pool,
         exclusive=str(advice.exclusive),
         grown=tuple(map(str, advice.grown)),
@@ -201,7 +201,7 @@ def saved_container(placed: PlacedContainer, *, with_texts: bool) -> SavedContai
         unmet=advice.unmet if with_texts else (),
         is_penned=advice.is_penned,
         rest=str(advice.rest),
-        pod_size=None if advice.pod_size is None else _saved_resources(advice.pod_size),
+        pod_size=None if advice.pod_size is None else saved_resources(advice.pod_size),
     )
 
 
@@ -216,13 +216,27 @@ def _resources(saved: SavedResources) -> Resources:
     )
 
 
-def _saved_resources(resources: Resources) -> SavedResources:
+def saved_resources(resources: Resources) -> SavedResources:
+    """Requests and limits to be saved."""
     return SavedResources(
         cpu_request_milli=resources.cpu_request_milli,
         cpu_limit_milli=resources.cpu_limit_milli,
         memory_request_bytes=resources.memory_request_bytes,
         memory_limit_bytes=resources.memory_limit_bytes,
         hugepage_bytes=resources.hugepage_bytes,
+    )
+
+
+def saved_hint(hint: Hint) -> SavedHint:
+    """One topology hint to be saved."""
+    return SavedHint(
+        provider=hint.provider,
+        origin=hint.origin,
+        path=hint.path,
+        device=hint.device,
+        cpus=str(hint.cpus),
+        numa_nodes=str(hint.numa_nodes),
+        sockets=hint.sockets,
     )
 
 
@@ -239,16 +253,4 @@ def _hint(saved: SavedHint) -> Hint:
         cpus=CpuSet.parse(saved.cpus),
         numa_nodes=NodeSet.parse(saved.numa_nodes),
         sockets=saved.sockets,
-    )
-
-
-def _saved_hint(hint: Hint) -> SavedHint:
-    return SavedHint(
-        provider=hint.provider,
-        origin=hint.origin,
-        path=hint.path,
-        device=hint.device,
-        cpus=str(hint.cpus),
-        numa_nodes=str(hint.numa_nodes),
-        sockets=hint.sockets,
     )

@@ -2,10 +2,10 @@
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from ...policy.model.container import Container, PodId
 from .saved_container import PlacedContainer, SavedPod, bare_pod, saved_container, saved_pod
@@ -20,8 +20,7 @@ _PAUSE_SECONDS: Final = 0.00005
 Value = TypeVar("Value")
 
 
-@dataclass(slots=True, kw_only=True)
-class _Look:
+class _Look(Struct, kw_only=True):
     """A pod with its containers as last looked at, and its saved form where it is made."""
 
     placed: list[PlacedContainer]

@@ -98,6 +98,20 @@ def load_state(path: Path) -> State:
         raise StateFileError(str(error)) from error
 
 
+def parse_state(name: Path, data: bytes) -> State:
+    """The state in the JSON of a state alone, without version and checksum.
+
+    Raises `StateFileError`.
+    """
+    try:
+        state = msgspec.json.decode(data, type=State)
+        state.advice()
+        state.running()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, IdListError) as error:
+        raise StateFileError(f"{name}: {error}") from error
+    return state
+
+
 def read_state(folder: Path, log: logging.Logger, clock: Callable[[], float] = time.time) -> State:
     """The state in a folder's file; empty where there is none.
 

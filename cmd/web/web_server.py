@@ -12,12 +12,12 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any, Final, cast
 
 import uvicorn
+from msgspec import Struct
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ...policy.configuration.endpoint import Endpoint
@@ -33,8 +33,7 @@ _EXHAUSTED: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _METHODS: Final = ("GET", "HEAD")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class Page(Struct, frozen=True, kw_only=True):
     """A page as a client gets it: content, status and type."""
 
     content: bytes
@@ -43,7 +42,7 @@ class Page:
 
 
 Pages = Mapping[str, Callable[[], Page]]
-"""By path. Called in any thread, several at once."""
+"""By path, some with a query of their own. Called in any thread, several at once."""
 _Headers = list[tuple[bytes, bytes]]
 
 
@@ -179,7 +178,9 @@ class _Desk:
         """
         client: _Connection = scope["state"]["client"]
         self._set_end(client, None)
-        page, more = await self._page(scope["method"], scope["path"])
+        page, more = await self._page(
+            scope["method"], scope["path"], scope["query_string"].decode("ascii", "replace")
+        )
         self._set_end(client, self._end(client.transport))
         headers = [
             (b"server", b"pinfold"),
@@ -204,11 +205,11 @@ class _Desk:
         elif end is not None:
             end.cancel()
 
-    async def _page(self, method: str, path: str) -> tuple[Page, _Headers]:
+    async def _page(self, method: str, path: str, query: str) -> tuple[Page, _Headers]:
         pages = self.pages
-        page = pages.get(path)
+        page = pages.get(f"{path}?{query}") or pages.get(path)
         if page is None:
-            known = " and ".join(sorted(pages))
+            known = " and ".join(sorted(one for one in pages if "?" not in one))
             return Page(content=f"here are {known}\n".encode(), status=HTTPStatus.NOT_FOUND), []
         if method not in _METHODS:
             text = f"{path} is to be read: {' or '.join(_METHODS)}\n"

@@ -75,7 +75,9 @@ class Actuator:
         self._report = report
         self._clock = clock
         self._read_back = read_back
-        self._changed = threading.Condition()
+        # Taken by itself, as a condition takes and leaves it by calls of Python.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._books = Acknowledgements(check_seconds, can_read_back=read_back is not None)
         self._ways: tuple[Way, ...] = ()
         self._reason = "there is no connection"
@@ -98,7 +100,7 @@ class Actuator:
 
     def close(self) -> None:
         """Send nothing more."""
-        with self._changed:
+        with self._lock:
             self._is_closed = True
             ways, self._ways = self._ways, ()
             self._wake()
@@ -109,7 +111,7 @@ class Actuator:
 
     def connect(self, ways: Iterable[Way], reason: str) -> None:
         """A runtime that knows what runs is there; `reason`: why there are no ways, if so."""
-        with self._changed:
+        with self._lock:
             self._ways, self._reason, self._is_open = tuple(ways), reason, True
             self._heard_at = self._clock()
             self._is_suspect = self._has_said_waiting = False
@@ -117,7 +119,7 @@ class Actuator:
 
     def disconnect(self) -> None:
         """The runtime is gone: keep its updates for the next one."""
-        with self._changed:
+        with self._lock:
             ways, self._ways, self._is_open = self._ways, (), False
             self._books.recall(self._clock())
             self._wake()
@@ -128,7 +130,7 @@ class Actuator:
         """The runtime called: it does not hang."""
         self._heard_at = self._clock()
         if self._is_suspect:
-            with self._changed:
+            with self._lock:
                 was_suspect, self._is_suspect = self._is_suspect, False
                 self._wake()
             if was_suspect:
@@ -136,13 +138,13 @@ class Actuator:
 
     def create(self, container_id: ContainerId, pinning: Pinning) -> None:
         """A container is created with this pinning."""
-        with self._changed:
+        with self._lock:
             self._books.create(container_id, pinning)
 
     def want(self, pinnings: Mapping[ContainerId, Pinning]) -> None:
         """Containers should have these from now on; they are told soon."""
         if pinnings:
-            with self._changed:
+            with self._lock:
                 self._books.want(pinnings, self._clock())
                 self._wake()
 
@@ -153,7 +155,7 @@ class Actuator:
 
         `but`: a container that must not be updated in this answer.
         """
-        with self._changed:
+        with self._lock:
             now = self._clock()
             excluded = pinnings.keys() if but is None else {*pinnings, but}
             waiting = self._books.for_answer(excluded, ANSWER_MAX, now)
@@ -164,14 +166,14 @@ class Actuator:
 
     def run(self, container_id: ContainerId, pid: int) -> None:
         """A container runs by now."""
-        with self._changed:
+        with self._lock:
             due = self._books.start(container_id, pid, self._clock())
             if due is not None:
                 self._wake_for(due)
 
     def forget(self, container_id: ContainerId) -> None:
         """A container is gone, or holds nothing any more."""
-        with self._changed:
+        with self._lock:
             self._books.forget(container_id)
 
     def synchronize(
@@ -181,7 +183,7 @@ class Actuator:
         told: Iterable[ContainerId],
     ) -> None:
         """The runtime listed all there is; see `Acknowledgements.synchronize`."""
-        with self._changed:
+        with self._lock:
             self._books.synchronize(placed, running, told, self._clock())
             self._wake()
 
@@ -192,7 +194,7 @@ class Actuator:
 
         None where there is no update of this container under way.
         """
-        with self._changed:
+        with self._lock:
             # Else it is somebody else's, and nobody knows which of the two comes last.
             if not self._is_echoed or not self._books.echo(container_id):
                 return None
@@ -200,17 +202,17 @@ class Actuator:
 
     def acknowledged(self, container_id: ContainerId) -> Pinning | None:
         """The pinning a container is known to run with."""
-        with self._changed:
+        with self._lock:
             return self._books.acknowledged(container_id)
 
     def counts(self) -> PinningCounts:
         """Running containers, counted by their state. O(containers)."""
-        with self._changed:
+        with self._lock:
             return self._books.counts()
 
     def looks(self) -> Mapping[ContainerId, PinLook]:
         """Running containers with what they should have, and whether that is settled."""
-        with self._changed:
+        with self._lock:
             return self._books.looks()
 
     def kernel(self, container_id: ContainerId) -> Pinning | None:
@@ -218,19 +220,19 @@ class Actuator:
 
         In the caller's thread, whatever is under way.
         """
-        with self._changed:
+        with self._lock:
             pid = self._books.pid(container_id)
         return self._read(container_id, pid)
 
     def doubt(self, container_ids: Iterable[ContainerId]) -> None:
         """Containers were seen with another pinning: read back soon, and tell again if so."""
-        with self._changed:
+        with self._lock:
             self._books.doubt(container_ids, self._clock())
             self._wake()
 
     def problems(self) -> tuple[str, ...]:
         """Faults that an operator should know: a runtime that hangs, containers not as wanted."""
-        with self._changed:
+        with self._lock:
             found = [f"container {one}: {text}" for one, text in self._books.problems().items()]
             is_suspect = self._is_suspect
         if is_suspect:
@@ -244,7 +246,7 @@ class Actuator:
 
     def settle(self, seconds: float) -> bool:
         """Whether all that can be told was told and read back in this time."""
-        with self._changed:
+        with self._lock:
             self._books.hurry()
             self._wake()
             return self._changed.wait_for(self._is_settled, seconds)
@@ -275,7 +277,7 @@ class Actuator:
                 # Outside the lock, which whoever answers the runtime takes.
                 self._report(waiting)
                 waiting = None
-            with self._changed:
+            with self._lock:
                 if self._is_closed:
                     return
                 now = self._clock()
@@ -305,10 +307,10 @@ class Actuator:
 
     def _check(self, container_ids: Iterable[ContainerId]) -> None:
         for container_id in container_ids:
-            with self._changed:
+            with self._lock:
                 pid = self._books.pid(container_id)
             found = self._read(container_id, pid)
-            with self._changed:
+            with self._lock:
                 can_confirm = bool(self._ways)
                 mismatch = self._books.observe(
                     container_id, found, self._clock(), can_confirm=can_confirm
@@ -327,14 +329,14 @@ class Actuator:
             return None
 
     def _tell(self, container_ids: list[ContainerId]) -> None:
-        with self._changed:
+        with self._lock:
             if not self._ways:
                 return
             way = self._ways[0]
             self._is_echoed = way.raises_events
             telling = self._books.depart(container_ids)
         errors = self._send(way, {one: told.pinning for one, told in telling.items()})
-        with self._changed:
+        with self._lock:
             now = self._clock()
             mismatches = [
                 self._books.arrive(container_id, told, errors.get(container_id, ""), now)
@@ -380,14 +382,14 @@ class Actuator:
             if not sender.is_alive():
                 return answers[0]
             self._suspect(self._clock() - max(begun, self._heard_at))
-            with self._changed:
+            with self._lock:
                 if self._is_closed or way not in self._ways:
                     return dict.fromkeys(updates, "the connection is over")
 
     def _suspect(self, silence: float) -> None:
         if silence < SILENCE_SECONDS or self._is_suspect:
             return
-        with self._changed:
+        with self._lock:
             self._is_suspect = True
             self._changed.notify_all()
         self._report(Suspect(silence))

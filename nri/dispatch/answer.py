@@ -1,16 +1,17 @@
 """Answers to the calls of a runtime."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from ...policy.configuration.config import SchedulingClass
 from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
 from ...policy.tuning.resource_class import NO_CLASSES, ResourceClasses
+from ...topology.sets.cpuset import NodeSet
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """An answer to the runtime: `own` pins the container of the call, `others` the rest."""
 
     container_id: ContainerId | None = None
@@ -19,6 +20,10 @@ class Answer:
     """How the processes of the container of the call are to be scheduled, while it is created."""
     classes: ResourceClasses = NO_CLASSES
     """The classes of caches and block devices it is to be created in."""
+    lifts_quota: bool = False
+    """It is to run without a cpu quota, whatever the kubelet asks for."""
+    interleaved: NodeSet | None = None
+    """The memory nodes on which its pages are to lie in turn, while it is created."""
     others: Mapping[ContainerId, Pinning] = field(default_factory=dict[ContainerId, Pinning])
     refusal: str = ""
     is_echo: bool = False

@@ -8,18 +8,21 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from msgspec import structs
+
 from ...policy.configuration.config import Config
 from ...policy.engine.adoption import Advice
 from ...policy.engine.decision import Decision
 from ...policy.engine.engine import Engine
 from ...policy.engine.reconfiguration import find_moves
-from ...policy.model.container import Container, ContainerId, ContainerState, Pod, PodId
+from ...policy.model.container import Container, ContainerId, ContainerState, PodId
 from ...policy.model.grant import PoolId, Refusal
 from ...policy.model.kubelet_resources import LinuxResources, estimate, merge
 from ...policy.model.pinning import Change, Pinning
 from ...topology.model.machine import Machine
 from .actuator import Actuator
 from .answer import Answer
+from .foreign_pins import ForeignPins
 from .newcomer import Listing, Mention, Newcomer
 from .owner import Owner
 from .report import (
@@ -63,6 +66,7 @@ class Events:
         self._report = report
         self._machine_memory_bytes = machine_memory_bytes
         self._undone = UndoneCreations()
+        self.foreign_pins = ForeignPins()
         self._gone: deque[ContainerId] = deque(maxlen=_GONE_MAX)
 
     @property
@@ -74,6 +78,7 @@ class Events:
         """Place a new container."""
         if not newcomer.container.id:
             return Answer()
+        newcomer = self.foreign_pins.looked_at(newcomer)
         return self._placed("create", newcomer, ContainerState.CREATED, self.policy.create)
 
     def start(self, mention: Mention) -> None:
@@ -112,7 +117,8 @@ class Events:
             # Cpus or memory nodes at most: an update of our own, or somebody else's, who is
             # overruled.
             own = self.policy.pinning(container_id)
-            return Answer(container_id=container_id, own=own, is_echo=True)
+            lifts = self.policy.lifts_quota(container_id)
+            return Answer(container_id=container_id, own=own, lifts_quota=lifts, is_echo=True)
         resources = estimate(merged, known.pod.qos, self._machine_memory_bytes)
         decision = self.policy.update(container_id, resources)
         self._owner.afterwards(lambda: self._decided("update", container_id, known, decision))
@@ -121,22 +127,12 @@ class Events:
         if isinstance(decision.result, Refusal):
             return Answer(container_id=container_id, others=others, refusal=decision.result.reason)
         self.asked[container_id] = merged
-        own = self.policy.pinning(container_id)
-        return Answer(container_id=container_id, own=own, others=others)
-
-    def update_pod(self, pod: Pod, wanted: LinuxResources) -> Answer:
-        """Change the size of a whole pod; its containers that change follow as updates.
-
-        The runtime asks before it resizes the pod, and once more with the old size where something
-        behind that failed.
-        """
-        if not pod.id:
-            return Answer()
-        resized = self.policy.resize_pod(pod, estimate(wanted, pod.qos, None))
-        if isinstance(resized, Refusal):
-            return Answer(refusal=resized.reason)
-        self._adjust("resize of a pod", resized)
-        return Answer()
+        return Answer(
+            container_id=container_id,
+            own=self.policy.pinning(container_id),
+            lifts_quota=self.policy.lifts_quota(container_id),
+            others=others,
+        )
 
     def stop(self, container_id: ContainerId, *, is_undone: bool = False) -> Answer:
         """Take back what a container held; `is_undone`: it is undone as its creation failed."""
@@ -253,11 +249,25 @@ class Events:
 
     def end_cold_start(self, container_id: ContainerId) -> None:
         """A container has run long enough without DRAM."""
-        self._adjust("end of cold start", self.policy.end_cold_start(container_id))
+        self.adjust("end of cold start", self.policy.end_cold_start(container_id))
 
     def observe_memory(self, free_bytes: Mapping[int, int]) -> None:
         """Available memory in bytes by NUMA node id, as read just now."""
-        self._adjust("memory pressure", self.policy.observe_memory(free_bytes))
+        self.adjust("memory pressure", self.policy.observe_memory(free_bytes))
+
+    def adjust(self, cause: str, changes: tuple[Change, ...]) -> None:
+        """Tell containers that something else follows for them, and report why."""
+        self._actuator.want(_pinnings(changes))
+        known = self.policy.containers
+        found = [
+            Adjusted(cause=cause, container=known[one.container_id], change=one) for one in changes
+        ]
+
+        def tell() -> None:
+            for one in found:
+                self._report(one)
+
+        self._owner.afterwards(tell)
 
     def heard(self) -> None:
         """The runtime called. For any thread."""
@@ -273,7 +283,7 @@ class Events:
             return self.answered(answer)
         self._actuator.create(answer.container_id, answer.own)
         others = self._actuator.answer(answer.others, but=answer.container_id)
-        return answer if others == answer.others else replace(answer, others=others)
+        return answer if others == answer.others else structs.replace(answer, others=others)
 
     def answered(self, answer: Answer) -> Answer:
         """An answer to any other call, noted as told; with it goes what waits for others."""
@@ -284,31 +294,18 @@ class Events:
         if answer.is_echo and answer.container_id is not None:
             others = self._actuator.echo(answer.container_id, answer.others)
             if others is not None:
-                return replace(answer, others=others)
+                return structs.replace(answer, others=others)
         told = self._actuator.answer(answer.all)
         if answer.own is not None and answer.container_id is not None:
             told.pop(answer.container_id, None)
-        return answer if told == answer.others else replace(answer, others=told)
-
-    def _adjust(self, cause: str, changes: tuple[Change, ...]) -> None:
-        self._actuator.want(_pinnings(changes))
-        known = self.policy.containers
-        found = [
-            Adjusted(cause=cause, container=known[one.container_id], change=one) for one in changes
-        ]
-
-        def tell() -> None:
-            for one in found:
-                self._report(one)
-
-        self._owner.afterwards(tell)
+        return answer if told == answer.others else structs.replace(answer, others=told)
 
     def _tell_faults(self, faults: Mapping[ContainerId, Exception]) -> None:
         for container_id, error in faults.items():
             self._report(Crashed(f"adoption of container {container_id}", error))
 
     def _tell_unmet(self, container: Container, decision: Decision) -> None:
-        told = replace(decision, changes=())
+        told = structs.replace(decision, changes=())
         self._owner.afterwards(lambda: self._decided("unmet", container.id, container, told))
 
     def _tell_cold_start(self, container_id: ContainerId) -> None:
@@ -330,9 +327,11 @@ class Events:
         if container.state is not state:
             container = replace(container, state=state)
         decision = place(container)
+        # With what central rules give it.
+        container = self.policy.containers.get(container.id, container)
 
         def tell() -> None:
-            told = replace(decision, notes=self.policy.note(container.id), weights={})
+            told = structs.replace(decision, notes=self.policy.note(container.id), weights={})
             self._report(
                 Decided(event=event, container=container, decision=told, problems=problems)
             )
@@ -348,6 +347,8 @@ class Events:
             own=decision.pinning,
             scheduling=decision.scheduling,
             classes=decision.classes,
+            lifts_quota=self.policy.lifts_quota(container.id),
+            interleaved=self.policy.interleaved(container.id),
             others=others,
         )
 

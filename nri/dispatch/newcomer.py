@@ -1,15 +1,15 @@
 """Containers a runtime tells of, as values: those that come, those it lists, those it speaks of."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ...policy.model.container import Container, ContainerId
 from ...policy.model.kubelet_resources import LinuxResources
 from ...policy.text.errors import Problem
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Newcomer:
+class Newcomer(Struct, frozen=True, kw_only=True):
     """A container that is to be placed, what the kubelet wants for it, and what is odd about it."""
 
     container: Container
@@ -17,8 +17,7 @@ class Newcomer:
     problems: tuple[Problem, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class Listing(Struct, frozen=True, kw_only=True):
     """All containers of a runtime's list. Mappings are by container."""
 
     containers: tuple[Container, ...]
@@ -30,8 +29,7 @@ class Listing:
     """What went wrong with those that could not be read: all but their cpus is unknown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mention:
+class Mention(Struct, frozen=True, kw_only=True):
     """A container the runtime speaks of, which the policy knows as a rule.
 
     `read`: the whole of it, converted only where the policy does not know it after all.

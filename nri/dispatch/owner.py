@@ -4,8 +4,9 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
+
+from msgspec import Struct
 
 from .turn import Done, Failed, Turn
 
@@ -199,7 +200,6 @@ class Owner:
             self._worker = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(Struct, frozen=True):
     turn: Turn[Any]
     is_call: bool

@@ -1,8 +1,9 @@
 """One container's way to having the cpus and memory nodes it should have."""
 
 import enum
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
@@ -20,6 +21,9 @@ class Stage(enum.Enum):
     FLIGHT = "flight"
     """An update is with the runtime."""
 
+    # Members are compared by identity, and the hash of the name is a call of Python.
+    __hash__ = object.__hash__
+
 
 class PinLook(NamedTuple):
     """A running container as the actuator sees it, for comparison with the kernel."""
@@ -32,8 +36,7 @@ class PinLook(NamedTuple):
     problem: str
 
 
-@dataclass(slots=True, kw_only=True)
-class PinState:
+class PinState(Struct, kw_only=True):
     """The pinning a container should have, the one it has, and what is done about it next."""
 
     wanted: Pinning
@@ -79,8 +82,7 @@ class Telling(NamedTuple):
     tells: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mismatch:
+class Mismatch(Struct, frozen=True, kw_only=True):
     """A container that has not got what it was told, so many times in a row by now."""
 
     container_id: ContainerId
@@ -91,8 +93,7 @@ class Mismatch:
     failures: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PinningCounts:
+class PinningCounts(Struct, frozen=True, kw_only=True):
     """Running containers counted by what is known of their pinning, for metrics and health."""
 
     running: int

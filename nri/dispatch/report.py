@@ -3,7 +3,8 @@
 import enum
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ...policy.engine.decision import Decision
 from ...policy.engine.reconfiguration import Move
@@ -24,9 +25,11 @@ class Outcome(enum.Enum):
     UNKNOWN = "unknown"
     """No such method, or bytes that are no message."""
 
+    # Members are compared by identity, and the hash of the name is a call of Python.
+    __hash__ = object.__hash__
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
+
+class Decided(Struct, frozen=True, kw_only=True):
     """The policy placed, resized, adopted or refused a container."""
 
     event: str
@@ -37,24 +40,21 @@ class Decided:
     """What could not be read in the runtime's message; the decision holds its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Released:
+class Released(Struct, frozen=True):
     """A container stopped or went away, and others change for it."""
 
     container: Container
     changes: tuple[Change, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Synchronized:
+class Synchronized(Struct, frozen=True):
     """The runtime's containers are known; so many of them are told other cpus or memory."""
 
     containers: int
     updates: int
 
 
-@dataclass(frozen=True, slots=True)
-class Reconfigured:
+class Reconfigured(Struct, frozen=True):
     """Another configuration or machine is in force; so many containers are told to change."""
 
     updates: int
@@ -62,16 +62,14 @@ class Reconfigured:
     """Every container that was placed; most of them stay."""
 
 
-@dataclass(frozen=True, slots=True)
-class ColdStarted:
+class ColdStarted(Struct, frozen=True):
     """A container runs that is to get DRAM too, so long from now."""
 
     container_id: ContainerId
     nanoseconds: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adjusted:
+class Adjusted(Struct, frozen=True, kw_only=True):
     """A running container is told other memory or cpus although nothing happened to it."""
 
     cause: str
@@ -79,32 +77,28 @@ class Adjusted:
     change: Change
 
 
-@dataclass(frozen=True, slots=True)
-class Unplaceable:
+class Unplaceable(Struct, frozen=True):
     """A container is to be elsewhere, by rules required during its execution, and cannot be."""
 
     container: Container
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Connected:
+class Connected(Struct, frozen=True):
     """The runtime configured us."""
 
     runtime: str
     """Its name and version."""
 
 
-@dataclass(frozen=True, slots=True)
-class Disconnected:
+class Disconnected(Struct, frozen=True):
     """A connection ended, or was not made; None: there is no further attempt."""
 
     reason: str
     retry_seconds: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(Struct, frozen=True):
     """A call of the runtime was answered."""
 
     method: str
@@ -112,16 +106,14 @@ class Answered:
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class Updated:
+class Updated(Struct, frozen=True):
     """Updates the runtime did not ask for were made, or failed with an error."""
 
     containers: tuple[ContainerId, ...]
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreationUndone:
+class CreationUndone(Struct, frozen=True, kw_only=True):
     """The runtime could not create a container after it had our answer.
 
     Two plugins that set the cpus of one container are a reason; runtimes do not say which it was.
@@ -134,8 +126,7 @@ class CreationUndone:
     """Whether cpus were set when we were asked: by another plugin, or by the kubelet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unapplied:
+class Unapplied(Struct, frozen=True):
     """A container has not got what it was told, several times in a row; it is told again."""
 
     container_id: ContainerId
@@ -145,8 +136,7 @@ class Unapplied:
     error: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drifted:
+class Drifted(Struct, frozen=True, kw_only=True):
     """A container was found with another pinning than it should have; it is told again."""
 
     container: Container
@@ -156,43 +146,37 @@ class Drifted:
     """Who may have changed it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(Struct, frozen=True):
     """Containers, so many, wait for the runtime's next call to be updated: no other way is open."""
 
     containers: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Suspect:
+class Suspect(Struct, frozen=True):
     """The runtime seems to hang for good: for so long it answered nothing and sent nothing."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Recovered:
+class Recovered(Struct, frozen=True):
     """A suspect runtime was heard of again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unsupported:
+class Unsupported(Struct, frozen=True):
     """The runtime cannot do a thing that was asked for; said once for each thing."""
 
     what: str
 
 
-@dataclass(frozen=True, slots=True)
-class HintsMissing:
+class HintsMissing(Struct, frozen=True):
     """Containers, so many, are placed without hints they may have: the reason, with its remedy."""
 
     what: str
     containers: int
 
 
-@dataclass(frozen=True, slots=True)
-class Crashed:
+class Crashed(Struct, frozen=True):
     """A fault of ours; it was contained."""
 
     what: str

@@ -47,6 +47,8 @@ class EmbeddedRuntime:
         """What the runtime was told last, by container id."""
         self.kernel: dict[str, nri_pb2.LinuxCPU] = {}
         """What the kernel has, by id of a container that runs."""
+        self.memory_policies: dict[str, nri_pb2.LinuxMemoryPolicy] = {}
+        """How memory was to be taken, by id; older runtimes drop that without a word."""
         self.update_counts: Counter[str] = Counter()
         """How often a container's resources were written after its creation, by id."""
         self.broken_ids: set[str] = set()
@@ -130,6 +132,8 @@ class EmbeddedRuntime:
                 raise
             if response is not None:
                 write_resources(created, response.adjust.linux.resources)
+                if self._dialect.sets_memory_policies:
+                    self.memory_policies[created.id] = response.adjust.linux.memory_policy
                 if any(one.container_id == created.id for one in response.update):
                     raise RequestError(f"{created.name}: update of a container during creation")
             created.state = nri_pb2.CONTAINER_CREATED
@@ -196,11 +200,11 @@ class EmbeddedRuntime:
 
     def update_pod(self, pod_id: str, size: nri_pb2.LinuxResources) -> None:
         """Resize a pod, whose sandbox keeps its first size. Raises `RequestError` if refused."""
+        asked = nri_pb2.UpdatePodSandboxRequest(pod=self.pods[pod_id], linux_resources=size)
+        if not self._dialect.updates_pods:
+            raise RequestError("UNIMPLEMENTED: UpdatePodSandboxResources")
         with self._lock:
-            if not self._dialect.updates_pods:
-                raise RequestError("UNIMPLEMENTED: UpdatePodSandboxResources")
-            request = nri_pb2.UpdatePodSandboxRequest(pod=self.pods[pod_id], linux_resources=size)
-            self._call(nri_pb2.UPDATE_POD_SANDBOX, "UpdatePodSandbox", request, nri_pb2.Empty)
+            self._call(nri_pb2.UPDATE_POD_SANDBOX, "UpdatePodSandbox", asked, nri_pb2.Empty)
 
     def update_cpuset(self, container_id: str, cpus: str, mems: str) -> None:
         """Change a cpuset as callers of the CRI socket do; the plugin's answer is merged into it.
@@ -382,13 +386,11 @@ class EmbeddedRuntime:
         failed = False
         for update in updates:
             container = self.containers.get(update.container_id)
-            if container is None:
-                continue
-            if container.id in self.broken_ids:
+            if container is not None and container.id in self.broken_ids:
                 failed = failed or not update.ignore_failure
-                continue
-            self._write(container, update.linux.resources)
-            self.update_counts[container.id] += 1
+            elif container is not None:
+                self._write(container, update.linux.resources)
+                self.update_counts[container.id] += 1
         return failed
 
     def _write(self, container: nri_pb2.Container, resources: nri_pb2.LinuxResources) -> None:

@@ -2,8 +2,9 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ...policy.manifests.manifest import ContainerSpec, PodSpec
 from ...policy.model.container import QosClass
@@ -21,8 +22,7 @@ _CGROUP_PARENTS: Final[Mapping[QosClass, str]] = {
 _PAGE_UNITS: Final = (("GB", 30), ("MB", 20), ("KB", 10))
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedCreation:
+class RefusedCreation(Struct, frozen=True):
     """A container that was not created, and why."""
 
     pod: PodSpec

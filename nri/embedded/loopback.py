@@ -4,8 +4,10 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
+
+from msgspec import Struct
 
 from ...policy.engine.engine import Engine
 from ...topology.sets.base_errors import PinfoldError
@@ -18,8 +20,7 @@ from .runtime_dialects import NEWEST, Dialect
 _SECONDS: Final = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Loopback:
+class Loopback(Struct, frozen=True):
     """Both ends of one connection."""
 
     runtime: EmbeddedRuntime

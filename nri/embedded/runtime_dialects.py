@@ -32,6 +32,11 @@ class Dialect:
     updates_pods: bool = False
     """Whether it tells of a pod's new size (UpdatePodSandbox)."""
 
+    @property
+    def sets_memory_policies(self) -> bool:
+        """Whether a plugin can set the memory policy of a new container: since NRI 0.12."""
+        return bool(self.nri_version)
+
 
 _EVENTS_TO_POD_UPDATES: Final = 0x3FFF
 """Those of NRI 0.10 and later: updates of pods, and validation."""

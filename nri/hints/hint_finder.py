@@ -1,8 +1,9 @@
 """Topology hints of containers, to be found before they are placed."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from ...policy.model.container import Container, ContainerId, Pod
 from ...policy.model.hint import Hint
@@ -10,8 +11,7 @@ from ...policy.text.errors import Problem
 from ..dispatch.report import HintsMissing
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(Struct, frozen=True, kw_only=True):
     """The hints of containers by id, what is odd in their annotations, and what took too long."""
 
     hints: Mapping[ContainerId, tuple[Hint, ...]] = field(

@@ -4,27 +4,30 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from msgspec import Struct, field
+
 from ...policy.annotations.preferences import parse_preferences
+from ...policy.annotations.resource_values import is_resource
 from ...policy.hints.hint_filter import is_used, is_worth_a_look
 from ...policy.model.container import Container, ContainerId
 from ...policy.model.hint import Hint
 from ...topology.sysfs.sysfs_tree import SysfsTree
 from ..dispatch.report import HintsMissing
 from ..dispatch.turn import Failed, Turn
-from .device_hints import DeviceHints, DeviceNumber, DeviceOf
+from .claim_metadata import is_metadata
+from .device_hints import DeviceHints, DeviceNumber, DeviceOf, ReadFile
 
 _PATIENCE_SECONDS: Final = 0.05
 """For one container."""
+_NEAR: Final = "near-device."
 _THREADS_MAX: Final = 8
 """Each path that hangs holds one until it answers."""
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Struct, frozen=True):
     """The hints of containers by id, and those that could not be had."""
 
     hints: dict[ContainerId, tuple[Hint, ...]] = field(
@@ -44,8 +47,9 @@ class Lookout:
         tree: SysfsTree,
         device_of: DeviceOf,
         clock: Callable[[], float] = time.monotonic,
+        read_file: ReadFile | None = None,
     ) -> None:
-        self._locality = DeviceHints(tree, self._ask)
+        self._locality = DeviceHints(tree, self._ask, read_file)
         self._device_of = device_of
         self._clock = clock
         self._asked: set[str] = set()
@@ -75,7 +79,7 @@ class Lookout:
     def _work_off(self, ahead: deque[Container], view: View, until: float) -> None:
         """Look at one container after the other; where one hangs, another thread goes on."""
         while ahead and (self._clock() < until) and self._has_threads():
-            turn = Turn("hints", partial(self._look_at, ahead, view.hints))
+            turn = Turn("hints", partial(self._look_at, ahead, view))
             thread = threading.Thread(target=turn.run, name="hints", daemon=True)
             self._threads.append(thread)
             thread.start()
@@ -88,11 +92,20 @@ class Lookout:
                 text = f"looking for what containers are near: {result.error!r}"
                 view.missing.append(HintsMissing(f"{text} — placed without", 0))
 
-    def _look_at(self, ahead: deque[Container], hints: dict[ContainerId, tuple[Hint, ...]]) -> None:
+    def _look_at(self, ahead: deque[Container], view: View) -> None:
         while ahead:
             container = ahead.popleft()
-            sources = parse_preferences(container).hint_sources
-            hints[container.id] = self._locality.hints(container, sources)
+            preferences = parse_preferences(container)
+            found = self._locality.hints(container, preferences.hint_sources)
+            device = preferences.near_device
+            if device is not None and not is_resource(device):
+                near = self._locality.near(device)
+                if not near:
+                    text = f"{container.path}: nothing tells where device {device!r} is, placed"
+                    text += " as without near-device.pinfold.dev — name a device of this node"
+                    view.missing.append(HintsMissing(text, 0))
+                found = (*found, *near)
+            view.hints[container.id] = found
 
     def _ask(self, path: str) -> DeviceNumber | None:
         self._asked.add(path)
@@ -119,4 +132,9 @@ class Lookout:
 
 def is_interesting(container: Container) -> bool:
     """Whether a mount or a device can tell where a container should be."""
-    return any(map(is_worth_a_look, container.mounts)) or any(map(is_used, container.devices))
+    return (
+        any(map(is_worth_a_look, container.mounts))
+        or any(map(is_used, container.devices))
+        or any(map(is_metadata, container.mounts))
+        or any(key.startswith(_NEAR) for key in container.pod.annotations)
+    )

@@ -26,18 +26,25 @@ class Arrivals:
     """Reads containers, and has their hints found; without a finder they have none."""
 
     def __init__(
-        self, finder: HintFinder | None, report: Report, machine_memory_bytes: int | None
+        self,
+        finder: HintFinder | None,
+        report: Report,
+        machine_memory_bytes: int | None,
+        complete: Callable[[Container], Container] = lambda container: container,
     ) -> None:
+        """`complete`: what central rules of the configuration give a container is added by it."""
+        self._complete = complete
         self._finder = finder
         self._report = report
         self._machine_memory_bytes = machine_memory_bytes
         self._pods = KnownPods()
 
-    def expect(self, pod: nri_pb2.PodSandbox, *, with_kubelet: bool) -> None:
+    def expect(self, pod: nri_pb2.PodSandbox, *, with_kubelet: bool) -> Pod:
         """A pod begins, and its containers follow: read it before they come. Does not wait."""
         read = self._pods.read(pod)
         if self._finder is not None and with_kubelet:
             self._finder.expect(read)
+        return read
 
     def mention(
         self, pod: nri_pb2.PodSandbox, message: nri_pb2.Container, *, with_kubelet: bool
@@ -63,6 +70,8 @@ class Arrivals:
         container, problems = container_value(
             message, self._pods.read(pod), linux, self._machine_memory_bytes
         )
+        # Central rules may say what it is to be near.
+        container = self._complete(container)
         finder = self._finder
         if finder is not None:
             found = self._told(
@@ -139,6 +148,7 @@ class Arrivals:
         pod = lost_pod_value(message) if sandbox is None else sandbox.value
         linux = container_linux_value(message)
         container, problems = container_value(message, pod, linux, self._machine_memory_bytes)
+        container = self._complete(container)
         return Newcomer(container=container, linux=linux, problems=problems)
 
     def with_hints(

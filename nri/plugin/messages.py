@@ -30,6 +30,7 @@ from ...policy.text.errors import Problem
 from ...policy.tuning.resource_class import NO_CLASSES, ResourceClasses
 from ...topology.sets.cpuset import CpuSet, IdListError, NodeSet
 from ..api import nri_pb2
+from .claimed_cpus import claimed_cpus
 from .scheduling_messages import add_scheduling
 from .string_entries import read_annotations, read_labels
 
@@ -138,6 +139,8 @@ def container_value(
         if count > PLACES_MAX:
             what = f"{count} {noun}, of which the first {PLACES_MAX} count as hints"
             problems.append(Problem(where=where, what=what, is_advice=True))
+    claimed, odd = claimed_cpus(container.env, where)
+    problems += odd
     cpu = container.linux.resources.cpu
     value = Container(
         id=ContainerId(container.id),
@@ -149,6 +152,7 @@ def container_value(
         created_at=container.created_at,
         cpus=_ids(CpuSet, cpu.cpus, where, problems) if cpu.cpus else None,
         mems=_ids(NodeSet, cpu.mems, where, problems) if cpu.mems else None,
+        claimed=claimed,
         devices=_devices(container.linux) if counts["devices"] else (),
         mounts=_mounts(container) if counts["mounts"] else (),
     )
@@ -215,28 +219,22 @@ def adjustment_message(
     classes: ResourceClasses = NO_CLASSES,
 ) -> nri_pb2.ContainerAdjustment | None:
     """The adjustment of a container being created; None where nothing is asked for."""
-    linux = nri_pb2.LinuxContainerAdjustment()
-    cpu = _cpu_message(pinning)
-    if cpu is not None:
-        linux.resources.cpu.CopyFrom(cpu)
+    adjustment = nri_pb2.ContainerAdjustment()
+    linux = adjustment.linux
+    _write_pinning(pinning, linux.resources)
     if scheduling is not None:
         add_scheduling(linux, scheduling)
     if classes.rdt:
         linux.resources.rdt_class.value = classes.rdt
     if classes.blockio:
         linux.resources.blockio_class.value = classes.blockio
-    return nri_pb2.ContainerAdjustment(linux=linux) if linux.ListFields() else None
+    return adjustment if adjustment.HasField("linux") else None
 
 
 def update_message(container_id: ContainerId, pinning: Pinning) -> nri_pb2.ContainerUpdate | None:
     """The update of an existing container; None where nothing is asked for."""
-    cpu = _cpu_message(pinning)
-    if cpu is None:
-        return None
-    resources = nri_pb2.LinuxResources(cpu=cpu)
-    return nri_pb2.ContainerUpdate(
-        container_id=container_id, linux=nri_pb2.LinuxContainerUpdate(resources=resources)
-    )
+    update = nri_pb2.ContainerUpdate(container_id=container_id)
+    return update if _write_pinning(pinning, update.linux.resources) else None
 
 
 def update_messages(pinnings: Mapping[ContainerId, Pinning]) -> list[nri_pb2.ContainerUpdate]:
@@ -244,7 +242,7 @@ def update_messages(pinnings: Mapping[ContainerId, Pinning]) -> list[nri_pb2.Con
 
     containerd takes the beginning of an id for the id, so nothing may be said of "".
     """
-    messages = (update_message(one, pinning) for one, pinning in pinnings.items() if one)
+    messages = [update_message(one, pinning) for one, pinning in pinnings.items() if one]
     return [message for message in messages if message is not None]
 
 
@@ -297,13 +295,15 @@ def _keys_of(device: nri_pb2.LinuxDevice) -> Iterator[_DeviceKey]:
     )
 
 
-def _cpu_message(pinning: Pinning) -> nri_pb2.LinuxCPU | None:
+def _write_pinning(pinning: Pinning, resources: nri_pb2.LinuxResources) -> bool:
+    """Ask for the cpus and memory nodes of a pinning; whether there are any."""
     # An empty text would leave the cpuset as it is, so an empty set cannot be asked for.
-    cpus = str(pinning.cpus) if pinning.cpus else ""
-    mems = str(pinning.mems) if pinning.mems else ""
-    if not cpus and not mems:
-        return None
-    return nri_pb2.LinuxCPU(cpus=cpus, mems=mems)
+    cpus, mems = pinning.cpus, pinning.mems
+    if cpus is not None and cpus.mask:
+        resources.cpu.cpus = str(cpus)
+    if mems is not None and mems.mask:
+        resources.cpu.mems = str(mems)
+    return resources.HasField("cpu")
 
 
 def _ids(kind: type[Ids], text: str, where: str, problems: list[Problem]) -> Ids | None:

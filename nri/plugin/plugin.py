@@ -85,7 +85,10 @@ class Plugin:
         )
         self.owner = Owner(lambda what, error: report(Crashed(what, error)))
         self.events = Events(policy, self.actuator, self.owner, report, machine_memory_bytes)
-        self._arrivals = Arrivals(finder, report, machine_memory_bytes)
+        events = self.events
+        self._arrivals = Arrivals(
+            finder, report, machine_memory_bytes, lambda one: events.policy.completed(one)
+        )
 
     def run(self) -> None:
         """Serve until `stop`, reconnecting with growing, jittered pauses."""

@@ -31,7 +31,7 @@ class RuntimeEvent(NamedTuple):
 def _expect(
     events: Events, arrivals: Arrivals, pod: nri_pb2.PodSandbox, _container: nri_pb2.Container
 ) -> None:
-    arrivals.expect(pod, with_kubelet=events.asks_kubelet)
+    events.policy.expect(arrivals.expect(pod, with_kubelet=events.asks_kubelet))
 
 
 def _start(

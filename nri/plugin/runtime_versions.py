@@ -5,8 +5,9 @@ a runtime tells its NRI version itself.
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 CONTAINERD: Final = "containerd"
 CRIO: Final = "cri-o"
@@ -47,6 +48,7 @@ _NRI_OF_RUNTIMES: Final[dict[str, tuple[tuple[Version, Version], ...]]] = {
 _OLDEST: Final = Version(0, 6, 0)
 _NEVER: Final = Version(9999, 9999)
 _SCHEDULER_SINCE: Final = Version(0, 11, 0)
+_MEMORY_POLICY_SINCE: Final = Version(0, 12, 0)
 _SAFE_UPDATES_SINCE: Final = Version(0, 12, 1)
 _CHUNKS_SINCE: Final = Version(0, 8, 0)
 _POD_UPDATES_SINCE: Final = {CONTAINERD: Version(2, 3, 0), CRIO: Version(1, 33, 0)}
@@ -56,14 +58,15 @@ _PREINSTALLED_CONTAINERD_SINCE: Final = Version(2, 0, 0)
 _NUMBERS: Final = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(?:\.([0-9]{1,4}))?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeAbilities:
+class RuntimeAbilities(Struct, frozen=True, kw_only=True):
     """Abilities and habits of a runtime, as far as runtimes differ."""
 
     nri: Version
     """The version of its NRI; the oldest one of its kind where nobody knows."""
     can_schedule: bool
     """It sets the scheduling policy of a new container; others drop it without a word."""
+    has_memory_policy: bool
+    """It sets the memory policy of a new container, where its OCI runtime can."""
     has_safe_updates: bool
     """Updates that it did not ask for cannot make it hang (containerd/nri pull request 301)."""
     updates_pods: bool
@@ -91,6 +94,7 @@ def abilities(runtime: str, version: str, nri_version: str) -> RuntimeAbilities:
     return RuntimeAbilities(
         nri=nri,
         can_schedule=nri >= _SCHEDULER_SINCE,
+        has_memory_policy=nri >= _MEMORY_POLICY_SINCE,
         has_safe_updates=nri >= _SAFE_UPDATES_SINCE,
         updates_pods=known is not None and known >= _POD_UPDATES_SINCE.get(name, _NEVER),
         synchronizes_preinstalled=preinstalled,

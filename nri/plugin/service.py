@@ -5,10 +5,10 @@ or at fault the answer changes nothing, and the real one follows as an update.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from google.protobuf.message import DecodeError, Message
+from msgspec import Struct
 
 from ...policy.configuration.config import SchedulingClass
 from ...policy.model.container import ContainerId
@@ -17,11 +17,13 @@ from ..api import nri_pb2
 from ..dispatch.answer import Answer
 from ..dispatch.events import Events
 from ..dispatch.owner import Owner
+from ..dispatch.pod_updates import update_pod
 from ..dispatch.report import Answered, Connected, Crashed, Outcome, Report, Unsupported
 from ..dispatch.turn import Done, Failed, Turn, attempt
 from ..wire.connection import Call
 from ..wire.ttrpc import Code
 from .arrivals import FIND_SECONDS, Arrivals
+from .bandwidth_messages import add_interleaving, lift_quota
 from .messages import adjustment_message, linux_value, pod_value, update_messages
 from .runtime_events import EVENT_MASK, NOTICES, POD_UPDATES, STATE_CHANGES, RuntimeEvent
 from .runtime_versions import RuntimeAbilities, abilities
@@ -45,16 +47,14 @@ SAFE_ANSWER: Final = b""
 """What changes nothing, whatever was called: a message without fields."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
+class Rejection(Struct, frozen=True):
     """A call is answered with an error."""
 
     code: Code
     message: str
 
 
-@dataclass(slots=True, kw_only=True)
-class ServedCall:
+class ServedCall(Struct, kw_only=True):
     """A call that is being served, or was."""
 
     call: Call
@@ -96,6 +96,7 @@ class Service:
         self._synchronize_bytes = 0
         self._runtime = ""
         self._unscheduled: set[str] = set()
+        self._is_interleaving_told = False
         self.abilities: RuntimeAbilities | None = None
         """What the runtime can; None until it has told what it is."""
         self.runtime_name = ""
@@ -249,12 +250,17 @@ class Service:
         )
         if answer.refusal:
             return Rejection(Code.FAILED_PRECONDITION, answer.refusal), outcome
-        response = nri_pb2.CreateContainerResponse(update=update_messages(answer.others))
+        adjustment = None
         if answer.own is not None:
             adjustment = adjustment_message(answer.own, self._scheduling(answer), answer.classes)
-            if adjustment is not None:
-                response.adjust.CopyFrom(adjustment)
-        return response, outcome
+        if answer.lifts_quota or answer.interleaved is not None:
+            adjustment = adjustment or nri_pb2.ContainerAdjustment()
+            if answer.lifts_quota:
+                lift_quota(adjustment.linux.resources)
+            if answer.interleaved is not None and self._has_memory_policy(answer):
+                add_interleaving(adjustment.linux, answer.interleaved)
+        updates = update_messages(answer.others)
+        return nri_pb2.CreateContainerResponse(adjust=adjustment, update=updates), outcome
 
     def _scheduling(self, answer: Answer) -> SchedulingClass | None:
         """The scheduling class of a new container; None also where the runtime cannot set one."""
@@ -272,6 +278,21 @@ class Service:
             )
         return None
 
+    def _has_memory_policy(self, answer: Answer) -> bool:
+        """Whether the runtime sets memory policies; where it does not, that is told."""
+        if self.abilities is not None and self.abilities.has_memory_policy:
+            return True
+        if not self._is_interleaving_told:
+            self._is_interleaving_told = True
+            self.report(
+                Unsupported(
+                    f"memory.pinfold.dev: {self._runtime or 'the runtime'} cannot set how memory is"
+                    " interleaved, so containers have all their memory nodes and the kernel takes"
+                    " the nearest with room first — use a runtime with NRI 0.12 or newer"
+                )
+            )
+        return False
+
     def _update(self, served: ServedCall) -> tuple[Message | Rejection, Outcome]:
         request = nri_pb2.UpdateContainerRequest.FromString(served.call.payload)
         mention = self._arrivals.mention(
@@ -283,7 +304,12 @@ class Service:
         )
         if answer.refusal:
             return Rejection(Code.FAILED_PRECONDITION, answer.refusal), outcome
-        return nri_pb2.UpdateContainerResponse(update=update_messages(answer.all)), outcome
+        response = nri_pb2.UpdateContainerResponse(update=update_messages(answer.all))
+        if answer.lifts_quota and answer.container_id is not None:
+            own = [one for one in response.update if one.container_id == answer.container_id]
+            update = own[0] if own else response.update.add(container_id=answer.container_id)
+            lift_quota(update.linux.resources)
+        return response, outcome
 
     def _update_pod(self, served: ServedCall) -> tuple[Message | Rejection, Outcome]:
         request = nri_pb2.UpdatePodSandboxRequest.FromString(served.call.payload)
@@ -291,7 +317,7 @@ class Service:
         created = linux_value(request.pod.linux.pod_resources)
         answer, outcome = self._ask(
             served,
-            lambda: self._events.update_pod(pod, merge(created, size)),
+            lambda: update_pod(self._events, pod, merge(created, size)),
             self._deadline(served.call),
         )
         if answer.refusal:

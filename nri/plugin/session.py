@@ -5,10 +5,10 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Final
 
 from google.protobuf.message import Message
+from msgspec import Struct
 
 from ..api import nri_pb2
 from ..dispatch.report import Answered
@@ -27,8 +27,7 @@ _UNTOLD_MAX: Final = 1024
 """So many reports wait behind one that takes its time; of more, the newest."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class Identity(Struct, frozen=True, kw_only=True):
     """Name and index of a plugin; runtimes call plugins in the order of their index."""
 
     name: str = "pinfold"
@@ -136,7 +135,8 @@ class Session:
     def _step(self) -> str:
         """One event, or the next bytes and what is left to do before; why it is over, if so."""
         try:
-            self._tell()
+            if self._untold:
+                self._tell()
             if self._unread:
                 taken = self._turns.take(self._take)
                 if taken is None:

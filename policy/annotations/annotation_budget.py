@@ -8,8 +8,9 @@ always read in the same way.
 
 import heapq
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ..text.errors import Problem
 from ..text.yaml_nodes import marks
@@ -22,8 +23,7 @@ MARKS_MAX: Final = 2816
 """Signs between the values of all texts; see `yaml_nodes.marks`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(Struct, frozen=True):
     """The annotations of a pod that are for us and within the budget, and those that are not."""
 
     annotations: Mapping[str, str]

@@ -1,6 +1,6 @@
 """The table of all annotations: how each is written and what it is for."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 OWN_DOMAIN = "pinfold.dev"
 NRI_DOMAIN = "resource-policy.nri.io"
@@ -19,8 +19,7 @@ _LIST = 4096
 _TEXT = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownKey:
+class KnownKey(Struct, frozen=True, kw_only=True):
     """One row of the table: how a key is written and what it means."""
 
     name: str
@@ -74,7 +73,11 @@ KEYS: tuple[KnownKey, ...] = (
         "which kind of cpus exclusive ones should be",
     ),
     _scoped("prefer-reserved-cpus", _BOOL, "run on the cpus reserved for system tasks"),
-    _scoped("hide-hyperthreads", _BOOL, "use one thread of each core and leave the others idle"),
+    _scoped(
+        "hide-hyperthreads",
+        "true, false or whole-cores",
+        "use one thread of each core and leave the others idle",
+    ),
     _scoped("memory-type", "some of dram, pmem, hbm, cxl, or mixed", "the memory to be near"),
     _scoped(
         "cold-start",
@@ -132,6 +135,11 @@ KEYS: tuple[KnownKey, ...] = (
     _scoped("pool-selector", "'label=value, ..'", "the labels a pool must have", _OWN),
     _scoped("pool-name", "the name of a pool", "the pool to use", _OWN),
     _scoped("on-unsatisfiable", "fail or degrade", "what to do if a required rule fails", _OWN),
+    _scoped("exclusive", "a number of cpus, or request", "cpus for itself, of any class", _OWN),
+    _scoped("near-device", "a device or a resource", "the device to be near, and no other", _OWN),
+    _scoped("load", "the name of a class", "what it loads, to keep away from its like", _OWN),
+    _scoped("quota", "keep or lift", "whether its cpu limit holds on cpus of its own", _OWN),
+    _scoped("memory", "interleave", "how its memory lies on the memory nodes", _OWN),
     _scoped("smt", "pack, spread, hide or any", "how to use the threads of cores", _OWN),
     _scoped("pod-pool", _BOOL, "one set of cpus for the whole pod, its containers inside", _OWN),
     _scoped("group", "a name", "one set of cpus with others of the namespace and name", _OWN),

@@ -5,8 +5,9 @@ Every reader raises `TextError` and nothing else.
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, TypeVar
+
+from msgspec import Struct
 
 from ...topology.model.machine import MemoryKind
 from ...topology.sets.base_errors import quoted
@@ -44,8 +45,7 @@ class IrqMode(enum.Enum):
     CLAIM_FIRST = "claim-first"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IrqAffinity:
+class IrqAffinity(Struct, frozen=True, kw_only=True):
     """Interrupts to get on the exclusive cpus and to keep away from them.
 
     A pattern is the number of an interrupt, or a glob over its description.
@@ -56,8 +56,7 @@ class IrqAffinity:
     mode: IrqMode = IrqMode.MASK_FIRST
 
 
-@dataclass(frozen=True, slots=True)
-class PathFilter:
+class PathFilter(Struct, frozen=True):
     """A filter of paths: beginnings of paths, or globs over whole paths."""
 
     paths: tuple[str, ...]

@@ -8,8 +8,10 @@ these present counts. The older style `DOMAIN/KEY` with lines `container: value`
 import enum
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 from ...topology.sets.base_errors import quoted
 from ..model.container import Pod
@@ -38,8 +40,7 @@ class Scope(enum.IntEnum):
     CONTAINER = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """The value that holds for a container, how specific it was given, and under which key."""
 
     value: str
@@ -47,8 +48,7 @@ class Setting:
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class Annotations:
+class Annotations(Struct, frozen=True):
     """Settings in a pod's annotations by (key, container name), and the problems in them.
 
     The container name is empty for settings of the whole pod.

@@ -4,10 +4,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
+from msgspec import Struct
+
 from ...topology.model.machine import MemoryKind
 from ...topology.sets.base_errors import quoted
 from ..model.container import Container
-from ..model.cpu_preference import BurstLevel, CpuPriority, MovePreference, SmtPreference
+from ..model.cpu_preference import (
+    BurstLevel,
+    CpuPriority,
+    MovePreference,
+    QuotaUse,
+    SmtPreference,
+)
 from ..text.errors import Problem
 from ..text.suggestion import suggestion
 from ..text.text_cache import TextCache
@@ -38,6 +46,8 @@ from .annotations import (
     own_annotations,
     read_annotations,
 )
+from .own_cpu_values import HiddenThreads, parse_exclusive, parse_hidden_threads
+from .resource_values import MemoryUse, parse_device, parse_memory_use, parse_quota_use
 
 T = TypeVar("T")
 
@@ -45,8 +55,7 @@ _UNKNOWN_MAX = 3
 """So many unknown kinds of hints are told."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen(Generic[T]):
+class Chosen(Struct, Generic[T], frozen=True):
     """A value somebody asked for, how specific that was, and the annotation."""
 
     value: T
@@ -68,6 +77,14 @@ class Preferences:
     cpu_priority: CpuPriority | None = None
     prefer_reserved: bool | None = None
     hide_hyperthreads: bool = False
+    whole_cores: bool = False
+    near_device: str | None = None
+    """A device by a path or a PCI address, or a resource of the kubelet."""
+    load: Chosen[str] | None = None
+    quota: QuotaUse | None = None
+    memory: MemoryUse | None = None
+    exclusive: int | None = None
+    """How many cpus it wants for itself, or `AS_REQUESTED`."""
     memory_types: frozenset[MemoryKind] | None = None
     cold_start_ns: int = 0
     preserve_cpu: bool = False
@@ -138,13 +155,20 @@ class _Reader:
         self._problems: list[Problem] = []
 
     def read(self) -> Preferences:
+        hidden = self._value("hide-hyperthreads", parse_hidden_threads, HiddenThreads.NONE)
         preferences = Preferences(
             prefer_isolated=self._chosen("prefer-isolated-cpus", parse_bool),
             require_isolated=self._chosen("require-isolated-cpus", parse_bool),
             prefer_shared=self._chosen("prefer-shared-cpus", parse_bool),
             cpu_priority=self._value("prefer-cpu-priority", parse_cpu_priority, None),
             prefer_reserved=self._value("prefer-reserved-cpus", parse_bool, None),
-            hide_hyperthreads=self._value("hide-hyperthreads", parse_bool, False),
+            hide_hyperthreads=hidden is not HiddenThreads.NONE,
+            whole_cores=hidden is HiddenThreads.WHOLE_CORES,
+            exclusive=self._value("exclusive", parse_exclusive, None),
+            near_device=self._value("near-device", parse_device, None),
+            load=self._chosen("load", parse_word),
+            quota=self._value("quota", parse_quota_use, None),
+            memory=self._value("memory", parse_memory_use, None),
             memory_types=self._value("memory-type", parse_memory_types, None),
             cold_start_ns=self._value("cold-start", parse_cold_start, 0),
             preserve_cpu=self._value("cpu.preserve", parse_preserve, False),

@@ -7,8 +7,10 @@ kubelet's rounding, and memory requests, which cgroups may not carry at all.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, cast
+
+from msgspec import Struct
 
 from ...topology.sets.base_errors import quoted
 from ..model.container import Pod, QosClass, Resources
@@ -30,8 +32,7 @@ class ClaimError(ConfigError):
     """An annotation of resources is not what the kubelet was asked for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceClaim:
+class ResourceClaim(Struct, frozen=True, kw_only=True):
     """Requests and limits of one container in the annotation; None where it says nothing.
 
     The limits of huge pages are left out: those of the cgroup are exact.

@@ -1,13 +1,12 @@
 """Bookings: grants that fit, with their memory and the grants that make room for them."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ..memory.offers import Offer
 from ..model.grant import Grant
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Booking:
+class Booking(Struct, frozen=True, kw_only=True):
     """A grant that fits, not yet in the books."""
 
     grant: Grant

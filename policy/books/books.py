@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
 from functools import cached_property
 from typing import Final, TypeGuard
+
+from msgspec.structs import replace
 
 from ...topology.model.machine import Machine, MemoryKind
 from ...topology.sets.cpuset import NO_CPUS, NO_NODES, NodeSet
@@ -93,7 +94,8 @@ class Books:
         for lifted in booking.lifted:
             self.ledger.repool(lifted)
             self.pinner.mark(lifted.container_id)
-        self.ledger.drop(grant.container_id)
+        if grant.container_id in (self.ledger.pens if grant.is_pen else self.ledger.grants):
+            self.ledger.drop(grant.container_id)
         self.ledger.add(grant)
         if booking.offer is not None:
             self._commit(booking.offer)
@@ -204,11 +206,15 @@ class Books:
 
     def let_count(
         self, container: Container, affinity: Iterable[AffinityRule], rules: PlacementRules
-    ) -> None:
-        """Let a container count for the rules of others, and its own rules for others."""
+    ) -> int:
+        """Let a container count for the rules of others, and its own rules for others.
+
+        Returns how many of those do not: its namespace has too many different ones.
+        """
         self.affinity.add(container, affinity)
-        if rules or not self.standing.is_empty:
-            self.standing.add(container, rules)
+        if not rules and self.standing.is_empty:
+            return 0
+        return self.standing.add(container, rules)
 
     def withdraw(self, container_id: ContainerId) -> None:
         """Let a container and its rules count no more. Unknown ids change nothing."""

@@ -5,7 +5,8 @@ Cpu sets are plain int masks here and milli-cpus plain ints: this is the hot pat
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ...topology.sets.cpuset import CpuSet, NodeSet
 from ..cpus.picker import CpuPicker
@@ -41,6 +42,8 @@ class Ledger:
         self._neighbours = {kind: [0] * len(pools) for kind in CpuType}
         self._reserved_milli = 0
         self._grants: dict[ContainerId, Grant] = {}
+        self.grants: Mapping[ContainerId, Grant] = self._grants
+        """Grants by container, oldest first."""
         self._pens: dict[ContainerId, Grant] = {}
         self._members: dict[ContainerId, dict[ContainerId, None]] = {}
         self._sharing: list[dict[ContainerId, Grant]] = [{} for _ in pools]
@@ -52,11 +55,6 @@ class Ledger:
         self._slices: dict[PoolId, int] = {}
         self._spares: dict[PoolId, int] = {}
         """Both by pool, of those in whose subtrees nothing changed since they were cut."""
-
-    @property
-    def grants(self) -> Mapping[ContainerId, Grant]:
-        """Every grant of a container, oldest first."""
-        return self._grants
 
     @property
     def pens(self) -> Mapping[ContainerId, Grant]:
@@ -111,6 +109,12 @@ class Ledger:
             else count
             for count, pool in zip(counts, self.tree.pools, strict=True)
         ]
+
+    @property
+    def free_for_all(self) -> tuple[int, int, int]:
+        """Of the whole machine `slice`, how many of it may be taken, and the free isolated cpus."""
+        root = self.tree.root.id
+        return self.slice(root), self.sliceable[root], self.free_isolated[root]
 
     def slice(self, pool_id: PoolId) -> int:
         """A mask of sharable cpus of a pool of which any `sliceable` may be taken at once.
@@ -210,7 +214,7 @@ class Ledger:
         ledger._shared_milli = list(self._shared_milli)
         ledger._zero_requests = list(self._zero_requests)
         ledger._neighbours = {kind: list(counts) for kind, counts in self._neighbours.items()}
-        ledger._grants = dict(self._grants)
+        ledger.grants = ledger._grants = dict(self._grants)
         ledger._pens = dict(self._pens)
         ledger._members = {pen: dict(members) for pen, members in self._members.items()}
         ledger._narrowed = self._narrowed.copy()

@@ -1,7 +1,9 @@
 """Pinnings of grants: the cpusets and memory sets that the kernel is told."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ...topology.sets.cpuset import CpuSet, NodeSet
 from ..configuration.config import Config
@@ -13,8 +15,7 @@ from ..model.request import CpuType
 from .cpu_ledger import Ledger
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolCpus:
+class PoolCpus(Struct, frozen=True, kw_only=True):
     """The cpus that grants run on, pinned or not, at one moment."""
 
     shared: Sequence[CpuSet]

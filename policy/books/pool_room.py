@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
 from functools import reduce
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from ..pools.pool_tree import PoolTree
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class Room(Struct, frozen=True, kw_only=True):
     """Cpus that every pool could still give, by pool id, at one moment."""
 
     shared_milli: tuple[int, ...]

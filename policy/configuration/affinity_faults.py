@@ -53,8 +53,8 @@ def affinity_faults(config: Config) -> Iterator[Fault]:
 
 def _profile(path: Path, profile: Profile) -> Iterator[Fault]:
     for index, pattern in enumerate(profile.namespaces):
-        yield from _glob((*path, "namespaces", index), pattern)
-    yield from _selector((*path, "labelSelector"), profile.label_selector)
+        yield from pattern_faults((*path, "namespaces", index), pattern)
+    yield from selector_faults((*path, "labelSelector"), profile.label_selector)
     at: Path = (*path, "addedAffinity")
     yield from _added(at, profile.added_affinity)
     yield from _sizes(at, msgspec.to_builtins(profile.added_affinity))
@@ -104,7 +104,7 @@ def _term(path: Path, term: TermFields) -> Iterator[Fault]:
     selector = term.label_selector
     for name, one in (("labelSelector", selector), ("namespaceSelector", term.namespace_selector)):
         if one is not None:
-            yield from _selector((*path, name), one)
+            yield from selector_faults((*path, name), one)
     if selector is None:
         yield Fault(path, "without labelSelector it is about nobody — write {} to mean all")
     if term.scope is not None:
@@ -177,7 +177,8 @@ def _values(path: Path, value: object) -> Iterator[tuple[Path, object]]:
             yield from _values((*path, index), one)
 
 
-def _selector(path: Path, selector: LabelSelectorFields) -> Iterator[Fault]:
+def selector_faults(path: Path, selector: LabelSelectorFields) -> Iterator[Fault]:
+    """Faults of a label selector: operators with too few or too many values."""
     for index, one in enumerate(selector.match_expressions):
         fault = values_fault(one.operator, one.values)
         if fault is not None:
@@ -195,7 +196,7 @@ def _limits(path: Path, limits: AntiAffinityLimits) -> Iterator[Fault]:
     yield from _share((*path, "maxBlockedCPUs"), limits.max_blocked_cpus)
     for pattern, one in limits.namespaces.items():
         at: Path = (*path, "namespaces", pattern)
-        yield from _glob(at, pattern)
+        yield from pattern_faults(at, pattern)
         if one.max_blocked_cpus is not None:
             yield from _share((*at, "maxBlockedCPUs"), one.max_blocked_cpus)
         names = [level.value for level in RULE_LEVELS]
@@ -219,7 +220,8 @@ def _share(path: Path, written: str | int) -> Iterator[Fault]:
         yield Fault(path, f"{error} — write 50%, or 16")
 
 
-def _glob(path: Path, pattern: str) -> Iterator[Fault]:
+def pattern_faults(path: Path, pattern: str) -> Iterator[Fault]:
+    """The fault of a text that is no pattern."""
     try:
         compile_glob(pattern)
     except GlobError as error:

@@ -12,6 +12,7 @@ from ..text.glob import compile_glob
 from ..text.quantity import AllCpusBut, CpuAmount, CpuQuantity, OnlyCpus, parse_nanoseconds
 from ..text.yaml_document import Path, mapping_of
 from .affinity_faults import affinity_faults
+from .annotation_rule_faults import annotation_rule_faults
 from .config import Config, MetricsExporter
 from .cpu_class_faults import cpu_class_faults
 from .endpoint import parse_endpoint
@@ -285,6 +286,7 @@ _CHECKS: Final[tuple[Callable[[Config], Iterator[Fault]], ...]] = (
     _patterns,
     _pool_labels,
     affinity_faults,
+    annotation_rule_faults,
     _scheduling_classes,
     _cpu_classes,
     _instrumentation,

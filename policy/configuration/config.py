@@ -9,10 +9,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ..model.cpu_preference import BurstLevel, CpuPriority
+from ..model.cpu_preference import BurstLevel, CpuPriority, QuotaUse
 from ..text.quantity import CpuAmount, MemoryAmount, parse_cpu_amount, parse_memory_amount
 from .affinity_fields import AntiAffinityLimits, KubeCompat, Profile, Rack, ReplicaAntiAffinity
-from .moving_fields import DuringExecution
+from .annotation_rule_fields import AnnotationRule, LoadClass
+from .moving_fields import DuringExecution, RebalanceFields
 from .section import Section
 
 
@@ -252,6 +253,8 @@ class Config(Section, frozen=True, kw_only=True):
     reserved_resources: Amounts = Amounts(cpu="1")
     default_cpu_priority: CpuPriority = CpuPriority.NONE
     unlimited_burstable: BurstLevel = BurstLevel.PACKAGE
+    exclusive_cpu_quota: QuotaUse = QuotaUse.KEEP
+    """Of containers that have all their cpus for themselves and do not say."""
 
     symmetric_affinity: bool = False
     """Whether every affinity rule also counts the other way round."""
@@ -262,6 +265,10 @@ class Config(Section, frozen=True, kw_only=True):
         default_factory=dict[str, Mapping[str, str]]
     )
     """Labels of namespaces, by their names."""
+    rules: tuple[AnnotationRule, ...] = ()
+    """Annotations by central rule; of several that give one key to a container the first counts."""
+    load_classes: tuple[LoadClass, ...] = ()
+    """For the annotation load.pinfold.dev."""
     profiles: tuple[Profile, ...] = ()
     racks: Mapping[str, Rack] = msgspec.field(default_factory=dict[str, Rack])
     """By the value of the label pinfold.dev/rack."""
@@ -272,6 +279,7 @@ class Config(Section, frozen=True, kw_only=True):
     """The weight of a required affinity for the containers that it is about."""
     kube_compat: KubeCompat = KubeCompat.DOCUMENT
     during_execution: DuringExecution = DuringExecution()
+    rebalance: RebalanceFields = RebalanceFields()
 
     scheduling_classes: tuple[SchedulingClass, ...] = ()
     namespace_scheduling_classes: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, cast
 
 import msgspec
 import yaml
+from msgspec import Struct
 
 from ..text.errors import ConfigError
 from ..text.suggestion import nearest
@@ -37,8 +38,7 @@ _OTHER_VARIABLE: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedConfig:
+class CheckedConfig(Struct, frozen=True):
     """A configuration that can be used, and what its author should know."""
 
     config: Config

@@ -2,9 +2,10 @@
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from typing import Final
+
+from msgspec import Struct
 
 from ..text.errors import ConfigError
 
@@ -19,8 +20,7 @@ _TEXT: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True):
     """An address to listen at."""
 
     host: str

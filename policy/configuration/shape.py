@@ -1,10 +1,10 @@
 """Plain values against the types of the configuration: every misfit, and the values made to fit."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, cast
 
 import msgspec.inspect as types
+from msgspec import Struct
 
 from ..text.suggestion import nearest
 from ..text.yaml_document import Document, Path, dotted, mapping_of
@@ -15,8 +15,7 @@ _UNFIT: Final = object()
 """In the place of a value that does not fit: its field has the default then."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """A fault of the value at a path, and how to put it right."""
 
     path: Path
@@ -56,8 +55,7 @@ def range_faults(path: Path, value: int | None, low: int, high: int) -> Iterator
         yield Fault(path, f"{value} is out of range — write {low} to {high}")
 
 
-@dataclass(frozen=True, slots=True)
-class Shaped:
+class Shaped(Struct, frozen=True):
     """Values as `msgspec.convert` wants them for a section, and all that does not fit.
 
     What does not fit is left out, so that the rest can be checked too; `doubtful` are the paths of

@@ -1,13 +1,13 @@
 """Groups of cpus that share a cache: the units in which cpus are taken between die and core."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ...topology.model.machine import Machine
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheGroup:
+class CacheGroup(Struct, frozen=True, kw_only=True):
     """Cpus that share a cache narrower than their die and socket and wider than a core."""
 
     cpus: int

@@ -1,7 +1,8 @@
 """Clusters of cores (sharing an L2 cache or a bus port) and taking whole idle ones of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ...topology.model.machine import CoreKind, Machine
 from ..model.cpu_preference import CpuPriority
@@ -9,8 +10,7 @@ from .cpu_blocks import CpuBlocks, lowest_bits
 from .cpu_priority import PriorityClasses
 
 
-@dataclass(frozen=True, slots=True)
-class CpuCluster:
+class CpuCluster(Struct, frozen=True):
     """The cpus of one cluster; all its cores are of one kind."""
 
     cpus: int

@@ -1,8 +1,9 @@
 """Cpus of high, normal and low priority of a machine, and the comparison of cpu sets by it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ...topology.model.machine import CoreKind, Cpu, Machine, SocketId, SpeedSelect
 from ...topology.sets.cpuset import CpuSet
@@ -16,8 +17,7 @@ _TURBO_CLOS: Final = (0, 1)
 Source: Documentation/admin-guide/pm/intel-speed-select.rst."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PriorityClasses:
+class PriorityClasses(Struct, frozen=True, kw_only=True):
     """Masks of the cpus of each priority. A cpu is in at most one of them."""
 
     high: int = 0

@@ -17,6 +17,7 @@ from ..model.container import Container, ContainerId, ContainerState, QosClass, 
 from ..model.grant import Grant
 from ..model.pinning import Change, Pinning
 from ..model.request import CpuType, Request
+from ..placing.wishes.claimed_cpus import claimed_part
 from ..pools.pool_tree import Pool
 from ..pools.supply import Supply
 
@@ -166,9 +167,43 @@ def adopted_grant(
     `others` is the mask of the cpus of all other running containers. Exclusive grants must be
     adopted before shared ones: what they hold is not legal for anybody else.
     """
+    if request.fallback is None:
+        return _explained(container, request, ledger, picker, others, advice)
+    for one in _likely(request, container.cpus or NO_CPUS, others, advice):
+        grant = _explained(container, one, ledger, picker, others, advice)
+        if grant is not None:
+            return grant
+    return None
+
+
+def _likely(
+    request: Request, cpus: CpuSet, others: int, advice: Advice | None
+) -> Iterator[Request]:
+    """What a container may have been served with, of its request and what that falls back to."""
+    wish: Request | None = request
+    while wish is not None:
+        if advice is None:
+            is_likely = not wish.exclusive or not cpus.mask & others
+        else:
+            is_likely = wish.exclusive == len(advice.exclusive)
+        if is_likely or wish.fallback is None:
+            yield wish
+        wish = wish.fallback
+
+
+def _explained(
+    container: Container,
+    request: Request,
+    ledger: Ledger,
+    picker: CpuPicker,
+    others: int,
+    advice: Advice | None,
+) -> Grant | None:
     root = ledger.tree.root
     if request.cpu_type is CpuType.PRESERVE:
-        return _grant(container, request, NO_CPUS, root)
+        claimed = claimed_part(request, *ledger.free_for_all)
+        grant = _grant(container, request, claimed, root)
+        return structs.replace(grant, isolated=claimed & root.isolated)
     # An offline cpu cannot run anybody; the kernel leaves it in the set it was told.
     cpus = (container.cpus or NO_CPUS) & root.cpus
     if not cpus:
@@ -209,7 +244,7 @@ def adopted_grant(
     pool = ledger.tree.smallest_holding(cpus)
     grant = _grant(container, request, exclusive, pool)
     # A hidden thread may be outside the pool of the others.
-    grant = replace(grant, isolated=exclusive & root.isolated)
+    grant = structs.replace(grant, isolated=exclusive & root.isolated)
     if advice is None:
         return grant
     named = next((one for one in ledger.tree.pools if one.name == advice.pool), pool)
@@ -217,7 +252,7 @@ def adopted_grant(
         grant.has_shared_part and not grant.exclusive and cpus == _lent_to(named, ledger)
     )
     within = advice.within
-    return replace(
+    return structs.replace(
         grant,
         pool_id=named.id if is_believed else pool.id,
         grown=advice.grown if exclusive == advice.exclusive else (),
@@ -263,7 +298,7 @@ def kept_grant(
     if not root.reserved and not sharable - own:
         own = NO_CPUS
     grant = _grant(container, request, own, root)
-    return replace(grant, isolated=own & root.isolated)
+    return structs.replace(grant, isolated=own & root.isolated)
 
 
 def has_own_cpus(request: Request, advice: Advice | None) -> bool:

@@ -30,7 +30,7 @@ from .restoration import snapshot_of
 from .roster import Roster
 from .shifted_shares import ShiftedShares
 from .snapshot import Snapshot, exclusive_cpus
-from .unmet import UnmetRules, guard_problems
+from .unmet import UnmetRules, guard_problems, with_uncounted
 
 
 class Allocator:
@@ -75,12 +75,15 @@ class Allocator:
     def know(self, container: Container) -> Classified:
         """Classify a container, and let its rules count."""
         classified = self.classifier.classify(container)
+        if count := self.books.let_count(container, classified.rules, classified.placement):
+            classified = with_uncounted(classified, container, count)
         self.roster.add(container, classified)
-        self.books.let_count(container, classified.rules, classified.placement)
         return classified
 
     def forget(self, container_id: ContainerId) -> None:
         """Release all that a container holds, and know it no more. Unknown ids change nothing."""
+        if container_id not in self.roster.containers:
+            return
         self._give_back(container_id)
         self.roster.remove(container_id)
 
@@ -92,7 +95,7 @@ class Allocator:
         No rule between containers refuses one that `runs`: at worst some break, and are told.
         """
         problems = classified.problems
-        bad = grave_problems(problems, container, self.config)
+        bad = grave_problems(problems, container, self.config) if problems else ()
         if bad:
             refusal = Refusal(reason="; ".join(map(str, bad)))
             self.books.withdraw(container.id)
@@ -113,7 +116,7 @@ class Allocator:
             classified = structs.replace(classified, problems=problems)
         placement: Placement | Failure | None = None
         held = self.roster.last_place(container)
-        if judgement is not None and held is not None:
+        if held is not None:
             placement = self._placer.plan_again(request, held, judgement)
         if placement is None:
             placement = self._placer.plan(request, affinities.weights, judgement)
@@ -128,7 +131,7 @@ class Allocator:
                 lineup=placement.lineup,
                 problems=problems,
             )
-        return replace(self._apply(placement, classified), weights=affinities.weights)
+        return self._apply(placement, classified)
 
     def place_running(self, container: Container) -> Decision:
         """Place a container that runs already: it cannot be refused any more."""
@@ -144,7 +147,7 @@ class Allocator:
         forced = self._apply(placement, classified)
         self._displaced.append(container.id)
         reason = f"it runs already: {decision.result.reason}"
-        return replace(
+        return structs.replace(
             forced,
             decided_by=reason,
             degraded=decision.result.reason,
@@ -237,7 +240,7 @@ class Allocator:
         if last.fault:
             # It is looked at again at the next adoption.
             self.roster.add(container, self.roster.classified[container_id])
-            return replace(last, changes=())
+            return structs.replace(last, changes=())
         classified = self.classifier.classify(container)
         if grant.pen is not None:
             decision = self.pens.resize(container, classified)
@@ -311,9 +314,9 @@ class Allocator:
             self._change(placement, classified)
 
     def _remember_place(self, container_id: ContainerId) -> None:
-        """Remember where a container was, where a restart of it could find the place closed."""
+        """Remember where a container was: it is to find its place again when it restarts."""
         grant = self.books.ledger.grants.get(container_id)
-        if grant is not None and not self.books.standing.is_empty:
+        if grant is not None:
             self.roster.remember_place(self.roster.containers[container_id], grant)
 
     def _resized(
@@ -327,7 +330,7 @@ class Allocator:
     def conclude(self, decision: Decision) -> Decision:
         """Note what the container and the others are told, and the decision itself."""
         pinning, changes = self.books.settle(decision.container_id)
-        decision = replace(decision, pinning=pinning, changes=changes)
+        decision = structs.replace(decision, pinning=pinning, changes=changes)
         self.roster.decisions[decision.container_id] = decision
         while self._displaced:
             self._unmet.look(self._displaced.pop())
@@ -384,6 +387,7 @@ class Allocator:
             scheduling=classified.scheduling,
             classes=classified.classes,
             cold_start_ns=classified.request.cold_start_ns,
+            weights=placement.weights,
         )
         if placement.broken:
             container = self.roster.containers[grant.container_id]

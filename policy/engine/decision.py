@@ -1,7 +1,8 @@
 """Decisions as data: what a container got or why not, every candidate, and who else changes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from ..configuration.config import SchedulingClass
 from ..model.container import Container, ContainerId
@@ -13,8 +14,7 @@ from ..text.errors import Problem
 from ..tuning.resource_class import NO_CLASSES, ResourceClasses
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(Struct, frozen=True, kw_only=True):
     """The answer for one container and its whole reason.
 
     `lineup` is None where no choice was made (reserved and preserved containers, re-adoption,

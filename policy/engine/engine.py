@@ -1,17 +1,22 @@
 """The one owner of all grants: events in, decisions out. Synchronous and single-threaded."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from ...topology.model.machine import Machine
+from ...topology.sets.cpuset import NodeSet
 from ..configuration.config import Config
 from ..model.container import Container, ContainerId, ContainerState, Pod, PodId, Resources
+from ..model.cpu_preference import QuotaUse
 from ..model.grant import Grant, PoolId, Refusal
 from ..model.pinning import Change, Pinning
 from ..placing.classifier import Classifier
 from ..pools.pool_tree import PoolTree
 from ..pools.supply import Supply
+from ..rules.central_rules import CentralRules
 from ..tuning.interrupts import Interrupt
 from ..tuning.speed_select_plan import speed_select_warnings
 from .adoption import Advice, changed, difference
@@ -30,8 +35,7 @@ from .restoration import restore
 from .snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adopted:
+class Adopted(Struct, frozen=True, kw_only=True):
     """The answer to a list of running containers: one decision each, and who must be updated."""
 
     decisions: tuple[Decision, ...]
@@ -51,6 +55,7 @@ class Engine:
         self, machine: Machine, config: Config, *, interrupts: tuple[Interrupt, ...] = ()
     ) -> None:
         """Raises `ConfigError` where the configuration does not fit the machine."""
+        self._central = CentralRules(config)
         self.machine = machine
         self.config = config
         self._interrupts = interrupts
@@ -116,9 +121,34 @@ class Engine:
         """The pinning that the kernel was told last for a container; None for an unknown id."""
         return self._allocator.books.pinner.told(container_id)
 
+    def lifts_quota(self, container_id: ContainerId) -> bool:
+        """Whether a container runs without a cpu quota: its cpus are its own, and it wants that."""
+        grant = self.grants.get(container_id)
+        classified = self._allocator.roster.classified.get(container_id)
+        if grant is None or classified is None or not self.config.pin_cpu:
+            return False
+        is_own = bool(grant.exclusive) and not grant.has_shared_part
+        return is_own and classified.quota is QuotaUse.LIFT
+
+    def interleaved(self, container_id: ContainerId) -> NodeSet | None:
+        """The memory nodes on which a container's pages lie in turn; None: as the kernel likes."""
+        classified = self._allocator.roster.classified.get(container_id)
+        if classified is None or not classified.request.interleaves_memory:
+            return None
+        pinning = self.pinning(container_id)
+        return pinning.mems if pinning is not None else None
+
     def of_pod(self, pod_id: PodId) -> tuple[ContainerId, ...]:
         """The containers known of a pod, stopped ones included, oldest first."""
         return self._allocator.roster.of_pod(pod_id)
+
+    def expect(self, pod: Pod) -> None:
+        """A pod begins: read its texts, for which none of its containers has to wait then."""
+        self._allocator.classifier.expect(pod)
+
+    def completed(self, container: Container) -> Container:
+        """The container with what central rules give it. For any thread; done again on creation."""
+        return self._central.completed(container)
 
     def create(self, container: Container) -> Decision:
         """Place a new container; its own pinning is in the decision, others' in `changes`.
@@ -126,9 +156,11 @@ class Engine:
         An older instance of the same pod and name is released first. A refusal changes nothing
         else.
         """
+        container = self._central.completed(container)
         self._replace(container)
         classified = self._allocator.know(container)
-        return self._allocator.conclude(self._allocator.place(container, classified))
+        decision = self._allocator.conclude(self._allocator.place(container, classified))
+        return self._allocator.roster.with_shortfall(decision)
 
     def adopt(self, container: Container) -> Decision:
         """Take over a container that runs already and was never announced: it cannot be refused.
@@ -136,6 +168,7 @@ class Engine:
         It keeps its cpus and memory where they are legal, else it is placed; nobody else is looked
         at. Its own pinning is in the decision, others' in `changes`.
         """
+        container = self._central.completed(container)
         self._replace(container)
         allocator = self._allocator
         request = allocator.know(container).request
@@ -225,12 +258,13 @@ class Engine:
         return self._allocator.resize(container_id, resources)
 
     def resize_pod(self, pod: Pod, size: Resources) -> Refusal | tuple[Change, ...]:
-        """Another size for a whole pod, whose containers follow by `update`; who has to be told.
-
-        A refusal leaves it what it had. Asking again changes nothing, and the old size undoes it.
-        """
+        """Another size for a pod, or a refusal that changes nothing; containers `update` by it."""
         refusal = self._allocator.pens.resize_pod(pod, size)
         return self._allocator.books.pinner.changes() if refusal is None else refusal
+
+    def forget_places(self) -> None:
+        """Let containers that come back choose anew, as in trials of what would come of them."""
+        self._allocator.roster.forget_places()
 
     def move(self, container_id: ContainerId, pool_id: PoolId) -> Decision:
         """Move a container to another pool; a refusal leaves it where it is, and what it holds.
@@ -287,7 +321,7 @@ class Engine:
         earlier_tree: PoolTree,
         usability: Usability,
     ) -> Adopted:
-        listed = Listed.of(containers)
+        listed = Listed.of(map(self._central.completed, containers))
         unread = self._unread
         faults = {one.id: [unread[one.id]] for one in listed.running if one.id in unread}
         while True:

@@ -5,9 +5,10 @@ Instruments, units and labels are those of the Go policy, without those of cache
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from ...topology.sets.cpuset import CpuSet, NodeSet, iter_runs
 from ..pools.pool_tree import Pool
@@ -28,8 +29,7 @@ class Sample(NamedTuple):
     value: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gauge:
+class Gauge(Struct, frozen=True, kw_only=True):
     """One instrument; no two of its samples have the same labels."""
 
     name: str
@@ -71,8 +71,7 @@ def is_selected(group: str, patterns: Sequence[str]) -> bool:
     return any(compile_glob(pattern).matches(name) for pattern in patterns for name in names)
 
 
-@dataclass(frozen=True, slots=True)
-class _ZoneInstrument:
+class _ZoneInstrument(Struct, frozen=True):
     name: str
     unit: str
     help: str

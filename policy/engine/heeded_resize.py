@@ -1,6 +1,6 @@
 """Resizes that heed the rules between containers: none that holds breaks by one."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from ..books.books import Books
 from ..model.container import Container

@@ -1,7 +1,9 @@
 """Pens of containers that run already: read off the cpus on which their containers run."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from ...topology.sets.cpuset import NO_CPUS, NO_NODES, CpuSet
 from ..books.books import Books

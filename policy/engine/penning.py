@@ -110,6 +110,7 @@ class Penning:
             container_id=name.id,
             cpu_type=CpuType.NORMAL,
             isolation=Isolation.NO,
+            fallback=None,
             # Whose memory is to be left alone is not told any; what the pen has is for all.
             preserve_memory=False,
         )
@@ -125,7 +126,7 @@ class Penning:
             # It was decided when its pod had no pen, or it had a slice.
             grant = self._books.ledger.grants[container.id]
             pool = self._books.tree.pools[grant.pool_id].name
-            self._roster.decisions[container.id] = replace(
+            self._roster.decisions[container.id] = structs.replace(
                 decision, result=grant, pool=pool, degraded=""
             )
 
@@ -160,7 +161,7 @@ class Penning:
         if is_counted:
             # A pen that shrinks keeps its slices, so this one shrinks first.
             smaller = shrunk_slice(held, min(count, len(held.exclusive)), request, books.picker)
-            ledger.repool(replace(held, exclusive=smaller.exclusive, grown=smaller.grown))
+            ledger.repool(structs.replace(held, exclusive=smaller.exclusive, grown=smaller.grown))
             self._roster.containers[container_id] = container
             allowed = self._allowed(container, classified, pen)
             made = self.bookings.resize(pen, self.request_of(name, container), allowed)
@@ -176,9 +177,9 @@ class Penning:
             own = Slice()
         ledger.drop(container_id)
         self.enter(pen.container_id, container, classified, own.exclusive)
-        ledger.repool(replace(ledger.grants[container_id], grown=own.grown))
+        ledger.repool(structs.replace(ledger.grants[container_id], grown=own.grown))
         self._share_some(pen.container_id)
-        return replace(
+        return structs.replace(
             self._roster.decisions[container_id],
             result=ledger.grants[container_id],
             decided_by="resize",
@@ -235,7 +236,7 @@ class Penning:
         for one in held:
             if one.exclusive and shows_pod(size, self._roster.containers[one.container_id]):
                 # It was resized before its pod was, and had seemed to have cpus of its own.
-                ledger.repool(replace(one, exclusive=NO_CPUS))
+                ledger.repool(structs.replace(one, exclusive=NO_CPUS))
         allowed = self._allowed(member, classified, pen)
         made = self.bookings.resize(pen, self.request_of(name, member), allowed)
         if isinstance(made, Placement):

@@ -1,7 +1,8 @@
 """A pool tree for people and for tools: a tree of texts, and one JSON document."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ...topology.drawing.machine_tree import bytes_text
 from ...topology.drawing.text_tree import TextTree
@@ -13,8 +14,7 @@ from ..pools.pool_tree import Pool, PoolTree
 from .snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpareSupply:
+class SpareSupply(Struct, frozen=True, kw_only=True):
     """The part of a pool's supply that nobody has taken. Memory of unknown size is None."""
 
     sharable: CpuSet

@@ -2,7 +2,9 @@
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..books.books import Books
 from ..model.container import Container, ContainerId
@@ -35,8 +37,7 @@ class FaultyContainerError(Exception):
         self.error = error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class Listed(Struct, frozen=True, kw_only=True):
     """The running containers of a runtime's list in the order they are looked at."""
 
     running: tuple[Container, ...]
@@ -57,8 +58,7 @@ class Listed:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usability:
+class Usability(Struct, frozen=True, kw_only=True):
     """Effects of another configuration or machine on cpus that containers have already."""
 
     keeps_rest: bool = False

@@ -4,6 +4,8 @@ import enum
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from ...topology.sets.cpuset import NO_CPUS, CpuSet, NodeSet
 from ..model.container import Container, ContainerId
 from ..model.pinning import Pinning
@@ -77,7 +79,7 @@ def _move(container: Container, old: Snapshot, new: Snapshot) -> Move:
 def _known(container: Container, old: Snapshot) -> Pinning:
     """The pinning that the kernel was told, by us or before we knew the container."""
     told = old.pinnings.get(container.id) or Pinning()
-    return replace(
+    return structs.replace(
         told,
         cpus=container.cpus if told.cpus is None else told.cpus,
         mems=container.mems if told.mems is None else told.mems,

@@ -1,7 +1,8 @@
 """Replacement: another place for a container that runs, where its required rules hold again."""
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from ..annotations.preferences import parse_preferences
 from ..books.books import Books

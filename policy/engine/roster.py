@@ -3,9 +3,13 @@
 from dataclasses import replace
 from typing import Final
 
+from msgspec import structs
+
 from ..model.container import Container, ContainerId, ContainerState, PodId, Resources
 from ..model.grant import Grant
 from ..placing.classifier import Classified
+from ..placing.wishes.claimed_cpus import unbooked_claim
+from ..placing.wishes.own_cpus import shortfall
 from .adoption import instance_key
 from .decision import Decision
 
@@ -39,6 +43,25 @@ class Roster:
         self._note(container)
         self.decisions[container.id] = decision
 
+    def with_shortfall(self, decision: Decision) -> Decision:
+        """The decision, noted with what its container lacks of the cpus it wants for itself."""
+        request = self.classified[decision.container_id].request
+        if not isinstance(decision.result, Grant):
+            return decision
+        container = self.containers[decision.container_id]
+        problem = None
+        if request.fallback is not None:
+            problem = shortfall(container, request, decision.result)
+        elif request.claimed is not None:
+            problem = unbooked_claim(container, request, decision.result)
+        if problem is None:
+            return decision
+        told = structs.replace(
+            decision, degraded=problem.what, problems=(*decision.problems, problem)
+        )
+        self.decisions[decision.container_id] = told
+        return told
+
     def instance(self, container: Container) -> ContainerId | None:
         """The present instance of a container's pod and name."""
         return self._instances.get(instance_key(container))
@@ -50,6 +73,10 @@ class Roster:
         self._last_places[key] = grant
         if len(self._last_places) > _LAST_PLACES_MAX:
             del self._last_places[next(iter(self._last_places))]
+
+    def forget_places(self) -> None:
+        """Forget the places of instances before: whoever comes next chooses anew."""
+        self._last_places.clear()
 
     def last_place(self, container: Container) -> Grant | None:
         """The grant of the instance before this one, where that is remembered."""

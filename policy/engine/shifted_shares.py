@@ -1,7 +1,8 @@
 """Shares that shift: containers that others' places narrow, or drive out of their pool's cpus."""
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from ..books.books import Books
 from ..model.container import ContainerId

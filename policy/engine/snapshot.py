@@ -6,7 +6,9 @@ ledgers, and all of them work while the engine goes on.
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from msgspec import Struct
 
 from ...topology.model.machine import Machine
 from ...topology.sets.cpuset import CpuSet, NodeSet
@@ -28,8 +30,7 @@ from .adoption import Advice
 from .decision import Decision
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Snapshot:
+class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
     """An engine's containers, grants, decisions and pinnings, with its pools, at one moment.
 
     Nothing in it ever changes, and its values are shared with the engine and with other snapshots:

@@ -20,7 +20,10 @@ _SOURCES: Final[Mapping[HintOrigin, HintSource]] = {
     HintOrigin.MOUNT: HintSource.MOUNTS,
     HintOrigin.DEVICE: HintSource.DEVICES,
     HintOrigin.POD_RESOURCES: HintSource.POD_RESOURCES,
+    HintOrigin.CLAIM: HintSource.DEVICES,
 }
+_KUBELET_PROVIDER: Final = "podresourceapi:"
+"""What the provider of a hint from the kubelet begins with; the resource follows."""
 
 # Small files and libraries, where their disk does not matter, and memory, which has none.
 _SKIPPED: Final = (
@@ -111,6 +114,11 @@ def is_wanted(hint: Hint, preferences: Preferences) -> bool:
     other hints, the provider. A path that is denied may be allowed again; allowing alone does
     nothing.
     """
+    wanted = preferences.near_device
+    if wanted is not None:
+        # Near this one: no other device or volume competes with it.
+        names = (wanted, _KUBELET_PROVIDER + wanted)
+        return hint.path == wanted or hint.provider in names
     source = _SOURCES.get(hint.origin)
     if source is not None and source not in preferences.hint_sources:
         return False

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
+import msgspec
+
 from ...topology.drawing.machine_tree import bytes_text
 from ..engine.engine import Engine
 from ..engine.snapshot import Snapshot
@@ -83,14 +85,17 @@ class _Trials:
     """A copy of the engine in which one container is started again and again."""
 
     def __init__(self, snapshot: Snapshot, container: Container) -> None:
-        self._engine = Engine.of(snapshot)
+        # It has its annotations, those of rules included; without its rules it would get them anew.
+        config = msgspec.structs.replace(snapshot.config, rules=())
+        self._engine = Engine.of(replace(snapshot, config=config))
         self._engine.remove(container.id)
         self.pool: Final = self.pool_of(container)
         """The pool it would get as it is; empty where it would be refused."""
 
     def pool_of(self, container: Container) -> str:
         """The pool of a container that starts; nobody moves, and it is gone afterwards."""
-        fresh = replace(container, state=ContainerState.CREATED, cpus=None, mems=None)
+        self._engine.forget_places()
+        fresh = replace(container, state=ContainerState.CREATED, cpus=None, mems=None, given=())
         decision = self._engine.create(fresh)
         self._engine.remove(container.id)
         return "" if isinstance(decision.result, Refusal) else decision.pool

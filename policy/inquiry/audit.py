@@ -1,8 +1,9 @@
 """Drift: containers that the kernel has on other cpus or memory nodes than they should have."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ...topology.sets.cpuset import CpuSet
 from ..engine.snapshot import Snapshot
@@ -18,8 +19,7 @@ MEMORY_ALONE: Final = "the kubelet's memory manager, or another program that set
 SOMEBODY: Final = "another program that sets cpusets: the kubelet, or another NRI plugin"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drift:
+class Drift(Struct, frozen=True, kw_only=True):
     """A container with the pinning it should have and the one that the kernel has."""
 
     container: Container

@@ -2,8 +2,9 @@
 
 import enum
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ..annotations.annotation_keys import domain_of
 from ..engine.snapshot import Snapshot
@@ -32,8 +33,7 @@ class RuleKind(enum.Enum):
     REQUIRED = "required"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountedRule:
+class CountedRule(Struct, frozen=True, kw_only=True):
     """A rule, whose it is, and the containers that it matches."""
 
     kind: RuleKind

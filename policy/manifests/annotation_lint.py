@@ -1,10 +1,12 @@
 """Faults of the annotations in Kubernetes manifests, with their lines in the file."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from msgspec import Struct
 
 from ..annotations.annotation_budget import admit
-from ..annotations.annotation_keys import domain_of
+from ..annotations.annotation_keys import CRI_DOMAIN, NRI_DOMAIN, domain_of
 from ..annotations.annotations import (
     annotation_problems,
     effective,
@@ -35,8 +37,7 @@ MANIFEST_LIMITS = Limits(
 _INDENT = "    "
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """A problem, its line in the file (0 if unknown), and that line with the place underlined.
 
     Without the excerpt, line and column of the problem are inside the annotation's text.
@@ -44,6 +45,8 @@ class Finding:
 
     problem: Problem
     line: int = 0
+    column: int = 0
+    """In the file; 0 where it is not known."""
     excerpt: str = ""
 
     def text(self, source: str) -> str:
@@ -133,6 +136,8 @@ def _lint_workload(workload: Workload, lines: list[str], check: Check | None) ->
         if fault is not None and own_annotations({key.value: ""}):
             without_quotes.add(value.line)
             yield _finding(fault, value.line, value.column, lines)
+        if domain_of(key.value) == CRI_DOMAIN:
+            yield _finding(_old_domain(key.value), key.line, key.column, lines)
     pod_name = _word(manifest, "name") or _word(template, "name") or kind.lower()
     namespace = _word(manifest, "namespace") or "default"
     admitted = admit(texts, f"{namespace}/{pod_name}")
@@ -163,6 +168,13 @@ def _lint_workload(workload: Workload, lines: list[str], check: Check | None) ->
             seen.add(identity)
             line, column = _place(problem, places.get(annotation), lines)
             yield _finding(problem, line or manifest.line, column, lines)
+
+
+def _old_domain(key: str) -> Problem:
+    """Advice about a domain that works, and of which a successor is more widely known."""
+    what = f"the domain {CRI_DOMAIN} is that of a program that is not maintained any more"
+    fix = f"write {key.replace(CRI_DOMAIN, NRI_DOMAIN)!r}, which means the same"
+    return Problem(where=key, what=what, fix=fix, is_advice=True)
 
 
 def _lint_owner(workload: Workload, lines: list[str]) -> Iterator[Finding]:
@@ -251,7 +263,7 @@ def _finding(problem: Problem, line: int, column: int, lines: list[str]) -> Find
         written = _printable(lines[line - 1].rstrip())
         margin = min(len(written) - len(written.lstrip()), column - 1)
         excerpt = f"{_INDENT}{written[margin:]}\n{_INDENT}{' ' * (column - 1 - margin)}^"
-    return Finding(problem=problem, line=line, excerpt=excerpt)
+    return Finding(problem=problem, line=line, column=column if excerpt else 0, excerpt=excerpt)
 
 
 def _printable(line: str) -> str:

@@ -1,8 +1,11 @@
 """Kubernetes manifests as the pods they create, with QoS class and defaults as in Kubernetes."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
+from msgspec import Struct
 
 from ..model.container import QosClass, Resources
 from ..text.errors import ConfigError
@@ -15,8 +18,7 @@ MAX_PODS: Final = 10_000
 """What one text may create; aliases could otherwise multiply a small file without end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerSpec:
+class ContainerSpec(Struct, frozen=True, kw_only=True):
     """A container of a pod, with resources as the kubelet reads them.
 
     Requests left out are its limits, and in a pod with resources of its own what is left out is the
@@ -24,7 +26,7 @@ class ContainerSpec:
     """
 
     name: str
-    resources: Resources = field(default_factory=Resources)
+    resources: Resources = msgspec.field(default_factory=Resources)
     keeps_running: bool = True
     """False for an init container that ends before the next one starts (not for sidecars)."""
 
@@ -128,7 +130,9 @@ def as_shown(
     container: ContainerSpec, whole: Resources, containers: Sequence[SizedContainer]
 ) -> ContainerSpec:
     """A container in a pod with these resources of its own, as the runtime is told of it."""
-    return replace(container, resources=shown_resources(container.resources, whole, containers))
+    return msgspec.structs.replace(
+        container, resources=shown_resources(container.resources, whole, containers)
+    )
 
 
 def is_manifest(document: Field) -> bool:

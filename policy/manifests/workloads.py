@@ -1,8 +1,9 @@
 """Kubernetes objects that describe pods: the kinds there are, and where their pod template is."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ..text.yaml_fields import Field, FieldError
 from ..text.yaml_nodes import TextMap, TextScalar
@@ -11,8 +12,7 @@ MAX_OBJECTS: Final = 10_000
 """Objects in one document; aliases could otherwise multiply a small file without end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodTemplate:
+class PodTemplate(Struct, frozen=True, kw_only=True):
     """The place of the pod template in objects of a kind; the path of a pod itself is empty."""
 
     path: tuple[str, ...]
@@ -35,8 +35,7 @@ TEMPLATES: Final[Mapping[str, PodTemplate]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Workload:
+class Workload(Struct, frozen=True):
     """An object of one of the kinds of `TEMPLATES`; `node` is its mapping, with positions."""
 
     kind: str

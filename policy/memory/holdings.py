@@ -23,6 +23,8 @@ class Holdings:
         self._zone_of: dict[ContainerId, Zone] = {}
         self._sequence = 0
         self._initial: dict[tuple[int, int, bool], Zone | None] = {}
+        self._latest: Holding | None = None
+        """The newcomer that was made ready last: an offer is made of it, and then taken."""
 
     def find(self, container_id: ContainerId) -> Holding | None:
         """The holding of a container; None for an unknown one."""
@@ -44,6 +46,9 @@ class Holdings:
 
     def holding(self, request: MemoryRequest) -> Holding | Refusal:
         """A request made ready: its kinds and its initial zone; or why there is none."""
+        latest = self._latest
+        if latest is not None and latest.request is request and latest.sequence == self._sequence:
+            return latest
         nodes = self.nodes_of(request)
         affinity, kinds = request.affinity.mask, nodes.kinds_mask(request.types)
         if request.is_strict:
@@ -51,7 +56,11 @@ class Holdings:
         else:
             zone = self.initial_zone(affinity, kinds, request.may_use_reserved)
             initial = zone.mask if zone is not None else 0
-        return self._make(request, kinds, initial) if initial else self._no_zone(request)
+        if not initial:
+            return self._no_zone(request)
+        ready = self._make(request, kinds, initial)
+        self._latest = None if ready.id in self._by_id else ready
+        return ready
 
     def holding_in(self, request: MemoryRequest, mask: int) -> Holding:
         """A request made ready for exactly this zone, where it has no zone of its own."""

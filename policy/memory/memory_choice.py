@@ -1,8 +1,9 @@
 """The memory a request would get from each pool, one look per distinct set of nodes."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from ...topology.drawing.machine_tree import bytes_text
 from ...topology.model.machine import MemoryKind

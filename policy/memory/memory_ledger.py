@@ -1,7 +1,8 @@
 """All memory of one machine that is held, and by whom; offers for those who want some."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ...topology.model.machine import MemoryKind
 from ...topology.sets.cpuset import NO_NODES, NodeSet
@@ -61,11 +62,10 @@ class MemoryLedger:
         `replaces` names a container whose memory counts as free, and which the commit releases: the
         same container with other needs, which keeps its zone if it can, or its older instance.
         """
-        container_id = request.container_id
-        if container_id != replaces and self._held.find(container_id) is not None:
-            return Refusal(
-                reason=f"memory: container {container_id!r} holds memory already — release it first"
-            )
+        one = request.container_id
+        if one != replaces and self._held.find(one) is not None:
+            reason = f"memory: container {one!r} holds memory already — release it first"
+            return Refusal(reason=reason)
         holding = self._held.holding(request)
         if isinstance(holding, Refusal):
             return holding

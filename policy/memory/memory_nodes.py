@@ -14,6 +14,7 @@ KINDS: Final = (MemoryKind.DRAM, MemoryKind.CXL, MemoryKind.PMEM, MemoryKind.HBM
 High-bandwidth memory comes last: it is scarce, and meant for those who ask for it.
 """
 
+_BIT_OF: Final = {kind: 1 << position for position, kind in enumerate(KINDS)}
 KIND_BITS: Final = len(KINDS)
 ALL_KINDS: Final = (1 << KIND_BITS) - 1
 
@@ -93,10 +94,9 @@ class MemoryNodes:
         """
         mask = 0
         for kind in types:
-            bit = 1 << KINDS.index(kind)
+            mask |= _BIT_OF[kind]
             if kind is MemoryKind.PMEM and not self._of_kind[KINDS.index(kind)]:
-                bit |= 1 << KINDS.index(MemoryKind.CXL)
-            mask |= bit
+                mask |= _BIT_OF[MemoryKind.CXL]
         return mask
 
     def kinds(self, zone: int) -> int:

@@ -1,8 +1,9 @@
 """Zones of memory nodes and what is accounted to them, kept up to date by difference."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from ..model.container import ContainerId
 from .huge_pages import pages_short
@@ -10,8 +11,7 @@ from .memory_nodes import MemoryNodes
 from .offers import MemoryRequest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
+class Holding(Struct, frozen=True, kw_only=True):
     """A container that holds memory, without its zone: zones change, this does not."""
 
     request: MemoryRequest
@@ -43,8 +43,7 @@ class Holding:
         return {size: -(-total // size) for size, total in wanted if total > 0}
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class Zone:
+class Zone(Struct, eq=False, kw_only=True):
     """A set of nodes somebody uses or asked about.
 
     A zone constrains others only while somebody holds bytes of exactly this zone.

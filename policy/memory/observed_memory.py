@@ -1,8 +1,9 @@
 """Memory that is really free, as the kernel tells it, beside what is accounted."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, Self
+
+from msgspec import Struct
 
 from ...topology.sets.cpuset import iter_bits
 from ..model.container import ContainerId
@@ -20,8 +21,7 @@ shows only after it has returned, and to return moves its memory.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryLook:
+class MemoryLook(Struct, frozen=True, kw_only=True):
     """One look at the free memory of each node, by node id, and what was granted since."""
 
     free_bytes: Mapping[int, int]

@@ -2,7 +2,8 @@
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from ...topology.model.machine import MemoryKind
 from ...topology.sets.base_errors import PinfoldError
@@ -27,8 +28,7 @@ class MemoryPriority(enum.IntEnum):
     """Never moved."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryRequest:
+class MemoryRequest(Struct, frozen=True, kw_only=True):
     """The memory one container asks for.
 
     >>> MemoryRequest(container_id=ContainerId("c0"), affinity=NodeSet.of(0)).size_bytes
@@ -56,8 +56,7 @@ class MemoryRequest:
     """Bytes wanted in huge pages, by page size in bytes. Not part of `size_bytes`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class Offer(Struct, frozen=True, kw_only=True):
     """Zones that a ledger would give. It costs nothing when it is not taken.
 
     It can be committed until memory is granted or released otherwise (`version`).

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NewType
 
+from msgspec import Struct
+
 from ...topology.sets.cpuset import CpuSet, NodeSet
 from ..text.errors import Problem
 from .hint import Hint
@@ -19,6 +21,9 @@ class QosClass(enum.Enum):
     GUARANTEED = "Guaranteed"
     BURSTABLE = "Burstable"
     BEST_EFFORT = "BestEffort"
+
+    # Members are compared by identity, and the hash of the name is a call of Python.
+    __hash__ = object.__hash__
 
 
 class ContainerState(enum.Enum):
@@ -41,8 +46,7 @@ class Resources:
     """Limit in bytes by page size in bytes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class Device(Struct, frozen=True, kw_only=True):
     """A device node or block device a container gets; `type` is "c" or "b"."""
 
     path: str
@@ -52,8 +56,7 @@ class Device:
     is_writable: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mount:
+class Mount(Struct, frozen=True, kw_only=True):
     """A host path mounted into a container."""
 
     source: str
@@ -80,6 +83,16 @@ class Pod:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GivenAnnotation:
+    """An annotation that a rule of the configuration gives a container, not its pod's author."""
+
+    key: str
+    value: str
+    rule: str
+    """The name of the rule."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
     """One container of a pod. `cpus` and `mems`: what the runtime says it is pinned to, if so."""
 
@@ -98,6 +111,10 @@ class Container:
     mounts: tuple[Mount, ...] = ()
     hints: tuple[Hint, ...] = ()
     """All that were found, counted or not, unresolved."""
+    claimed: CpuSet | None = None
+    """Cpus that another than the policy gave it; it is left alone with them, empty or not."""
+    given: tuple[GivenAnnotation, ...] = ()
+    """Those of `pod.annotations` that the pod's author did not write."""
 
     @property
     def path(self) -> str:

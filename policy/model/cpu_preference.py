@@ -11,6 +11,9 @@ class CpuPriority(enum.Enum):
     LOW = "low"
     NONE = "none"
 
+    # Members are compared by identity, and the hash of the name is a call of Python.
+    __hash__ = object.__hash__
+
 
 class BurstLevel(enum.Enum):
     """The widest level that a container without a cpu limit may spread over."""
@@ -23,6 +26,9 @@ class BurstLevel(enum.Enum):
     L2_CACHE = "l2cache"
     CORE = "core"
     THREAD = "thread"
+
+    # Members are compared by identity, and the hash of the name is a call of Python.
+    __hash__ = object.__hash__
 
 
 class SmtPreference(enum.Enum):
@@ -46,3 +52,12 @@ class MovePreference(enum.Enum):
 
     NEVER = "never"
     ALLOWED = "allowed"
+
+
+class QuotaUse(enum.Enum):
+    """The fate of the cpu quota of a container that has its cpus for itself."""
+
+    KEEP = "keep"
+    """The kubelet's limit holds, as everywhere."""
+    LIFT = "lift"
+    """No quota: its cpus are its limit."""

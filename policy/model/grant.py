@@ -1,8 +1,9 @@
 """Grants and refusals: what a container holds of which pool, or why it got nothing."""
 
 import enum
-from dataclasses import dataclass
 from typing import NamedTuple, NewType
+
+from msgspec import Struct
 
 from ...topology.sets.cpuset import NO_CPUS, NO_NODES, CpuSet, NodeSet
 from .container import ContainerId
@@ -25,8 +26,7 @@ class GrantKind(enum.Enum):
     """Whatever cpus the container has: they are not touched."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
+class Grant(Struct, frozen=True, kw_only=True):
     """Cpus and memory a container holds. Its shared part runs on the pool's sharable cpus."""
 
     container_id: ContainerId
@@ -92,8 +92,7 @@ class Grant:
         return GrantKind.ISOLATED if self.isolated else GrantKind.EXCLUSIVE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class Refusal(Struct, frozen=True, kw_only=True):
     """A container got nothing, for this reason."""
 
     reason: str

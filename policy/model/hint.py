@@ -12,6 +12,10 @@ class HintOrigin(enum.Enum):
     MOUNT = "mount"
     DEVICE = "device"
     POD_RESOURCES = "pod-resources"
+    CLAIM = "claim"
+    """A device of dynamic resource allocation."""
+    NAMED = "named"
+    """A device that the pod names, whether the container has it or not."""
     TEST = "test"
     """Written in an annotation, for tests."""
 

@@ -1,13 +1,12 @@
 """Pinnings: the cpus and memory nodes the kernel is told for a container, and changes of them."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ...topology.sets.cpuset import CpuSet, NodeSet
 from .container import ContainerId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pinning:
+class Pinning(Struct, frozen=True, kw_only=True):
     """Cpus and memory nodes that the kernel is told for one container; None leaves them alone.
 
     Cpu shares are left as the kubelet set them: they are the request, and all that tells of it
@@ -22,8 +21,7 @@ class Pinning:
         return self.cpus not in (None, before.cpus) or self.mems not in (None, before.mems)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(Struct, frozen=True, kw_only=True):
     """A container whose pinning differs from what it was, and both values."""
 
     container_id: ContainerId

@@ -24,6 +24,9 @@ class CpuType(enum.Enum):
     PEN = "pen"
     """Those of a pen: a set of several containers, of one pod as a rule."""
 
+    # Members are compared by identity, and the hash of the name is a call of Python.
+    __hash__ = object.__hash__
+
 
 class Isolation(enum.Enum):
     """Whether exclusive cpus should be kernel-isolated ones."""
@@ -51,6 +54,12 @@ class Request(Struct, frozen=True, kw_only=True):
     smt: SmtPreference = SmtPreference.ANY
     hide_hyperthreads: bool = False
     """Only the lowest thread of each core goes into the cpuset; the others stay unused."""
+    whole_cores: bool = False
+    """Its own cpus must be all threads of their cores."""
+    fallback: "Request | None" = None
+    """What it is served with where there is no room for this; None: nothing less will do."""
+    claimed: CpuSet | None = None
+    """Cpus that it has from elsewhere, and for itself; of preserved containers."""
     class_cpus: CpuSet | None = None
     """The cpus that can run at the clocks of the class its exclusive cpus get; None without one."""
     memory_bytes: int = 0
@@ -59,6 +68,8 @@ class Request(Struct, frozen=True, kw_only=True):
     cold_start_ns: int = 0
     """How long after its start it gets DRAM too; 0 for those that start warm."""
     preserve_memory: bool = False
+    interleaves_memory: bool = False
+    """Its memory lies page by page on all nodes in turn."""
     hugepage_bytes: Mapping[int, int] = field(default_factory=dict[int, int])
     hints: tuple[Hint, ...] = ()
     strict_hints: bool = False
@@ -85,8 +96,10 @@ class Request(Struct, frozen=True, kw_only=True):
 
         Nobody limited it, so no set of nodes is known to be large enough. The kernel takes memory
         of the nearest node with room first, so that nothing is lost by it. Strict hints keep their
-        container's memory near, whatever comes.
+        container's memory near, whatever comes. To interleave is to ask for all of them.
         """
+        if self.interleaves_memory:
+            return not self.is_strict
         is_unlimited = self.memory_bytes > 0 and self.memory_limit_bytes is None
         return self.qos is QosClass.BURSTABLE and is_unlimited and not self.is_strict
 

@@ -1,10 +1,9 @@
 """Pens in the books: begun, put round what runs, resized, and containers in them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from ...topology.sets.cpuset import NO_CPUS, NO_NODES, CpuSet
 from ..books.books import Books
@@ -57,7 +56,7 @@ class PenBookings:
             ledger.drop(one.container_id)
             memory.release(one.container_id)
         pen = self._around(residents, request)
-        request = structs.replace(request, exclusive=max(request.exclusive, len(pen.exclusive)))
+        request = replace(request, exclusive=max(request.exclusive, len(pen.exclusive)))
         ledger.add(pen)
         placement = self._plan(pen, request, allowed)
         if isinstance(placement, Placement):
@@ -78,7 +77,7 @@ class PenBookings:
         books, ledger = self._books, self._books.ledger
         if pen.exclusive:
             whole = max(-(-request.total_milli // 1000), 1)
-            request = structs.replace(request, exclusive=whole, shared_milli=0)
+            request = replace(request, exclusive=whole, shared_milli=0)
         else:
             request = request.as_shared()
         kept = shrunk_pen(ledger, pen, request.exclusive, books.picker)
@@ -109,7 +108,9 @@ class PenBookings:
         )
         self._books.ledger.add(grant)
         self._books.pinner.mark(pen_id)
-        return structs.replace(request, cpu_type=CpuType.PEN, exclusive=len(own), shared_milli=0)
+        return replace(
+            request, cpu_type=CpuType.PEN, exclusive=len(own), shared_milli=0, fallback=None
+        )
 
     def crowded(self, pen_id: ContainerId) -> Grant | None:
         """The youngest slice of a pen in which somebody has nothing to share; None in any other."""
@@ -142,7 +143,7 @@ class PenBookings:
         if isinstance(placement, Placement) or more <= 0 or not self._books.standing.is_empty:
             return placement
         ledger = self._books.ledger
-        missing = structs.replace(request, exclusive=more, shared_milli=0)
+        missing = replace(request, exclusive=more, shared_milli=0)
         lift = make_room(missing, ledger, (pen.pool_id, *ledger.tree.ancestors[pen.pool_id]))
         if lift is None:
             return placement

@@ -1,6 +1,8 @@
 """Slices of pens: the cpus of a pen that one container in it has for itself."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..books.cpu_ledger import Ledger

@@ -11,15 +11,18 @@ from msgspec.structs import replace
 from ...topology.model.machine import Level, Machine, MemoryKind, NumaNode
 from ...topology.sets.cpuset import CpuSet
 from ..annotations.annotation_values import IrqAffinity
+from ..annotations.annotations import read_annotations
 from ..annotations.preferences import Preferences, parse_preferences
+from ..annotations.resource_values import MemoryUse
 from ..configuration.config import Config, OnBadAnnotation, SchedulingClass
 from ..hints.hint_filter import hints_of
 from ..model.container import Container, ContainerId, Pod, PodId, QosClass
-from ..model.cpu_preference import BurstLevel, CpuPriority, SmtPreference
+from ..model.cpu_preference import BurstLevel, CpuPriority, QuotaUse, SmtPreference
 from ..model.hint import Hint
 from ..model.request import CpuType, Isolation, Request
 from ..pools.memory_supply import read_memory_supply
-from ..rules.affinity import AffinityRule, affinity_rules, bind_rules
+from ..rules.affinity import AffinityRule, affinity_rules, bind_rules, parse_affinity
+from ..rules.central_rules import naming_rules
 from ..rules.podaffinity.rule_set import NO_PLACEMENT_RULES, PlacementRules
 from ..rules.podaffinity.rule_text import are_labels_heeded, placement_rules
 from ..text.errors import Problem, first_problems
@@ -29,6 +32,8 @@ from ..tuning.cpu_class import cpu_class_wish, suitable_cpus
 from ..tuning.interrupts import Interrupt, InterruptTable, irq_wish
 from ..tuning.resource_class import NO_CLASSES, ResourceClasses, resource_classes
 from ..tuning.scheduling import scheduling_class
+from .wishes.load_class import load_problems
+from .wishes.own_cpus import can_yield, own_count, with_own_cpus
 
 SYSTEM_NAMESPACE = "kube-system"
 
@@ -56,6 +61,8 @@ class Classified(Struct, frozen=True, kw_only=True):
     irq: IrqAffinity | None = None
     cpu_class: str | None = None
     classes: ResourceClasses = NO_CLASSES
+    quota: QuotaUse = QuotaUse.KEEP
+    """The fate of its quota where all its cpus are its own."""
     placement: PlacementRules = NO_PLACEMENT_RULES
     """Its required and preferred rules, other than the weighted ones in `rules`."""
 
@@ -118,6 +125,12 @@ class Classifier:
             cpu_class=cpu_class,
         )
 
+    def expect(self, pod: Pod) -> None:
+        """Read what the annotations of a pod say about all of its containers."""
+        if pod.annotations:
+            read_annotations(pod.annotations)
+            parse_affinity(pod.annotations, pod, is_symmetric=self._config.symmetric_affinity)
+
     def _classify_alike(
         self, annotations: tuple[str, ...], name: str, namespace: str, qos: QosClass
     ) -> _Alike | None:
@@ -132,6 +145,7 @@ class Classifier:
         found = self._classify(container)
         # What can be had of these depends on how many cpus a container asks for.
         depends = preferences.cpu_class is not None or preferences.irq_affinity is not None
+        depends |= preferences.exclusive is not None or preferences.whole_cores
         if depends or found.problems or found.placement:
             return None
         return _Alike(preferences=preferences, classified=found)
@@ -145,6 +159,7 @@ class Classifier:
             request,
             container_id=container.id,
             cpu_type=cpu.type,
+            claimed=container.claimed,
             exclusive=cpu.exclusive,
             shared_milli=cpu.shared_milli,
             cpu_limit_milli=cpu.limit_milli,
@@ -168,7 +183,9 @@ class Classifier:
         placement, more = placement_rules(container, config)
         problems = (*problems, *more)
         cpu = classify_cpu(container, preferences, config)
-        cpu_class, class_problems = cpu_class_wish(container, preferences, cpu.exclusive, config)
+        own = own_count(container, preferences, cpu.type)
+        exclusive = own or cpu.exclusive
+        cpu_class, class_problems = cpu_class_wish(container, preferences, exclusive, config)
         kinds, cold_start_ns = self._memory_kinds(preferences)
         hints: tuple[Hint, ...] = ()
         if container.hints and self._machine is not None:
@@ -186,18 +203,23 @@ class Classifier:
             memory_kinds=kinds,
             cold_start_ns=cold_start_ns,
             preserve_memory=preferences.preserve_memory,
+            interleaves_memory=preferences.memory is MemoryUse.INTERLEAVE,
             hints=hints,
             strict_hints=preferences.strict_hints,
             pick_by_hints=preferences.pick_by_hints,
         )
         request = self._demand(wishes, container, cpu, cpu_class)
+        if own or preferences.whole_cores:
+            request = self._with_own_cpus(request, own, container, preferences)
         scheduling = scheduling_class(container, preferences, config)
-        irq, irq_problems = irq_wish(container, preferences, cpu.exclusive, self._interrupts)
+        irq, irq_problems = irq_wish(container, preferences, exclusive, self._interrupts)
         classes, idle = resource_classes(container, preferences, config)
         problems = (*preferences.problems, *problems, *irq_problems, *class_problems, *idle)
+        problems = (*problems, *load_problems(container, preferences, config))
         if isinstance(scheduling, Problem):
             problems, scheduling = (*problems, scheduling), None
         problems = first_problems(problems, container.path, container.name)
+        problems = naming_rules(problems, container.given)
         return Classified(
             request=request,
             rules=rules,
@@ -206,7 +228,21 @@ class Classifier:
             irq=irq,
             cpu_class=cpu_class,
             classes=classes,
+            quota=preferences.quota or config.exclusive_cpu_quota,
             placement=placement,
+        )
+
+    def _with_own_cpus(
+        self, request: Request, own: int, container: Container, preferences: Preferences
+    ) -> Request:
+        isolation, is_annotated = _isolation(preferences, self._config)
+        return with_own_cpus(
+            request,
+            own,
+            isolation if is_annotated or own == 1 else Isolation.NO,
+            preferences,
+            self._machine,
+            can_yield=can_yield(container, self._config),
         )
 
     def _class_cpus(self, name: str) -> CpuSet | None:
@@ -236,8 +272,8 @@ class Classifier:
         return slow, preferences.cold_start_ns
 
     def _priority(self, container: Container, preferences: Preferences) -> CpuPriority:
-        """Priorities are for Guaranteed containers; the others take what there is."""
-        if container.pod.qos is not QosClass.GUARANTEED:
+        """Priorities are for those who may have cpus for themselves; others take what there is."""
+        if container.pod.qos is not QosClass.GUARANTEED and preferences.exclusive is None:
             return CpuPriority.NONE
         return preferences.cpu_priority or self._config.default_cpu_priority
 
@@ -291,7 +327,7 @@ def classify_cpu(container: Container, preferences: Preferences, config: Config)
     """Whole cpus for itself, shares of others, from which cpus. The first rule that fits counts."""
     milli = container.resources.cpu_request_milli
     qos = container.pod.qos
-    if preferences.preserve_cpu:
+    if preferences.preserve_cpu or container.claimed is not None:
         return _Cpu(type=CpuType.PRESERVE, shared_milli=milli)
     is_reserved = preferences.prefer_reserved
     if is_reserved is None:

@@ -5,7 +5,8 @@ is not there only because others have those cpus for themselves, must not follow
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ...topology.model.machine import Level
 from ...topology.sets.cpuset import CpuSet

@@ -7,7 +7,9 @@ than before and keeps its memory.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..books.cpu_ledger import Ledger
 from ..model.container import ContainerId
@@ -16,8 +18,7 @@ from ..model.request import Isolation, Request
 from ..pools.pool_tree import PoolTree
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lift:
+class Lift(Struct, frozen=True, kw_only=True):
     """A pool with room after some grants were moved up to it."""
 
     pool_id: PoolId

@@ -5,9 +5,11 @@ Few decisions are ever looked at: the choice itself needs neither, and keeping t
 
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ..memory.memory_choice import ZoneSummary
 from ..model.grant import Dropped
@@ -38,8 +40,7 @@ class Demand(NamedTuple):
         return Dropped(self.criterion, f"{self.wanted}{unit}", f"{max(left, 0)}{unit}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lineup:
+class Lineup(Struct, frozen=True, kw_only=True):
     """All pools as candidates for one request. Sequences are by pool id."""
 
     contest: Contest

@@ -1,6 +1,6 @@
 """Plans of moves: a container that runs goes to another pool, with all that it asks for."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from ...topology.sets.cpuset import CpuSet
 from ..books.booking import Booking

@@ -1,7 +1,9 @@
 """Places for newcomers: a pool, the region of it that rules leave, and the cpus taken there."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
+
+from msgspec import Struct, structs
 
 from ...topology.sets.cpuset import CpuSet
 from ..books.books import Books
@@ -24,8 +26,7 @@ ROOM_MADE: Final = "room_made"
 """What decides where shared containers had to be lifted into a wider pool first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenPlace:
+class ChosenPlace(Struct, frozen=True, kw_only=True):
     """A pool, the region of it that rules leave, and the cpus taken there."""
 
     pool_id: PoolId
@@ -100,11 +101,11 @@ class PlaceFinder:
             broken = judgement.broken_by(root.reserved.mask, 0, root.id)
             is_firm = any(not one.can_break for one in broken)
             openings = strict if is_firm else None
-            choice = self.find(request, replace(facts, openings=openings))
+            choice = self.find(request, structs.replace(facts, openings=openings))
             if isinstance(choice, Lineup):
                 return choice
             rules = judgement.restrictions()
-            return replace(choice, region=reserved_region(rules, self._books))
+            return structs.replace(choice, region=reserved_region(rules, self._books))
         found = self._chosen(request, facts, search, strict)
         if found is not None:
             return found
@@ -113,8 +114,8 @@ class PlaceFinder:
             if found is not None:
                 grants = narrowing.grants(found.cpus(request, self._ledger))
                 if grants is not None:
-                    return replace(found, lifted=grants, is_cleared=True)
-        choice = self.find(request, replace(facts, openings=strict))
+                    return structs.replace(found, lifted=grants, is_cleared=True)
+        choice = self.find(request, structs.replace(facts, openings=strict))
         if isinstance(choice, ChosenPlace):
             return choice
         openings = degraded(search)
@@ -129,7 +130,9 @@ class PlaceFinder:
             found = self._chosen(request, facts, alone, openings) if openings else None
         if found is None:
             # Not only rules stand in the way: what is missing beside them is the reason.
-            ranking = self._chooser.rank(request, self._ledger, replace(facts, openings=openings))
+            ranking = self._chooser.rank(
+                request, self._ledger, structs.replace(facts, openings=openings)
+            )
             return ranking.lineup
         return found
 
@@ -137,7 +140,9 @@ class PlaceFinder:
         self, request: Request, facts: Facts, search: OpeningSearch, openings: Openings
     ) -> ChosenPlace | None:
         """The best of some openings, with cpus picked there."""
-        ranking = self._chooser.rank(request, self._ledger, replace(facts, openings=openings))
+        ranking = self._chooser.rank(
+            request, self._ledger, structs.replace(facts, openings=openings)
+        )
         winner = ranking.winner
         if winner is None:
             return None

@@ -1,10 +1,10 @@
 """Plans of grants that fit requests: pool, cpus and memory; a plan changes nothing."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
-from msgspec import structs
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ...topology.sets.cpuset import NO_NODES, CpuSet
 from ..books.booking import Booking
@@ -25,13 +25,13 @@ from .lineup import Lineup
 from .place_finder import PlaceFinder
 from .pool_choice import Chooser, Facts
 from .restriction import Restriction
+from .wishes.claimed_cpus import claimed_part
 
 RESTARTED: Final = "restarted"
 """What decides where a container with rules is restarted, and its place is free."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
+class Placement(Struct, frozen=True, kw_only=True):
     """A booking to be made, and how it was chosen."""
 
     booking: Booking
@@ -39,12 +39,13 @@ class Placement:
     decided_by: str = ""
     broken: tuple[Restriction, ...] = ()
     """The required rules that do not hold there."""
+    weights: Mapping[ContainerId, int] = field(default_factory=dict[ContainerId, int])
+    """What drew the container to others, and from them."""
     narrowed_by: frozenset[ContainerId] = frozenset()
     """The residents whose leaving could make room for a narrowed grant."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(Struct, frozen=True, kw_only=True):
     """No placement, and what was looked at."""
 
     refusal: Refusal
@@ -69,14 +70,23 @@ class Placer:
         weights: Mapping[ContainerId, int],
         judgement: Judgement | None = None,
     ) -> Placement | Failure:
-        """The best grant for a request.
+        """The best grant for a request, or for what it falls back to.
 
         `weights` is the affinity of the container to those present, `judgement` what required and
         preferred rules say of its place.
         """
+        placement = self._plan(request, weights, judgement)
+        if isinstance(placement, Failure) and request.fallback is not None:
+            less = self.plan(request.fallback, weights, judgement)
+            return placement if isinstance(less, Failure) else less
+        return placement
+
+    def _plan(
+        self, request: Request, weights: Mapping[ContainerId, int], judgement: Judgement | None
+    ) -> Placement | Failure:
         memory = self._memory.choice(request)
         if request.cpu_type is CpuType.RESERVED and not self._tree.root.reserved:
-            request = structs.replace(request, cpu_type=CpuType.NORMAL)
+            request = replace(request, cpu_type=CpuType.NORMAL)
         if request.cpu_type is not CpuType.NORMAL:
             return self._at_root(request, memory, judgement)
         facts = Facts(
@@ -113,6 +123,7 @@ class Placer:
             lineup=choice.lineup,
             decided_by=choice.decided_by,
             broken=broken,
+            weights=weights,
             narrowed_by=judgement.kept_apart() if judgement and grant.within else frozenset(),
         )
 
@@ -145,12 +156,12 @@ class Placer:
         offer = memory.offer(pool_id)
         grant = self._grant(request, pool_id, held.exclusive, held.isolated, offer)
         grant = replace(grant, within=held.within)
-        lifted: tuple[Grant, ...] = ()
-        if judgement is not None:
-            lifted = held_back(judgement, grant, own | shared, self._books, ())
+        if judgement is None:
+            return Placement(booking=Booking(grant=grant, offer=offer), decided_by=RESTARTED)
+        lifted = held_back(judgement, grant, own | shared, self._books, ())
         booking = Booking(grant=grant, offer=offer, lifted=lifted)
         around = self._tree.around(pool_id, own | shared)
-        told = () if judgement is None else judgement.told_at(own | shared, around)
+        told = judgement.told_at(own | shared, around)
         broken = tuple(one for one in told if one.closed_pools)
         return Placement(booking=booking, decided_by=RESTARTED, broken=broken)
 
@@ -196,7 +207,7 @@ class Placer:
             and request.shared_milli > self._ledger.free_reserved_milli
             and request.shared_milli <= self._ledger.room.grantable_milli[root]
         ):
-            request = structs.replace(request, cpu_type=CpuType.NORMAL)
+            request = replace(request, cpu_type=CpuType.NORMAL)
         zone = memory.zone(root)
         objection: Dropped | None = zone if isinstance(zone, Dropped) else None
         if objection is None and request.cpu_type is CpuType.RESERVED:
@@ -209,7 +220,8 @@ class Placer:
             reason = f"{self._tree.root.name}: {insisting[0].dropped()}"
             return Failure(refusal=Refusal(reason=reason))
         offer = memory.offer(root)
-        grant = self._grant(request, root, CpuSet(), CpuSet(), offer)
+        claimed = claimed_part(request, *self._ledger.free_for_all)
+        grant = self._grant(request, root, claimed, claimed & self._tree.root.isolated, offer)
         booking = Booking(grant=grant, offer=offer)
         decided_by = f"{request.cpu_type.value} cpus"
         return Placement(booking=booking, decided_by=decided_by, broken=broken)

@@ -1,8 +1,9 @@
 """Choosing a pool: which pools are feasible for a request, and the rank of each of them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeGuard
+
+from msgspec import Struct
 
 from ..books.cpu_ledger import Ledger
 from ..cpus.cpu_priority import PriorityClasses
@@ -23,8 +24,7 @@ _BURST_LEVELS: Final = {level: number for number, level in enumerate(BurstLevel,
 _NO_ZONE: Final = ZoneSummary(0, 0, False, False, False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class Facts(Struct, frozen=True, kw_only=True):
     """Facts of the pools for one request, beside their cpus. Sequences are by pool id."""
 
     memory: MemoryChoice
@@ -38,8 +38,7 @@ class Facts:
     """The places that rules between containers leave; None without such rules."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ranking:
+class Ranking(Struct, frozen=True, kw_only=True):
     """The pool that won (None where none is feasible), why, and against which others."""
 
     winner: PoolId | None

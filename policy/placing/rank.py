@@ -5,9 +5,11 @@ that gives the criterion's values for some pools at once (a column): a new crite
 and one function.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from ..memory.memory_choice import ZoneSummary
 from ..model.cpu_preference import CpuPriority
@@ -82,8 +84,7 @@ class Rank(NamedTuple):
 Column = Sequence[int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contest:
+class Contest(Struct, frozen=True, kw_only=True):
     """A request and the figures of all pools, for the criteria. Sequences are by pool id."""
 
     request: Request
@@ -322,6 +323,39 @@ CRITERIA: Final[tuple[Callable[[Contest, Pools], Column], ...]] = (
 """One function per field of `Rank`, in its order."""
 
 
+_Criterion = Callable[[Contest, Pools], Column]
+_OF_RULES: Final = frozenset({_unmet, _unmet_of_others, _narrowed, _preferred})
+_OF_HINTS: Final = frozenset({_hints, _hints_partial, _hints_depth, _hints_pool})
+_OF_ISOLATED: Final = frozenset({_isolated_missing, _isolated_room, _isolated_pool})
+_OF_BURSTING: Final = frozenset({_burst_level, _burst_room, _burst_pool})
+_OF_EXCLUSIVE: Final = frozenset({_exclusive_room, _exclusive_pool})
+_OF_PRIORITY: Final = frozenset({_cpu_priority, _cpu_priority_normal})
+
+
+def _speaking(contest: Contest) -> Sequence[tuple[str, _Criterion]]:
+    """The criteria, with their names, that have something to say about such a request."""
+    request = contest.request
+    return _all_but(
+        (
+            ()
+            if contest.unmet or contest.unmet_of_others or contest.narrowed or contest.preferred
+            else _OF_RULES,
+            () if contest.hints else _OF_HINTS,
+            () if request.wants_isolated else _OF_ISOLATED,
+            () if request.is_unlimited else _OF_BURSTING,
+            () if request.exclusive else _OF_EXCLUSIVE,
+            () if contest.free_of_priority else _OF_PRIORITY,
+        )
+    )
+
+
+@lru_cache(maxsize=64)
+def _all_but(silent: tuple[Iterable[_Criterion], ...]) -> Sequence[tuple[str, _Criterion]]:
+    left_out = {one for group in silent for one in group}
+    pairs = zip(Rank._fields, CRITERIA, strict=True)
+    return tuple([(name, one) for name, one in pairs if one not in left_out])
+
+
 def ranks(contest: Contest) -> list[Rank]:
     """The rank of every pool. O(pools x criteria)."""
     columns = [criterion(contest, contest.ids) for criterion in CRITERIA]
@@ -334,7 +368,7 @@ def choose(contest: Contest, pools: list[int]) -> tuple[int, str]:
     Without making ranks: every criterion leaves those pools that are best in it, and is asked about
     those alone that the ones before it have left. O(pools x criteria).
     """
-    for name, criterion in zip(Rank._fields, CRITERIA, strict=True):
+    for name, criterion in _speaking(contest):
         column = criterion(contest, pools)
         if column is contest.zeros:
             continue

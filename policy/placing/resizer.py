@@ -1,7 +1,8 @@
 """Another amount of cpu and memory for a container that runs."""
 
 from collections.abc import Collection
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ...topology.sets.cpuset import CpuSet
 from ..books.booking import Booking
@@ -37,6 +38,15 @@ class Resizer:
         that rules between containers leave to it; None where they leave all. `closed`: the pools
         that rules about pools keep it from.
         """
+        placement = self._plan(held, request, allowed, closed)
+        if isinstance(placement, Failure) and request.fallback is not None:
+            less = self.plan(held, request.fallback, allowed, closed)
+            return placement if isinstance(less, Failure) else less
+        return placement
+
+    def _plan(
+        self, held: Grant, request: Request, allowed: int | None, closed: Collection[int]
+    ) -> Placement | Failure:
         # What it gives back is free for itself first.
         ledger = self._ledger.without_share(held)
         place = self._resized_place(held, request, ledger, allowed, closed)

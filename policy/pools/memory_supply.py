@@ -1,7 +1,8 @@
 """Memory nodes for containers, and those of them only for containers on the reserved cpus."""
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ...topology.drawing.machine_tree import bytes_text
 from ...topology.model.machine import Machine
@@ -22,8 +23,7 @@ _AVAILABLE: Final = "availableResources.memory"
 _RESERVED: Final = "reservedResources.memory"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemorySupply:
+class MemorySupply(Struct, frozen=True, kw_only=True):
     """Two disjoint sets of nodes, all of which have memory."""
 
     ordinary: NodeSet | None = None

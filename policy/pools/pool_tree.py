@@ -6,7 +6,9 @@ subtree are the ids `first..id` and the root has the highest id.
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+
+from msgspec import Struct, field
 
 from ...topology.model.machine import Domain, Machine, MemoryKind, NumaNode
 from ...topology.sets.cpuset import CpuSet, NodeSet
@@ -65,8 +67,7 @@ class Pool:
         return NodeSet(mask)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolTree:
+class PoolTree(Struct, frozen=True, kw_only=True):
     """All pools in id order."""
 
     pools: tuple[Pool, ...]
@@ -104,8 +105,7 @@ class PoolTree:
             pool = found
 
 
-@dataclass(slots=True)
-class Branch:
+class Branch(Struct):
     """A pool before it has an id, and before it is known what of its cpus may be used."""
 
     name: str

@@ -1,6 +1,6 @@
 """The supply of a machine: usable, reserved and isolated cpus, and usable memory."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ...topology.model.machine import Machine
 from ...topology.sets.cpuset import NO_CPUS, CpuSet
@@ -12,8 +12,7 @@ from ..text.quantity import AllCpusBut, CpuAmount, CpuQuantity, OnlyCpus, Quanti
 from .memory_supply import ALL_MEMORY, MemorySupply, read_memory_supply
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Supply:
+class Supply(Struct, frozen=True, kw_only=True):
     """The usable cpus of a machine in three disjoint sets, and its usable memory."""
 
     isolated: CpuSet

@@ -6,8 +6,9 @@ rule that would take more is given up, does not count and is reported.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ..model.container import Container, ContainerId
 from ..text.errors import Problem
@@ -26,8 +27,7 @@ NEWCOMER_RULES_STEPS: Final = 120_000
 _LINES_SHOWN: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Affinities:
+class Affinities(Struct, frozen=True):
     """The effective affinity of a newcomer to each container that is there; no zeros."""
 
     weights: Mapping[ContainerId, int]
@@ -72,8 +72,7 @@ class Affinities:
         return tuple(found)
 
 
-@dataclass(slots=True)
-class _Unfiled:
+class _Unfiled(Struct):
     """A container that was added, and its facts once somebody asked for them."""
 
     container: Container

@@ -6,11 +6,12 @@ separates.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, cast
+
+from msgspec import Struct
 
 from ..model.container import Container
 from ..text.suggestion import suggestion
@@ -70,8 +71,7 @@ class Subkey(NamedTuple):
         return cast("str | None", found)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class Key(Struct, frozen=True, kw_only=True):
     """One subkey, or several joined by a separator."""
 
     text: str

@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+from msgspec import Struct
+
 from ..model.container import Container
 from ..text.glob import MAX_LENGTH, GlobError, compile_glob
 from ..text.suggestion import suggestion
@@ -53,8 +56,7 @@ class Condition:
         return " ".join(words + ([", ".join(self.values)] if self.values else []))
 
 
-@dataclass(frozen=True, slots=True)
-class AllOf:
+class AllOf(Struct, frozen=True):
     """True where every term is; true without terms."""
 
     terms: "tuple[Expression, ...]"
@@ -63,8 +65,7 @@ class AllOf:
         return "(" + " and ".join(map(str, self.terms)) + ")"
 
 
-@dataclass(frozen=True, slots=True)
-class AnyOf:
+class AnyOf(Struct, frozen=True):
     """True where at least one term is; false without terms."""
 
     terms: "tuple[Expression, ...]"
@@ -73,8 +74,7 @@ class AnyOf:
         return "(" + " or ".join(map(str, self.terms)) + ")"
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
+class Not(Struct, frozen=True):
     """True where the term is false."""
 
     term: "Expression"
@@ -127,8 +127,7 @@ def evaluate_facts(expression: Expression, known: Mapping[Subkey, str]) -> bool:
     return not evaluate_facts(expression.term, known)
 
 
-@dataclass(slots=True)
-class Reading:
+class Reading(Struct):
     """The budget left while the expressions of a pod are read, and advice for its author."""
 
     expressions: int = MAX_EXPRESSIONS
@@ -136,7 +135,7 @@ class Reading:
 
     pattern_characters: int = MAX_PATTERN_CHARACTERS
     """How much more of patterns that have to be read one by one."""
-    advice: list[TextError] = field(default_factory=list[TextError])
+    advice: list[TextError] = msgspec.field(default_factory=list[TextError])
     """What is superfluous."""
 
 

@@ -6,8 +6,9 @@ each of its containers is found by each of them.
 
 import heapq
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ..text.errors import Problem
 from .container_facts import KUBELET_LABELS
@@ -17,8 +18,7 @@ LABEL_CHARACTERS_MAX: Final = 512
 """Of key and value; Kubernetes allows 380."""
 
 
-@dataclass(frozen=True, slots=True)
-class AdmittedLabels:
+class AdmittedLabels(Struct, frozen=True):
     """The labels of a pod that count, and why others do not."""
 
     labels: Mapping[str, str]

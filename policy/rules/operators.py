@@ -3,7 +3,8 @@
 import enum
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ..text.glob_set import GlobSet
 from ..text.suggestion import nearest
@@ -41,8 +42,7 @@ def never(_: tuple[str, ...]) -> Test:
     return lambda _: False
 
 
-@dataclass(frozen=True, slots=True)
-class Operator:
+class Operator(Struct, frozen=True):
     """One operator: `compare` makes the test that a value which is there has to pass.
 
     Negated ones are the exact opposite, also where the key is missing.

@@ -6,8 +6,9 @@ rules of every container count: as many of each as there is time for, the same f
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from ..model.container import Container, ContainerId
 from .affinity import AffinityRule
@@ -38,8 +39,7 @@ _ORDINARY_STEPS: Final = 1000
 _PREPARED_MAX: Final = 256
 
 
-@dataclass(slots=True)
-class _Group:
+class _Group(Struct):
     """Equal rules of some containers, and the weight of each container's."""
 
     condition: Expression
@@ -53,16 +53,14 @@ _GroupKey = tuple[object, int, bool]
 _Buckets = dict[Subkey, dict[tuple[TriggerKind, str], "_Bucket"]]
 
 
-@dataclass(slots=True)
-class _Bucket:
+class _Bucket(Struct):
     """The groups of one trigger by level, and their steps."""
 
     groups: dict[int, dict[int, _Group]] = field(default_factory=dict[int, dict[int, _Group]])
     steps: dict[int, int] = field(default_factory=dict[int, int])
 
 
-@dataclass(slots=True)
-class _Prepared:
+class _Prepared(Struct):
     """Steps to keep a rule and to find its background, and the background once it is needed."""
 
     steps: int

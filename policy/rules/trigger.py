@@ -5,8 +5,9 @@ With its triggers, an expression is looked at for those containers alone that ha
 
 import enum
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, NamedTuple, assert_never
+
+from msgspec import Struct
 
 from ..text.glob_set import GlobSet
 from .container_facts import Key, Subkey
@@ -42,8 +43,7 @@ EVERYONE: Final = Trigger(Subkey("id"), TriggerKind.PRESENT)
 """What every container has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Background:
+class Background(Struct, frozen=True):
     """The value of an expression for every container that has none of the triggers."""
 
     value: bool

@@ -30,6 +30,7 @@ def container_result(one: Running, runtime: Runtime, engine: Engine | None) -> C
         notes=engine.note(one.container.id) if engine else (),
         kind=grant.kind if grant else None,
         reason=reason_of(decision) if decision else "no policy ran",
+        given=one.given,
         moved=tuple(_moved(decision, runtime)) if decision else (),
     )
 

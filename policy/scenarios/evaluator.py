@@ -56,6 +56,11 @@ def evaluate(
     return _Interpreter(source, names, {**FUNCTIONS, **(functions or {})}).value(tree.body)
 
 
+def check_expression(source: str) -> None:
+    """Raise `EvaluatorError` for a text that is no expression at all; names are not looked up."""
+    _parse(source)
+
+
 def _parse(source: str) -> ast.Expression:
     if len(source) > MAX_SOURCE:
         raise EvaluatorError(f"the expression has more than {MAX_SOURCE} characters")

@@ -6,8 +6,9 @@ evaluator adds the position.
 
 import ast
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
 
 MAX_SIZE: Final = 10_000
 """The longest text, list or range."""
@@ -19,8 +20,7 @@ Value: TypeAlias = "str | int | _Many | Record | None"
 Function: TypeAlias = Callable[..., Value]
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """A value with named attributes, such as `best_pool.name`."""
 
     fields: "Mapping[str, Value]"

@@ -12,7 +12,9 @@ from ...topology.model.machine import Machine
 from ..annotations.annotation_values import ALL_HINTS, HintSource
 from ..annotations.annotations import effective
 from ..annotations.preferences import Preferences, parse_preferences
+from ..annotations.resource_values import is_resource
 from ..configuration.affinity_fields import Rack
+from ..configuration.annotation_rule_fields import LoadClass, LoadLevel
 from ..configuration.config import (
     BlockIoControl,
     Config,
@@ -29,9 +31,10 @@ from ..model.grant import Refusal
 from ..placing.classifier import Classifier, grave_problems
 from ..pools.pool_labels import pool_labels
 from ..pools.pool_tree import PoolTree
+from ..rules.central_rules import CentralRules
 from ..rules.podaffinity.configured_rules import RACK_LABEL
 from ..rules.podaffinity.own_rules import selected_namespace_labels
-from ..rules.podaffinity.pool_review import reviewed_pools
+from ..rules.podaffinity.pool_review import reviewed_labels, reviewed_pools
 from ..rules.podaffinity.rule_review import reviewed_rules
 from ..rules.podaffinity.rule_text import placement_rules
 from ..rules.unmatched_rules import unmatched_rules
@@ -73,10 +76,11 @@ class PodCheck:
         """Problems and refusals that creation would report of the pod's containers."""
         config = self._config or _config_for(spec)
         pod = created_pod(spec, 0)
+        central = CentralRules(config)
         containers: list[Container] = []
         for serial, one in enumerate((*spec.init_containers, *spec.containers), start=1):
             container, problems = created_container(one, pod, serial)
-            containers.append(container)
+            containers.append(central.completed(container))
             yield from problems
         classifier = Classifier(config, machine=self._machine)
         for container in containers:
@@ -86,7 +90,9 @@ class PodCheck:
         for container in containers:
             yield from placement_rules(container, config)[1]
         yield from reviewed_rules(containers, config)
-        if self._machine is not None:
+        if self._machine is None:
+            yield from reviewed_labels(containers, config, is_nodes=self._config is not None)
+        else:
             engine = self._engine_of(self._machine, config)
             yield from self._idle_pools(containers, engine.tree, config, self._machine)
             yield from self._refusals(spec, containers, config, engine)
@@ -99,6 +105,7 @@ class PodCheck:
         for key, is_set in (
             ("topologyhints", names_them),
             ("pick-resources-by-hints", preferences.pick_by_hints),
+            ("near-device", is_resource(preferences.near_device or "")),
         ):
             setting = effective(container.pod.annotations, key, container.name)
             if setting is None or not is_set:
@@ -130,6 +137,7 @@ class PodCheck:
     ) -> Iterator[Problem]:
         """Why the engine refuses containers, for other reasons than their annotations' problems."""
         specs = (*spec.init_containers, *spec.containers)
+        engine.forget_places()
         for one, container in zip(specs, containers, strict=True):
             decision = engine.create(container)
             is_refused = isinstance(decision.result, Refusal)
@@ -151,16 +159,20 @@ def _config_for(spec: PodSpec) -> Config:
     cpu_classes: dict[str, None] = {}
     scheduling_classes: dict[str, None] = {}
     namespace_labels: dict[str, str] = {}
+    loads: dict[str, None] = {}
     pod = created_pod(spec, 0)
     for one in (*spec.init_containers, *spec.containers):
         container = created_container(one, pod, 0)[0]
         namespace_labels.update(dict.fromkeys(selected_namespace_labels(container), ""))
         preferences = parse_preferences(container)
+        if preferences.load is not None:
+            loads[preferences.load.value] = None
         if preferences.cpu_class is not None:
             cpu_classes[preferences.cpu_class.value] = None
         if preferences.scheduling_class is not None:
             scheduling_classes[preferences.scheduling_class] = None
     return Config(
+        load_classes=tuple(LoadClass(name=name, level=LoadLevel.CORE) for name in loads),
         cpu_classes=tuple(CpuClass(name=name) for name in cpu_classes),
         scheduling_classes=tuple(SchedulingClass(name=name) for name in scheduling_classes),
         # Of a namespace that cannot exist.

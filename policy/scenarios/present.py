@@ -1,7 +1,8 @@
 """The node at one moment, as the expressions of scenarios see it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ..engine.engine import Engine
 from ..tuning.interrupts import Interrupt
@@ -12,8 +13,7 @@ from .simulated_runtime import Runtime
 from .speed_select_facts import RESOURCES, published, speed_select_functions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Present:
+class Present(Struct, frozen=True, kw_only=True):
     """Policy (None before it starts), runtime and hardware, as an expression can ask for them."""
 
     engine: Engine | None

@@ -1,19 +1,20 @@
 """Results of scenarios, and the one JSON document made of them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ...topology.model.machine import Machine
 from ..engine.pool_drawing import SpareSupply
 from ..engine.rebalance.plan import PlacementQuality
+from ..model.container import GivenAnnotation
 from ..model.grant import GrantKind
 from ..model.pinning import Pinning
 from ..pools.pool_tree import PoolTree
 from ..text.errors import Problem
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MovedContainer:
+class MovedContainer(Struct, frozen=True, kw_only=True):
     """A container that was told other cpus or memory nodes for another one."""
 
     path: str
@@ -21,8 +22,7 @@ class MovedContainer:
     after: Pinning
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodePlace:
+class NodePlace(Struct, frozen=True, kw_only=True):
     """The pool, cpus and memory nodes of a container on a node, in the kernel's list format."""
 
     pool: str
@@ -30,8 +30,7 @@ class NodePlace:
     mems: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeDiff:
+class NodeDiff(Struct, frozen=True, kw_only=True):
     """The difference that a scenario made on a node that runs, by the paths of containers."""
 
     added: Mapping[str, NodePlace]
@@ -40,8 +39,7 @@ class NodeDiff:
     gone: Mapping[str, NodePlace]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerResult:
+class ContainerResult(Struct, frozen=True, kw_only=True):
     """The place of a container after the last step. Sets are in the kernel's list format."""
 
     name: str
@@ -61,12 +59,13 @@ class ContainerResult:
     """Preferred rules that are not met there, and levels that the machine lacks."""
     reason: str = ""
     """Why it is there in words, with the runner-up."""
+    given: tuple[GivenAnnotation, ...] = ()
+    """Annotations that rules of the configuration gave it."""
     moved: tuple[MovedContainer, ...] = ()
     """Containers that were told something else when it was decided about."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expectation:
+class Expectation(Struct, frozen=True, kw_only=True):
     """One expression of a step; `error` where it has no truth value."""
 
     step: int
@@ -75,16 +74,14 @@ class Expectation:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
+class Skipped(Struct, frozen=True):
     """A step, or a part of it, that was passed over."""
 
     step: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefusedContainer:
+class RefusedContainer(Struct, frozen=True, kw_only=True):
     """A container that was not created although no step waited for that."""
 
     step: int
@@ -92,8 +89,7 @@ class RefusedContainer:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScenarioResult:
+class ScenarioResult(Struct, frozen=True, kw_only=True):
     """The state after the last step and everything judged on the way.
 
     Steps count from 0. `updates`: how often a running container was told something else.
@@ -167,7 +163,7 @@ def _quality(quality: PlacementQuality | None) -> dict[str, int] | None:
 
 
 def _container(one: ContainerResult) -> dict[str, object]:
-    return {
+    document: dict[str, object] = {
         "pod": one.pod,
         "namespace": one.namespace,
         "pool": one.pool,
@@ -184,6 +180,11 @@ def _container(one: ContainerResult) -> dict[str, object]:
             for other in one.moved
         ],
     }
+    if one.given:
+        document["given"] = {
+            given.key: {"value": given.value, "rule": given.rule} for given in one.given
+        }
+    return document
 
 
 def _pin(pinning: Pinning) -> dict[str, str | None]:

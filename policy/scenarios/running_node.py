@@ -1,8 +1,9 @@
 """A node whose containers run already, from which a scenario goes on, and what came of it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Self
+
+from msgspec import Struct
 
 from ..configuration.config import Config
 from ..engine.engine import Engine
@@ -12,8 +13,7 @@ from .result import NodeDiff, NodePlace
 from .simulated_runtime import Running
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunningNode:
+class RunningNode(Struct, frozen=True, kw_only=True):
     """A node as it runs, and as the scenario begins with it: under another configuration, maybe."""
 
     before: Snapshot

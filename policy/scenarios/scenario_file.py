@@ -5,8 +5,9 @@ mapping with the key `do`; what cannot be simulated carries `unsupported: REASON
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from ...topology.made.spec import machine_from_spec
 from ...topology.model.machine import Machine
@@ -48,8 +49,7 @@ KIND: Final = "placement"
 """The kind of scenario that is run; others are tables for unit tests."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
+class Scenario(Struct, frozen=True, kw_only=True):
     """One story: hardware by name ("" for the machine at hand) and the steps on it."""
 
     id: str
@@ -60,16 +60,14 @@ class Scenario:
     steps: tuple[Step, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Topology:
+class Topology(Struct, frozen=True, kw_only=True):
     """A scenario's hardware, and names for its NUMA nodes such as `dram0`."""
 
     machine: Machine
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScenarioFile:
+class ScenarioFile(Struct, frozen=True, kw_only=True):
     """The placement scenarios of a file, and its topologies by name, not yet built."""
 
     scenarios: tuple[Scenario, ...]

@@ -9,7 +9,7 @@ from ...topology.sets.cpuset import NO_NODES, CpuSet, NodeSet
 from ..engine.decision import Decision
 from ..engine.engine import Engine
 from ..engine.snapshot import Snapshot
-from ..model.container import Container, ContainerId, ContainerState, Pod
+from ..model.container import Container, ContainerId, ContainerState, GivenAnnotation, Pod
 from ..model.grant import Grant
 from ..model.pinning import Change, Pinning
 from ..model.request import CpuType
@@ -26,6 +26,8 @@ class Running:
     grant: Grant | None = None
     scheduling: Mapping[str, str | int] = field(default_factory=dict[str, str | int])
     """What its processes were created with."""
+    given: tuple[GivenAnnotation, ...] = ()
+    """Annotations that it has by central rule."""
     cold_until_ns: int | None = None
     """When its cold start ends; None where it has none any more."""
 
@@ -113,10 +115,12 @@ class Runtime:
 
     def refresh(self, engine: Engine) -> None:
         """Note what each container holds by now."""
-        grants, decisions = engine.grants, engine.decisions
+        grants, decisions, known = engine.grants, engine.decisions, engine.containers
         for container_id, one in self.running.items():
             one.grant = grants.get(container_id)
             one.decision = decisions.get(container_id, one.decision)
+            if (container := known.get(container_id)) is not None:
+                one.given = container.given
 
 
 def keys_of(containers: Iterable[Container]) -> Mapping[str, str]:

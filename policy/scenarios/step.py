@@ -1,15 +1,15 @@
 """The steps of scenarios as values, one type for each thing that happens on a node."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ...topology.sets.cpuset import CpuSet
 from ..manifests.manifest import PodSpec
 from ..model.container import Resources
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class Start(Struct, frozen=True, kw_only=True):
     """The policy starts; running containers are adopted. No `config`: the one at hand."""
 
     config: Mapping[str, object] | None
@@ -17,45 +17,39 @@ class Start:
     expected_error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Struct, frozen=True):
     """The policy ends; containers run on as they are."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reconfigure:
+class Reconfigure(Struct, frozen=True, kw_only=True):
     """A new configuration for the running policy."""
 
     config: Mapping[str, object]
     expected_error: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreatePod:
+class CreatePod(Struct, frozen=True, kw_only=True):
     """A pod and its containers start, init containers one after the other before the rest."""
 
     pod: PodSpec
     expected_error: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeletePods:
+class DeletePods(Struct, frozen=True, kw_only=True):
     """Pods of a namespace end; `names` is None for all of them."""
 
     namespace: str
     names: tuple[str, ...] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndContainer:
+class EndContainer(Struct, frozen=True, kw_only=True):
     """A container ends, and comes back as a new instance if `restarts`."""
 
     container: str
     restarts: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateContainer:
+class UpdateContainer(Struct, frozen=True, kw_only=True):
     """A container's requests and limits change."""
 
     container: str
@@ -63,54 +57,47 @@ class UpdateContainer:
     expected_error: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remember:
+class Remember(Struct, frozen=True, kw_only=True):
     """A value is kept under a name for later expectations."""
 
     name: str
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class Expect:
+class Expect(Struct, frozen=True):
     """Expressions that must be true at this point."""
 
     that: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SetInterrupts:
+class SetInterrupts(Struct, frozen=True):
     """The machine's interrupts and the cpus that serve them."""
 
     descriptions: Mapping[int, str]
     affinity: CpuSet
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
+class Instance(Struct, frozen=True):
     """A container among several of one name; `created_at` as the runtime tells it."""
 
     id: str
     created_at: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Synchronize:
+class Synchronize(Struct, frozen=True, kw_only=True):
     """The runtime lists its containers anew, with these instances of one of them."""
 
     container: str
     instances: tuple[Instance, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """Time passes: cold starts end."""
 
     nanoseconds: int
 
 
-@dataclass(frozen=True, slots=True)
-class UnsupportedStep:
+class UnsupportedStep(Struct, frozen=True):
     """A step that is passed over. `spoils_start`: the next start depends on it."""
 
     reason: str

@@ -7,6 +7,8 @@ another separator or none is named.
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from msgspec import Struct
+
 MAX_LENGTH = 512
 SEPARATOR = "/"
 _NO_CLASS = "write \\[ for a ["
@@ -21,8 +23,7 @@ class GlobError(ValueError):
         self.fix = fix
 
 
-@dataclass(frozen=True, slots=True)
-class Glob:
+class Glob(Struct, frozen=True):
     """One compiled pattern.
 
     >>> compile_glob("redis-*").matches("redis-0"), compile_glob("[a-c]?").matches("d1")
@@ -115,8 +116,7 @@ class Automaton:
         return step
 
 
-@dataclass(frozen=True, slots=True)
-class _Class:
+class _Class(Struct, frozen=True):
     ranges: tuple[tuple[str, str], ...]
     is_negated: bool
 

@@ -7,8 +7,9 @@ Go's time.ParseDuration.
 import enum
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeVar
+
+from msgspec import Struct
 
 from ...topology.sets.base_errors import quoted
 from ...topology.sets.cpuset import CpuSet, IdListError, NodeSet
@@ -56,43 +57,37 @@ class QuantityError(ConfigError):
     """A text is no amount, frequency or duration."""
 
 
-@dataclass(frozen=True, slots=True)
-class CpuQuantity:
+class CpuQuantity(Struct, frozen=True):
     """An amount of cpu, no matter which: "750m"."""
 
     milli: int
 
 
-@dataclass(frozen=True, slots=True)
-class OnlyCpus:
+class OnlyCpus(Struct, frozen=True):
     """Exactly these cpus: "cpuset:0-3"."""
 
     cpus: CpuSet
 
 
-@dataclass(frozen=True, slots=True)
-class AllCpusBut:
+class AllCpusBut(Struct, frozen=True):
     """All cpus there are except these: "exclude-cpuset:0-3"."""
 
     cpus: CpuSet
 
 
-@dataclass(frozen=True, slots=True)
-class ByteQuantity:
+class ByteQuantity(Struct, frozen=True):
     """An amount of memory, no matter where: "2Gi"."""
 
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class OnlyNodes:
+class OnlyNodes(Struct, frozen=True):
     """The memory of exactly these NUMA nodes: "nodeset:0-1"."""
 
     nodes: NodeSet
 
 
-@dataclass(frozen=True, slots=True)
-class AllNodesBut:
+class AllNodesBut(Struct, frozen=True):
     """The memory of all NUMA nodes except these: "exclude-nodeset:2"."""
 
     nodes: NodeSet

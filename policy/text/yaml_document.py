@@ -5,6 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, cast
 
+import msgspec
+from msgspec import Struct
+
 from .yaml_nodes import (
     MAPPING,
     SEQUENCE,
@@ -120,15 +123,14 @@ def faulty_document(source: str, line: str, path: Path = ()) -> Document:
     return Document({}, {(): place}, (TextFault(place=place, path=path, line=line),))
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedValue:
+class ParsedValue(Struct, frozen=True):
     """The one value of a text, None where it holds none, and the place of each value in it.
 
     `faults`: all that is wrong with the text: no YAML, keys written twice, too many aliases.
     """
 
     value: object
-    places: Mapping[Path, Place] = field(default_factory=dict[Path, Place])
+    places: Mapping[Path, Place] = msgspec.field(default_factory=dict[Path, Place])
     faults: tuple[TextFault, ...] = ()
 
 

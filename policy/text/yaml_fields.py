@@ -1,8 +1,9 @@
 """Fields of YAML documents: values that know their source, line and path when they are wrong."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ...topology.sets.base_errors import PinfoldError
 from .errors import Problem
@@ -36,8 +37,7 @@ class FieldError(PinfoldError):
         self.line = line
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class Field(Struct, frozen=True, kw_only=True):
     """A place in a YAML document; fields that are not there, or null, are missing."""
 
     source: str

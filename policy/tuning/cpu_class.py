@@ -4,8 +4,9 @@ Nothing here touches a cpu: the daemon writes what follows to sysfs.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ...topology.model.machine import Cpu, Machine
 from ...topology.sets.base_errors import quoted
@@ -26,8 +27,7 @@ _SPOKEN: Final[Mapping[NamedFrequency, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CpuSettings:
+class CpuSettings(Struct, frozen=True, kw_only=True):
     """Settings of a cpu; None (or no state) leaves one as it was found."""
 
     governor: str | None = None
@@ -37,8 +37,7 @@ class CpuSettings:
     disabled_cstates: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clock:
+class Clock(Struct, frozen=True, kw_only=True):
     """A range of frequencies in kHz: what an uncore clock can do, or is held to."""
 
     min_khz: int | None = None

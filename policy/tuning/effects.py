@@ -8,6 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+from msgspec import Struct
+
 from ...topology.model.machine import Machine
 from ...topology.sets.cpuset import CpuSet
 from ..annotations.annotation_values import IrqAffinity
@@ -43,8 +46,7 @@ class KnobKind(enum.Enum):
     TURBO_FREQUENCY = "turbo frequency of Speed Select"
 
 
-@dataclass(frozen=True, slots=True)
-class Knob:
+class Knob(Struct, frozen=True):
     """One thing to set: of an interrupt or cpu (`number`), of an idle state or die (`name`).
 
     For Speed Select the name is that of a power domain ("0/1": socket and domain), and the number
@@ -71,8 +73,7 @@ class Knob:
                 return f"cpu {self.number}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExclusiveCpus:
+class ExclusiveCpus(Struct, frozen=True, kw_only=True):
     """Cpus that one container has for itself, and what it asks of them."""
 
     cpus: CpuSet
@@ -80,8 +81,7 @@ class ExclusiveCpus:
     cpu_class: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Occupancy:
+class Occupancy(Struct, frozen=True, kw_only=True):
     """Exclusive cpus and their holders at one moment; all that effects follow from."""
 
     machine: Machine
@@ -119,11 +119,10 @@ class Hardware:
     """By die ("0/0"): the range the kernel had at boot."""
 
 
-@dataclass(frozen=True, slots=True)
-class Effects:
+class Effects(Struct, frozen=True):
     """The text of every knob that is not left as it was found, in the order to set them."""
 
-    values: Mapping[Knob, str] = field(default_factory=dict[Knob, str])
+    values: Mapping[Knob, str] = msgspec.field(default_factory=dict[Knob, str])
     warnings: tuple[str, ...] = ()
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
+
 from ...topology.sets.cpuset import CpuSet
 from ..annotations.annotation_values import IrqAffinity, IrqMode, steps_per_character
 from ..annotations.annotations import Scope
@@ -93,8 +95,7 @@ class InterruptTable:
         return tuple(one for one in self.interrupts if matches(one.description))
 
 
-@dataclass(frozen=True, slots=True)
-class Routing:
+class Routing(Struct, frozen=True):
     """Cpus of the interrupts that containers claim or mask, by number, and what was refused."""
 
     targets: Mapping[int, CpuSet]
@@ -160,8 +161,7 @@ def route(
     return Routing(targets, tuple(warnings))
 
 
-@dataclass(slots=True)
-class _Asked:
+class _Asked(Struct):
     """What containers together ask of an interrupt, or of all of a pattern; masks of cpus."""
 
     claimed: int = 0

@@ -5,8 +5,9 @@ here it is only a name. Source: NRI's LinuxResources, fields rdt_class and block
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ...topology.sets.base_errors import quoted
 from ..annotations.preferences import Preferences
@@ -15,8 +16,7 @@ from ..model.container import Container
 from ..text.errors import Problem
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceClasses:
+class ResourceClasses(Struct, frozen=True, kw_only=True):
     """The classes of a container; "" leaves one to the runtime."""
 
     rdt: str = ""

@@ -5,7 +5,8 @@ Select: without the folder containers are placed on every other machine as ever.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from ...topology.model.machine import Machine
 from ...topology.sets.cpuset import CpuSet
@@ -13,16 +14,14 @@ from ..configuration.config import Config, CpuClass
 from .cpu_class import Clock
 
 
-@dataclass(frozen=True, slots=True)
-class ClosId:
+class ClosId(Struct, frozen=True):
     """One class of service of one power domain ("0/1": socket and domain)."""
 
     domain: str
     clos: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpeedSelectPlan:
+class SpeedSelectPlan(Struct, frozen=True, kw_only=True):
     """The state that Speed Select is set to; what is not named stays as it was found."""
 
     clos_of: Mapping[int, int] = field(default_factory=dict[int, int])

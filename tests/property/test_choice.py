@@ -1,9 +1,8 @@
 """The choice of a pool agrees with the order of the ranks, of which it makes none."""
 
-from dataclasses import replace
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from pinfold.policy.memory.memory_choice import ZoneSummary
 from pinfold.policy.model.container import ContainerId, QosClass
@@ -109,7 +108,7 @@ def test_a_pool_is_feasible_or_has_a_reason(lineup: Lineup) -> None:
 @settings(deadline=None, max_examples=200)
 def test_a_packed_lineup_says_the_same(lineup: Lineup, scale: int) -> None:
     wide = [scale * one for one in lineup.contest.affinities]
-    lineup = replace(lineup, contest=replace(lineup.contest, affinities=wide))
+    lineup = structs.replace(lineup, contest=structs.replace(lineup.contest, affinities=wide))
     packed = lineup.packed()
     assert packed.candidates() == lineup.candidates()
     assert packed.feasible() == lineup.feasible()

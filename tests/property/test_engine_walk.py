@@ -435,6 +435,8 @@ class Walk:
             (f"unlimited-burstable.{PREFIX}", ("system", "numa", "l3cache")),
             (f"require-isolated-cpus.{PREFIX}", ("true",)),
             ("smt.pinfold.dev", ("pack", "spread", "hide")),
+            ("exclusive.pinfold.dev", ("1", "3", "request")),
+            (f"hide-hyperthreads.{PREFIX}", ("whole-cores",)),
         ):
             if self.random.random() < 0.06:
                 found[f"{key}/pod"] = self.random.choice(values)

@@ -1,13 +1,14 @@
 """Laws of memory zones, on random machines and random orders of events."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import combinations
 from random import Random
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from pinfold.policy.memory.memory_ledger import MemoryLedger
 from pinfold.policy.memory.memory_nodes import ALL_KINDS, MemoryNodes
@@ -381,7 +382,7 @@ def test_who_asks_for_what_it_has_keeps_it(nodes: MemoryNodes, events: list[Even
         request = node.ledger.request_of(one)
         assert request is not None
         for size in range(request.size_bytes, -1, -3):
-            offer = node.ledger.offer(replace(request, size_bytes=size), replaces=one)
+            offer = node.ledger.offer(structs.replace(request, size_bytes=size), replaces=one)
             assert isinstance(offer, Offer), offer
             assert (offer.zone.mask, offer.moves) == (zone, {})
             node.take(offer)

@@ -6,7 +6,7 @@ import yaml
 from click import Context
 
 from pinfold.cmd.pinfold import main
-from pinfold.policy.annotations.annotation_keys import KEYS
+from pinfold.policy.annotations.annotation_keys import CRI_DOMAIN, KEYS
 from pinfold.policy.annotations.preferences import parse_preferences
 from pinfold.policy.configuration.affinity_fields import (
     ITEMS_MAX,
@@ -64,13 +64,16 @@ def containers(example: str) -> dict[str, Container]:
 
 
 def test_there_are_examples() -> None:
-    assert len(EXAMPLES) == 10
+    assert len(EXAMPLES) == 11
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_example_is_without_fault_and_has_an_effect(example: str) -> None:
     machine = machine_from_spec("socket:2 numa:2 core:4 thread:2 mem:4G")
-    assert lint_manifests(example, PodCheck(None, machine)) == ()
+    found = lint_manifests(example, PodCheck(None, machine))
+    old = [one for one in found if one.problem.what.startswith(f"the domain {CRI_DOMAIN} ")]
+    assert [*found] == old
+    assert bool(old) is (CRI_DOMAIN in example)
     every = containers(example).values()
     assert any(
         parse_preferences(one) != parse_preferences_of_none(one)

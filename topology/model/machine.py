@@ -47,6 +47,9 @@ class MemoryKind(enum.Enum):
     HBM = "hbm"
     CXL = "cxl"
 
+    # Members are compared by identity, and the hash of the name is a call of Python.
+    __hash__ = object.__hash__
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cpu:

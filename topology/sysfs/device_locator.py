@@ -12,6 +12,7 @@ from typing import Final
 from ..model.machine import NumaNodeId
 from ..sets.cpuset import MAX_IDS, NO_CPUS, CpuSet
 from .attributes import Attributes
+from .device_names import NVIDIA_MAJOR, folder_of_name, folder_of_nvidia, folder_of_pci
 from .sysfs_tree import SysfsTree
 
 _DEVICES: Final = "sys/devices/"
@@ -74,12 +75,25 @@ class Locator:
         if major <= 0 or number in self._placeless:
             return _NOWHERE
         path = self._tree.resolve(f"sys/dev/{number}")
+        if path is None and major == NVIDIA_MAJOR and not is_block:
+            path = folder_of_nvidia(self._tree, minor)
+        return self._located(path, number if not is_block else "")
+
+    def locate_name(self, name: str) -> Located:
+        """The device of a path below /dev or /sys, or of a PCI address, and its places."""
+        return self._located(folder_of_name(self._tree, name), "")
+
+    def locate_pci(self, address: str) -> Located:
+        """The device of an address on the PCI bus, and its places."""
+        return self._located(folder_of_pci(self._tree, address), "")
+
+    def _located(self, path: str | None, number: str) -> Located:
         if path is None or not path.startswith(_DEVICES):
             return _NOWHERE
         members = self._members(path)
         places = self._places(path, members)
         # Block devices without place are not remembered: their numbers are given out again.
-        if not places and not members and not is_block and path.startswith(_VIRTUAL):
+        if not places and not members and number and path.startswith(_VIRTUAL):
             _bound(self._placeless)
             self._placeless.add(number)
         return Located(path=f"/{path}", places=places)

@@ -12,6 +12,7 @@ from ...control.control_option import control_option
 from ...control.documents import GRANT, CandidateDocument, ExplainDocument, RuleDocument
 from ...report.console import table_lines
 from ...report.escaped_text import escaped
+from ..bundle.gathered_explanation import gathered_explanation
 from ..output_option import output_option
 from .status import json_text, pin_text
 
@@ -20,14 +21,23 @@ _MATCHES_SHOWN: Final = 8
 
 @click.command()
 @click.argument("container")
+@click.option(
+    "--bundle",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Look into what 'pinfold gather' wrote instead of asking the daemon.",
+)
 @control_option
 @output_option("text", "json", meaning="Sentences and a table or one JSON document for tools.")
-def command(container: str, control: Path | None, output: str) -> None:
+def command(container: str, bundle: Path | None, control: Path | None, output: str) -> None:
     """Say why CONTAINER is where it is: what it asked for, what counted, and every candidate.
 
     CONTAINER is namespace/pod/container, a part of that, or the beginning of an id.
     """
-    found = ControlClient(control).explain(container)
+    if bundle is None:
+        found = ControlClient(control).explain(container)
+    else:
+        found = gathered_explanation(bundle, container)
     click.echo(json_text(found) if output == "json" else "\n".join(explanation_lines(found)))
 
 
@@ -49,6 +59,10 @@ def _sentences(found: ExplainDocument) -> Iterator[str]:
     # Rules that do not hold are among them.
     problems = cast("Sequence[object]", found.request.get("problems", ()))
     yield from (f"  problem: {one}" for one in problems)
+    yield from (
+        f"  annotation {one.annotation}: {one.value!r}, given by rule {one.rule!r}"
+        for one in found.given
+    )
     notes = cast("Sequence[object]", found.request.get("notes", ()))
     yield from (f"  note: {one}" for one in notes)
     yield from (f"  rule: {_rule_text(one, found.container)}" for one in found.rules)

@@ -73,7 +73,7 @@ def node_options(command: _Command) -> _Command:
         "state_path",
         type=click.Path(path_type=Path),
         metavar="FILE|DIR",
-        help="Go on from what runs: the state file of a daemon, or the folder it is in.",
+        help="Go on from what runs: a daemon's state file, its folder, or a support bundle.",
     )
     running = click.option(
         "--running", "is_running", is_flag=True, help="Go on from what runs: ask the daemon here."

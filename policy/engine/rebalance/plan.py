@@ -6,9 +6,10 @@ cpus, memory fits. It is found on a copy; whoever carries it out asks for the st
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
+
+from msgspec import Struct
 
 from ....topology.sets.cpuset import CpuSet, NodeSet
 from ...model.container import Container, ContainerId
@@ -30,8 +31,7 @@ _SCARCE: Final = 8
 _QUALITY_STEPS: Final = 100_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RebalanceBudget:
+class RebalanceBudget(Struct, frozen=True, kw_only=True):
     """The limits of a plan."""
 
     moves: int | None = None
@@ -45,8 +45,7 @@ class RebalanceBudget:
 NO_LIMIT: Final = RebalanceBudget()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class Site(Struct, frozen=True, kw_only=True):
     """The pool, cpus and memory nodes of a container before or after a move."""
 
     pool: str
@@ -54,8 +53,7 @@ class Site:
     mems: NodeSet
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RebalanceMove:
+class RebalanceMove(Struct, frozen=True, kw_only=True):
     """One step of a plan."""
 
     container: Container
@@ -71,8 +69,7 @@ class RebalanceMove:
     """Containers whose cpusets or memory sets are other ones afterwards, itself included."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RebalancePlan:
+class RebalancePlan(Struct, frozen=True, kw_only=True):
     """Moves in the order in which they are to be made, and the scores around them."""
 
     score: int
@@ -123,8 +120,7 @@ def rebalance(snapshot: Snapshot, budget: RebalanceBudget = NO_LIMIT) -> Rebalan
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementQuality:
+class PlacementQuality(Struct, frozen=True, kw_only=True):
     """The quality of a placement, beside the best one known for the same containers."""
 
     score: int

@@ -6,8 +6,9 @@ places have the same outcome. Everything is in integers.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from .model import PlacementModel
 
@@ -25,8 +26,7 @@ _LOGARITHMS: Final = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effort:
+class Effort(Struct, frozen=True, kw_only=True):
     """The length of a search."""
 
     steps: int
@@ -103,7 +103,7 @@ class _Search:
         """The first temperature, by what others can count to a container; higher every time."""
         model = self._model
         total = sum(
-            abs(weight) * layer.worth[0]
+            abs(weight) * layer.most
             for layer, weights in zip(model.objective.layers, model.weights, strict=True)
             for index in self._active
             for weight in weights[index].values()

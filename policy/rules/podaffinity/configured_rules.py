@@ -5,15 +5,17 @@ read as any other text, so `pinfold lint --expand` shows exactly what counts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final, cast
 
 import msgspec
 import yaml
+from msgspec import Struct
 
 from ....topology.sets.base_errors import quoted
 from ...configuration.affinity_fields import LabelSelectorFields, Profile, Rack
+from ...configuration.annotation_rule_fields import LoadClass, LoadLevel
 from ...configuration.config import Config
 from ...model.container import Pod
 from ...model.selector_operator import LabelOperator
@@ -29,14 +31,16 @@ from .written_rules import NO_WRITTEN_RULES, WrittenRules
 
 RACK_LABEL: Final = "pinfold.dev/rack"
 RESOURCE_SET_LABEL: Final = "pinfold.dev/resource-set"
+LOAD_LABEL: Final = "load.pinfold.dev"
+"""The label that stands for the class of load of a container; its annotation gives it."""
+_LOAD_LEVELS: Final = {LoadLevel.CORE: "core", LoadLevel.L2: "cluster", LoadLevel.L3: "l3"}
 _REQUIRED_FIELD: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _SHORTHAND_WEIGHT: Final = 100
 _RACKS_MAX: Final = 32
 """Of those that are compared with one that is not known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddedRules:
+class AddedRules(Struct, frozen=True, kw_only=True):
     """Rules for the containers of some namespaces and with some labels."""
 
     name: str
@@ -54,8 +58,7 @@ class AddedRules:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfiguredRules:
+class ConfiguredRules(Struct, frozen=True, kw_only=True):
     """All rules of a configuration."""
 
     added: tuple[AddedRules, ...]
@@ -85,6 +88,7 @@ def configured_rules(config: Config) -> ConfiguredRules:
             *map(_of_profile, config.profiles),
             *(one for name, rack in config.racks.items() for one in _of_rack(name, rack)),
             *_of_replicas(config),
+            *map(_of_load_class, config.load_classes),
         ),
         racks=tuple(config.racks),
         namespace_labels=NamespaceLabels(config.namespace_labels),
@@ -146,7 +150,7 @@ def _of_profile(profile: Profile) -> AddedRules:
     return _added(
         f"profile {profile.name}",
         cast("Mapping[str, object]", written or {}),
-        _selector(profile.label_selector),
+        label_selector(profile.label_selector),
         profile.namespaces,
     )
 
@@ -191,6 +195,18 @@ def _of_replicas(config: Config) -> Iterator[AddedRules]:
         yield _added(f"antiAffinity.{level.value}", written, has_set)
 
 
+def _of_load_class(one: LoadClass) -> AddedRules:
+    """Containers of a class rather keep apart, whosever they are."""
+    like: dict[str, object] = {
+        "labelSelector": {"matchLabels": {LOAD_LABEL: one.name}},
+        "topologyKey": _LOAD_LEVELS[one.level],
+        "namespaceSelector": {},
+    }
+    is_of_class = LabelSelector((LabelRequirement(LOAD_LABEL, LabelOperator.IN, (one.name,)),))
+    written: dict[str, object] = {"podAntiAffinity": _wish(like, is_required=False)}
+    return _added(f"loadClasses.{one.name}", written, is_of_class)
+
+
 def _wish(term: Mapping[str, object], *, is_required: bool) -> Mapping[str, object]:
     if is_required:
         return {_REQUIRED_FIELD: [term]}
@@ -203,7 +219,7 @@ def _added(
     selector: LabelSelector,
     namespaces: tuple[str, ...] = ("*",),
 ) -> AddedRules:
-    rules = read_affinity(_node(written), name) if written else NO_WRITTEN_RULES
+    rules = read_affinity(text_node(written), name) if written else NO_WRITTEN_RULES
     # Advice is for authors. What the check of the configuration let pass is told of each container.
     rules = replace(rules, problems=tuple(one for one in rules.problems if not one.is_advice))
     return AddedRules(
@@ -211,7 +227,8 @@ def _added(
     )
 
 
-def _selector(fields: LabelSelectorFields) -> LabelSelector:
+def label_selector(fields: LabelSelectorFields) -> LabelSelector:
+    """The label selector that fields of the configuration describe."""
     labels = [
         LabelRequirement(key, LabelOperator.IN, (value,))
         for key, value in fields.match_labels.items()
@@ -225,15 +242,15 @@ def _selector(fields: LabelSelectorFields) -> LabelSelector:
 _HERE: Final = Position(-1, -1)
 
 
-def _node(value: object) -> TextNode:
+def text_node(value: object) -> TextNode:
     """Plain values as a text's reader would have them; without lines."""
     if isinstance(value, Mapping):
         entries = cast("Mapping[str, object]", value).items()
         return TextMap(
-            _HERE, tuple((TextScalar(key, _HERE, '"'), _node(one)) for key, one in entries)
+            _HERE, tuple((TextScalar(key, _HERE, '"'), text_node(one)) for key, one in entries)
         )
     if isinstance(value, list | tuple):
-        return TextList(_HERE, tuple(map(_node, cast("list[object]", value))))
+        return TextList(_HERE, tuple(map(text_node, cast("list[object]", value))))
     return TextScalar(str(value), _HERE, None if isinstance(value, int) else '"')
 
 

@@ -5,13 +5,13 @@ all labels. The null selector, which matches none, is `None` where a selector ma
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ...model.selector_operator import LabelOperator
 
 
-@dataclass(frozen=True, slots=True)
-class LabelRequirement:
+class LabelRequirement(Struct, frozen=True):
     """One requirement: (key operator values).
 
     >>> LabelRequirement("app", LabelOperator.NOT_IN, ("web",)).holds({})
@@ -48,8 +48,7 @@ class LabelRequirement:
                 return f"no {self.key}"
 
 
-@dataclass(frozen=True, slots=True)
-class LabelSelector:
+class LabelSelector(Struct, frozen=True):
     """Requirements that labels must fulfil together.
 
     >>> str(LabelSelector.equals(app="cache")), LabelSelector().matches({})

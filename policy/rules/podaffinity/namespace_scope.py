@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec import Struct
+
 from ...model.selector_operator import LabelOperator
 from .label_selector import LabelRequirement, LabelSelector
 
@@ -38,8 +40,7 @@ class NamespaceLabels:
 NO_NAMESPACE_LABELS: Final = NamespaceLabels()
 
 
-@dataclass(frozen=True, slots=True)
-class NamespaceScope:
+class NamespaceScope(Struct, frozen=True):
     """The union of names and of those that the selector matches; without both the owner's own."""
 
     names: frozenset[str] = frozenset()

@@ -1,7 +1,9 @@
 """Rules in a container's own annotations: affinity, pool-selector, pool-name and the fate."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
+
+from msgspec import Struct
 
 from ....topology.sets.base_errors import quoted
 from ...annotations.annotations import Annotations, Scope, Setting, read_annotations
@@ -26,8 +28,7 @@ RULE_KEYS: Final = (AFFINITY_KEY, POOL_SELECTOR_KEY, POOL_NAME_KEY, ON_UNSATISFI
 _parse: Final = TextCache(parse_affinity_text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnRules:
+class OwnRules(Struct, frozen=True, kw_only=True):
     """Rules in a container's annotations, each by its own key."""
 
     written: WrittenRules

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from ...model.selector_operator import PoolOperator, parse_int64
 from .execution import Execution
 
 
-@dataclass(frozen=True, slots=True)
-class PoolExpression:
+class PoolExpression(Struct, frozen=True):
     """One expression: (key operator values) over a pool's labels."""
 
     key: str
@@ -56,8 +57,7 @@ class PoolExpression:
                 return f"{self.key} < {values}"
 
 
-@dataclass(frozen=True, slots=True)
-class PoolTerm:
+class PoolTerm(Struct, frozen=True):
     """Expressions that hold together; a term without any matches no pool."""
 
     expressions: tuple[PoolExpression, ...] = ()
@@ -86,8 +86,7 @@ class PoolRequirement:
         return any(term.matches(labels) for term in self.terms)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolPreference:
+class PoolPreference(Struct, frozen=True, kw_only=True):
     """A term that a pool had better match; without expressions it weighs nothing."""
 
     term: PoolTerm

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
+
 from ...model.selector_operator import LabelOperator
 from ...text.errors import Problem
 from .label_selector import LabelRequirement, LabelSelector
@@ -15,8 +17,7 @@ from .rule_set import PreferredTerm, RequiredTerm, SpreadRule
 from .term import Term
 
 
-@dataclass(frozen=True, slots=True)
-class LabelKeys:
+class LabelKeys(Struct, frozen=True):
     """Labels of the owner whose values complete the selector of its rule; false without any."""
 
     match: tuple[str, ...] = ()
@@ -56,24 +57,21 @@ class WrittenTerm:
     label_keys: LabelKeys
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenSpread:
+class WrittenSpread(Struct, frozen=True):
     """A spread rule as it is written, and what of its owner's labels completes it."""
 
     rule: SpreadRule
     label_keys: LabelKeys
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenRequired:
+class WrittenRequired(Struct, frozen=True):
     """A required rule, and what of its owner's labels completes its term."""
 
     rule: RequiredTerm
     label_keys: LabelKeys
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenPreferred:
+class WrittenPreferred(Struct, frozen=True):
     """A preferred rule, and what of its owner's labels completes its term."""
 
     rule: PreferredTerm

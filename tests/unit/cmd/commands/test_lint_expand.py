@@ -73,3 +73,24 @@ def test_a_faulty_configuration_has_no_expansion(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "did you mean 'numa'?" in result.stdout
     assert "---" not in result.stdout
+
+
+def test_annotations_by_rule_are_shown_with_the_rule(tmp_path: Path) -> None:
+    node, pod = tmp_path / "node.yaml", tmp_path / "pod.yaml"
+    node.write_text("rules: [{name: packed, annotations: {smt.pinfold.dev: pack}}]\n")
+    pod.write_text(POD.replace("LABEL: rack1", "app: web"))
+    result = lint(str(pod), f"--config={node}")
+    assert (result.exit_code, result.stdout) == (
+        0,
+        "---\n# rule packed, for default/web/main\nannotations:\n  smt.pinfold.dev: pack\n",
+    )
+
+
+def test_a_fault_in_a_rule_is_found_without_a_machine(tmp_path: Path) -> None:
+    node = tmp_path / "node.yaml"
+    node.write_text("rules: [{name: packed, annotations: {smt.pinfold.dev: pak}}]\n")
+    result = lint(str(node))
+    assert result.exit_code == 1
+    assert result.stdout.startswith(
+        f"{node}: rules[0].annotations: smt.pinfold.dev: unknown use of threads 'pak'"
+    )

@@ -22,6 +22,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pinfold.cmd.daemon.daemon import Daemon
+from pinfold.cmd.metrics.event_counts import EventCounts
 from pinfold.cmd.metrics.exposition import Exposition, prometheus_name
 from pinfold.cmd.metrics.metrics_server import LOOK_SECONDS, MetricsServer
 from pinfold.cmd.web.web_server import Page, WebServer
@@ -74,8 +75,15 @@ class Node:
     def __init__(self, settings: Config, root: Path | None) -> None:
         self.runtime = EmbeddedRuntime()
         self.now = 100.0
-        self.daemon = Daemon(MACHINE, settings, embedded_link(self.runtime), clock=lambda: self.now)
-        self.metrics = MetricsServer(self.daemon, None if root is None else str(root), LOG)
+        counts = EventCounts()
+        self.daemon = Daemon(
+            MACHINE,
+            settings,
+            embedded_link(self.runtime),
+            reports=(counts,),
+            clock=lambda: self.now,
+        )
+        self.metrics = MetricsServer(self.daemon, None if root is None else str(root), LOG, counts)
 
     def start(self) -> None:
         # The timetable's own thread would look at another clock than the test.
@@ -355,7 +363,10 @@ def test_a_daemon_without_its_runtime_is_not_well() -> None:
 def test_without_an_exporter_there_is_health_alone(run: Run) -> None:
     node = run(config(httpEndpoint="127.0.0.1:0"))
     assert node.get("/healthz")[0] == HTTPStatus.OK
-    assert node.get("/metrics") == (HTTPStatus.NOT_FOUND, "here are /healthz\n")
+    assert node.get("/metrics") == (
+        HTTPStatus.NOT_FOUND,
+        "here are /healthz and /livez and /readyz\n",
+    )
 
 
 def test_without_an_endpoint_nobody_listens_and_nothing_is_loaded(run: Run) -> None:
@@ -493,3 +504,31 @@ def test_the_daemon_serves_from_its_start_and_follows_its_configuration(tmp_path
         finally:
             daemon.terminate()
             assert daemon.wait(60) == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "good"),
+    [
+        ("/livez", "ok\n"),
+        ("/livez?verbose", "[+]policy ok\nok\n"),
+        ("/readyz", "ok\n"),
+        ("/readyz?verbose", "[+]policy ok\n[+]runtime ok\n[+]answers ok\nok\n"),
+    ],
+)
+def test_probes_of_kubernetes_are_answered(run: Run, path: str, good: str) -> None:
+    assert run().get(path) == (HTTPStatus.OK, good)
+
+
+def test_a_node_without_its_runtime_is_alive_and_not_ready(run: Run) -> None:
+    node = run()
+    node.daemon.plugin.stop()
+    until(lambda: not node.daemon.plugin.wait_until_ready(0) or None)
+    assert node.get("/livez") == (HTTPStatus.OK, "ok\n")
+    status, text = node.get("/readyz")
+    assert status == HTTPStatus.SERVICE_UNAVAILABLE
+    assert text.splitlines() == [
+        "[+]policy ok",
+        "[-]runtime failed: runtime: not connected, or it did not tell what runs",
+        "[+]answers ok",
+        "not ready",
+    ]

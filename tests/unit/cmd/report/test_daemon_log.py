@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from pinfold.cmd.daemon.runtimes import RuntimeOptionError, find_runtime
 from pinfold.cmd.report.decision_log import DecisionLog
@@ -205,7 +206,7 @@ HOSTILE = (
             Decided(
                 event="create",
                 container=CONTAINER,
-                decision=replace(DECISION, problems=(Problem(where="x", what=HOSTILE),)),
+                decision=structs.replace(DECISION, problems=(Problem(where="x", what=HOSTILE),)),
             ),
             id="a problem",
         ),

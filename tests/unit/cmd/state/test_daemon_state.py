@@ -1,14 +1,15 @@
+import dataclasses
 import hashlib
 import logging
 import os
 import queue
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import replace
 from logging.handlers import QueueHandler
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from pinfold.cmd.daemon.daemon import Daemon
 from pinfold.cmd.state.own_file import BYTES_MAX
@@ -174,7 +175,7 @@ def test_a_pen_and_the_size_of_a_pod_are_remembered() -> None:
         pen=ContainerId("pod p"),
         rest=CpuSet.of(2, 3),
     )
-    larger = replace(size, cpu_request_milli=6000, cpu_limit_milli=6000)
+    larger = dataclasses.replace(size, cpu_request_milli=6000, cpu_limit_milli=6000)
     node = PlacedContainer(container, CpuSet.of(1), None, grant, POOL, pod_size=larger)
     (saved,) = SavedPods().collect([node])
     (again,) = saved.containers
@@ -525,7 +526,7 @@ def test_a_container_is_saved_with_all_the_policy_looks_at() -> None:
             ),
         ),
     )
-    grant = replace(GRANT, exclusive=CpuSet.of(200), grown=(CpuSet.of(200),))
+    grant = structs.replace(GRANT, exclusive=CpuSet.of(200), grown=(CpuSet.of(200),))
     advice = Advice.of(grant, POOL)
     (pod,) = SavedPods().collect([placed(container, grant)])
     content = msgspec.json.encode(pod)

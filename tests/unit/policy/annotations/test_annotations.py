@@ -126,7 +126,7 @@ def test_every_key_of_the_table_is_known_in_all_its_forms(key: object) -> None:
         (
             "pinfold.dev/xyzzy",
             "unknown annotation 'xyzzy'",
-            "one of affinity, anti-affinity, group, move, on-",
+            "one of affinity, anti-affinity, exclusive, ",
         ),
         ("memory-type.resource-policy.nri.io/pods", "unknown scope 'pods'", "container.NAME"),
         ("memory-type.resource-policy.nri.io/container.", "unknown scope", "container.NAME"),

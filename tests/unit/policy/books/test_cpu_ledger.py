@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from pinfold.policy.books.cpu_ledger import Ledger
 from pinfold.policy.configuration.config import Amounts, Config
@@ -304,7 +305,7 @@ def test_any_cpus_of_a_slice_leave_everybody_what_it_is_owed(
 
 
 def narrowed(name: str, pool_id: int, cpus: str, milli: int = 0) -> Grant:
-    return dataclasses.replace(share(name, pool_id, milli), within=CpuSet.parse(cpus))
+    return structs.replace(share(name, pool_id, milli), within=CpuSet.parse(cpus))
 
 
 @pytest.mark.parametrize(

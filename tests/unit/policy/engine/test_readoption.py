@@ -243,9 +243,9 @@ def test_a_container_that_was_never_announced_keeps_legal_cpus() -> None:
 
 
 def test_a_container_that_was_never_announced_is_placed_where_it_has_nothing_legal() -> None:
-    engine = Engine(NODES, CONFIG)
-    engine.create(running("own", 2000))
     for cpus in (None, "0-15"):
+        engine = Engine(NODES, CONFIG)
+        engine.create(running("own", 2000))
         decision = engine.adopt(running("late", 2000, cpus))
         assert isinstance(decision.result, Grant)
         assert len(decision.result.exclusive) == 2

@@ -1,6 +1,5 @@
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.decision import Decision
@@ -101,24 +100,30 @@ def test_the_request_of_who_chose_no_pool_is_the_containers_own() -> None:
     ("grant", "kind"),
     [
         pytest.param(GRANT, GrantKind.SHARED, id="who asks for nothing shares"),
-        pytest.param(replace(GRANT, shared_milli=5), GrantKind.SHARED, id="a share"),
-        pytest.param(replace(GRANT, exclusive=CpuSet.of(1)), GrantKind.EXCLUSIVE, id="whole"),
+        pytest.param(structs.replace(GRANT, shared_milli=5), GrantKind.SHARED, id="a share"),
         pytest.param(
-            replace(GRANT, exclusive=CpuSet.of(1), shared_milli=5), GrantKind.MIXED, id="both"
+            structs.replace(GRANT, exclusive=CpuSet.of(1)), GrantKind.EXCLUSIVE, id="whole"
         ),
         pytest.param(
-            replace(GRANT, exclusive=CpuSet.of(1), isolated=CpuSet.of(1)),
+            structs.replace(GRANT, exclusive=CpuSet.of(1), shared_milli=5),
+            GrantKind.MIXED,
+            id="both",
+        ),
+        pytest.param(
+            structs.replace(GRANT, exclusive=CpuSet.of(1), isolated=CpuSet.of(1)),
             GrantKind.ISOLATED,
             id="isolated by the kernel",
         ),
         pytest.param(
-            replace(GRANT, exclusive=CpuSet.of(1), isolated=CpuSet.of(1), shared_milli=5),
+            structs.replace(GRANT, exclusive=CpuSet.of(1), isolated=CpuSet.of(1), shared_milli=5),
             GrantKind.MIXED,
             id="isolated ones and a share",
         ),
-        pytest.param(replace(GRANT, cpu_type=CpuType.RESERVED), GrantKind.RESERVED, id="reserved"),
         pytest.param(
-            replace(GRANT, cpu_type=CpuType.PRESERVE), GrantKind.PRESERVED, id="left alone"
+            structs.replace(GRANT, cpu_type=CpuType.RESERVED), GrantKind.RESERVED, id="reserved"
+        ),
+        pytest.param(
+            structs.replace(GRANT, cpu_type=CpuType.PRESERVE), GrantKind.PRESERVED, id="left alone"
         ),
     ],
 )

@@ -1,8 +1,7 @@
 """The memory ledger: offers and changes, adoption, cold start, pressure, huge pages."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 
 from pinfold.policy.memory.memory_ledger import MemoryLedger
 from pinfold.policy.memory.memory_nodes import MemoryNodes
@@ -102,9 +101,9 @@ def test_a_container_that_asks_for_more_stays_where_it_is_if_it_fits() -> None:
     taken(memory, request("old", "0", 8), asked)
     assert str(memory.zone_of(asked.container_id)) == "0-1"
     memory.release(ContainerId("old"))
-    offer = memory.offer(replace(asked, size_bytes=6), replaces=asked.container_id)
+    offer = memory.offer(structs.replace(asked, size_bytes=6), replaces=asked.container_id)
     assert zone(offer) == "0-1"
-    offer = memory.offer(replace(asked, size_bytes=21), replaces=asked.container_id)
+    offer = memory.offer(structs.replace(asked, size_bytes=21), replaces=asked.container_id)
     assert zone(offer) == "0-3"
 
 
@@ -112,7 +111,9 @@ def test_a_container_that_asks_for_another_place_leaves_its_zone() -> None:
     memory = ledger()
     asked = request("c", "0", 4)
     taken(memory, asked)
-    offer = memory.offer(replace(asked, affinity=NodeSet.of(2)), replaces=asked.container_id)
+    offer = memory.offer(
+        structs.replace(asked, affinity=NodeSet.of(2)), replaces=asked.container_id
+    )
     assert zone(offer) == "2"
 
 
@@ -335,7 +336,7 @@ def test_huge_pages_of_a_container_do_not_stand_in_its_own_way() -> None:
     memory = ledger(hugepages=2)
     asked = request("a", "0", 1, pages=2)
     taken(memory, asked)
-    offer = memory.offer(replace(asked, size_bytes=2), replaces=asked.container_id)
+    offer = memory.offer(structs.replace(asked, size_bytes=2), replaces=asked.container_id)
     assert zone(offer) == "0"
 
 
@@ -348,7 +349,7 @@ def test_containers_with_huge_pages_do_not_shrink() -> None:
 
 def test_a_part_of_a_huge_page_counts_as_a_page() -> None:
     memory = ledger(hugepages=1)
-    asked = replace(request("a", "0"), hugepage_bytes={HUGE: HUGE + 1})
+    asked = structs.replace(request("a", "0"), hugepage_bytes={HUGE: HUGE + 1})
     assert zone(memory.offer(asked)) == "0-1"
 
 
@@ -365,7 +366,7 @@ def test_only_who_may_use_reserved_nodes_is_widened_to_them() -> None:
     memory = reserving(0b0010)
     taken(memory, request("a", "0", 8))
     assert zone(memory.offer(request("plain", "0", 5))) == "0,2-3"
-    system = replace(request("system", "0", 5), may_use_reserved=True)
+    system = structs.replace(request("system", "0", 5), may_use_reserved=True)
     assert zone(memory.offer(system)) == "0-1"
 
 
@@ -375,13 +376,13 @@ def test_reserved_nodes_are_full_for_the_others_alone() -> None:
     assert "fit neither nodes 0 nor a wider zone (of nodes 0 0 are free)" in reason(
         memory.offer(request("plain", "0", 1))
     )
-    system = replace(request("system", "1", 30), may_use_reserved=True)
+    system = structs.replace(request("system", "1", 30), may_use_reserved=True)
     taken(memory, system)
 
 
 def test_who_may_use_reserved_nodes_moves_there_for_the_others() -> None:
     memory = reserving(0b1110)
-    taken(memory, replace(request("system", "0", 6), may_use_reserved=True))
+    taken(memory, structs.replace(request("system", "0", 6), may_use_reserved=True))
     offer = memory.offer(request("plain", "0", 6, priority=GUARANTEED))
     assert (zone(offer), moves(offer)) == ("0", {"system": "0-1"})
 
@@ -396,6 +397,6 @@ def test_a_container_in_nodes_that_are_not_for_it_is_adopted_without_them() -> N
     memory = reserving(0b0001, only=0b0111)
     assert str(memory.adopt(request("plain", "0", 5), NodeSet.parse("0-1,3"))) == "1"
     assert str(memory.adopt(request("lost", "0", 5), NodeSet.parse("0,3"))) == "1-2"
-    system = replace(request("system", "0", 5), may_use_reserved=True)
+    system = structs.replace(request("system", "0", 5), may_use_reserved=True)
     assert str(memory.adopt(system, NodeSet.parse("0-1,3"))) == "0-1"
     memory.check()

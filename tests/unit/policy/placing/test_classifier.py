@@ -10,6 +10,7 @@ from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, Q
 from pinfold.policy.model.cpu_preference import BurstLevel, CpuPriority, SmtPreference
 from pinfold.policy.model.request import CpuType, Isolation, Request
 from pinfold.policy.placing.classifier import Classified, Classifier
+from pinfold.policy.rules import affinity
 from pinfold.policy.text.errors import Problem
 from pinfold.topology.model.machine import MemoryKind
 
@@ -299,3 +300,15 @@ def test_replicas_are_classified_as_each_would_be_alone(
         alone = Classifier(config).classify(replica(number, odd))
         assert alone.problems[0] == odd
         assert structs.replace(alone, problems=alone.problems[1:]) == found
+
+
+def test_what_is_read_when_a_pod_begins_is_not_read_again_for_its_containers() -> None:
+    text = "c0: [a-friend-that-nobody-else-has]"
+    annotations = {f"{DOMAIN}/affinity": text, f"prefer-shared-cpus.{DOMAIN}/pod": "true"}
+    pod = Pod(id=PodId("p"), name="web", annotations=annotations, qos=G)
+    classifier, read = Classifier(Config()), vars(affinity)["_parse_texts"]
+    classifier.expect(pod)
+    before = read.entries
+    found = classifier.classify(Container(id=ContainerId("c"), name="c0", pod=pod))
+    assert [rule.weight for rule in found.rules] == [1]
+    assert read.entries == before

@@ -1,9 +1,9 @@
 """The order of pools: each criterion decides where all before it are equal."""
 
-import dataclasses
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from pinfold.policy.memory.memory_choice import ZoneSummary
 from pinfold.policy.model.container import ContainerId, QosClass
@@ -39,7 +39,7 @@ def contest(request: dict[str, Any], columns: dict[str, Any]) -> Contest:
         neighbours=(0, 0),
         free_of_priority=(),
     )
-    return dataclasses.replace(alike, **columns)
+    return structs.replace(alike, **columns)
 
 
 def row(criterion: str, *, why: str, asks: dict[str, Any] | None = None, **columns: Any) -> Any:

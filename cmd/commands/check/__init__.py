@@ -1,0 +1,1 @@
+"""Complaints of `pinfold lint` about files, and the forms in which they are told."""

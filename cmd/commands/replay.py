@@ -1,0 +1,108 @@
+"""`pinfold replay`: decisions of a node made again, elsewhere or under another configuration."""
+
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from ...policy.configuration.config import Config
+from ...policy.configuration.config_text import config_from_values
+from ...policy.engine.engine import Engine
+from ..control.history.history_file import (
+    HISTORY_NAME,
+    OLDER_NAME,
+    parse_history,
+    read_history,
+)
+from ..control.history.replayed_decision import Replayed, ReplayOutcome, replay
+from ..control.history.saved_decision import SavedDecision
+from ..daemon.config_file import load_config
+from ..daemon.machine_source import machine_options
+from ..report.console import table_lines
+from ..report.escaped_text import escaped
+from .bundle.support_bundle import BundleError, is_bundle, read_bundle
+from .output_option import output_option
+from .saved_node import saved_state, state_machine, state_option
+
+_COLUMNS: Final = ("container", "event", "was", "would be")
+_WORSE: Final = 1
+
+
+@click.command()
+@state_option
+@click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Decide under this configuration; that of the state by default.",
+)
+@click.option("--all", "shows_all", is_flag=True, help="Show also what would be as it was.")
+@output_option("table", "json", meaning="A table for people or one JSON document for tools.")
+@machine_options
+def command(
+    state_path: Path,
+    config_path: Path | None,
+    output: str,
+    sysfs_root: str | None,
+    machine: str | None,
+    *,
+    shows_all: bool,
+) -> int:
+    """Make the decisions that a node kept again, and say which would be others. Changes nothing.
+
+    Exits with 1 if a container would be refused that was not.
+    """
+    kept = _kept(state_path)
+    config = _config(state_path) if config_path is None else load_config(config_path).config
+    found = replay(Engine(state_machine(state_path, sysfs_root, machine), config), kept)
+    shown = [one for one in found if shows_all or one.outcome is not ReplayOutcome.SAME]
+    click.echo(_as_json(found, shown) if output == "json" else _as_text(found, shown))
+    return _WORSE if any(one.outcome is ReplayOutcome.REFUSED for one in found) else 0
+
+
+def _kept(path: Path) -> tuple[SavedDecision, ...]:
+    """The decisions in a folder, a file or a support bundle."""
+    if not is_bundle(path):
+        return read_history(path)
+    parts: list[bytes] = []
+    for name in (OLDER_NAME, HISTORY_NAME):
+        with contextlib.suppress(BundleError):
+            parts.append(read_bundle(path, name))
+    return parse_history(parts, path)
+
+
+def _config(path: Path) -> Config:
+    """The configuration in force when the state was saved."""
+    return config_from_values(saved_state(path).config, "the state's configuration")
+
+
+def _as_text(found: Sequence[Replayed], shown: Sequence[Replayed]) -> str:
+    counts = Counter(one.outcome for one in found)
+    line = ", ".join(f"{outcome.value}: {counts[outcome]}" for outcome in ReplayOutcome)
+    rows = [(one.path, one.event, one.before.text, one.after.text) for one in shown]
+    table = table_lines(_COLUMNS, rows) if rows else []
+    return "\n".join([*table, escaped(line)])
+
+
+def _as_json(found: Sequence[Replayed], shown: Sequence[Replayed]) -> str:
+    counts = Counter(one.outcome for one in found)
+    document = {
+        "decisions": [
+            {
+                "at": one.at,
+                "container": one.path,
+                "event": one.event,
+                "outcome": one.outcome.value,
+                "before": one.before.document,
+                "after": one.after.document,
+            }
+            for one in shown
+        ],
+        "counts": {outcome.value: counts[outcome] for outcome in ReplayOutcome},
+    }
+    return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False)

@@ -1,0 +1,72 @@
+"""One decision as a document, as far as it speaks for itself: what was chosen, and from what."""
+
+from collections.abc import Iterator, Mapping
+
+from ...policy.engine.decision import Decision
+from ...policy.engine.reason import request_text, runner_up
+from ...policy.model.container import Container, ContainerId
+from ...policy.model.grant import Dropped, Grant, Refusal
+from .documents import (
+    GRANT,
+    REFUSAL,
+    CandidateDocument,
+    DecisionDocument,
+    DroppedDocument,
+    MovedDocument,
+)
+from .status_document import pin_document
+
+
+def decision_document(
+    container: Container,
+    decision: Decision,
+    paths: Mapping[ContainerId, str],
+    *,
+    with_candidates: bool = True,
+) -> DecisionDocument:
+    """The document of a decision; `paths`: those of containers by id, as far as they are known.
+
+    O(pools x criteria) with candidates.
+    """
+    result = decision.result
+    is_granted = isinstance(result, Grant)
+    pin = pin_document(decision.pinning)
+    return DecisionDocument(
+        result=GRANT if is_granted else REFUSAL,
+        pool=decision.pool if is_granted else None,
+        cpus=pin.cpus if is_granted else None,
+        mems=pin.mems if is_granted else None,
+        decided_by=result.reason if isinstance(result, Refusal) else decision.decided_by,
+        against=(runner_up(decision) or None) if with_candidates else None,
+        request=request_text(container, decision),
+        unmet=decision.unmet,
+        notes=decision.notes,
+        problems=tuple(map(str, decision.problems)),
+        candidates=tuple(_candidates(decision)) if with_candidates else (),
+        moved=tuple(_moved(decision, paths)),
+    )
+
+
+def _candidates(decision: Decision) -> Iterator[CandidateDocument]:
+    """Pools by their rank, the chosen one first; then those that were dropped."""
+    if decision.lineup is None:
+        return
+    pairs = list(zip(decision.lineup.names, decision.candidates, strict=True))
+    ranked = [(rank, name) for name, rank in pairs if not isinstance(rank, Dropped)]
+    for rank, name in sorted(ranked):
+        yield CandidateDocument(pool=name, rank=rank._asdict(), dropped=None)
+    for name, one in pairs:
+        if isinstance(one, Dropped):
+            dropped = DroppedDocument(
+                criterion=one.criterion, wanted=one.wanted, available=one.available
+            )
+            yield CandidateDocument(pool=name, rank=None, dropped=dropped)
+
+
+def _moved(decision: Decision, paths: Mapping[ContainerId, str]) -> Iterator[MovedDocument]:
+    for change in decision.changes:
+        yield MovedDocument(
+            container=paths.get(change.container_id, change.container_id),
+            from_=pin_document(change.before),
+            to=pin_document(change.after),
+        )

@@ -1,0 +1,244 @@
+"""Keeps decisions in the history soon after they were made, in a thread of its own."""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from ....nri.dispatch.report import Decided, Happening, Released, Synchronized
+from ....nri.plugin.plugin import Plugin
+from ....policy.engine.adoption import KEPT
+from ....policy.engine.snapshot import Snapshot
+from ....policy.model.container import ContainerId
+from ....policy.model.grant import Refusal
+from ...state.saved_container import PlacedContainer
+from ...state.saved_pods import unhurried
+from .history_file import BYTES_MAX, HistoryFile, parse_line
+from .saved_decision import (
+    PRESENT,
+    RELEASE,
+    SavedDecision,
+    present_container,
+    released,
+    saved_decision,
+)
+
+_PAUSE_SECONDS: Final = 5.0
+_PAUSES: Final = 50
+"""A pause is so many times as long as the writing before it took: two hundredths of a processor."""
+_TABLES_WAITING_MAX: Final = 64
+"""Decisions that wait with all they were made from; further ones are kept without candidates."""
+_WAITING_MAX: Final = 4096
+_BUSY_SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    at: float
+    happening: Decided | Released | Synchronized
+
+
+class HistoryKeeper:
+    """A report: call it with every happening, from any thread.
+
+    The pools a container was held against are kept of those that are still there when it is
+    written, and of the refused: what came and went in a few seconds leaves a line without them.
+    """
+
+    takes = (Decided, Released, Synchronized)
+
+    def __init__(
+        self,
+        folder: Path,
+        log: logging.Logger,
+        pause_seconds: float = _PAUSE_SECONDS,
+        clock: Callable[[], float] = time.time,
+        bytes_max: int = BYTES_MAX,
+    ) -> None:
+        """`clock`: seconds since 1970; `bytes_max`: of the file."""
+        self.file = HistoryFile(folder, log, bytes_max)
+        self._folder = folder
+        self._log = log
+        self._pause_seconds = pause_seconds
+        self._clock = clock
+        self._waiting: deque[_Waiting] = deque(maxlen=_WAITING_MAX)
+        self._is_changed = threading.Event()
+        self._is_stopping = threading.Event()
+        self._paths: dict[ContainerId, str] = {}
+        """Of containers that were decided about and not released, as far as was written."""
+        self._has_begun = False
+        self._listed: set[ContainerId] = set()
+        """The containers of the list that is being looked at."""
+        self._has_lost = False
+        """Whether more happened at once than can wait to be written."""
+        self._complaint = ""
+        self._cost_seconds = 0.0
+        self._thread: threading.Thread | None = None
+
+    def __call__(self, happening: Happening) -> None:
+        """Note a decision or the end of a container."""
+        match happening:
+            case Decided(decision=decision):
+                if decision.lineup is not None and len(self._waiting) >= _TABLES_WAITING_MAX:
+                    slim = msgspec.structs.replace(decision, lineup=None)
+                    happening = replace(happening, decision=slim)
+            case Released() | Synchronized():
+                pass
+            case _:
+                return
+        self._has_lost |= len(self._waiting) == _WAITING_MAX
+        self._waiting.append(_Waiting(self._clock(), happening))
+        if not self._is_changed.is_set():
+            self._is_changed.set()
+
+    def start(self, plugin: Plugin) -> None:
+        """Begin to write; `plugin`: who knows all that runs, for the beginning of each part."""
+        self._thread = threading.Thread(
+            target=self._run, args=(plugin,), name="history", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write what was noted last; needed before the plugin's policy ends."""
+        self._is_stopping.set()
+        self._is_changed.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def last_of(self, container_id: ContainerId) -> SavedDecision | None:
+        """The last decision that was written of a container, and that gave it a place. O(bytes)."""
+        mark = f'"id":"{container_id}"'.encode()
+        for line in self.file.newest():
+            if mark in line:
+                found = parse_line(line)
+                if found is not None and found.id == container_id and found.decision is not None:
+                    return found
+        return None
+
+    def past(self) -> Iterator[SavedDecision]:
+        """Containers that are known from the history, each with its last decision. O(bytes)."""
+        seen: set[str] = set()
+        for line in self.file.newest():
+            found = parse_line(line)
+            if found is not None and found.decision is not None and found.id not in seen:
+                seen.add(found.id)
+                yield found
+
+    def _run(self, plugin: Plugin) -> None:
+        is_last = False
+        while not is_last:
+            self._is_changed.wait()
+            # What ends meanwhile is told in fewer words, and many starts are written at once.
+            self._is_stopping.wait(max(self._pause_seconds, _PAUSES * self._cost_seconds))
+            # In this order: an end that comes in between is seen, or sets the event anew.
+            self._is_changed.clear()
+            is_last = self._is_stopping.is_set()
+            begun = time.thread_time()
+            try:
+                self._write(plugin)
+            except OSError as error:  # a busy policy's timeout is one, too
+                self._complain(error.strerror or str(error))
+            except Exception:
+                # Whatever cannot be written of one decision, that of the next one may be.
+                self._log.exception("%s: a fault of ours — decisions are lost", self._folder)
+            else:
+                self._complaint = ""
+            self._cost_seconds = time.thread_time() - begun
+
+    def _write(self, plugin: Plugin) -> None:
+        batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        if not batch:
+            return
+        lines: list[bytes] = []
+        if not self._has_begun:
+            self._paths, self._has_begun = dict(self._living()), True
+        if self.file.is_full:
+            snapshot = plugin.owner.ask(
+                "history", lambda: plugin.events.policy.snapshot(), _BUSY_SECONDS
+            )
+            self.file.turn()
+            lines.extend(map(msgspec.json.encode, self._present(snapshot, batch[0].at)))
+        lines.extend(map(msgspec.json.encode, self._saved(batch)))
+        if lines:
+            self.file.append(lines)
+
+    def _present(self, snapshot: Snapshot, at: float) -> Iterator[SavedDecision]:
+        """Containers that an earlier part of the file tells of, as they are."""
+        for container_id, grant in unhurried(snapshot.grants.items()):
+            # The others are told of by what waits, or will: a snapshot may know of them before.
+            if container_id in self._paths:
+                yield present_container(
+                    at,
+                    PlacedContainer(
+                        container=snapshot.containers[container_id],
+                        cpus=snapshot.cpus_of(container_id),
+                        mems=snapshot.memory_of(container_id),
+                        grant=grant,
+                        pool=snapshot.tree.pools[grant.pool_id],
+                        unmet=snapshot.unmet_of(container_id),
+                    ),
+                )
+
+    def _saved(self, batch: list[_Waiting]) -> Iterator[SavedDecision]:
+        gone = {one.happening.container.id for one in batch if isinstance(one.happening, Released)}
+        for one in unhurried(batch):
+            match one.happening:
+                case Released(container=container):
+                    if self._paths.pop(container.id, None) is not None:
+                        yield released(one.at, container.id, container.path)
+                case Synchronized():
+                    yield from self._ended_unseen(one.at)
+                case Decided() as decided:
+                    yield from self._decided(one.at, decided, gone)
+
+    def _decided(
+        self, at: float, decided: Decided, gone: set[ContainerId]
+    ) -> Iterator[SavedDecision]:
+        container, decision = decided.container, decided.decision
+        if decided.event == "synchronize":
+            self._listed.add(container.id)
+        if decision.decided_by == KEPT and container.id in self._paths:
+            # A list of what runs decides nothing about those that stay where they are.
+            return
+        is_refused = isinstance(decision.result, Refusal)
+        if not is_refused:
+            self._paths[container.id] = container.path
+        yield saved_decision(
+            at,
+            decided.event,
+            container,
+            decision,
+            self._paths,
+            with_candidates=is_refused or container.id not in gone,
+        )
+
+    def _ended_unseen(self, at: float) -> Iterator[SavedDecision]:
+        """The ends of those that a list of what runs does not have any more."""
+        if not self._has_lost:
+            for container_id in self._paths.keys() - self._listed:
+                yield released(at, container_id, self._paths.pop(container_id))
+        self._listed.clear()
+        self._has_lost = False
+
+    def _living(self) -> Iterator[tuple[ContainerId, str]]:
+        """The containers that ran when an earlier daemon wrote last."""
+        over: set[str] = set()
+        for line in self.file.newest():
+            found = parse_line(line)
+            if found is None or found.id in over:
+                continue
+            over.add(found.id)
+            is_placed = found.decision is not None and found.decision.pool is not None
+            if found.event != RELEASE and (is_placed or found.event == PRESENT):
+                yield ContainerId(found.id), found.path
+
+    def _complain(self, complaint: str) -> None:
+        if complaint != self._complaint:
+            self._log.error("%s: %s — decisions are lost", self._folder, complaint)
+        self._complaint = complaint

@@ -1,0 +1,143 @@
+"""Decisions as the history keeps them, with all that is needed to make them again elsewhere.
+
+The structs are the file's format. A field that is added needs a default.
+"""
+
+import zlib
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from ....policy.engine.decision import Decision
+from ....policy.model.container import Container, ContainerId
+from ....policy.model.grant import Grant
+from ...state.saved_container import (
+    PlacedContainer,
+    SavedContainer,
+    SavedPod,
+    bare_pod,
+    saved_container,
+    saved_hint,
+    saved_pod,
+    saved_resources,
+)
+from ..decision_document import decision_document
+from ..documents import CandidateDocument, DecisionDocument
+
+PRESENT: Final = "present"
+"""The event of a container that ran when the file was begun."""
+RELEASE: Final = "release"
+_COMPRESSION: Final = 1
+_TABLE_BYTES_MAX: Final = 1 << 22
+_TEXT_CHARACTERS_MAX: Final = 8192
+"""Of labels and annotations; those of one pod may be 256 KiB, and the whole file is bounded."""
+
+
+class SavedDecision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An event of one container, with what was decided where something was."""
+
+    at: float
+    """In seconds since 1970."""
+    event: str
+    id: str
+    """The container's, once more: where it is looked for."""
+    path: str
+    pod: SavedPod | None = None
+    """With this container alone; None for a release."""
+    decision: DecisionDocument | None = None
+    """Without its candidates."""
+    candidates: bytes = b""
+    """JSON, compressed: the names of criteria again and again are nearly all of it."""
+
+    def document(self) -> DecisionDocument | None:
+        """The whole decision; None where none was made. Raises `ValueError`, `zlib.error`."""
+        if self.decision is None or not self.candidates:
+            return self.decision
+        text = zlib.decompressobj().decompress(self.candidates, _TABLE_BYTES_MAX)
+        table = msgspec.json.decode(text, type=tuple[CandidateDocument, ...])
+        return msgspec.structs.replace(self.decision, candidates=table)
+
+    def container(self) -> Container | None:
+        """The container as it was. Raises `IdListError`."""
+        if self.pod is None:
+            return None
+        return next(self.pod.running(), None)
+
+
+def saved_decision(
+    at: float,
+    event: str,
+    container: Container,
+    decision: Decision,
+    paths: Mapping[ContainerId, str],
+    *,
+    with_candidates: bool,
+) -> SavedDecision:
+    """A decision to be kept. `paths`: of containers by id, as far as they are known."""
+    document = decision_document(container, decision, paths, with_candidates=with_candidates)
+    one = _saved_container(container)
+    if isinstance(decision.result, Grant):
+        one = msgspec.structs.replace(
+            one,
+            pool=decision.pool,
+            cpus=document.cpus,
+            mems=document.mems,
+            exclusive=str(decision.result.exclusive),
+        )
+    return _saved(at, event, container, one, document)
+
+
+def present_container(at: float, placed: PlacedContainer) -> SavedDecision:
+    """A container that ran when the file was begun."""
+    container = placed.container
+    one = saved_container(placed, with_texts=_has_short_texts(container))
+    return _saved(at, PRESENT, container, one, None)
+
+
+def released(at: float, container_id: ContainerId, path: str) -> SavedDecision:
+    """The end of a container."""
+    return SavedDecision(at=at, event=RELEASE, id=container_id, path=path)
+
+
+def _saved(
+    at: float,
+    event: str,
+    container: Container,
+    one: SavedContainer,
+    document: DecisionDocument | None,
+) -> SavedDecision:
+    pod = container.pod
+    table = msgspec.json.encode(document.candidates) if document and document.candidates else b""
+    whole = saved_pod(pod) if _has_short_texts(container) else bare_pod(pod, ())
+    return SavedDecision(
+        at=at,
+        event=event,
+        id=container.id,
+        path=container.path,
+        pod=msgspec.structs.replace(whole, containers=(one,)),
+        decision=msgspec.structs.replace(document, candidates=()) if document else None,
+        candidates=zlib.compress(table, _COMPRESSION) if table else b"",
+    )
+
+
+def _saved_container(container: Container) -> SavedContainer:
+    """A container that has nothing yet."""
+    with_texts = _has_short_texts(container)
+    return SavedContainer(
+        id=container.id,
+        name=container.name,
+        labels=container.labels if with_texts else {},
+        tags=container.tags if with_texts else {},
+        resources=saved_resources(container.resources),
+        state=container.state,
+        created_at=container.created_at,
+        hints=tuple(map(saved_hint, container.hints)) if with_texts else (),
+        pool="",
+    )
+
+
+def _has_short_texts(container: Container) -> bool:
+    pod = container.pod
+    texts = (*pod.annotations.values(), *pod.labels.values(), *container.labels.values())
+    return sum(map(len, texts)) <= _TEXT_CHARACTERS_MAX

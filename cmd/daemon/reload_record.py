@@ -1,0 +1,12 @@
+"""The record of the last reading of the configuration, for whoever asks whether it went well."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadRecord:
+    """The last reading of the configuration, and the last one without a fault."""
+
+    is_good: bool
+    good_at: float
+    """In seconds since 1970; 0 where every one had a fault."""

@@ -1,0 +1,279 @@
+"""The metrics of Pinfold's own names: events, placements, alignment, domains, health.
+
+Base units and names as Prometheus recommends them; no pods or containers among the labels.
+Source: prometheus.io, "Metric and label naming".
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final, TypeVar
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+
+from ...policy.engine.snapshot import Snapshot
+from ...topology.sets.cpuset import CpuSet, NodeSet
+from ..daemon.reload_record import ReloadRecord
+from .event_counts import (
+    BUCKETS_SECONDS,
+    CREATION,
+    FAULT,
+    GRANTED,
+    LATE,
+    REFUSED,
+    UNANNOUNCED,
+    EventCounts,
+    domains_of,
+)
+
+_Key = TypeVar("_Key", bound=tuple[str, ...])
+
+GROUP: Final = "policy/pinfold"
+POLICY: Final = "topology-aware"
+_UNMET: Final = re.compile(r"(anti-affinity|affinity) at (\w+)|(spread) over (\w+)")
+_LEVELS: Final = ("socket", "die", "numa", "l3", "cluster", "core")
+_KINDS: Final = ("affinity", "anti-affinity", "spread")
+_CAUSES: Final = ("create", "update", "release", "reconfigure", "synchronize")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonLook:
+    """The daemon at one moment, as the families are made from it."""
+
+    snapshot: Snapshot
+    counts: EventCounts
+    is_connected: bool
+    reconnections: int
+    reload: ReloadRecord | None
+    """The last reading of the configuration; None where it was never read again."""
+
+
+def daemon_families(look: DaemonLook) -> Iterator[Metric]:
+    """Every family, also those of which nothing was counted yet."""
+    counts = look.counts
+    yield from _event_families(counts)
+    yield _counter(
+        "pinfold_placements",
+        "Decisions about new containers, by result and the criterion that decided.",
+        ("result", "reason", "policy"),
+        _with_zeros(
+            ((GRANTED, "only_candidate", POLICY), (REFUSED, "no pool", POLICY)),
+            {(*key, POLICY): count for key, count in dict(counts.placements).items()},
+        ),
+    )
+    domains = domains_of(look.snapshot.machine)
+    boundaries = [(level, one) for level in domains for one in ("aligned", "split")]
+    yield _counter(
+        "pinfold_alignment",
+        "Placements by whether all their cpus are in one domain of a level.",
+        ("level", "boundary"),
+        _with_zeros(boundaries, counts.alignment(look.snapshot.machine)),
+    )
+    yield _violations(look.snapshot)
+    for name, text, label, zeros, values in (
+        (
+            "pinfold_cpuset_updates",
+            "Running containers that were told other cpus or memory nodes, by cause.",
+            "cause",
+            _CAUSES,
+            counts.updates,
+        ),
+        (
+            "pinfold_cpuset_drift",
+            "Containers found with a pinning that somebody else had changed, by what was done.",
+            "action",
+            ("repaired", "failed"),
+            counts.drift,
+        ),
+        (
+            "pinfold_unpinned_starts",
+            "Containers that started without our decision, by cause.",
+            "cause",
+            (LATE, FAULT, UNANNOUNCED),
+            counts.unpinned,
+        ),
+        (
+            "pinfold_state_recovery",
+            "Readings of the state file at the daemon's start, by outcome.",
+            "outcome",
+            ("restored", "empty"),
+            counts.recoveries,
+        ),
+    ):
+        counted = {(key,): count for key, count in dict(values).items()}
+        yield _counter(name, text, (label,), _with_zeros([(one,) for one in zeros], counted))
+    yield from _domain_families(look.snapshot, domains)
+    yield from _health_families(look)
+
+
+def fragmentation(free: int, domains: Mapping[str, CpuSet], usable: int) -> float:
+    """The share of free cpus that are in domains of which others are taken; masks of cpus.
+
+    >>> pair = {"0": CpuSet.parse("0-1"), "1": CpuSet.parse("2-3")}
+    >>> fragmentation(0b1101, pair, 0b1111)
+    0.3333333333333333
+    """
+    whole = 0
+    for cpus in domains.values():
+        ours = cpus.mask & usable
+        if not ours & ~free:
+            whole |= ours
+    return (free & ~whole).bit_count() / free.bit_count() if free else 0.0
+
+
+def _event_families(counts: EventCounts) -> Iterator[Metric]:
+    durations = dict(counts.durations)
+    events = {key: sum(one.counts) for key, one in durations.items()}
+    labels = ("event", "result")
+    yield _counter(
+        "pinfold_events",
+        "Calls of the runtime, by method and how they were answered.",
+        labels,
+        _with_zeros([(CREATION, "done")], events),
+    )
+    family = HistogramMetricFamily(
+        "pinfold_event_duration_seconds",
+        "Time from a call of the runtime to its answer.",
+        labels=labels,
+    )
+    bounds = [*map(str, BUCKETS_SECONDS), "+Inf"]
+    nothing = [0] * len(bounds)
+    for key in {(CREATION, "done"): None, **durations}:
+        one = durations.get(key)
+        buckets = accumulate(one.counts if one else nothing)
+        family.add_metric(
+            key,
+            buckets=list(zip(bounds, map(float, buckets), strict=True)),
+            sum_value=one.sum_seconds if one else 0.0,
+        )
+    yield family
+
+
+def _violations(snapshot: Snapshot) -> Metric:
+    found: Counter[tuple[str, str, str]] = Counter()
+    for decision in snapshot.decisions.values():
+        for text in decision.unmet:
+            match = _UNMET.match(text)
+            kind = (match[1] or match[3]) if match else "pool"
+            level = (match[2] or match[4]) if match else ""
+            found[kind, "required", level] += 1
+    zeros = [(kind, "required", level) for kind in _KINDS for level in _LEVELS]
+    return _gauge(
+        "pinfold_affinity_violations",
+        "Rules between containers, and about pools, that do not hold.",
+        ("kind", "strength", "level"),
+        _with_zeros(zeros, found),
+    )
+
+
+def _domain_families(
+    snapshot: Snapshot, domains: Mapping[str, Mapping[str, CpuSet]]
+) -> Iterator[Metric]:
+    root = snapshot.tree.root
+    usable = (root.isolated | root.reserved | root.sharable).mask
+    exclusive = 0
+    for grant in snapshot.grants.values():
+        exclusive |= grant.exclusive.mask
+    labels = ("level", "domain")
+    cpus = {
+        (level, label): one.mask & usable
+        for level, group in domains.items()
+        for label, one in group.items()
+    }
+    yield _gauge(
+        "pinfold_domain_cpus",
+        "CPUs of a domain that containers may use.",
+        labels,
+        {key: mask.bit_count() for key, mask in cpus.items()},
+    )
+    yield _gauge(
+        "pinfold_domain_cpus_exclusive",
+        "CPUs of a domain that containers have for themselves.",
+        labels,
+        {key: (mask & exclusive).bit_count() for key, mask in cpus.items()},
+    )
+    nodes = {
+        ("numa", str(one.id)): (one.memory_bytes, NodeSet.of(one.id))
+        for one in snapshot.machine.numa_nodes
+        if one.memory_bytes
+    }
+    yield _gauge(
+        "pinfold_domain_memory_bytes",
+        "Memory of a domain.",
+        labels,
+        {key: size or 0 for key, (size, _) in nodes.items()},
+    )
+    memory = {key: snapshot.memory.available(one) for key, (_, one) in nodes.items()}
+    yield _gauge(
+        "pinfold_domain_memory_available_bytes",
+        "Memory of a domain that can still be promised.",
+        labels,
+        {key: left for key, left in memory.items() if left is not None},
+    )
+    free = snapshot.free_sharable[root.id]
+    yield _gauge(
+        "pinfold_fragmentation_ratio",
+        "Share of the free CPUs that are in domains of which other CPUs are taken.",
+        ("level",),
+        {
+            (level,): fragmentation(free, group, snapshot.supply.sharable.mask)
+            for level, group in domains.items()
+        },
+    )
+
+
+def _health_families(look: DaemonLook) -> Iterator[Metric]:
+    reload = look.reload
+    for name, text, value in (
+        (
+            "pinfold_config_last_reload_successful",
+            "1 unless the last reading of the configuration found a fault.",
+            1 if reload is None else int(reload.is_good),
+        ),
+        (
+            "pinfold_config_last_reload_timestamp_seconds",
+            "Time of the last reading of the configuration that found no fault; 0: there was none.",
+            0.0 if reload is None else reload.good_at,
+        ),
+        (
+            "pinfold_nri_connected",
+            "1 while the runtime is connected and has told what runs.",
+            int(look.is_connected),
+        ),
+    ):
+        yield GaugeMetricFamily(name, text, value=value)
+    for name, text, count in (
+        (
+            "pinfold_nri_reconnects",
+            "Connections to the runtime after the first one.",
+            look.reconnections,
+        ),
+        ("pinfold_faults", "Faults of ours that were contained.", look.counts.faults),
+    ):
+        yield CounterMetricFamily(name, text, value=count)
+
+
+def _with_zeros(keys: Iterable[_Key], counts: Mapping[_Key, int]) -> dict[_Key, int]:
+    """Counts with those that are 0 so far: what begins later would seem to begin with a leap."""
+    return {**dict.fromkeys(keys, 0), **counts}
+
+
+def _counter(name: str, text: str, labels: Sequence[str], values: Mapping[_Key, int]) -> Metric:
+    family = CounterMetricFamily(name, text, labels=labels)
+    for key in sorted(values):
+        family.add_metric(key, values[key])
+    return family
+
+
+def _gauge(name: str, text: str, labels: Sequence[str], values: Mapping[_Key, float]) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for key in sorted(values):
+        family.add_metric(key, values[key])
+    return family

@@ -1,0 +1,152 @@
+"""Counts of what happened since the daemon's start, for metrics that only ever grow."""
+
+import threading
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from ...nri.dispatch.report import (
+    Adjusted,
+    Answered,
+    Crashed,
+    Decided,
+    Drifted,
+    Happening,
+    Outcome,
+    Reconfigured,
+    Released,
+    Synchronized,
+    Unapplied,
+    Updated,
+)
+from ...policy.model.grant import Grant
+from ...topology.model.machine import Machine
+from ...topology.sets.cpuset import CpuSet
+
+BUCKETS_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+"""Upper bounds of the buckets of durations; the last one, without a bound, is not among them."""
+CREATION: Final = "CreateContainer"
+LATE: Final = "late"
+FAULT: Final = "fault"
+UNANNOUNCED: Final = "unannounced"
+REFUSED: Final = "refused"
+GRANTED: Final = "granted"
+_NEW: Final = ("create", "adopt")
+_UNCOUNTED_MAX: Final = 1024
+"""Placements whose alignment is worked out when somebody asks, or once there are so many."""
+
+
+class Durations:
+    """Durations of one kind by size. Not for several threads."""
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BUCKETS_SECONDS) + 1)
+        """By bucket those in it alone."""
+        self.sum_seconds = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count one."""
+        self.counts[bisect_left(BUCKETS_SECONDS, seconds)] += 1
+        self.sum_seconds += seconds
+
+
+class EventCounts:
+    """A report: call it with every happening, from any thread."""
+
+    takes = (
+        *(Answered, Decided, Released, Synchronized, Reconfigured, Adjusted, Updated),
+        *(Drifted, Unapplied, Crashed),
+    )
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.durations: dict[tuple[str, str], Durations] = {}
+        """By event and result of calls of the runtime."""
+        self.placements: Counter[tuple[str, str]] = Counter()
+        """By result and reason."""
+        self.updates: Counter[str] = Counter()
+        """Containers that were told other cpus or memory, by cause."""
+        self.drift: Counter[str] = Counter()
+        """By what was done about it."""
+        self.unpinned: Counter[str] = Counter()
+        """Starts without a decision in time, by cause."""
+        self.recoveries: Counter[str] = Counter()
+        """Readings of the state file, by outcome."""
+        self.faults = 0
+        self._alignment: Counter[tuple[str, str]] = Counter()
+        self._uncounted: list[int] = []
+
+    def __call__(self, happening: Happening) -> None:
+        """Count it."""
+        with self._lock:
+            self._count(happening)
+
+    def alignment(self, machine: Machine) -> Mapping[tuple[str, str], int]:
+        """Placements by level and whether their cpus are in one domain of it."""
+        with self._lock:
+            masks, self._uncounted = self._uncounted, []
+            for level, domains in domains_of(machine).items():
+                found = self._alignment
+                for mask in masks:
+                    is_aligned = any(not mask & ~one.mask for one in domains.values())
+                    found[level, "aligned" if is_aligned else "split"] += 1
+            return dict(self._alignment)
+
+    def _count(self, happening: Happening) -> None:
+        match happening:
+            case Answered(method=method, seconds=seconds, outcome=outcome):
+                key = (method, outcome.value)
+                durations = self.durations.get(key)
+                if durations is None:
+                    durations = self.durations[key] = Durations()
+                durations.add(seconds)
+                if method == CREATION and outcome is Outcome.LATE:
+                    self.unpinned[LATE] += 1
+                elif method == CREATION and outcome is Outcome.CRASHED:
+                    self.unpinned[FAULT] += 1
+            case Decided():
+                self._count_decision(happening)
+            case Released(changes=changes):
+                self.updates["release"] += len(changes)
+            case Synchronized(updates=updates):
+                self.updates["synchronize"] += updates
+            case Reconfigured(updates=updates):
+                self.updates["reconfigure"] += updates
+            case Adjusted(cause=cause):
+                self.updates[cause] += 1
+            case Drifted():
+                self.drift["repaired"] += 1
+            case Unapplied():
+                self.drift["failed"] += 1
+            case Crashed():
+                self.faults += 1
+            case _:
+                pass
+
+    def _count_decision(self, decided: Decided) -> None:
+        decision = decided.decision
+        self.updates[decided.event] += len(decision.changes)
+        if decided.event == "adopt":
+            self.unpinned[UNANNOUNCED] += 1
+        if decided.event not in _NEW:
+            return
+        if not isinstance(decision.result, Grant):
+            # Why exactly is in words that are different each time.
+            reason = "annotations" if decision.lineup is None else "no pool"
+            self.placements[REFUSED, reason] += 1
+            return
+        self.placements[GRANTED, decision.decided_by] += 1
+        if decision.pinning.cpus is not None and len(self._uncounted) < _UNCOUNTED_MAX:
+            self._uncounted.append(decision.pinning.cpus.mask)
+
+
+def domains_of(machine: Machine) -> Mapping[str, Mapping[str, CpuSet]]:
+    """The cpus of every domain by level and label, of the levels that operators look at."""
+    l3_groups = {str(number): cpus for number, cpus in enumerate(machine.l3_groups)}
+    return {
+        "socket": {one.label: one.cpus for one in machine.sockets},
+        "die": {one.label: one.cpus for one in machine.dies},
+        "numa": {str(one.id): one.cpus for one in machine.numa_nodes if one.cpus},
+        "l3": l3_groups,
+    }

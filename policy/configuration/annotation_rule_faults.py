@@ -1,0 +1,50 @@
+"""Faults of the rules that give annotations, apart from the annotations themselves.
+
+What is wrong with an annotation only its reader knows: see `CentralRules`.
+"""
+
+from collections.abc import Iterator
+
+from ..text.yaml_document import Path
+from .affinity_faults import pattern_faults, selector_faults
+from .annotation_rule_fields import ContainerSelector
+from .config import Config
+from .shape import Fault
+
+
+def annotation_rule_faults(config: Config) -> Iterator[Fault]:
+    """Faults of rules that give annotations, and of the classes that these may name."""
+    yield from _load_classes(config)
+    names = [one.name for one in config.rules]
+    for index, one in enumerate(config.rules):
+        path: Path = ("rules", index)
+        if not one.name:
+            yield Fault((*path, "name"), "is empty — name the rule")
+        elif one.name in names[:index]:
+            what = f"{one.name!r} is the name of two rules — rename one"
+            yield Fault((*path, "name"), what)
+        if not one.annotations:
+            yield Fault(path, "gives no annotations — write some, or leave the rule out")
+        yield from _selector((*path, "match"), one.match)
+
+
+def _load_classes(config: Config) -> Iterator[Fault]:
+    names = [one.name for one in config.load_classes]
+    for index, name in enumerate(names):
+        path: Path = ("loadClasses", index, "name")
+        if not name:
+            yield Fault(path, "is empty — name the class")
+        elif name in names[:index]:
+            yield Fault(path, f"{name!r} is the name of two classes — rename one")
+
+
+def _selector(path: Path, selector: ContainerSelector) -> Iterator[Fault]:
+    for field, patterns in (
+        ("namespaces", selector.namespaces),
+        ("pods", selector.pods),
+        ("containers", selector.containers),
+    ):
+        for index, pattern in enumerate(patterns):
+            yield from pattern_faults((*path, field, index), pattern)
+    yield from selector_faults((*path, "labelSelector"), selector.label_selector)
+    yield from selector_faults((*path, "containerLabelSelector"), selector.container_label_selector)

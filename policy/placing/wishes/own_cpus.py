@@ -1,0 +1,91 @@
+"""Cpus that a container has for itself by annotation: of any class of pods, and as whole cores.
+
+The kubelet counted nothing of it, so the node may be short of such cpus although it admitted the
+pod. Unless `on-unsatisfiable` says otherwise, a container then gets what it would have had without
+the annotation, and is told so.
+"""
+
+from msgspec.structs import replace
+
+from ....topology.model.machine import Machine
+from ...annotations.annotations import effective
+from ...annotations.own_cpu_values import AS_REQUESTED
+from ...annotations.preferences import Preferences
+from ...configuration.config import Config, OnUnsatisfiable
+from ...model.container import Container
+from ...model.grant import Grant
+from ...model.request import CpuType, Isolation, Request
+from ...text.errors import Problem
+
+EXCLUSIVE_KEY = "exclusive"
+HIDE_KEY = "hide-hyperthreads"
+
+
+def own_count(container: Container, preferences: Preferences, cpu_type: CpuType) -> int:
+    """The number of cpus a container wants for itself by annotation; 0 where it says nothing."""
+    wish = preferences.exclusive
+    if wish is None or cpu_type is not CpuType.NORMAL:
+        return 0
+    if wish != AS_REQUESTED:
+        return wish
+    return -(-container.resources.cpu_request_milli // 1000)
+
+
+def with_own_cpus(
+    request: Request,
+    count: int,
+    isolation: Isolation,
+    preferences: Preferences,
+    machine: Machine | None,
+    *,
+    can_yield: bool,
+) -> Request:
+    """The request with the cpus that annotations want for it, and what it falls back to.
+
+    `can_yield`: whether it may have less where there is no room for that.
+    """
+    if count:
+        less = request if can_yield else None
+        request = replace(
+            request,
+            exclusive=count,
+            shared_milli=0,
+            isolation=isolation,
+            is_unlimited=False,
+            fallback=less,
+        )
+    threads = machine.threads_per_core_max if machine is not None else 1
+    if not preferences.whole_cores or not request.exclusive or threads == 1:
+        return request
+    return replace(
+        request,
+        exclusive=threads * request.exclusive,
+        whole_cores=True,
+        fallback=request if can_yield else None,
+    )
+
+
+def can_yield(container: Container, config: Config) -> bool:
+    """Whether a container may have less than it must, by its annotation or the configuration."""
+    own = effective(container.pod.annotations, "on-unsatisfiable", container.name)
+    if own is not None and own.value.strip() in [one.value for one in OnUnsatisfiable]:
+        return OnUnsatisfiable(own.value.strip()) is OnUnsatisfiable.DEGRADE
+    return config.on_unsatisfiable is OnUnsatisfiable.DEGRADE
+
+
+def shortfall(container: Container, request: Request, grant: Grant) -> Problem | None:
+    """The problem of a container that has fewer own cpus than its annotation wants."""
+    if request.fallback is None or len(grant.exclusive) >= request.exclusive:
+        return None
+    key = HIDE_KEY if request.whole_cores else EXCLUSIVE_KEY
+    setting = effective(container.pod.annotations, key, container.name)
+    wanted = f"{request.exclusive} CPUs for itself"
+    if request.whole_cores:
+        wanted = f"whole cores, {wanted},"
+    has = f"it has {len(grant.exclusive)}" if grant.exclusive else "it runs on shared ones"
+    return Problem(
+        where=f"{setting.key if setting is not None else key} of {container.path}",
+        what=f"no room for {wanted} so {has}",
+        fix="ask for fewer, or free some",
+        container=container.name,
+    )

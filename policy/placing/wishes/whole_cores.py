@@ -1,0 +1,31 @@
+"""Whole cores for a container that leaves all threads but one of each idle."""
+
+from ...annotations.annotations import effective
+from ...cpus.cpu_blocks import CpuBlocks
+from ...model.container import Container
+from ...model.request import Request
+from ..restriction import Restriction
+from .own_cpus import HIDE_KEY
+
+
+def whole_core_rule(
+    container: Container, request: Request, cores: CpuBlocks, usable: int, free: int
+) -> Restriction | None:
+    """The cpus outside of idle cores, as those that a container must not have; None: any will do.
+
+    `usable` and `free` are masks. Of a machine with cores of several kinds those with the most
+    threads count: so many cpus were asked for as make whole cores of these.
+    """
+    if not request.whole_cores:
+        return None
+    full = cores.by_free_count(usable)[-1]
+    idle = cores.members(cores.idle(free) & full)
+    setting = effective(container.pod.annotations, HIDE_KEY, container.name)
+    return Restriction(
+        text=setting.key if setting is not None else HIDE_KEY,
+        owner=container.path,
+        owner_id=container.id,
+        can_break=request.fallback is not None,
+        wanted="idle cores",
+        forbidden=usable & ~idle,
+    )

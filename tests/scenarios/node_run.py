@@ -1,0 +1,186 @@
+"""A scenario on a node: the same steps as messages between the embedded runtime and the plugin."""
+
+import threading
+from collections.abc import Mapping
+from typing import assert_never
+
+from pinfold.nri.dispatch.report import Happening
+from pinfold.nri.embedded.embedded_cri import EmbeddedCri, kernel_reader
+from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime, RequestError
+from pinfold.nri.embedded.kubelet import (
+    container_message,
+    resources_message,
+    sandbox_message,
+    start_pods,
+)
+from pinfold.nri.embedded.runtime_dialects import Dialect
+from pinfold.nri.hints.combined_hints import Surroundings
+from pinfold.nri.plugin.plugin import Plugin, RuntimeLink, Timing
+from pinfold.policy.configuration.config import Config
+from pinfold.policy.configuration.config_text import config_from_values
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.hints.hint_text import TEST_APIS
+from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.model.kubelet_resources import linux_resources
+from pinfold.policy.scenarios.step import (
+    CreatePod,
+    DeletePods,
+    EndContainer,
+    Expect,
+    Reconfigure,
+    Remember,
+    SetInterrupts,
+    Start,
+    Step,
+    Stop,
+    Synchronize,
+    UnsupportedStep,
+    UpdateContainer,
+    Wait,
+)
+from pinfold.topology.model.machine import Machine
+from pinfold.topology.sets.cpuset import CpuSet, NodeSet
+
+TIMING = Timing(deadline_seconds=7.0, first_retry_seconds=0.002, last_retry_seconds=0.004)
+
+
+class NodeRun:
+    """Takes a scenario's steps over NRI, in one dialect."""
+
+    def __init__(self, machine: Machine, dialect: Dialect) -> None:
+        self.machine = machine
+        self.runtime = EmbeddedRuntime(dialect, 10.0)
+        self.refused: list[str] = []
+        self._memory_bytes = sum(node.memory_bytes or 0 for node in machine.numa_nodes)
+        self._pods: dict[tuple[str, str], PodSpec] = {}
+        self._ids: dict[str, str] = {}
+        """Ids of containers by path."""
+        self._attempts = 0
+        self._plugin: Plugin | None = None
+        self._thread: threading.Thread | None = None
+        self.happenings: list[Happening] = []
+
+    def take(self, step: Step) -> None:
+        """Do what a step says, and wait until the kernel has all that follows."""
+        match step:
+            case Start():
+                self._start(step)
+            case Stop():
+                self.stop()
+            case Reconfigure():
+                self._reconfigure(step)
+            case CreatePod():
+                self._create(step.pod)
+            case DeletePods():
+                for (namespace, name), pod in [*self._pods.items()]:
+                    if namespace == step.namespace and (step.names is None or name in step.names):
+                        self.runtime.remove_pod(sandbox_message(pod).id)
+                        del self._pods[namespace, name]
+            case EndContainer():
+                self._end(step)
+            case UpdateContainer():
+                self._update(step)
+            case Synchronize():
+                self.runtime.drop()
+                self._wait()
+            case Expect() | Remember() | SetInterrupts() | UnsupportedStep() | Wait():
+                pass
+            case _:
+                assert_never(step)
+        if self._plugin is not None:
+            assert self._plugin.settle()
+
+    def stop(self) -> None:
+        """End the plugin; what runs goes on."""
+        if self._plugin is not None and self._thread is not None:
+            self._plugin.stop()
+            self._thread.join(10)
+            assert not self._thread.is_alive()
+        self._plugin = self._thread = None
+
+    def pins(self) -> Mapping[str, tuple[CpuSet, NodeSet]]:
+        """Cpus and memory nodes that the kernel has, by the path of a container that runs."""
+        online = self.machine.online
+        nodes = NodeSet.collect(one.id for one in self.machine.numa_nodes if one.memory_bytes != 0)
+        return {
+            path: (
+                CpuSet.parse(cpu.cpus) if cpu.cpus else online,
+                NodeSet.parse(cpu.mems) if cpu.mems else nodes,
+            )
+            for path, container_id in self._ids.items()
+            if (cpu := self.runtime.kernel.get(container_id)) is not None
+        }
+
+    def _start(self, step: Start) -> None:
+        config = Config() if step.config is None else config_from_values(step.config)
+        self._plugin = Plugin(
+            Engine(self.machine, config),
+            RuntimeLink(
+                connect=self.runtime.connect,
+                find_way=lambda _runtime: EmbeddedCri(self.runtime),
+                read_back=kernel_reader(self.runtime),
+            ),
+            self.happenings.append,
+            timing=TIMING,
+            finder=Surroundings(has_test_hints=bool(step.environment.get(TEST_APIS))),
+            machine_memory_bytes=self._memory_bytes,
+        )
+        self._thread = threading.Thread(target=self._plugin.run, name="plugin")
+        self._thread.start()
+        self._wait()
+
+    def _wait(self) -> None:
+        assert self._plugin is not None
+        assert self.runtime.wait_until_synchronized(5)
+        assert self._plugin.wait_until_ready(5)
+
+    def _reconfigure(self, step: Reconfigure) -> None:
+        plugin = self._plugin
+        assert plugin is not None
+        if step.expected_error:
+            return
+        config = config_from_values(step.config)
+        plugin.owner.ask("reload", lambda: plugin.events.reconfigure(config), 5)
+
+    def _create(self, pod: PodSpec) -> None:
+        self._pods[pod.namespace, pod.name] = pod
+        refused = start_pods(self.runtime, (pod,), self._memory_bytes)
+        self.refused.extend(one.reason for one in refused)
+        for one in (*pod.init_containers, *pod.containers):
+            self._ids[path_of(pod, one)] = container_message(one, pod, None).id
+
+    def _end(self, step: EndContainer) -> None:
+        pod, spec = self._find(step.container)
+        path = path_of(pod, spec)
+        self.runtime.stop(self._ids[path])
+        self.runtime.remove(self._ids.pop(path))
+        if step.restarts:
+            self._attempts += 1
+            message = container_message(spec, pod, self._memory_bytes, self._attempts)
+            self._ids[path] = message.id
+            try:
+                self.runtime.create(message)
+            except RequestError as error:
+                self.refused.append(str(error.__cause__))
+            else:
+                self.runtime.start(message.id)
+
+    def _update(self, step: UpdateContainer) -> None:
+        pod, spec = self._find(step.container)
+        linux = linux_resources(step.resources, pod.qos, self._memory_bytes)
+        try:
+            self.runtime.update(self._ids[path_of(pod, spec)], resources_message(linux))
+        except RequestError as error:
+            self.refused.append(str(error.__cause__))
+
+    def _find(self, name: str) -> tuple[PodSpec, ContainerSpec]:
+        for pod in reversed(self._pods.values()):
+            for one in (*pod.init_containers, *pod.containers):
+                if name in (one.name, path_of(pod, one)):
+                    return pod, one
+        raise AssertionError(name)
+
+
+def path_of(pod: PodSpec, container: ContainerSpec) -> str:
+    """`namespace/pod/container`."""
+    return f"{pod.namespace}/{pod.name}/{container.name}"

@@ -1,0 +1,107 @@
+"""`pinfold replay`: the decisions of a node made again, to compare configurations and machines."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from pinfold.cmd.control.history.history_file import read_history
+from pinfold.cmd.control.history.replayed_decision import ReplayOutcome, replay
+from pinfold.cmd.pinfold import main
+from pinfold.policy.configuration.config import Config
+from pinfold.policy.engine.engine import Engine
+from pinfold.topology.model.machine import Machine
+from tests.property.test_engine_walk import MACHINES
+
+from ..control.history.test_history_keeper import KeptNode
+from ..daemon.paper_node import burstable, guaranteed
+
+SPEC = "socket:2 numa:1 core:4 thread:1 mem:8G"
+
+
+@pytest.fixture(name="folder")
+def fixture_folder(tmp_path: Path) -> Path:
+    """The folder of a daemon that placed, resized, refused and released containers, and ended."""
+    node = KeptNode(tmp_path)
+    node.start()
+    node.run(burstable("side", 900), guaranteed("db", 2000), guaranteed("web", 1500))
+    node.refusal(guaranteed("vast", 8000))
+    node.remove("db")
+    node.run(guaranteed("late", 2000))
+    node.resize("web", 2500, 2**30)
+    node.restart()
+    node.run(guaranteed("last", 1000))
+    node.stop()
+    return tmp_path
+
+
+def run(folder: Path, *arguments: str, spec: str = SPEC) -> Result:
+    return CliRunner().invoke(
+        main, ["replay", f"--state={folder}", f"--machine={spec}", *arguments]
+    )
+
+
+def test_the_same_machine_and_configuration_decide_the_same(folder: Path) -> None:
+    found = run(folder)
+    assert (found.exit_code, found.output) == (
+        0,
+        "as it was: 7, elsewhere: 0, refused now: 0, granted now: 0\n",
+    )
+
+
+def test_another_configuration_shows_who_would_be_elsewhere(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "other.yaml"
+    file.write_text(
+        yaml.safe_dump({"reservedResources": {"cpu": "cpuset:0"}, "preferSharedCPUs": True})
+    )
+    found = json.loads(run(folder, f"--config={file}", "-o", "json").output)
+    assert sum(found["counts"].values()) == 7
+    assert found["counts"]["elsewhere"] == len(found["decisions"]) > 0
+    moved = {one["container"]: one for one in found["decisions"]}
+    assert moved["default/db/db"]["before"]["cpus"] != moved["default/db/db"]["after"]["cpus"]
+
+
+def test_a_smaller_machine_refuses_some_and_that_is_status_one(folder: Path) -> None:
+    found = run(folder, spec="socket:1 numa:1 core:4 thread:1 mem:8G")
+    assert found.exit_code == 1
+    lines = [re.split("  +", line.strip()) for line in found.output.splitlines()]
+    assert lines[0] == ["container", "event", "was", "would be"]
+    refused = [line for line in lines if line[-1].startswith("refused: no pool has room for")]
+    assert refused
+    assert all(line[2].startswith("socket #") for line in refused)
+
+
+def test_a_larger_machine_grants_what_was_refused(folder: Path) -> None:
+    found = json.loads(
+        run(folder, "-o", "json", spec="socket:2 numa:1 core:16 thread:1 mem:8G").output
+    )
+    assert found["counts"]["granted now"] == 1
+    (granted,) = (one for one in found["decisions"] if one["outcome"] == "granted now")
+    assert granted["container"] == "default/vast/vast"
+    assert granted["before"]["refused"].startswith("no pool has room for 8")
+
+
+def test_every_decision_is_shown_to_who_asks(folder: Path) -> None:
+    lines = run(folder, "--all").output.splitlines()
+    assert [line.split()[1] for line in lines[1:-1]] == [
+        *["create"] * 5,
+        "update",
+        "create",
+    ]
+
+
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+def test_a_history_can_be_replayed_on_any_machine(folder: Path, machine: Machine) -> None:
+    kept = read_history(folder)
+    found = replay(Engine(machine, Config()), kept)
+    assert len(found) <= 7
+    assert all(isinstance(one.outcome, ReplayOutcome) for one in found)
+
+
+def test_a_folder_without_decisions_is_status_two(tmp_path: Path) -> None:
+    found = run(tmp_path)
+    assert found.exit_code == 2
+    assert "holds no decisions.jsonl" in found.output

@@ -1,0 +1,104 @@
+"""The file of the history: bounded, only ever added to, and believed no further than it is ours."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from pinfold.cmd.control.history.history_file import (
+    HISTORY_NAME,
+    HistoryError,
+    HistoryFile,
+    parse_line,
+    read_history,
+)
+
+LOG = logging.getLogger("test_history_file")
+
+
+def line(number: int) -> bytes:
+    return f'{{"at":{number},"event":"release","id":"c{number}","path":"a/b/{number}"}}'.encode()
+
+
+def written(folder: Path, *numbers: int, bytes_max: int = 1 << 20) -> HistoryFile:
+    file = HistoryFile(folder, LOG, bytes_max)
+    for number in numbers:
+        if file.is_full:
+            file.turn()
+        file.append([line(number)])
+    return file
+
+
+def test_the_newest_line_is_read_first(tmp_path: Path) -> None:
+    assert list(written(tmp_path, 1, 2, 3).newest()) == [line(3), line(2), line(1)]
+
+
+def test_two_parts_are_kept_and_the_oldest_lines_go(tmp_path: Path) -> None:
+    file = written(tmp_path, *range(100), bytes_max=1000)
+    found = list(file.newest())
+    assert found == [line(number) for number in range(99, 99 - len(found), -1)]
+    sizes = [path.stat().st_size for path in tmp_path.iterdir()]
+    assert (len(sizes), sum(sizes) < 1200) == (2, True)
+    assert sum(sizes) > 500
+
+
+def test_another_process_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
+    written(tmp_path, 1)
+    file = HistoryFile(tmp_path, LOG)
+    assert not file.is_full
+    file.append([line(2)])
+    assert [one.at for one in read_history(tmp_path)] == [1, 2]
+
+
+def test_half_a_line_costs_itself_alone(tmp_path: Path) -> None:
+    written(tmp_path, 1)
+    with (tmp_path / HISTORY_NAME).open("ab") as file:
+        file.write(line(2)[:10])
+    written(tmp_path, 3)
+    assert [one.at for one in read_history(tmp_path)] == [1, 3]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"\xff\x00", id="no text"),
+        pytest.param(b"[" * 100_000, id="nested too deep"),
+        pytest.param(b'{"at":"then"}', id="other types"),
+        pytest.param(
+            b'{"at":1,"event":"create","id":"a","path":"a","pod":{"id":"a","name":"a",'
+            b'"namespace":"a","qos":"Guaranteed","containers":[{"id":"a","name":"a","pool":"",'
+            b'"cpus":"x-y"}]}}',
+            id="no list of cpus",
+        ),
+        pytest.param(
+            b'{"at":1,"event":"create","id":"a","path":"a","decision":{"result":"grant"},'
+            b'"candidates":"AAAA"}',
+            id="not compressed",
+        ),
+    ],
+)
+def test_a_line_that_nobody_wrote_so_is_passed_over(text: bytes) -> None:
+    assert parse_line(text) is None
+
+
+def test_a_file_of_somebody_else_is_put_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("root:x\n")
+    (tmp_path / HISTORY_NAME).symlink_to(secret)
+    file = written(tmp_path, 1)
+    assert list(file.newest()) == [line(1)]
+    assert secret.read_text() == "root:x\n"
+    assert "a symbolic link, which anybody may have set — put aside" in caplog.text
+
+
+def test_only_we_can_read_it(tmp_path: Path) -> None:
+    written(tmp_path, 1)
+    assert (tmp_path / HISTORY_NAME).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_folder_without_a_history_is_said(tmp_path: Path) -> None:
+    with pytest.raises(HistoryError, match=r"holds no decisions.jsonl — name the folder that is"):
+        read_history(tmp_path)

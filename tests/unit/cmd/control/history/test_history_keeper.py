@@ -1,0 +1,204 @@
+"""Decisions that outlive the daemon: kept soon after they were made, and explained afterwards."""
+
+import logging
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from pinfold.cmd.control.control_client import ControlClient, ControlError
+from pinfold.cmd.control.control_server import ControlServer
+from pinfold.cmd.control.control_socket import ControlSocket
+from pinfold.cmd.control.decision_journal import DecisionJournal
+from pinfold.cmd.control.history.history_file import BYTES_MAX, read_history
+from pinfold.cmd.control.history.history_keeper import HistoryKeeper
+from pinfold.cmd.control.history.saved_decision import SavedDecision
+from pinfold.nri.dispatch.report import Happening
+from pinfold.topology.made.spec import machine_from_spec
+
+from ...daemon.paper_node import PaperNode, burstable, config, guaranteed
+
+LOG = logging.getLogger("test_history_keeper")
+MACHINE = machine_from_spec("socket:2 numa:1 core:4 thread:1 mem:8G")
+
+
+class KeptNode(PaperNode):
+    """A node on paper whose daemon keeps its state and its decisions, and can be asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.state_dir = folder
+        self.now = 1_700_000_000.0
+        self.bytes_max = BYTES_MAX
+        self.history = self._keeper()
+        self.journal = DecisionJournal(clock=lambda: self.now)
+        super().__init__(MACHINE, config(), folder=folder, reports=(self._report,))
+        self.server: ControlServer | None = None
+
+    @property
+    def client(self) -> ControlClient:
+        return ControlClient(self.state_dir / "control.sock")
+
+    def start(self) -> None:
+        super().start()
+        self.history.start(self.daemon.plugin)
+        self.server = ControlServer(
+            self.daemon,
+            self.journal,
+            ControlSocket(self.state_dir / "control.sock"),
+            "embedded",
+            LOG,
+            self.history,
+        )
+        self.server.start()
+
+    def stop(self) -> None:
+        if self.server is not None:
+            self.server.stop()
+        self.history.stop()
+        super().stop()
+
+    def restart(self, *, without: str = "") -> None:
+        """Another daemon; `without`: a container or a file that is gone by then."""
+        self.stop()
+        self.now += 1000
+        if (self.state_dir / without).is_file():
+            (self.state_dir / without).unlink()
+        elif without:
+            self.runtime.remove_pod(self.runtime.containers[self.id_of(without)].pod_sandbox_id)
+        self.history = self._keeper()
+        self.journal = DecisionJournal(clock=lambda: self.now)
+        self.daemon = self._daemon()
+        self.start()
+
+    def kept(self) -> list[SavedDecision]:
+        """All that is written once the daemon has ended."""
+        return list(read_history(self.state_dir))
+
+    def _keeper(self) -> HistoryKeeper:
+        return HistoryKeeper(
+            self.state_dir, LOG, pause_seconds=0, clock=lambda: self.now, bytes_max=self.bytes_max
+        )
+
+    def _report(self, happening: Happening) -> None:
+        self.history(happening)
+        self.journal(happening)
+
+
+@pytest.fixture(name="node")
+def fixture_node(tmp_path: Path) -> Generator[KeptNode]:
+    node = KeptNode(tmp_path)
+    node.start()
+    yield node
+    node.stop()
+
+
+def test_why_a_container_is_where_it_is_outlives_the_daemon(node: KeptNode) -> None:
+    node.run(guaranteed("db", 2000), burstable("side", 100), guaranteed("web", 1500))
+    before = {name: node.client.explain(name) for name in ("db", "side", "web")}
+    assert all(one.candidates for one in before.values())
+    node.restart()
+    for name, was in before.items():
+        now = node.client.explain(name)
+        assert (now.at, now.decided_by, now.against) == (
+            "2023-11-14T22:13:20Z",
+            was.decided_by,
+            was.against,
+        )
+        assert (now.candidates, now.moved) == (was.candidates, was.moved)
+        assert (now.pool, now.cpus, now.mems) == (was.pool, was.cpus, was.mems)
+
+
+def test_two_restarts_later_it_is_still_known(node: KeptNode) -> None:
+    node.run(guaranteed("db", 2000))
+    was = node.client.explain("db")
+    node.restart()
+    node.restart()
+    assert node.client.explain("db").candidates == was.candidates
+    assert [one.event for one in node.kept()] == ["create"]
+
+
+def test_a_refused_container_is_explained_after_a_restart(node: KeptNode) -> None:
+    node.refusal(guaranteed("vast", 8000))
+    was = node.client.explain("vast")
+    node.restart()
+    now = node.client.explain("vast")
+    assert (now.result, now.decided_by, now.candidates) == (
+        "refusal",
+        was.decided_by,
+        was.candidates,
+    )
+    assert now.candidates
+
+
+def test_a_container_that_ended_is_explained(node: KeptNode) -> None:
+    node.run(guaranteed("db", 2000))
+    was = node.client.explain("db")
+    node.restart()
+    node.remove("db")
+    node.restart()
+    now = node.client.explain("db")
+    assert (now.result, now.pool, now.cpus) == ("grant", was.pool, was.cpus)
+    with pytest.raises(ControlError, match="container: 'other' is not here"):
+        node.client.explain("other")
+
+
+def test_a_container_that_is_elsewhere_by_now_has_the_reason_of_now(node: KeptNode) -> None:
+    node.run(burstable("side", 100))
+    pool = node.client.explain("side").pool
+    node.restart()
+    other = "socket #0" if pool == "socket #1" else "socket #1"
+    assert node.client.move(node.id_of("side"), pool or "", other).moved
+    assert node.client.explain("side").decided_by == "rebalance"
+
+
+def test_events_are_written_in_their_order_and_once(node: KeptNode) -> None:
+    node.run(guaranteed("db", 1000))
+    node.resize("db", 2000, 2**30)
+    node.restart()
+    node.remove("db")
+    node.restart()
+    assert [(one.event, one.path) for one in node.kept()] == [
+        ("create", "default/db/db"),
+        ("update", "default/db/db"),
+        ("release", "default/db/db"),
+    ]
+
+
+def test_a_container_that_ended_while_nobody_looked_is_written_as_ended(node: KeptNode) -> None:
+    node.run(guaranteed("db", 1000), guaranteed("web", 1000))
+    node.restart(without="db")
+    node.restart()
+    assert [(one.event, one.path) for one in node.kept()] == [
+        ("create", "default/db/db"),
+        ("create", "default/web/web"),
+        ("release", "default/db/db"),
+    ]
+
+
+def test_every_part_of_the_file_begins_with_what_ran_then(node: KeptNode) -> None:
+    node.bytes_max = 6_000
+    node.run(burstable("first", 100))
+    node.restart()
+    for number in range(8):
+        node.run(guaranteed(f"pod-{number}", 1000))
+        node.remove(f"pod-{number}")
+        # Each is written for itself.
+        node.restart()
+    kept = node.kept()
+    assert kept[0].path == "default/first/first"
+    assert kept[0].event in {"present", "synchronize"}
+    container = kept[0].container()
+    assert container is not None
+    # As it ran then: another one had some of them.
+    assert container.cpus
+    assert {str(container.mems)} == {node.mems("first")}
+    assert node.client.explain("first").result == "grant"
+
+
+def test_a_history_that_was_lost_begins_anew_with_what_runs(node: KeptNode) -> None:
+    node.run(burstable("first", 100))
+    node.restart(without="decisions.jsonl")
+    node.restart()
+    assert [(one.event, one.path) for one in node.kept()] == [
+        ("synchronize", "default/first/first")
+    ]

@@ -1,0 +1,217 @@
+"""Metrics of Pinfold's own names: that they count what happens, and that whoever names them may."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from prometheus_client.core import Metric
+
+from pinfold.cmd.daemon.reload_record import ReloadRecord
+from pinfold.cmd.metrics.daemon_families import DaemonLook, daemon_families, fragmentation
+from pinfold.cmd.metrics.event_counts import EventCounts
+from pinfold.nri.dispatch.report import Answered, Crashed, Drifted, Happening, Outcome, Reconfigured
+from pinfold.policy.model.pinning import Pinning
+from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.sets.cpuset import CpuSet
+from tests.unit.cmd.daemon.paper_node import PaperNode, burstable, config, guaranteed
+from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, term
+
+CONFIGS = Path(__file__).parents[4] / "configs"
+MANUAL = Path(__file__).parents[4] / "docs" / "operating.md"
+ALERTS = CONFIGS / "prometheus" / "pinfold-alerts.yaml"
+DASHBOARD = CONFIGS / "grafana" / "pinfold.json"
+FOREIGN = {"up"}
+MACHINE = machine_from_spec("socket:2 numa:1 core:4 thread:1 mem:8G")
+
+
+def look(node: PaperNode, counts: EventCounts, **more: object) -> DaemonLook:
+    return DaemonLook(
+        snapshot=node.daemon.engine.snapshot(),
+        counts=counts,
+        is_connected=bool(more.get("is_connected", True)),
+        reconnections=0,
+        reload=None,
+    )
+
+
+def values(families: Iterator[Metric]) -> dict[str, dict[tuple[str, ...], float]]:
+    """By sample name the values by labels, in the order of the labels in the family."""
+    found: dict[str, dict[tuple[str, ...], float]] = {}
+    for family in families:
+        for one in family.samples:
+            found.setdefault(one.name, {})[tuple(one.labels.values())] = one.value
+    return found
+
+
+@pytest.fixture(name="counts")
+def fixture_counts() -> EventCounts:
+    return EventCounts()
+
+
+@pytest.fixture(name="node")
+def fixture_node(counts: EventCounts) -> Iterator[PaperNode]:
+    node = PaperNode(MACHINE, config(), reports=(counts,))
+    node.start()
+    yield node
+    node.stop()
+
+
+def test_placements_alignment_and_updates_are_counted(node: PaperNode, counts: EventCounts) -> None:
+    node.run(burstable("side", 100), guaranteed("db", 2000), guaranteed("web", 4000))
+    node.refusal(guaranteed("vast", 9000))
+    node.settle()
+    found = values(daemon_families(look(node, counts)))
+    placed = found["pinfold_placements_total"]
+    assert sum(one for (result, *_), one in placed.items() if result == "granted") == 3
+    assert placed["refused", "no pool", "topology-aware"] == 1
+    aligned = found["pinfold_alignment_total"]
+    assert (aligned["socket", "aligned"], aligned["socket", "split"]) == (2, 1)
+    again = values(daemon_families(look(node, counts)))["pinfold_alignment_total"]
+    assert again == aligned, "looking changes nothing"
+    assert found["pinfold_cpuset_updates_total"]["create",] >= 1
+    calls = found["pinfold_events_total"]
+    assert calls["CreateContainer", "done"] == 3
+    assert calls["CreateContainer", "refused"] == 1
+    timed = found["pinfold_event_duration_seconds_bucket"]
+    assert timed["CreateContainer", "done", "+Inf"] == 3
+    assert found["pinfold_event_duration_seconds_sum"]["CreateContainer", "done"] > 0
+
+
+def test_domains_tell_what_is_taken_of_them(node: PaperNode, counts: EventCounts) -> None:
+    node.run(guaranteed("db", 2000))
+    found = values(daemon_families(look(node, counts)))
+    (number,) = {"0", "1"} & {label for label in "01" if node.mems("db") == label}
+    assert found["pinfold_domain_cpus"]["socket", "0"] == 4
+    assert found["pinfold_domain_cpus_exclusive"]["numa", number] == 2
+    assert found["pinfold_domain_memory_bytes"]["numa", number] == 8 * 2**30
+    assert found["pinfold_domain_memory_available_bytes"]["numa", number] == 7 * 2**30
+    assert 0 < found["pinfold_fragmentation_ratio"]["socket",] < 1
+
+
+@pytest.mark.parametrize(
+    ("free", "expected"),
+    [
+        pytest.param("0-7", 0, id="all is free"),
+        pytest.param("", 0, id="nothing is free"),
+        pytest.param("0-3", 0, id="one domain is whole"),
+        pytest.param("0-1,4-5", 1, id="every domain is broken"),
+        pytest.param("0-5", 2 / 6, id="one of two is broken"),
+    ],
+)
+def test_fragmentation_is_the_share_of_free_cpus_in_broken_domains(
+    free: str, expected: float
+) -> None:
+    halves = {"0": CpuSet.parse("0-3"), "1": CpuSet.parse("4-7")}
+    assert fragmentation(CpuSet.parse(free).mask, halves, 0xFF) == expected
+
+
+def test_broken_rules_are_counted_by_kind_and_level(counts: EventCounts) -> None:
+    engine = engine_of("socket:2 numa:1 core:4 thread:1 mem:4G")
+    for name in ("a", "b", "c"):
+        engine.create(container_of(name, 0.5, apart(term("socket", "x")), app="x"))
+    found = values(
+        daemon_families(
+            DaemonLook(
+                snapshot=engine.snapshot(),
+                counts=counts,
+                is_connected=False,
+                reconnections=2,
+                reload=ReloadRecord(is_good=False, good_at=7.0),
+            )
+        )
+    )
+    violations = found["pinfold_affinity_violations"]
+    assert violations["anti-affinity", "required", "socket"] >= 1
+    assert sum(violations.values()) == violations["anti-affinity", "required", "socket"]
+    assert found["pinfold_nri_connected"][()] == 0
+    assert found["pinfold_nri_reconnects_total"][()] == 2
+    assert found["pinfold_config_last_reload_successful"][()] == 0
+    assert found["pinfold_config_last_reload_timestamp_seconds"][()] == 7
+
+
+@pytest.mark.parametrize(
+    ("happening", "name", "labels"),
+    [
+        pytest.param(
+            Answered("CreateContainer", 0.2, Outcome.LATE),
+            "pinfold_unpinned_starts_total",
+            ("late",),
+            id="an answer that was late",
+        ),
+        pytest.param(
+            Answered("CreateContainer", 0.1, Outcome.CRASHED),
+            "pinfold_unpinned_starts_total",
+            ("fault",),
+            id="a fault of ours",
+        ),
+        pytest.param(Crashed("x", ValueError()), "pinfold_faults_total", (), id="a fault"),
+        pytest.param(
+            Drifted(container=container_of("a"), intended=Pinning(), kernel=Pinning(), likely="x"),
+            "pinfold_cpuset_drift_total",
+            ("repaired",),
+            id="drift",
+        ),
+        pytest.param(
+            Reconfigured(1),
+            "pinfold_cpuset_updates_total",
+            ("reconfigure",),
+            id="a reload that moved one container",
+        ),
+    ],
+)
+def test_what_happens_is_counted_once(
+    node: PaperNode, counts: EventCounts, happening: Happening, name: str, labels: tuple[str, ...]
+) -> None:
+    before = values(daemon_families(look(node, counts)))[name][labels]
+    counts(happening)
+    assert values(daemon_families(look(node, counts)))[name][labels] == before + 1
+
+
+def told_metrics() -> set[str]:
+    return set(re.findall(r"\| `((?:nri|pinfold|process)_\w+)` \|", MANUAL.read_text()))
+
+
+def names_in(expression: str) -> set[str]:
+    """Metrics that an expression asks for, without those whose name is a pattern."""
+    plain = re.sub(r"\{[^}]*\}|\[[^]]*\]|\"[^\"]*\"", " ", expression)
+    plain = re.sub(r"\b(?:by|on|without|ignoring) *\([^)]*\)", " ", plain)
+    words = re.findall(r"[a-z_][a-z0-9_]*(?! *\()\b", plain)
+    return {one for one in words if "_" in one or one in FOREIGN} - {"histogram_quantile"}
+
+
+def alerts() -> list[tuple[str, str]]:
+    groups = yaml.safe_load(ALERTS.read_text())["groups"]
+    return [(rule["alert"], rule["expr"]) for group in groups for rule in group["rules"]]
+
+
+def panels() -> list[tuple[str, str]]:
+    found = json.loads(DASHBOARD.read_text())["panels"]
+    return [(panel["title"], one["expr"]) for panel in found for one in panel["targets"]]
+
+
+@pytest.mark.parametrize(("name", "expression"), [*alerts(), *panels()])
+def test_every_metric_that_an_alert_or_a_panel_names_exists(name: str, expression: str) -> None:
+    asked = names_in(expression) - FOREIGN
+    assert asked <= told_metrics(), name
+    assert asked or "containerd_nri_" in expression or names_in(expression) <= FOREIGN
+
+
+def test_every_panel_and_alert_has_a_name_of_its_own_and_alerts_say_what_to_do() -> None:
+    for names in ([name for name, _ in alerts()], [name for name, _ in panels()]):
+        assert len(names) == len(set(names)) > 10
+    for group in yaml.safe_load(ALERTS.read_text())["groups"]:
+        for rule in group["rules"]:
+            assert rule["annotations"].keys() == {"summary", "description"}
+            assert rule["labels"]["severity"] in {"info", "warning", "critical"}
+
+
+def test_prometheus_accepts_the_alerts() -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed — apt-get install prometheus")
+    subprocess.run([promtool, "check", "rules", str(ALERTS)], check=True, timeout=60)
