@@ -148,8 +148,7 @@ def command(
     _warn((*loaded.warnings, *found.warnings), log)
     notifier = Notifier(environment)
     keeper = None if state_dir is None else _state_keeper(state_dir, log)
-    garbage = Garbage()
-    journal, counts = DecisionJournal(), EventCounts()
+    garbage, journal, counts = Garbage(), DecisionJournal(), EventCounts()
     history = None if state_dir is None else HistoryKeeper(state_dir, log)
     reports: list[Report] = [DecisionLog(log, access.where), notifier, garbage, journal, counts]
     is_here = sysfs_root is None and machine is None and access.embedded is None
@@ -166,18 +165,15 @@ def command(
         finder=surroundings,
         as_found=tuner.as_found if tuner else None,
     )
-    _warn(daemon.engine.warnings, log)
     _look_for_conflicts(daemon, log, is_here=is_here)
     server = _control_server(control, state_dir, daemon, (journal, history), access, log)
     _remember(daemon, keeper, history, state_dir, counts, log)
     if tuner is not None:
         tuner.start(daemon.plugin)
-    plan_chores(daemon, watch, root, log)
-    daemon.timetable.every("rebalance", REBALANCE_SECONDS, BackgroundRebalance(daemon, log).look)
+    _plan(daemon, watch, root, garbage, log)
     metrics = MetricsServer(daemon, root, log, counts)
     load = partial(_load_again, watch, config_path, settings, log)
     _listen(daemon)
-    daemon.timetable.every("garbage", LOOK_SECONDS, garbage.look)
     daemon.first_service.afterwards("metrics at the start", metrics.follow)
     garbage.start()
     daemon.start()
@@ -198,8 +194,16 @@ def command(
         raise click.exceptions.Exit(FAULT)
 
 
+def _plan(
+    daemon: Daemon, watch: ConfigWatch, root: str | None, garbage: Garbage, log: logging.Logger
+) -> None:
+    plan_chores(daemon, watch, root, log)
+    daemon.timetable.every("rebalance", REBALANCE_SECONDS, BackgroundRebalance(daemon, log).look)
+    daemon.timetable.every("garbage", LOOK_SECONDS, garbage.look)
+
+
 def _look_for_conflicts(daemon: Daemon, log: logging.Logger, *, is_here: bool) -> None:
-    _warn(filter(None, (runc_warning(daemon.machine),)), log)
+    _warn((*daemon.engine.warnings, *filter(None, (runc_warning(daemon.machine),))), log)
     if is_here:
         managers = read_managers()
         daemon.plugin.events.foreign_pins.kubelet_pins = managers.pins_cpus

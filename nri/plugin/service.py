@@ -254,13 +254,19 @@ class Service:
         if answer.own is not None:
             adjustment = adjustment_message(answer.own, self._scheduling(answer), answer.classes)
         if answer.lifts_quota or answer.interleaved is not None:
-            adjustment = adjustment or nri_pb2.ContainerAdjustment()
-            if answer.lifts_quota:
-                lift_quota(adjustment.linux.resources)
-            if answer.interleaved is not None and self._has_memory_policy(answer):
-                add_interleaving(adjustment.linux, answer.interleaved)
+            adjustment = self._with_bandwidth(adjustment, answer)
         updates = update_messages(answer.others)
         return nri_pb2.CreateContainerResponse(adjust=adjustment, update=updates), outcome
+
+    def _with_bandwidth(
+        self, adjustment: nri_pb2.ContainerAdjustment | None, answer: Answer
+    ) -> nri_pb2.ContainerAdjustment:
+        adjustment = adjustment or nri_pb2.ContainerAdjustment()
+        if answer.lifts_quota:
+            lift_quota(adjustment.linux.resources)
+        if answer.interleaved is not None and self._has_memory_policy():
+            add_interleaving(adjustment.linux, answer.interleaved)
+        return adjustment
 
     def _scheduling(self, answer: Answer) -> SchedulingClass | None:
         """The scheduling class of a new container; None also where the runtime cannot set one."""
@@ -278,7 +284,7 @@ class Service:
             )
         return None
 
-    def _has_memory_policy(self, answer: Answer) -> bool:
+    def _has_memory_policy(self) -> bool:
         """Whether the runtime sets memory policies; where it does not, that is told."""
         if self.abilities is not None and self.abilities.has_memory_policy:
             return True

@@ -142,13 +142,13 @@ class Engine:
         """The containers known of a pod, stopped ones included, oldest first."""
         return self._allocator.roster.of_pod(pod_id)
 
-    def expect(self, pod: Pod) -> None:
-        """A pod begins: read its texts, for which none of its containers has to wait then."""
-        self._allocator.classifier.expect(pod)
-
     def completed(self, container: Container) -> Container:
         """The container with what central rules give it. For any thread; done again on creation."""
         return self._central.completed(container)
+
+    def expect(self, pod: Pod) -> None:
+        """A pod begins: read its texts, for which none of its containers has to wait then."""
+        self._allocator.classifier.expect(pod)
 
     def create(self, container: Container) -> Decision:
         """Place a new container; its own pinning is in the decision, others' in `changes`.

@@ -5,11 +5,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec import structs
 
 from ....nri.dispatch.report import Decided, Happening, Released, Synchronized
 from ....nri.plugin.plugin import Plugin
@@ -86,8 +87,8 @@ class HistoryKeeper:
         match happening:
             case Decided(decision=decision):
                 if decision.lineup is not None and len(self._waiting) >= _TABLES_WAITING_MAX:
-                    slim = msgspec.structs.replace(decision, lineup=None)
-                    happening = replace(happening, decision=slim)
+                    slim = structs.replace(decision, lineup=None)
+                    happening = structs.replace(happening, decision=slim)
             case Released() | Synchronized():
                 pass
             case _:
