@@ -13,7 +13,6 @@ from ..model.grant import Grant, PoolId, Refusal
 from ..model.pinning import Change, Pinning
 from ..model.request import CpuType, Request
 from ..placing.classifier import Classified, Classifier, grave_problems
-from ..placing.growth import allowed_cpus, closed_pools, held_back
 from ..placing.judge import Judge
 from ..placing.mover import Mover
 from ..placing.placer import Failure, Placement, Placer
@@ -24,6 +23,8 @@ from ..tuning.interrupts import Interrupt
 from ..tuning.turbo import prefer_turbo
 from .adoption import KEPT, Advice, adopted_grant, kept_grant
 from .decision import Decision, fault_problem
+from .heeded_resize import heeded_resize
+from .penning import Penning
 from .replacement import plan_replacement
 from .restoration import snapshot_of
 from .roster import Roster
@@ -51,6 +52,8 @@ class Allocator:
         """Those whose rules are to be looked at anew."""
         self._resizer = Resizer(self.books)
         self._mover = Mover(self.books)
+        pens = self.books, self.roster, self._judge, self._placer, self._unmet
+        self.pens = Penning(*pens, self.classifier)
 
     @property
     def occupancy(self) -> Occupancy:
@@ -81,8 +84,7 @@ class Allocator:
         """Release all that a container holds, and know it no more. Unknown ids change nothing."""
         if container_id not in self.roster.containers:
             return
-        self._remember_place(container_id)
-        self.books.release(container_id)
+        self._give_back(container_id)
         self.roster.remove(container_id)
 
     def place(
@@ -98,6 +100,9 @@ class Allocator:
             refusal = Refusal(reason="; ".join(map(str, bad)))
             self.books.withdraw(container.id)
             return Decision(container_id=container.id, result=refusal, problems=problems)
+        penned = self.pens.place(container, classified)
+        if penned is not None:
+            return penned
         affinities = self.books.affinity.affinities(container, classified.rules)
         if not affinities.is_whole:
             problems = (*problems, *affinities.problems(container))
@@ -239,10 +244,14 @@ class Allocator:
             self.roster.add(container, self.roster.classified[container_id])
             return structs.replace(last, changes=())
         classified = self.classifier.classify(container)
+        if grant.pen is not None:
+            decision = self.pens.resize(container, classified)
+            return self.conclude(decision) if isinstance(decision.result, Grant) else decision
         placement = self._resized(container, grant, classified)
         if isinstance(placement, Failure):
             return self._refused(grant, placement, classified)
         self.roster.add(container, classified)
+        self.pens.note_resized(container)
         return self._change(placement, classified)
 
     def move(self, container_id: ContainerId, pool_id: PoolId) -> Decision:
@@ -311,28 +320,9 @@ class Allocator:
     def _resized(
         self, container: Container, grant: Grant, classified: Classified
     ) -> Placement | Failure:
-        """A plan for other resources, by which no rule between containers breaks."""
-        request = classified.request
-        judgement = None
-        if grant.cpu_type is CpuType.NORMAL:
-            judgement = self._judge.judge(container, classified.placement, request)
-        if judgement is None:
-            return self._resizer.plan(grant, request)
-        cpus = self.books.presence(container.id)
-        allowed = allowed_cpus(judgement, grant, cpus)
-        closed = closed_pools(judgement, grant.pool_id, firmly=False)
-        placement = self._resizer.plan(grant, request, allowed, closed)
-        if isinstance(placement, Failure) and closed:
-            firm = closed_pools(judgement, grant.pool_id, firmly=True)
-            if firm != closed:
-                placement = self._resizer.plan(grant, request, allowed, firm)
-        if isinstance(placement, Failure):
-            return placement
-        booking = placement.booking
-        after = cpus | booking.grant.exclusive.mask
-        held = held_back(judgement, booking.grant, after, self.books, ())
-        return structs.replace(
-            placement, booking=structs.replace(booking, lifted=(*booking.lifted, *held))
+        books, judge, resizer = self.books, self._judge, self._resizer
+        return heeded_resize(
+            container, grant, classified, books=books, judge=judge, resizer=resizer
         )
 
     def conclude(self, decision: Decision) -> Decision:
@@ -360,8 +350,7 @@ class Allocator:
     def release(self, container_id: ContainerId) -> tuple[Change, ...]:
         """Take back what a container held. Unknown ids change nothing."""
         if container_id in self.books.ledger.grants:
-            self._remember_place(container_id)
-            self.books.release(container_id)
+            self._give_back(container_id)
             self.books.relax()
             self._shares.widen(container_id)
             moved = self._shares.return_home()
@@ -369,6 +358,16 @@ class Allocator:
             self.unmet.refresh(container_id, (*moved, *(one.container_id for one in changes)))
             return changes
         return self.books.pinner.changes()
+
+    def _give_back(self, container_id: ContainerId) -> None:
+        """Give back all that a container holds; a pen it is in goes to who is left there."""
+        ledger = self.books.ledger
+        grant = ledger.grants.get(container_id)
+        pen = ledger.pens[grant.pen] if grant is not None and grant.pen is not None else None
+        self._remember_place(container_id)
+        self.books.release(container_id)
+        if pen is not None:
+            self.pens.left(pen)
 
     def _apply(self, placement: Placement, classified: Classified) -> Decision:
         grant = self.books.take(placement.booking)

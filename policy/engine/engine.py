@@ -104,7 +104,8 @@ class Engine:
     def interrupts(self, interrupts: tuple[Interrupt, ...]) -> None:
         if interrupts != self._interrupts:
             self._interrupts = interrupts
-            self._allocator.classifier = Classifier(self.config, interrupts, self.machine)
+            classifier = Classifier(self.config, interrupts, self.machine)
+            self._allocator.classifier = self._allocator.pens.classifier = classifier
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -176,7 +177,8 @@ class Engine:
             told = self.pinning(one)
             if told is not None and told.cpus is not None:
                 others |= told.cpus.mask
-        if not allocator.adopt(container, request, others, None):
+        is_penned = allocator.pens.name_of(container, request) is not None
+        if is_penned or not allocator.adopt(container, request, others, None):
             return allocator.conclude(allocator.place_running(container))
         allocator.heed_rules(container, is_alone=True)
         changes = allocator.books.pinner.changes(container.id)
@@ -258,6 +260,11 @@ class Engine:
             pinning = self._allocator.books.pinner.told(container_id) or Pinning()
             return replace(self.decisions[container_id], pinning=pinning, changes=())
         return self._allocator.resize(container_id, resources)
+
+    def resize_pod(self, pod: Pod, size: Resources) -> Refusal | tuple[Change, ...]:
+        """Another size for a pod, or a refusal that changes nothing; containers `update` by it."""
+        refusal = self._allocator.pens.resize_pod(pod, size)
+        return self._allocator.books.pinner.changes() if refusal is None else refusal
 
     def forget_places(self) -> None:
         """Let containers that come back choose anew, as in trials of what would come of them."""

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import structs
 
-from ..model.container import Container, ContainerId, ContainerState, PodId
+from ..model.container import Container, ContainerId, ContainerState, PodId, Resources
 from ..model.grant import Grant
 from ..model.hint import Hint
 from ..placing.classifier import Classified
@@ -27,6 +27,8 @@ class Roster:
         self.containers: dict[ContainerId, Container] = {}
         self.classified: dict[ContainerId, Classified] = {}
         self.decisions: dict[ContainerId, Decision] = {}
+        self.pod_sizes: dict[str, Resources] = {}
+        """The last size of pods that were resized, by uid; the runtime tells that of creation."""
         self._instances: dict[tuple[str, str], ContainerId] = {}
         self._of_pod: dict[PodId, dict[ContainerId, None]] = {}
         self._last_places: dict[tuple[str, str], tuple[Grant, tuple[Hint, ...]]] = {}

@@ -78,6 +78,8 @@ class Pod:
     annotation_problems: tuple[Problem, ...] = ()
     """Why others of them are left out."""
     qos: QosClass = QosClass.BEST_EFFORT
+    resources: Resources | None = None
+    """Those of the whole pod, as it was created; None where nobody tells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
