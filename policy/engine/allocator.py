@@ -52,7 +52,7 @@ class Allocator:
         """Those whose rules are to be looked at anew."""
         self._resizer = Resizer(self.books)
         self._mover = Mover(self.books)
-        pens = self.books, self.roster, self._judge, self._placer, self._unmet
+        pens = self.books, self.roster, self._judge, self._placer, self.unmet
         self.pens = Penning(*pens, self.classifier)
 
     @property
