@@ -18,6 +18,7 @@ from ..nri.plugin.cri_socket_paths import AUTO
 from ..policy.configuration.config import Config
 from ..topology.sets.base_errors import PinfoldError
 from .commands.exit_status import FAULT, StatusCommand
+from .control.background_rebalance import REBALANCE_SECONDS, BackgroundRebalance
 from .control.control_server import ControlServer
 from .control.control_socket import (
     ControlInUseError,
@@ -167,6 +168,7 @@ def command(
     if tuner is not None:
         tuner.start(daemon.plugin)
     plan_chores(daemon, watch, root, log)
+    daemon.timetable.every("rebalance", REBALANCE_SECONDS, BackgroundRebalance(daemon, log).look)
     metrics = MetricsServer(daemon, root, log)
     load = partial(_load_again, watch, config_path, settings, log)
     _listen(daemon)

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final
 
 from ...topology.sysfs.available_memory import read_available_memory
+from ...topology.sysfs.processor import parse_processor
 from ...topology.sysfs.sysfs_tree import SysfsTree, open_tree
 from .config_watch import ConfigWatch
 from .cpu_watch import CpuWatch
@@ -17,6 +18,8 @@ CONFIG_SECONDS: Final = 2.0
 """Between two looks at the configuration files."""
 MEMORY_SECONDS: Final = 10.0
 """Between two looks at the free memory of every node."""
+PROCESSOR_SECONDS: Final = 3.0
+"""After the start the processor's name and flags are read: most nodes are ready by then."""
 CPUS_SECONDS: Final = 10.0
 """Between two looks at which cpus are online."""
 
@@ -38,6 +41,8 @@ def plan_chores(daemon: Daemon, watch: ConfigWatch, root: str | None, log: loggi
     timetable.every("configuration files", CONFIG_SECONDS, partial(_look_at_files, watch, daemon))
     timetable.every("audit", AUDIT_SECONDS, daemon.audit.repair)
     timetable.every("rules", RULES_SECONDS, daemon.rules.look)
+    # A rule about a label of the processor would read it while its container waits.
+    timetable.once("processor", PROCESSOR_SECONDS, partial(_read_processor, daemon))
     if root is not None:
         tree = open_tree(root)
         look_at_memory = partial(_look_at_memory, tree, daemon)
@@ -49,6 +54,11 @@ def plan_chores(daemon: Daemon, watch: ConfigWatch, root: str | None, log: loggi
 def _look_at_files(watch: ConfigWatch, daemon: Daemon) -> None:
     if watch.look():
         daemon.tell(Command.RELOAD)
+
+
+def _read_processor(daemon: Daemon) -> None:
+    """Read the processor's name and flags, which stay in memory."""
+    parse_processor(daemon.machine.cpuinfo)
 
 
 def _look_at_memory(tree: SysfsTree, daemon: Daemon) -> None:

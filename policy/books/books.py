@@ -194,11 +194,15 @@ class Books:
 
     def let_count(
         self, container: Container, affinity: Iterable[AffinityRule], rules: PlacementRules
-    ) -> None:
-        """Let a container count for the rules of others, and its own rules for others."""
+    ) -> int:
+        """Let a container count for the rules of others, and its own rules for others.
+
+        Returns how many of those do not: its namespace has too many different ones.
+        """
         self.affinity.add(container, affinity)
-        if rules or not self.standing.is_empty:
-            self.standing.add(container, rules)
+        if not rules and self.standing.is_empty:
+            return 0
+        return self.standing.add(container, rules)
 
     def withdraw(self, container_id: ContainerId) -> None:
         """Let a container and its rules count no more. Unknown ids change nothing."""

@@ -12,7 +12,7 @@ import msgspec
 from ..model.cpu_preference import BurstLevel, CpuPriority
 from ..text.quantity import CpuAmount, MemoryAmount, parse_cpu_amount, parse_memory_amount
 from .affinity_fields import AntiAffinityLimits, KubeCompat, Profile, Rack, ReplicaAntiAffinity
-from .moving_fields import DuringExecution
+from .moving_fields import DuringExecution, RebalanceFields
 from .section import Section
 
 
@@ -272,6 +272,7 @@ class Config(Section, frozen=True, kw_only=True):
     """The weight of a required affinity for the containers that it is about."""
     kube_compat: KubeCompat = KubeCompat.DOCUMENT
     during_execution: DuringExecution = DuringExecution()
+    rebalance: RebalanceFields = RebalanceFields()
 
     scheduling_classes: tuple[SchedulingClass, ...] = ()
     namespace_scheduling_classes: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])

@@ -20,3 +20,5 @@ def moving_faults(config: Config) -> Iterator[Fault]:
         yield Fault(("duringExecution", "gracePeriod"), str(error))
     path = "duringExecution", "movesPerMinute"
     yield from range_faults(path, section.moves_per_minute, 0, _MOVES_MAX)
+    path = "rebalance", "movesPerHour"
+    yield from range_faults(path, config.rebalance.moves_per_hour, 0, _MOVES_MAX)

@@ -20,3 +20,12 @@ class DuringExecution(Section, frozen=True, kw_only=True):
     def grace_seconds(self) -> float:
         """The grace period in seconds."""
         return parse_nanoseconds(self.grace_period) / _NANOSECONDS
+
+
+class RebalanceFields(Section, frozen=True, kw_only=True):
+    """Moves of containers, while they run, to where they are better placed."""
+
+    moves_per_hour: int = 0
+    """0: nobody is moved, unless somebody asks for it."""
+    move_exclusive: bool = False
+    """Whether those with exclusive cpus are moved, too."""

@@ -29,7 +29,7 @@ from .restoration import snapshot_of
 from .roster import Roster
 from .shifted_shares import ShiftedShares
 from .snapshot import Snapshot, exclusive_cpus
-from .unmet import UnmetRules, guard_problems
+from .unmet import UnmetRules, guard_problems, with_uncounted
 
 
 class Allocator:
@@ -72,8 +72,9 @@ class Allocator:
     def know(self, container: Container) -> Classified:
         """Classify a container, and let its rules count."""
         classified = self.classifier.classify(container)
+        if count := self.books.let_count(container, classified.rules, classified.placement):
+            classified = with_uncounted(classified, container, count)
         self.roster.add(container, classified)
-        self.books.let_count(container, classified.rules, classified.placement)
         return classified
 
     def forget(self, container_id: ContainerId) -> None:
@@ -125,7 +126,7 @@ class Allocator:
                 lineup=placement.lineup,
                 problems=problems,
             )
-        return structs.replace(self._apply(placement, classified), weights=affinities.weights)
+        return self._apply(placement, classified)
 
     def place_running(self, container: Container) -> Decision:
         """Place a container that runs already: it cannot be refused any more."""
@@ -387,6 +388,7 @@ class Allocator:
             scheduling=classified.scheduling,
             classes=classified.classes,
             cold_start_ns=classified.request.cold_start_ns,
+            weights=placement.weights,
         )
         if placement.broken:
             container = self.roster.containers[grant.container_id]

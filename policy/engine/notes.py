@@ -49,8 +49,8 @@ class _Look:
         for spread in rules.spread:
             if not spread.is_required:
                 yield from self._of_spread(spread)
-        labels = self._books.pool_labels[self._pool_id] if rules.pool_preferred else {}
         for wish in rules.pool_preferred:
+            labels = self._books.pool_labels[self._pool_id]
             if wish.term.expressions and not wish.term.matches(labels):
                 yield f"{wish.text}: {self._books.tree.pools[self._pool_id].name} is another"
         yield from self._of_weights(weights)

@@ -1,16 +1,19 @@
 """Unmet rules: required rules that do not hold where containers are, in the decisions of both."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from msgspec.structs import replace
+from msgspec import structs
 
 from ..books.books import Books
 from ..model.container import Container, ContainerId
+from ..placing.classifier import Classified
 from ..placing.judge import Judge
 from ..placing.judgement import Judgement
 from ..placing.restriction import Restriction, together_text
 from ..rules.podaffinity.rule_set import RequiredTerm
+from ..rules.podaffinity.standing_rules import LOOKED_AT_MAX
+from ..rules.podaffinity.term import container_labels
 from ..text.errors import Problem
 from .decision import Decision
 from .roster import Roster
@@ -172,11 +175,21 @@ class UnmetRules:
             for owner_id in one.owners
             if owner_id in self._concerned
         )
+        due.update(dict.fromkeys(self._counting(self._roster.containers[newest])))
         if moved:
             for container_id, others in self._concerned.items():
                 if container_id in moved or moved & others:
                     due[container_id] = None
         self._look_again(due)
+
+    def _counting(self, newest: Container) -> Iterator[ContainerId]:
+        """Owners of required spread rules that count a newcomer, and did not hold before it."""
+        labels = container_labels(newest)
+        for container_id in self._concerned:
+            for rule in self._books.standing.of(container_id).spread:
+                owner = self._roster.containers.get(container_id)
+                if rule.is_required and owner and rule.matches(owner, newest, labels):
+                    yield container_id
 
     def refresh_all(self) -> None:
         """Forget all that holds by now. O(containers at which something did not)."""
@@ -229,16 +242,28 @@ def with_unmet(decision: Decision, texts: tuple[str, ...]) -> Decision:
         return decision
     problems = [one for one in decision.problems if one.where != _UNMET]
     problems += [Problem(where=_UNMET, what=text, is_advice=True) for text in texts]
-    return replace(decision, unmet=texts, problems=tuple(problems))
+    return structs.replace(decision, unmet=texts, problems=tuple(problems))
 
 
 def guard_problems(judgement: Judgement, container: Container) -> tuple[Problem, ...]:
-    """Anti-affinity of other namespaces that would block too much for a container."""
-    return tuple(
-        Problem(
-            where=f"antiAffinityLimits of {container.path}",
-            what=f"{text} would block more than its namespace may: it counts as preferred",
-            is_advice=True,
-        )
-        for text in judgement.guarded
+    """Anti-affinity of other namespaces that would block too much, the first of very many."""
+    texts = judgement.guarded
+    more = len(texts) - _TOLD_MAX
+    what = "would block more than its namespace may: it counts as preferred"
+    told = [f"{text} {what}" for text in texts[:_TOLD_MAX]]
+    if more > 0:
+        told.append(f"so do {more} more rules")
+    where = f"antiAffinityLimits of {container.path}"
+    return tuple(Problem(where=where, what=one, is_advice=True) for one in told)
+
+
+def with_uncounted(classified: Classified, container: Container, count: int) -> Classified:
+    """A container's demand with the note that some of its rules do not count for newcomers."""
+    problem = Problem(
+        where=f"affinity of {container.path}",
+        what=f"{count} of its rules do not count for newcomers: {LOOKED_AT_MAX} others of its"
+        " namespace are about the same labels",
+        fix="write fewer different ones",
+        is_advice=True,
     )
+    return structs.replace(classified, problems=(*classified.problems, problem))

@@ -1,12 +1,12 @@
 """Judges of newcomers: required and preferred rules, held against the containers that are there."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final, TypedDict, Unpack
-
-from msgspec import Struct, field
 
 from ...topology.model.machine import Level
 from ..books.books import Books
+from ..books.whereabouts import Whereabouts
 from ..configuration.affinity_fields import KubeCompat
 from ..configuration.config import Config, OnUnsatisfiable
 from ..model.container import Container, ContainerId
@@ -25,12 +25,10 @@ from ..rules.podaffinity.term import Term, container_labels
 from ..rules.podaffinity.term_selection import select_spread, select_term
 from .classifier import SYSTEM_NAMESPACE
 from .guard import guard
-from .judgement import Barrier, Companions, Judgement, bits
+from .judgement import Barrier, Companions, Judgement
 from .pulls import SCALE, Pulls
 from .restriction import Restriction, names_text
 
-_FEW: Final = 64
-"""So many containers are looked at one by one."""
 GUARD_WEIGHT: Final = 100
 """The weight of what a namespace may not require of containers of others."""
 
@@ -109,7 +107,8 @@ class _Limits(TypedDict, total=False):
     is_lasting: bool
 
 
-class _Reading(Struct):
+@dataclass(slots=True)
+class _Reading:
     """A newcomer's rules and those about it, on the way to a judgement."""
 
     books: Books
@@ -120,8 +119,10 @@ class _Reading(Struct):
     own: list[Restriction] = field(default_factory=list[Restriction])
     companions: list[Companions] = field(default_factory=list[Companions])
     guarded: list[str] = field(default_factory=list[str])
-    _members: dict[int, int] | None = None
-    _known: dict[ContainerId, int] = field(default_factory=dict[ContainerId, int])
+    _whereabouts: Whereabouts = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._whereabouts = Whereabouts(self.books)
 
     def read(self, matching: Sequence[StandingRule]) -> Judgement:
         pulls = Pulls(self.books.domains)
@@ -132,7 +133,7 @@ class _Reading(Struct):
             for rule in self.rules.spread:
                 self._read_spread(rule, pulls)
             for one in self.rules.preferred:
-                for other in self._placed(self._select(one.term)):
+                for other in self._whereabouts.placed(self._select(one.term)):
                     pulls.add(one.term.level, self.books.presence(other.id), one.weight)
         barriers, passed = self._read_standing(matching, pulls)
         return Judgement(
@@ -152,42 +153,8 @@ class _Reading(Struct):
         is_reserved = self.request.cpu_type is CpuType.RESERVED
         return (supply.reserved if is_reserved else supply.usable).mask
 
-    def _placed(self, places: int) -> list[Container]:
-        grants, residents = self.books.ledger.grants, self.books.affinity.residents
-        return [residents.container(one) for one in residents.ids(places) if one in grants]
-
     def _select(self, term: Term) -> int:
         return select_term(self.books.affinity.residents, self.container, term)
-
-    def _presence(self, places: int) -> int:
-        """A mask of the cpus on which the containers of a set run, those that hold some."""
-        mask = 0
-        if places.bit_count() > _FEW:
-            for presence, members in self._by_presence():
-                if members & places:
-                    mask |= presence
-            return mask
-        for container_id in self.books.affinity.residents.ids(places):
-            mask |= self.books.presence(container_id)
-        return mask
-
-    def _cpus_of(self, owner_id: ContainerId) -> int:
-        """What `Books.presence` says, asked once: many rules have the same owners."""
-        found = self._known.get(owner_id)
-        if found is None:
-            found = self._known[owner_id] = self.books.presence(owner_id)
-        return found
-
-    def _by_presence(self) -> Iterable[tuple[int, int]]:
-        """The cpus that some containers run on, and which these are; most share a pool's cpus."""
-        if self._members is None:
-            members: dict[int, int] = {}
-            residents = self.books.affinity.residents
-            for container_id in residents.ids(residents.everyone):
-                presence = self.books.presence(container_id)
-                members[presence] = members.get(presence, 0) | residents.place(container_id)
-            self._members = members
-        return self._members.items()
 
     def _restrict(self, text: str, wanted: str, **more: Unpack[_Limits]) -> None:
         self.own.append(
@@ -214,7 +181,7 @@ class _Reading(Struct):
             places = [common] * len(terms)
             includes_itself = [all(includes_itself)] * len(terms)
         for rule, selected, is_first in zip(rules, places, includes_itself, strict=True):
-            matches = self._placed(selected)
+            matches = self._whereabouts.placed(selected)
             if matches:
                 self._stay_with(rule, matches, selected)
             elif not is_first:
@@ -227,7 +194,7 @@ class _Reading(Struct):
 
     def _stay_with(self, rule: RequiredTerm, matches: Sequence[Container], places: int) -> None:
         domains, term, level = self.books.domains, rule.term, rule.term.level
-        presence = self._presence(places)
+        presence = self._whereabouts.cpus(places)
         allowed = domains.covering(level, presence)
         choices: tuple[int, ...] = ()
         if self._fits_one_domain(level):
@@ -261,13 +228,13 @@ class _Reading(Struct):
     def _read_anti_affinity(self) -> None:
         for one in self.rules.required:
             places = self._select(one.term) if one.is_anti else 0
-            matches = self._placed(places)
+            matches = self._whereabouts.placed(places)
             if matches:
                 level = one.term.level
                 self._restrict(
                     one.term.text,
                     f"{a_level(level)} without {names_text(matches)}",
-                    forbidden=self.books.domains.covering(level, self._presence(places)),
+                    forbidden=self.books.domains.covering(level, self._whereabouts.cpus(places)),
                     blockers=tuple(matches),
                     level=level,
                     is_lasting=is_lasting(one),
@@ -276,23 +243,18 @@ class _Reading(Struct):
     def _read_spread(self, rule: SpreadRule, pulls: Pulls) -> None:
         domains, level = self.books.domains, rule.level
         places = select_spread(self.books.affinity.residents, self.container, rule)
-        usable = self._usable
-        counts = {mask & -mask: 0 for mask in domains.masks(level) if mask & usable}
-        for one in self._placed(places):
-            for bit in bits(domains.indexes(level, self.books.presence(one.id))):
-                # Others, as those of reserved cpus, are not eligible.
-                if bit in counts:
-                    counts[bit] += 1
-        least = min(counts.values(), default=0) if len(counts) >= rule.min_domains else 0
+        by_count = self._whereabouts.domains_by_count(level, places, self._usable)
+        eligible = sum(bits.bit_count() for bits in by_count.values())
+        least = min(by_count, default=0) if eligible >= rule.min_domains else 0
         selector = rule.selector
         counts_itself = selector is not None and selector.matches(container_labels(self.container))
         most = least + rule.max_skew - counts_itself
         full = 0
-        for bit, count in counts.items():
+        for count, bits in by_count.items():
             if count > most:
-                full |= bit
+                full |= bits
                 if not rule.is_required:
-                    pulls.add(level, domains.members(level, bit), most - count)
+                    pulls.add(level, domains.members(level, bits), most - count)
         if rule.is_required and full:
             self._restrict(
                 rule.text,
@@ -334,7 +296,7 @@ class _Reading(Struct):
         barriers: list[Barrier] = []
         is_exempt = _is_exempt(self.container, self.request.cpu_type)
         for one in matching:
-            rule, presence = one.rule, self._cpus_of
+            rule, presence = one.rule, self._whereabouts.cpus_of
             placed = [owner for owner in one.owners.values() if presence(owner.id)]
             if isinstance(rule, RequiredTerm) and rule.is_anti:
                 barriers += self._barriers(rule, placed)
@@ -361,7 +323,7 @@ class _Reading(Struct):
         for owner in owners:
             can_break = standing.of(owner.id).on_unsatisfiable is OnUnsatisfiable.DEGRADE
             key = can_break, _is_exempt(owner, grants[owner.id].cpu_type)
-            parts.setdefault(key, {})[owner.id] = owner, self._cpus_of(owner.id)
+            parts.setdefault(key, {})[owner.id] = owner, self._whereabouts.cpus_of(owner.id)
         for (can_break, is_systems), of_owner in parts.items():
             union = 0
             for _, presence in of_owner.values():

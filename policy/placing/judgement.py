@@ -12,7 +12,7 @@ from ..pools.domains import Domains
 from .pulls import Pulls
 from .restriction import Restriction, names_text
 
-_OWNERS_MAX: Final = 128
+_OWNERS_MAX: Final = 48
 """More than the containers with rules about one newcomer on an ordinary node: of more, nobody is
 counted by himself."""
 

@@ -4,8 +4,9 @@ The one case in which a resident's grant changes for somebody's rule: only of re
 required rule holds where they are, and only as far as their request still fits.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from typing import Final
 
 from msgspec import Struct, structs
@@ -24,10 +25,10 @@ from .judgement import Barrier
 from .openings import Openings, OpeningSearch
 from .restriction import Restriction
 
-_RESIDENTS_MAX: Final = 512
+_RESIDENTS_MAX: Final = 256
 """Where more are in the way, nobody makes way: the search would take too long."""
-_TRIES_MAX: Final = 100_000
-"""So often at most a resident is held against a domain."""
+_TRIES_MAX: Final = 2048
+"""So often at most residents that are alike are held against a domain."""
 
 _Movable = Mapping[ContainerId, frozenset[Level]]
 
@@ -68,10 +69,11 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
     judgement = search.judgement
     if len(judgement.kept_apart()) > _RESIDENTS_MAX:
         return
-    own = [_without_movable(one, books, movable) for one in judgement.own]
+    can_make_way = cache(partial(_can_make_way, books=books))
+    own = [_without_movable(one, books, movable, can_make_way) for one in judgement.own]
     blocked = 0
     for barrier in judgement.barriers:
-        blocked |= _staying_behind(barrier, books, movable)
+        blocked |= _staying_behind(barrier, books, movable, can_make_way)
     if not movable:
         return
     everything = search.tree.root.cpus.mask & ~blocked
@@ -80,16 +82,14 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
     levels = {level for found in movable.values() for level in found}
     widest = next(level for level in Level if level in levels)
     frozen = {one: frozenset(found) for one, found in movable.items()}
-    standing = [
-        _InTheWay(ledger.grants[one], levels_of, ledger) for one, levels_of in frozen.items()
-    ]
+    standing = _in_the_way(frozen, ledger)
     by_count: dict[int, list[int]] = {}
     tries = 0
     for region in search.regions(everything, own):
         for domain in domains.masks(widest):
             if not region & domain or tries > _TRIES_MAX:
                 continue
-            tries += len(frozen)
+            tries += len(standing)
             concerned = _concerned(standing, region & domain, domains)
             if concerned is not None:
                 by_count.setdefault(concerned, []).append(region & domain)
@@ -111,12 +111,15 @@ def standing_cpus(grant: Grant, ledger: Ledger) -> int:
 
 
 def _without_movable(
-    rule: Restriction, books: Books, movable: dict[ContainerId, set[Level]]
+    rule: Restriction,
+    books: Books,
+    movable: dict[ContainerId, set[Level]],
+    can_make_way: Callable[[ContainerId], bool],
 ) -> Restriction:
     """A restriction by those residents alone that cannot make way; the others are noted."""
     staying, is_other = 0, False
     for other in rule.blockers:
-        if other.id in movable or _can_make_way(other.id, books):
+        if can_make_way(other.id):
             movable.setdefault(other.id, set()).add(rule.level)
             is_other = True
         else:
@@ -126,11 +129,16 @@ def _without_movable(
     return replace(rule, forbidden=books.domains.covering(rule.level, staying))
 
 
-def _staying_behind(barrier: Barrier, books: Books, movable: dict[ContainerId, set[Level]]) -> int:
+def _staying_behind(
+    barrier: Barrier,
+    books: Books,
+    movable: dict[ContainerId, set[Level]],
+    can_make_way: Callable[[ContainerId], bool],
+) -> int:
     """The cpus that are kept by those owners alone that cannot make way."""
     staying, is_other = 0, False
     for owner_id, (_, presence) in barrier.owners.items():
-        if owner_id in movable or _can_make_way(owner_id, books):
+        if can_make_way(owner_id):
             movable.setdefault(owner_id, set()).add(barrier.level)
             is_other = True
         else:
@@ -158,22 +166,35 @@ def _can_make_way(container_id: ContainerId, books: Books) -> bool:
 
 
 class _InTheWay:
-    """A resident that may have to leave a region, and what is left without it."""
+    """Residents that are alike and may have to leave a region, and what is left without one."""
 
-    __slots__ = ("_grant", "_ledger", "_without", "cpus", "levels")
+    __slots__ = ("_grant", "_ledger", "_without", "count", "cpus", "levels")
 
     def __init__(self, grant: Grant, levels: frozenset[Level], ledger: Ledger) -> None:
         self._grant = grant
         self._ledger = ledger
         self._without: Ledger | None = None
+        self.count = 0
         self.cpus = standing_cpus(grant, ledger)
         self.levels = levels
 
     def can_leave(self, cover: int) -> bool:
-        """Whether its request still fits on what it has elsewhere."""
+        """Whether the request of each still fits on what it has elsewhere."""
         if self._without is None:
             self._without = self._ledger.without_share(self._grant)
         return _has_room(self._grant, self.cpus & ~cover, self._without)
+
+
+def _in_the_way(movable: _Movable, ledger: Ledger) -> Sequence[_InTheWay]:
+    """The residents, those together that differ in nothing that counts here."""
+    found: dict[tuple[object, ...], _InTheWay] = {}
+    for container_id, levels in movable.items():
+        grant = ledger.grants[container_id]
+        key = grant.pool_id, grant.within, grant.shared_milli, levels
+        if key not in found:
+            found[key] = _InTheWay(grant, levels, ledger)
+        found[key].count += 1
+    return tuple(found.values())
 
 
 def _concerned(standing: Sequence[_InTheWay], region: int, domains: Domains) -> int | None:
@@ -187,7 +208,7 @@ def _concerned(standing: Sequence[_InTheWay], region: int, domains: Domains) -> 
         if one.cpus & cover:
             if not one.can_leave(cover):
                 return None
-            count += 1
+            count += one.count
     return count
 
 

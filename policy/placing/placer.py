@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ...topology.sets.cpuset import NO_NODES, CpuSet
@@ -38,6 +38,8 @@ class Placement(Struct, frozen=True, kw_only=True):
     decided_by: str = ""
     broken: tuple[Restriction, ...] = ()
     """The required rules that do not hold there."""
+    weights: Mapping[ContainerId, int] = field(default_factory=dict[ContainerId, int])
+    """What drew the container to others, and from them."""
     narrowed_by: frozenset[ContainerId] = frozenset()
     """The residents whose leaving could make room for a narrowed grant."""
 
@@ -111,6 +113,7 @@ class Placer:
             lineup=choice.lineup,
             decided_by=choice.decided_by,
             broken=broken,
+            weights=weights,
             narrowed_by=judgement.kept_apart() if judgement and grant.within else frozenset(),
         )
 

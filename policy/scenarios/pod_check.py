@@ -31,7 +31,7 @@ from ..pools.pool_labels import pool_labels
 from ..pools.pool_tree import PoolTree
 from ..rules.podaffinity.configured_rules import RACK_LABEL
 from ..rules.podaffinity.own_rules import selected_namespace_labels
-from ..rules.podaffinity.pool_review import reviewed_pools
+from ..rules.podaffinity.pool_review import reviewed_labels, reviewed_pools
 from ..rules.podaffinity.rule_review import reviewed_rules
 from ..rules.podaffinity.rule_text import placement_rules
 from ..rules.unmatched_rules import unmatched_rules
@@ -86,7 +86,9 @@ class PodCheck:
         for container in containers:
             yield from placement_rules(container, config)[1]
         yield from reviewed_rules(containers, config)
-        if self._machine is not None:
+        if self._machine is None:
+            yield from reviewed_labels(containers, config, is_nodes=self._config is not None)
+        else:
             engine = self._engine_of(self._machine, config)
             yield from self._idle_pools(containers, engine.tree, config, self._machine)
             yield from self._refusals(spec, containers, config, engine)

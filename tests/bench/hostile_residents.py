@@ -7,6 +7,7 @@ does for an event, both ends of the socket and what follows the answer.
 
 import argparse
 import gc
+import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -160,6 +161,9 @@ def shapes() -> Mapping[str, Shape]:
             _annotation, lambda _: _near_rules(150, ":namespace:qosclass", "default:BestEffort")
         )
     )
+    for count in (1, 4, 32):
+        found[f"{count} terms against everybody"] = Shape(partial(_hard_terms, count, True))
+        found[f"{count} terms for everybody"] = Shape(partial(_hard_terms, count, False))
     for seed in range(_CHANCES):
         found[f"chance {seed}"] = Shape(partial(_chance, seed))
     return found
@@ -177,6 +181,38 @@ def _annotation(make: Callable[[int], list[Rule]], number: int) -> Mapping[str, 
         if len(rules) == 1 or not admit(texts, "").problems:
             return texts
         rules = rules[: len(rules) * 19 // 20]
+
+
+def _hard_terms(count: int, is_anti: bool, number: int) -> Mapping[str, str]:
+    """Required or preferred terms that no index tells from each other; all have all in a domain."""
+    terms = [
+        {
+            "topologyKey": "core",
+            "labelSelector": {
+                "matchExpressions": [
+                    {
+                        "key": "app",
+                        "operator": "NotIn",
+                        "values": [f"v{number}-{one}-{value}" for value in range(12)],
+                    }
+                ]
+            },
+            "namespaceSelector": {},
+        }
+        for one in range(count)
+    ]
+    rules = (
+        {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+        if is_anti
+        else {
+            "podAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 100, "podAffinityTerm": term} for term in terms
+                ]
+            }
+        }
+    )
+    return {"affinity.pinfold.dev/pod": json.dumps(rules)}
 
 
 def _chance(seed: int, number: int) -> Mapping[str, str]:

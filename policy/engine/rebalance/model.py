@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from ...model.container import ContainerId
 from ...model.grant import PoolId
+from .layers import Steps
 from .placement_score import PlacementObjective
 
 
@@ -67,10 +68,9 @@ class PlacementModel:
         pools = objective.tree.pools
         self.chains = [(pool.id, *objective.tree.ancestors[pool.id]) for pool in pools]
         self.is_leaf = [not pool.children for pool in pools]
-        self._pools = pools
         self._parents = [int(pool.parent) if pool.parent is not None else -1 for pool in pools]
         self._paths: dict[tuple[int, int], Path] = {}
-        self._shifts: dict[tuple[int, int, int], tuple[tuple[int, int], ...]] = {}
+        self._shifts: dict[tuple[int, int, int], Steps] = {}
         self._containing: dict[int, tuple[int, ...]] = {}
         index_of = {one.id: index for index, one in enumerate(tenants)}
         self.weights: list[list[dict[int, int]]] = []
@@ -112,10 +112,7 @@ class PlacementModel:
         total = 0
         for layer, weights in zip(self.objective.layers, self.weights, strict=True):
             for other, weight in weights[index].items():
-                near = self.objective.worth(
-                    layer, weight, PoolId(pool_id), PoolId(self.place[other])
-                )
-                total += weight * near
+                total += weight * layer.worth(weight, pool_id, self.place[other])
         return total
 
     def worths(self, index: int) -> Sequence[int]:
@@ -141,13 +138,10 @@ class PlacementModel:
             weight = weights[one].get(other)
             if weight:
                 # Each was looked at as if the other had stayed; they are as far as before.
-                at = self.objective.worth
-                apart = at(layer, weight, PoolId(first), PoolId(second))
-                gain -= weight * (
-                    at(layer, weight, PoolId(first), PoolId(first))
-                    + at(layer, weight, PoolId(second), PoolId(second))
-                    - 2 * apart
-                )
+                at = layer.worth
+                apart = at(weight, first, second)
+                here, there = at(weight, first, first), at(weight, second, second)
+                gain -= weight * (here + there - 2 * apart)
         return gain
 
     def fits(self, index: int, pool_id: int) -> bool:
@@ -203,9 +197,9 @@ class PlacementModel:
             if not weights[index]:
                 continue
             friendly = self._shifted(number, source, target)
-            hostile: tuple[tuple[int, int], ...] = ()
+            hostile: Steps = ()
             if (source >= 0 and not self.is_leaf[source]) or not self.is_leaf[target]:
-                hostile = self._refuges(number, source, target)
+                hostile = self.objective.layers[number].refuges(source, target)
             for other, weight in weights[index].items():
                 own = sums[other]
                 for pool_id, step in friendly:
@@ -214,32 +208,12 @@ class PlacementModel:
                     for pool_id, step in hostile:
                         own[pool_id] += weight * step
 
-    def _shifted(self, number: int, source: int, target: int) -> tuple[tuple[int, int], ...]:
+    def _shifted(self, number: int, source: int, target: int) -> Steps:
         known = self._shifts.get((number, source, target))
         if known is None:
-            worth = self.objective.layers[number].worth
-            left, entered = ((), self.chains[target]) if source < 0 else self.path(source, target)
-            steps = [
-                *((one, self._step(worth, one)) for one in entered),
-                *((one, -self._step(worth, one)) for one in left),
-            ]
-            known = tuple(one for one in steps if one[1])
+            known = self.objective.layers[number].steps(source, target)
             self._shifts[number, source, target] = known
         return known
-
-    def _refuges(self, number: int, source: int, target: int) -> tuple[tuple[int, int], ...]:
-        """A wide pool with an enemy is as near to the leaves in it as these are to themselves."""
-        worth = self.objective.layers[number].worth
-        found: list[tuple[int, int]] = []
-        for pool_id, sign in ((source, -1), (target, 1)):
-            if pool_id >= 0 and not self.is_leaf[pool_id]:
-                leaf = self._pools[pool_id].first
-                found.append((pool_id, sign * (worth[leaf] - worth[pool_id])))
-        return tuple(found)
-
-    def _step(self, worth: Sequence[int], pool_id: int) -> int:
-        parent = self._pools[pool_id].parent
-        return worth[pool_id] - (worth[parent] if parent is not None else 0)
 
     def _memory_shifts(self, index: int, pool_id: int) -> dict[int, int]:
         """The bytes that a move takes of every zone, negative where it gives some back."""

@@ -9,32 +9,26 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from ....topology.model.machine import Level
 from ...model.container import ContainerId
 from ...model.grant import PoolId
 from ...pools.closeness import Closeness
+from ...pools.domains import Domains
 from ...pools.pool_tree import PoolTree
 from ...rules.affinity_index import AffinityIndex
+from ...rules.podaffinity.term_selection import select_term
 from ..snapshot import Snapshot
-
-
-class WeightLayer(Struct, frozen=True, kw_only=True):
-    """Weights of pairs of containers, and what one unit of weight is worth by where they meet."""
-
-    worth: tuple[int, ...]
-    """By pool id: what it counts that two containers meet in this pool and in none inside it."""
-    weights: Mapping[ContainerId, Mapping[ContainerId, int]]
-    """By container those to others, never 0: the same in both directions."""
+from .layers import Layer, LevelLayer, PairWeights, WeightLayer
 
 
 class PlacementObjective(Struct, frozen=True, kw_only=True):
     """The worth of a placement of some containers: a sum over layers.
 
-    A wish of another kind is another layer: a term at a level is worth one in the pools of that
-    level and inside them, and nothing around them.
+    Weights without a level are one layer, and preferred rules at each level another one.
     """
 
     tree: PoolTree
-    layers: tuple[WeightLayer, ...]
+    layers: tuple[Layer, ...]
     scale: int
     """The worth of one unit of weight that is fully satisfied."""
 
@@ -57,25 +51,8 @@ class PlacementObjective(Struct, frozen=True, kw_only=True):
                 for other, weight in weights.items():
                     # Each pair once.
                     if one < other and other in pools:
-                        total += weight * self.worth(layer, weight, pool_id, pools[other])
+                        total += weight * layer.worth(weight, pool_id, pools[other])
         return total
-
-    def worth(self, layer: WeightLayer, weight: int, first: PoolId, second: PoolId) -> int:
-        """The worth of one unit of a weight between two pools. O(depth).
-
-        A wide pool is far from what is inside it for a friend, and no refuge from an enemy: see
-        `Closeness`. Here that holds whichever of the two is in the wide one.
-        """
-        pools = self.tree.pools
-        inner, outer = (first, second) if first < second else (second, first)
-        # Every pool has a higher id than those inside it.
-        if weight < 0 and pools[outer].first <= inner:
-            return layer.worth[inner]
-        while inner < pools[outer].first:
-            parent = pools[outer].parent
-            assert parent is not None, "the root holds every pool"
-            outer = parent
-        return layer.worth[outer]
 
 
 def placement_objective(snapshot: Snapshot) -> PlacementObjective:
@@ -83,9 +60,20 @@ def placement_objective(snapshot: Snapshot) -> PlacementObjective:
 
     Rules that take too many steps are given up, as when a container is placed.
     """
-    closeness = Closeness(snapshot.tree)
-    layer = WeightLayer(worth=tuple(closeness.own), weights=_pair_weights(snapshot))
-    return PlacementObjective(tree=snapshot.tree, layers=(layer,), scale=closeness.scale)
+    tree, closeness = snapshot.tree, Closeness(snapshot.tree)
+    # Nobody's rules are in the index: a rule counts once, for the container that brought it.
+    index = AffinityIndex()
+    for container_id in snapshot.grants:
+        index.add(snapshot.containers[container_id])
+    weights = _pair_weights(snapshot, index)
+    layers: list[Layer] = [WeightLayer(tree=tree, worths=tuple(closeness.own), weights=weights)]
+    if by_level := _level_weights(snapshot, index):
+        domains = Domains(snapshot.machine, snapshot.supply.allowed)
+        layers += [
+            LevelLayer.of(tree, domains, level, closeness.scale, found)
+            for level, found in by_level.items()
+        ]
+    return PlacementObjective(tree=tree, layers=tuple(layers), scale=closeness.scale)
 
 
 def placement_score(snapshot: Snapshot) -> int:
@@ -98,21 +86,46 @@ def pools_of(snapshot: Snapshot) -> dict[ContainerId, PoolId]:
     return {container_id: grant.pool_id for container_id, grant in snapshot.grants.items()}
 
 
-def _pair_weights(snapshot: Snapshot) -> Mapping[ContainerId, Mapping[ContainerId, int]]:
-    # Nobody's rules are in the index: a rule counts once, for the container that brought it.
-    index = AffinityIndex()
-    for container_id in snapshot.grants:
-        index.add(snapshot.containers[container_id])
-    found: dict[ContainerId, dict[ContainerId, int]] = {}
+def _pair_weights(snapshot: Snapshot, index: AffinityIndex) -> PairWeights:
+    """The weights of rules without a level."""
+    found = _Pairs()
     for one in snapshot.grants:
         known = snapshot.classified.get(one)
         if known is None or not known.rules:
             continue
         for other, weight in index.weights(snapshot.containers[one], known.rules).items():
-            found.setdefault(one, {})[other] = found.get(one, {}).get(other, 0) + weight
-            found.setdefault(other, {})[one] = found.get(other, {}).get(one, 0) + weight
-    return {
-        one: {other: weight for other, weight in weights.items() if weight}
-        for one, weights in found.items()
-        if any(weights.values())
-    }
+            found.add(one, other, weight)
+    return found.weights()
+
+
+def _level_weights(snapshot: Snapshot, index: AffinityIndex) -> Mapping[Level, PairWeights]:
+    """The weights of preferred rules between containers, by their level."""
+    found: dict[Level, _Pairs] = {}
+    residents = index.residents
+    for one in snapshot.grants:
+        known = snapshot.classified.get(one)
+        for rule in known.placement.preferred if known is not None else ():
+            pairs = found.setdefault(rule.term.level, _Pairs())
+            places = select_term(residents, snapshot.containers[one], rule.term)
+            for other in residents.ids(places):
+                pairs.add(one, other, rule.weight)
+    return {level: found[level].weights() for level in Level if level in found}
+
+
+class _Pairs:
+    """Sums of weights of pairs, the same in both directions."""
+
+    def __init__(self) -> None:
+        self._found: dict[ContainerId, dict[ContainerId, int]] = {}
+
+    def add(self, one: ContainerId, other: ContainerId, weight: int) -> None:
+        for first, second in ((one, other), (other, one)):
+            own = self._found.setdefault(first, {})
+            own[second] = own.get(second, 0) + weight
+
+    def weights(self) -> PairWeights:
+        return {
+            one: {other: weight for other, weight in weights.items() if weight}
+            for one, weights in self._found.items()
+            if any(weights.values())
+        }

@@ -103,7 +103,7 @@ class _Search:
         """The first temperature, by what others can count to a container; higher every time."""
         model = self._model
         total = sum(
-            abs(weight) * layer.worth[0]
+            abs(weight) * layer.most
             for layer, weights in zip(model.objective.layers, model.weights, strict=True)
             for index in self._active
             for weight in weights[index].values()

@@ -1,17 +1,34 @@
-"""Reviews of rules about pools on one machine: names that no pool has, labels that none meets."""
+"""Reviews of rules about pools: names and labels that no pool has, of one machine or of any."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from ....topology.sets.base_errors import quoted
 from ...annotations.annotations import effective
+from ...configuration.check import MACHINE_LABELS
 from ...configuration.config import Config
 from ...model.container import Container
 from ...pools.pool_tree import PoolTree
 from ...text.errors import Problem
-from ...text.suggestion import suggestion
+from ...text.suggestion import nearest, suggestion
 from .own_rules import POOL_NAME_KEY
 from .pool_term import PoolTerm
 from .rule_text import placement_rules
+
+_FLAG: Final = "cpu.flag/"
+_MORE_LABELS: Final = (
+    "memory.dram-gib",
+    "memory.hbm-gib",
+    "memory.pmem-gib",
+    "memory.cxl-gib",
+    "memory.types",
+    "cpu.vendor",
+    "cpu.model",
+    "cpu.base-mhz",
+    "cpu.max-mhz",
+)
+_ALIKE: Final = 0.75
+"""Labels of which so much is the same are slips of one another."""
 
 
 def reviewed_pools(
@@ -37,8 +54,36 @@ def reviewed_pools(
                 )
 
 
+def reviewed_labels(
+    containers: Sequence[Container], config: Config, *, is_nodes: bool
+) -> Iterator[Problem]:
+    """Findings about labels of pools in a pod's rules, whatever the machine.
+
+    `is_nodes`: whether the configuration is that of the nodes, and other labels are nobody's. A
+    label that is much like a known one is taken for that one anyway.
+    """
+    known = (
+        *MACHINE_LABELS,
+        *_MORE_LABELS,
+        *(key for one in config.pool_labels for key in one.labels),
+    )
+    for container in containers:
+        rules = placement_rules(container, config)[0]
+        for requirement in rules.pool_required:
+            for key in dict.fromkeys(_keys(requirement.terms)):
+                near = nearest(key, known, _ALIKE)
+                if key in known or key.startswith(_FLAG) or not (is_nodes or near):
+                    continue
+                what = f"no pool has a label {quoted(key)}, which {requirement.text} asks for"
+                yield _finding(requirement.source, container, what, suggestion(key, known))
+
+
+def _keys(terms: Sequence[PoolTerm]) -> Iterator[str]:
+    return (one.key for term in terms for one in term.expressions)
+
+
 def _advice(terms: Sequence[PoolTerm], labels: Sequence[Mapping[str, str]]) -> str:
-    known = {key for one in labels for key in one if not key.startswith("cpu.flag/")}
+    known = {key for one in labels for key in one if not key.startswith(_FLAG)}
     for term in terms:
         for one in term.expressions:
             values = sorted({found[one.key] for found in labels if one.key in found})

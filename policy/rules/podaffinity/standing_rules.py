@@ -5,6 +5,7 @@ several containers are looked at once.
 """
 
 from collections.abc import Collection, Iterable
+from typing import Final
 
 from msgspec import Struct, field
 
@@ -18,6 +19,10 @@ from .term import (
     pod_identity,
     sought_keys,
 )
+
+LOOKED_AT_MAX: Final = 64
+"""So many different rules of a namespace count of those that are looked at together: nobody who
+writes them decides how long the next newcomer takes. Equal ones are one."""
 
 _Rule = RequiredTerm | PreferredTerm
 _GroupName = tuple[_Rule, str, str]
@@ -38,7 +43,11 @@ class StandingRules:
         self._groups: dict[_GroupName, StandingRule] = {}
         self._names: dict[ContainerId, tuple[_GroupName, ...]] = {}
         self._index: dict[IndexKey, dict[_GroupName, StandingRule]] = {}
+        # How many of them are of a namespace.
+        self._sizes: dict[tuple[IndexKey, str], int] = {}
         self._lasting: dict[ContainerId, None] = {}
+        self._affinities = 0
+        """Different rules that require somebody."""
         # The containers with rules, by what the instances of one have in common.
         self._instances: dict[InstanceKey, dict[ContainerId, None]] = {}
 
@@ -54,30 +63,40 @@ class StandingRules:
 
     @property
     def has_required_affinity(self) -> bool:
-        """Whether a container that is there must be with others. O(different rules)."""
-        return any(
-            isinstance(name[0], RequiredTerm) and not name[0].is_anti for name in self._groups
-        )
+        """Whether a container that is there must be with others."""
+        return self._affinities > 0
 
-    def add(self, owner: Container, rules: PlacementRules) -> None:
-        """Keep the rules of a container, in place of those it has."""
+    def add(self, owner: Container, rules: PlacementRules) -> int:
+        """Keep the rules of a container, in place of those it has.
+
+        Returns how many do not count for newcomers: its namespace has too many of their kind.
+        """
         self.remove(owner.id)
         if not rules:
-            return
+            return 0
         self._rules[owner.id] = rules
         if rules.are_lasting:
             self._lasting[owner.id] = None
-        names = tuple(dict.fromkeys(_group_name(owner, one) for one in _terms(rules)))
+        wanted = dict.fromkeys(_group_name(owner, one) for one in _terms(rules))
+        names = tuple(name for name in wanted if name in self._groups or self._begin(name, owner))
         for name in names:
-            group = self._groups.get(name)
-            if group is None:
-                group = self._groups[name] = StandingRule(name[0])
-                for key in name[0].term.index_keys(owner):
-                    self._index.setdefault(key, {})[name] = group
-            group.owners[owner.id] = owner
+            self._groups[name].owners[owner.id] = owner
         self._names[owner.id] = names
         if names:
             self._instances.setdefault(instance_key(owner), {})[owner.id] = None
+        return len(wanted) - len(names)
+
+    def _begin(self, name: _GroupName, owner: Container) -> bool:
+        """Index the first rule of its kind; whether there was room for it."""
+        sizes = [(key, owner.pod.namespace) for key in name[0].term.index_keys(owner)]
+        if any(self._sizes.get(one, 0) >= LOOKED_AT_MAX for one in sizes):
+            return False
+        group = self._groups[name] = StandingRule(name[0])
+        self._affinities += _requires_somebody(name[0])
+        for one in sizes:
+            self._index.setdefault(one[0], {})[name] = group
+            self._sizes[one] = self._sizes.get(one, 0) + 1
+        return True
 
     def remove(self, owner_id: ContainerId) -> None:
         """Forget the rules of a container; unknown ids are ignored."""
@@ -91,11 +110,16 @@ class StandingRules:
             if group.owners:
                 continue
             del self._groups[name]
+            self._affinities -= _requires_somebody(name[0])
             for key in name[0].term.index_keys(owner):
                 found = self._index[key]
                 del found[name]
                 if not found:
                     del self._index[key]
+                size = key, owner.pod.namespace
+                self._sizes[size] -= 1
+                if not self._sizes[size]:
+                    del self._sizes[size]
 
     def _forget_instance(self, owner: Container) -> None:
         key = instance_key(owner)
@@ -133,6 +157,10 @@ class StandingRules:
 
 def _terms(rules: PlacementRules) -> Iterable[_Rule]:
     return (*rules.required, *rules.preferred)
+
+
+def _requires_somebody(rule: _Rule) -> bool:
+    return isinstance(rule, RequiredTerm) and not rule.is_anti
 
 
 def _group_name(owner: Container, rule: _Rule) -> _GroupName:

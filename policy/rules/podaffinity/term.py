@@ -27,7 +27,7 @@ InstanceKey = tuple[str, str]
 
 
 def instance_key(container: Container) -> InstanceKey:
-    """What the instances of one container of one pod have in common, before and after a restart."""
+    """The pod and name that all instances of a container have, before and after a restart."""
     return container.pod.uid or container.pod.id, container.name
 
 

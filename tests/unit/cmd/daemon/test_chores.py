@@ -14,6 +14,7 @@ from pinfold.cmd.daemon.chores import (
     CONFIG_SECONDS,
     CPUS_SECONDS,
     MEMORY_SECONDS,
+    PROCESSOR_SECONDS,
     live_root,
     plan_chores,
 )
@@ -33,6 +34,7 @@ from pinfold.topology.made.snapshot import write_tree
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine, MemoryKind, NumaNode, NumaNodeId
 from pinfold.topology.sysfs.discovery import read_machine
+from pinfold.topology.sysfs.processor import parse_processor
 from tests.unit.cmd.daemon.paper_node import PATIENT
 
 GIB = 2**30
@@ -151,6 +153,17 @@ def fixture_run() -> Generator[Run]:
     yield run
     for node in running:
         node.daemon.stop()
+
+
+def test_the_processor_is_read_before_a_rule_asks_for_it(run: Run) -> None:
+    """Its reader takes tens of milliseconds to load, for which no container is to wait."""
+    text = "vendor_id\t: AuthenticAMD\nmodel name\t: Prepared 1\nflags\t\t: avx2"
+    node = run(dataclasses.replace(tiered(), cpuinfo=text))
+    known = parse_processor.cache_info().currsize
+    node.pass_seconds(PROCESSOR_SECONDS)
+    assert parse_processor.cache_info().currsize == known + 1
+    node.run(pod("picky", {"pool-selector.pinfold.dev/pod": "cpu.flag/avx2=true"}))
+    assert parse_processor.cache_info().currsize == known + 1
 
 
 def test_a_cold_start_ends_in_time(run: Run, caplog: pytest.LogCaptureFixture) -> None:

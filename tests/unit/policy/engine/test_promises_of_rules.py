@@ -256,6 +256,22 @@ def test_09_a_rule_that_holds_by_now_is_not_told_any_more() -> None:
     assert not is_told(engine, "affinity at numa", web)
 
 
+def test_09_a_spread_that_others_make_even_is_not_told_any_more() -> None:
+    engine = engine_of("socket:1 numa:2 core:4 mem:4G")
+    spread = {
+        "topologySpread": [
+            {"maxSkew": 1, "topologyKey": "numa", "labelSelector": {"matchLabels": {"app": "web"}}}
+        ]
+    }
+    placed(engine, container_of("one", 1, app="web", annotations=pool("NUMA node #1")))
+    placed(engine, full := container_of("full", 3, annotations=pool("NUMA node #0")))
+    placed(engine, two := container_of("two", 1, spread, app="web"))
+    assert is_told(engine, "spread over numa", two)
+    engine.remove(full.id)
+    placed(engine, container_of("guest", 1, app="web", annotations=pool("NUMA node #0")))
+    assert not is_told(engine, "spread over numa", two)
+
+
 def test_10_a_container_whose_cpus_are_its_own_affair_passes_no_rule_untold() -> None:
     """The owner decides when its rule blocks a newcomer; only the system is exempt."""
     engine = engine_of(NODES)

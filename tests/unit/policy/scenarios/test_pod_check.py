@@ -5,7 +5,7 @@ from click.testing import CliRunner, Result
 
 from pinfold.cmd.commands.demo_pods import DEMO_PODS
 from pinfold.cmd.pinfold import main
-from pinfold.policy.configuration.config import Agent, Config, CpuClass
+from pinfold.policy.configuration.config import Agent, Config, CpuClass, PoolLabels
 from pinfold.policy.manifests.annotation_lint import lint_manifests
 from pinfold.policy.scenarios.pod_check import PodCheck
 from pinfold.topology.made.spec import machine_from_spec
@@ -178,6 +178,39 @@ def test_a_rule_that_can_match_nobody_is_advised_against(
         " the rule matches no other container of its pod, and looks at no others"
     )
     assert [one.partition(" — ")[0] for one in found] == ([said] if is_advised else [])
+
+
+SELECTOR = "pool-selector.pinfold.dev/pod: {}"
+LABELLED = Config(pool_labels=(PoolLabels(pool="*", labels={"disk": "fast"}),))
+
+
+@pytest.mark.parametrize(
+    ("selector", "config", "what"),
+    [
+        pytest.param("sokcet=1", None, "did you mean 'socket'?", id="a slip"),
+        pytest.param("memory.dram-gb=1", Config(), "did you mean 'memory.dram-gib'?", id="a unit"),
+        pytest.param("disc=fast", LABELLED, "did you mean 'disk'?", id="a label of the nodes"),
+        pytest.param("rack=1", Config(), "no pool has a label 'rack'", id="nobody's"),
+    ],
+)
+def test_a_label_that_no_pool_has_is_found_without_a_machine(
+    selector: str, config: Config | None, what: str
+) -> None:
+    (found,) = lint(SELECTOR.format(selector), config=config)
+    assert found.startswith("shop.yaml:8: pool-selector.pinfold.dev/pod of default/shop/")
+    assert what in found
+
+
+@pytest.mark.parametrize(
+    ("selector", "config"),
+    [
+        pytest.param("socket=1, cpu.flag/avx2=true, cpu.max-mhz=2000", None, id="known ones"),
+        pytest.param("rack=1", None, id="one that nodes may have"),
+        pytest.param("disk=fast", LABELLED, id="one that the nodes have"),
+    ],
+)
+def test_a_label_that_some_pool_may_have_is_no_fault(selector: str, config: Config | None) -> None:
+    assert lint(SELECTOR.format(selector), config=config) == []
 
 
 def test_each_pod_is_placed_alone_on_the_machine() -> None:

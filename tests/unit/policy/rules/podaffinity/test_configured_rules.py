@@ -197,6 +197,7 @@ def test_rules_of_a_profile_are_added_to_the_pods_own() -> None:
         ("duringExecution: {gracePeriod: soon}", "duringExecution.gracePeriod: failed to parse"),
         ("duringExecution: {movesPerMinute: 601}", "601 is out of range"),
         ("duringExecution: {movesPerMinute: -1}", "-1 is out of range"),
+        ("rebalance: {movesPerHour: 601}", "601 is out of range"),
         ("antiAffinityLimits: {maxBlockedCPUs: lots}", "'lots' is neither a number of cpus nor"),
         ("antiAffinityLimits: {maxBlockedCPUs: 101%}", "more than all cpus"),
         (

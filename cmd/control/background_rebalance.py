@@ -1,0 +1,92 @@
+"""Rebalances a running node now and then, a few moves at once, where that is configured."""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from ...policy.engine.snapshot import Snapshot
+from ...policy.model.container import ContainerId
+from ...policy.model.grant import Grant
+from ..daemon.daemon import Daemon
+from ..daemon.move_budget import MoveBudget
+from ..report.log_fields import fields
+
+REBALANCE_SECONDS: Final = 300.0
+"""Between two looks at whether moves are worth it."""
+_HOUR: Final = 3600.0
+_POLICY_SECONDS: Final = 2.0
+_MOVES_AT_ONCE: Final = 4
+_SEARCH_STEPS: Final = 20_000
+"""Less than a second: the plan is made in the daemon, beside the thread that answers."""
+
+
+class BackgroundRebalance:
+    """Plans moves on a snapshot and makes them one by one, as long as the node stays as it was."""
+
+    def __init__(
+        self, daemon: Daemon, log: logging.Logger, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`clock`: seconds that never go back."""
+        self._daemon = daemon
+        self._log = log
+        self._clock = clock
+        self._budget = MoveBudget(_HOUR)
+        self._settled: dict[ContainerId, Grant] | None = None
+        """The grants in which no move was worth it."""
+
+    def look(self) -> None:
+        """Make the moves that are worth it and in the budget; none unless it is configured."""
+        settings = self._daemon.engine.config.rebalance
+        left = self._budget.left(settings.moves_per_hour, self._clock())
+        if not left:
+            return
+        try:
+            snapshot = self._snapshot()
+            if dict(snapshot.grants) != self._settled:
+                self._rebalance(
+                    snapshot, min(left, _MOVES_AT_ONCE), moves_exclusive=settings.move_exclusive
+                )
+        except TimeoutError:
+            # The policy is busy: there is a next time.
+            self._log.debug("%s", fields(event="rebalance", stopped="the policy is busy"))
+
+    def _rebalance(self, snapshot: Snapshot, moves: int, *, moves_exclusive: bool) -> None:
+        # Most nodes never rebalance, and need not have it in memory.
+        from ...policy.engine.rebalance.plan import RebalanceBudget, rebalance
+        from .container_names import ControlRequestError
+        from .move_step import move_container
+
+        limits = RebalanceBudget(
+            moves=moves, moves_exclusive=moves_exclusive, search_steps=_SEARCH_STEPS
+        )
+        plan = rebalance(snapshot, limits)
+        if not plan.moves:
+            self._settled = dict(snapshot.grants)
+            return
+        made, stopped = 0, ""
+        for move in plan.moves:
+            try:
+                step = move_container(
+                    self._daemon,
+                    self._snapshot(),
+                    move.container.id,
+                    move.before.pool,
+                    move.after.pool,
+                )
+            except ControlRequestError as error:
+                stopped = str(error)
+                break
+            if not step.moved:
+                stopped = f"{step.container}: {step.reason}"
+                break
+            made += 1
+            self._budget.spend(self._clock())
+        about = {"stopped": stopped} if stopped else {}
+        self._log.info(
+            "%s", fields(event="rebalance", moves=made, planned=len(plan.moves), **about)
+        )
+
+    def _snapshot(self) -> Snapshot:
+        plugin = self._daemon.plugin
+        return plugin.owner.ask("rebalance", plugin.events.policy.snapshot, _POLICY_SECONDS)

@@ -1,0 +1,101 @@
+"""Whereabouts of containers: the cpus on which they run, and how many are in each domain.
+
+For the rules of one newcomer, while nothing changes: equal questions are answered once, however
+many rules ask them.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Final
+
+from ...topology.model.machine import Level
+from ...topology.sets.cpuset import iter_bits
+from ..model.container import Container, ContainerId
+from .books import Books
+
+_FEW: Final = 64
+"""So many containers are looked at one by one."""
+
+
+class Whereabouts:
+    """The whereabouts of the containers that hold something; sets of them are as of `Residents`."""
+
+    def __init__(self, books: Books) -> None:
+        """Reads the books, never changes them."""
+        self._books = books
+        self._known: dict[ContainerId, int] = {}
+        self._counts: dict[tuple[Level, int], Mapping[int, int]] = {}
+
+    def placed(self, places: int) -> list[Container]:
+        """The containers of a set that hold something. O(set)."""
+        grants, residents = self._books.ledger.grants, self._books.affinity.residents
+        return [residents.container(one) for one in residents.ids(places) if one in grants]
+
+    def cpus_of(self, container_id: ContainerId) -> int:
+        """A mask of the cpus of one container."""
+        found = self._known.get(container_id)
+        if found is None:
+            found = self._known[container_id] = self._books.presence(container_id)
+        return found
+
+    def cpus(self, places: int) -> int:
+        """A mask of the cpus on which the containers of a set run. O(different sets of cpus)."""
+        mask = 0
+        if places.bit_count() > _FEW:
+            for presence, members in self._by_presence:
+                if members & places:
+                    mask |= presence
+            return mask
+        for container_id in self._books.affinity.residents.ids(places):
+            mask |= self.cpus_of(container_id)
+        return mask
+
+    def domains_by_count(self, level: Level, places: int, usable: int) -> Mapping[int, int]:
+        """The domains of a level with usable cpus, by how many of some containers are in them.
+
+        Domains are bits of a mask. O(domains x different sets of cpus).
+        """
+        known = self._counts.get((level, places))
+        if known is not None:
+            return known
+        domains = self._books.domains
+        counts = {mask & -mask: 0 for mask in domains.masks(level) if mask & usable}
+        for presence, count in self._sizes(places).items():
+            for bit in iter_bits(domains.indexes(level, presence)):
+                if 1 << bit in counts:
+                    counts[1 << bit] += count
+        found: dict[int, int] = {}
+        for bit, count in counts.items():
+            found[count] = found.get(count, 0) | bit
+        self._counts[level, places] = found
+        return found
+
+    def _sizes(self, places: int) -> Mapping[int, int]:
+        """How many containers of a set run on the same cpus, by these."""
+        found: dict[int, int] = {}
+        if places.bit_count() > _FEW:
+            for presence, members in self._by_presence:
+                if count := (members & places & self._granted).bit_count():
+                    found[presence] = count
+            return found
+        for container in self.placed(places):
+            presence = self.cpus_of(container.id)
+            found[presence] = found.get(presence, 0) + 1
+        return found
+
+    @cached_property
+    def _by_presence(self) -> Iterable[tuple[int, int]]:
+        """The cpus that some containers run on, and which these are; most share a pool's cpus."""
+        members: dict[int, int] = {}
+        residents = self._books.affinity.residents
+        for container_id in residents.ids(residents.everyone):
+            presence = self.cpus_of(container_id)
+            members[presence] = members.get(presence, 0) | residents.place(container_id)
+        return tuple(members.items())
+
+    @cached_property
+    def _granted(self) -> int:
+        residents, places = self._books.affinity.residents, 0
+        for container_id in self._books.ledger.grants:
+            places |= residents.place(container_id)
+        return places

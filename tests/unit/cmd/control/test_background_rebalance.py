@@ -1,0 +1,119 @@
+"""The background rebalance: what it moves, and what it leaves alone."""
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from pinfold.cmd.control.background_rebalance import BackgroundRebalance
+from pinfold.policy.manifests.manifest import PodSpec
+from pinfold.topology.made.spec import machine_from_spec
+from tests.unit.cmd.daemon.paper_node import LOG, PaperNode, burstable, config
+
+MACHINE = machine_from_spec("socket:2 numa:1 core:4 thread:1 mem:8G")
+HOUR = 3600.0
+
+
+def fan(name: str, of: str) -> PodSpec:
+    """A pod that wishes to be near another one, which knows of no wish."""
+    rule = (
+        f"{name}: [{{scope: {{key: name, operator: Exists}},"
+        f" match: {{key: name, operator: In, values: [{of}]}}, weight: 5}}]"
+    )
+    pod = burstable(name, 2000)
+    keys = {**pod.annotations, "resource-policy.nri.io/affinity": rule}
+    return replace(pod, annotations=keys)
+
+
+class Node:
+    """Two friends far from each other, and a clock that is set by hand."""
+
+    def __init__(self, **rebalance: object) -> None:
+        self.now = 0.0
+        self.paper = PaperNode(MACHINE, config(rebalance=rebalance))
+        self.paper.start()
+        self.rebalance = BackgroundRebalance(self.paper.daemon, LOG, lambda: self.now)
+
+    def run_friends(self, **said: str) -> None:
+        db = burstable("db", 500)
+        keys = {f"{key}.pinfold.dev/pod": value for key, value in said.items()}
+        self.paper.run(fan("web", "db"), replace(db, annotations={**db.annotations, **keys}))
+
+    def look(self) -> bool:
+        """Whether they are together after a look."""
+        self.rebalance.look()
+        self.paper.settle()
+        return self.paper.grant("web").pool_id == self.paper.grant("db").pool_id
+
+
+@pytest.fixture(name="node_with")
+def fixture_node_with() -> Iterator[Callable[..., Node]]:
+    nodes: list[Node] = []
+
+    def made(**rebalance: object) -> Node:
+        nodes.append(Node(**rebalance))
+        return nodes[-1]
+
+    yield made
+    for one in nodes:
+        one.paper.stop()
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if "event=rebalance" in one.getMessage()]
+
+
+def test_nobody_is_moved_unless_it_is_configured(node_with: Callable[..., Node]) -> None:
+    node = node_with()
+    node.run_friends()
+    assert not node.look()
+
+
+def test_friends_come_together_and_the_kernel_has_it(
+    node_with: Callable[..., Node], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    node = node_with(movesPerHour=1)
+    node.run_friends()
+    assert node.look()
+    assert node.paper.cpus("db") == node.paper.cpus("web")
+    assert lines(caplog) == ["event=rebalance moves=1 planned=1"]
+    node.now += HOUR
+    node.look()
+    node.look()
+    assert len(lines(caplog)) == 1, "what is as good as it can be is left alone"
+
+
+def test_no_more_are_moved_in_an_hour_than_the_budget_allows(
+    node_with: Callable[..., Node],
+) -> None:
+    node = node_with(movesPerHour=1)
+    node.run_friends()
+    assert node.look()
+    node.paper.remove("db")
+    node.paper.remove("web")
+    node.run_friends()
+    assert not node.look()
+    node.now += HOUR
+    assert node.look()
+
+
+def test_who_refuses_to_be_moved_is_left_alone(node_with: Callable[..., Node]) -> None:
+    node = node_with(movesPerHour=9)
+    node.run_friends(move="never")
+    home = node.paper.grant("db")
+    node.look()
+    assert node.paper.grant("db") == home
+
+
+def test_a_move_that_the_runtime_does_not_make_is_told(
+    node_with: Callable[..., Node], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    node = node_with(movesPerHour=9)
+    node.run_friends()
+    node.paper.runtime.broken_ids.update(map(node.paper.id_of, ("db", "web")))
+    node.rebalance.look()
+    (line,) = lines(caplog)
+    assert "moves=0 planned=1 stopped=" in line

@@ -1,0 +1,67 @@
+"""Rules in numbers: what a namespace writes does not decide how long others wait."""
+
+from typing import Any
+
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.rules.podaffinity.standing_rules import LOOKED_AT_MAX
+from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, near, term
+
+_MANY = LOOKED_AT_MAX + 6
+_UNCOUNTED = "of its rules do not count for newcomers"
+
+
+def _against_all_but(name: str) -> dict[str, Any]:
+    """A term that no label tells from its like."""
+    selector = {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": [name]}]}
+    return {"labelSelector": selector, "topologyKey": "core", "namespaceSelector": {}}
+
+
+def _crowd(namespace: str = "crowd", *, are_equal: bool = False) -> Engine:
+    engine = engine_of("socket:2 numa:2 core:32 thread:2 mem:8G")
+    for number in range(_MANY):
+        rules = apart(_against_all_but("x" if are_equal else f"x{number}"))
+        engine.create(container_of(f"c{number}", 0.01, rules, namespace=namespace, shares=True))
+    return engine
+
+
+def _uncounted(engine: Engine) -> int:
+    problems = [one for decision in engine.decisions.values() for one in decision.problems]
+    return sum(_UNCOUNTED in one.what for one in problems)
+
+
+def test_of_too_many_different_rules_the_first_count_and_the_others_are_told() -> None:
+    assert _uncounted(_crowd()) == _MANY - LOOKED_AT_MAX
+
+
+def test_equal_rules_are_one_however_many_have_them() -> None:
+    assert _uncounted(_crowd(are_equal=True)) == 0
+
+
+def test_a_namespace_full_of_rules_takes_no_room_from_another() -> None:
+    engine = _crowd()
+    engine.create(container_of("own", 1, apart(_against_all_but("own")), namespace="other"))
+    assert _uncounted(engine) == _MANY - LOOKED_AT_MAX
+
+
+def test_rules_that_go_make_room_for_others() -> None:
+    engine = _crowd()
+    for number in range(10):
+        engine.remove(container_of(f"c{number}").id)
+    late = container_of("late", 0.01, apart(_against_all_but("late")), namespace="crowd")
+    assert not any(_UNCOUNTED in one.what for one in engine.create(late).problems)
+
+
+def test_rules_about_different_labels_all_count() -> None:
+    engine = engine_of("socket:2 numa:2 core:32 thread:2 mem:8G")
+    for number in range(_MANY):
+        rules = near(term("socket", f"app{number}"))
+        engine.create(container_of(f"c{number}", 0.01, rules, app=f"app{number}", shares=True))
+    assert _uncounted(engine) == 0
+
+
+def test_of_the_rules_that_block_too_much_the_first_are_told_and_the_others_counted() -> None:
+    engine = _crowd("noisy")
+    problems = engine.create(container_of("calm", 1, namespace="calm")).problems
+    told = [one.what for one in problems if one.where.startswith("antiAffinityLimits")]
+    assert 0 < len(told) <= 17
+    assert sum("would block more" in one for one in told) <= 16
