@@ -271,7 +271,7 @@ class Ledger:
         self._book(grant, -1)
         self._narrowed.drop(container_id)
         pools = self.tree.pools
-        self.sharable_version += bool(grant.exclusive)
+        self.sharable_version += grant.exclusive.mask != 0
         for pool_id in self._touched(grant):
             self._outdate(pool_id)
             back = grant.exclusive.mask & pools[pool_id].sharable.mask
@@ -333,7 +333,7 @@ class Ledger:
         self._spares.pop(pool_id, None)
 
     def _touched(self, grant: Grant) -> Iterator[PoolId]:
-        if grant.exclusive:
+        if grant.exclusive.mask:
             # Adopted cpus may lie outside the pool's own set, so the whole tree is looked at then.
             if grant.exclusive <= self.tree.pools[grant.pool_id].cpus:
                 yield from map(PoolId, self.tree.subtree(grant.pool_id))

@@ -33,7 +33,7 @@ class PoolCpus(Struct, frozen=True, kw_only=True):
             cpus = self.reserved
         elif grant.rest and not grant.exclusive:
             cpus = grant.rest
-        elif not grant.exclusive:
+        elif not grant.exclusive.mask:
             # One set for all of a pool: they are many, and so are the cpus.
             cpus = self._shared_of(grant)
         elif grant.has_shared_part:
@@ -183,6 +183,6 @@ class Pinner:
         )
 
     def _mems(self, grant: Grant) -> NodeSet | None:
-        if not self._config.pin_memory or grant.preserve_memory or not grant.memory:
+        if not self._config.pin_memory or grant.preserve_memory or not grant.memory.mask:
             return None
         return grant.memory

@@ -70,7 +70,9 @@ class Grant(Struct, frozen=True, kw_only=True):
     @property
     def has_shared_part(self) -> bool:
         """Whether it runs on sharable cpus, alone or beside its exclusive ones."""
-        return self.cpu_type is CpuType.NORMAL and (self.shared_milli > 0 or not self.exclusive)
+        return self.cpu_type is CpuType.NORMAL and (
+            self.shared_milli > 0 or not self.exclusive.mask
+        )
 
     @property
     def is_narrowed(self) -> bool:
@@ -85,7 +87,7 @@ class Grant(Struct, frozen=True, kw_only=True):
         if self.cpu_type is not CpuType.NORMAL:
             is_reserved = self.cpu_type is CpuType.RESERVED
             return GrantKind.RESERVED if is_reserved else GrantKind.PRESERVED
-        if not self.exclusive:
+        if not self.exclusive.mask:
             return GrantKind.SHARED
         if self.has_shared_part:
             return GrantKind.MIXED
