@@ -56,6 +56,7 @@ class SavedResources(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     cpu_request_milli: int = 0
     cpu_limit_milli: int | None = None
     memory_request_bytes: int = 0
+    may_request_memory: bool = False
     memory_limit_bytes: int | None = None
     hugepage_bytes: Mapping[int, int] = msgspec.field(default_factory=dict[int, int])
 
@@ -108,6 +109,7 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
                 cpu_request_milli=resources.cpu_request_milli,
                 cpu_limit_milli=resources.cpu_limit_milli,
                 memory_request_bytes=resources.memory_request_bytes,
+                may_request_memory=resources.may_request_memory,
                 memory_limit_bytes=resources.memory_limit_bytes,
                 # Earlier versions saved what annotations called a page of the size 0.
                 hugepage_bytes={
@@ -189,6 +191,7 @@ def saved_container(placed: PlacedContainer, *, with_texts: bool) -> SavedContai
             cpu_request_milli=resources.cpu_request_milli,
             cpu_limit_milli=resources.cpu_limit_milli,
             memory_request_bytes=resources.memory_request_bytes,
+            may_request_memory=resources.may_request_memory,
             memory_limit_bytes=resources.memory_limit_bytes,
             hugepage_bytes=resources.hugepage_bytes,
         ),

@@ -49,7 +49,7 @@ def created_container(
         id=ContainerId(f"{spec.name}-{serial}"), name=spec.name, pod=pod, created_at=serial
     )
     linux = linux_resources(spec.resources, pod.qos, memory_bytes)
-    known = as_told(spec.resources)
+    known = as_told(spec.resources, pod.qos)
     resources, problems = refined_resources(known, linux, pod, spec.name, memory_bytes)
     container = replace(container, resources=resources)
     if not reads_test_hints:
