@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from ...topology.model.machine import Machine
+from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..configuration.config import Config
 from ..model.container import Container, ContainerId, ContainerState, PodId, Resources
 from ..model.grant import Grant, PoolId, Refusal
@@ -48,20 +49,30 @@ class Engine:
     """
 
     def __init__(
-        self, machine: Machine, config: Config, *, interrupts: tuple[Interrupt, ...] = ()
+        self,
+        machine: Machine,
+        config: Config,
+        *,
+        interrupts: tuple[Interrupt, ...] = (),
+        exclusive: CpuSet = NO_CPUS,
     ) -> None:
-        """Raises `ConfigError` where the configuration does not fit the machine."""
+        """Raises `ConfigError` where the configuration does not fit the machine.
+
+        `exclusive`: cpus that containers to be adopted have for themselves; see `read_supply`.
+        """
         self.machine = machine
         self.config = config
         self._interrupts = interrupts
-        self._allocator = Allocator(machine, config, interrupts)
+        self._exclusive = exclusive
+        self._allocator = Allocator(machine, config, interrupts, exclusive)
         self._unread: Mapping[ContainerId, Exception] = {}
         """What went wrong with containers that could not be read; they are left as they run."""
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "Engine":
         """Another engine that holds what a snapshot shows, to try out what would follow."""
-        engine = cls(snapshot.machine, snapshot.config)
+        # The same cpus are reserved, also where they stand in for offline ones.
+        engine = cls(snapshot.machine, snapshot.config, exclusive=snapshot.supply.usable)
         engine._hold(snapshot)
         return engine
 
@@ -288,7 +299,9 @@ class Engine:
                 faults.setdefault(fault.container_id, []).append(fault.error)
                 # What was booked may be half a change: begin again without this container.
                 broken = self._allocator
-                self._allocator = Allocator(self.machine, self.config, self._interrupts)
+                self._allocator = Allocator(
+                    self.machine, self.config, self._interrupts, self._exclusive
+                )
                 books = broken.books
                 self._allocator.books.inherit(books.memory.last_look(), books.due_dram)
         is_same_tree = self.tree.has_pools_of(earlier_tree)
@@ -317,8 +330,14 @@ class Engine:
         go to those that miss exclusive ones, then to all that share them. The plan and the change
         are the same call: take the new engine. Raises `ConfigError`.
         """
-        engine = Engine(machine or self.machine, config, interrupts=self._interrupts)
-        return engine, engine.take_over(self.snapshot())
+        before = self.snapshot()
+        engine = Engine(
+            machine or self.machine,
+            config,
+            interrupts=self._interrupts,
+            exclusive=_exclusive_of(before),
+        )
+        return engine, engine.take_over(before)
 
     def take_over(self, before: Snapshot) -> Adopted:
         """Adopt all that an older engine of this node held; see `reconfigured`."""
@@ -352,3 +371,11 @@ class Engine:
         self._allocator.forget(container.id)
         if (older := self._allocator.roster.instance(container)) is not None:
             self._allocator.forget(older)
+
+
+def _exclusive_of(snapshot: Snapshot) -> CpuSet:
+    """The cpus that containers have for themselves. O(grants)."""
+    mask = 0
+    for grant in snapshot.grants.values():
+        mask |= grant.exclusive.mask
+    return CpuSet(mask)
