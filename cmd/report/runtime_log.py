@@ -49,8 +49,8 @@ class RuntimeLog:
                 )
             case Connected(runtime=runtime):
                 self._log.info("%s", fields(event="connected", runtime=runtime))
-            case Disconnected(reason=reason):
-                self._disconnected(reason)
+            case Disconnected(reason=reason, retry_seconds=pause):
+                self._disconnected(reason, is_last=pause is None)
             case Answered(outcome=Outcome.LATE, method=method, seconds=seconds):
                 self._log.warning(
                     "%s", fields(event="late", method=method, milliseconds=int(seconds * 1000))
@@ -94,10 +94,10 @@ class RuntimeLog:
             case _:
                 pass
 
-    def _disconnected(self, reason: str) -> None:
+    def _disconnected(self, reason: str, *, is_last: bool) -> None:
         level = logging.DEBUG if reason == self._last_reason else logging.WARNING
         self._last_reason = reason
-        self._log.log(level, "%s: %s — %s", self._where, line(reason), _remedy(reason))
+        self._log.log(level, "%s: %s — %s", self._where, line(reason), _remedy(reason, is_last))
 
     def _updated(self, happening: Updated) -> None:
         for container_id in happening.containers:
@@ -156,7 +156,9 @@ class RuntimeLog:
         )
 
 
-def _remedy(reason: str) -> str:
+def _remedy(reason: str, is_last: bool) -> str:
+    if is_last:
+        return "pinfoldd ends; containers that run keep their cpus"
     if "No such file" in reason:
         return "enable NRI in the runtime's configuration, or name its socket with --nri-socket"
     if "Permission denied" in reason:

@@ -58,6 +58,7 @@ class SavedResources(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     cpu_request_milli: int = 0
     cpu_limit_milli: int | None = None
     memory_request_bytes: int = 0
+    may_request_memory: bool = False
     memory_limit_bytes: int | None = None
     hugepage_bytes: Mapping[int, int] = msgspec.field(default_factory=dict[int, int])
 
@@ -210,6 +211,7 @@ def _resources(saved: SavedResources) -> Resources:
         cpu_request_milli=saved.cpu_request_milli,
         cpu_limit_milli=saved.cpu_limit_milli,
         memory_request_bytes=saved.memory_request_bytes,
+        may_request_memory=saved.may_request_memory,
         memory_limit_bytes=saved.memory_limit_bytes,
         # Earlier versions saved what annotations called a page of the size 0.
         hugepage_bytes={size: one for size, one in saved.hugepage_bytes.items() if size},
@@ -222,6 +224,7 @@ def saved_resources(resources: Resources) -> SavedResources:
         cpu_request_milli=resources.cpu_request_milli,
         cpu_limit_milli=resources.cpu_limit_milli,
         memory_request_bytes=resources.memory_request_bytes,
+        may_request_memory=resources.may_request_memory,
         memory_limit_bytes=resources.memory_limit_bytes,
         hugepage_bytes=resources.hugepage_bytes,
     )

@@ -56,6 +56,9 @@ _POD_UPDATES_SINCE: Final = {CONTAINERD: Version(2, 3, 0), CRIO: Version(1, 33, 
 _PREINSTALLED_CONTAINERD_SINCE: Final = Version(2, 0, 0)
 
 _NUMBERS: Final = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(?:\.([0-9]{1,4}))?")
+_PREVIEW_MARKS: Final = ("-", "~")
+"""What follows the numbers of a version that comes before the release of these numbers; Go's
+pseudo-versions `v0.12.1-0.DATE-COMMIT` are such too (go.dev/ref/mod#pseudo-versions)."""
 
 
 class RuntimeAbilities(Struct, frozen=True, kw_only=True):
@@ -78,7 +81,8 @@ class RuntimeAbilities(Struct, frozen=True, kw_only=True):
 def abilities(runtime: str, version: str, nri_version: str) -> RuntimeAbilities:
     """Abilities of a runtime by the name and versions it told; `nri_version` may be empty.
 
-    A beta counts as the release it leads to.
+    A beta counts as the release it leads to, but for `has_safe_updates`: that needs an NRI version
+    that was told, and one that has the mend for sure.
 
     >>> abilities("containerd", "1.7.24~ds1", "").nri
     Version(major=0, minor=6, patch=1)
@@ -95,7 +99,7 @@ def abilities(runtime: str, version: str, nri_version: str) -> RuntimeAbilities:
         nri=nri,
         can_schedule=nri >= _SCHEDULER_SINCE,
         has_memory_policy=nri >= _MEMORY_POLICY_SINCE,
-        has_safe_updates=nri >= _SAFE_UPDATES_SINCE,
+        has_safe_updates=_is_safe(nri_version),
         updates_pods=known is not None and known >= _POD_UPDATES_SINCE.get(name, _NEVER),
         synchronizes_preinstalled=preinstalled,
     )
@@ -112,6 +116,14 @@ def parse_version(text: str) -> Version | None:
         return None
     major, minor, patch = found.groups(default="0")
     return Version(int(major), int(minor), int(patch))
+
+
+def _is_safe(nri_version: str) -> bool:
+    told = parse_version(nri_version)
+    if told is None or told < _SAFE_UPDATES_SINCE:
+        return False
+    rest = _NUMBERS.sub("", nri_version.strip(), count=1)
+    return told > _SAFE_UPDATES_SINCE or not rest.startswith(_PREVIEW_MARKS)
 
 
 def _nri_of(runtime: str, version: Version | None) -> Version:

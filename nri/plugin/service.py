@@ -24,6 +24,7 @@ from ..wire.connection import Call
 from ..wire.ttrpc import Code
 from .arrivals import FIND_SECONDS, Arrivals
 from .bandwidth_messages import add_interleaving, lift_quota
+from .entry_count import count_entries
 from .messages import adjustment_message, linux_value, pod_value, update_messages
 from .runtime_events import EVENT_MASK, NOTICES, POD_UPDATES, STATE_CHANGES, RuntimeEvent
 from .runtime_versions import RuntimeAbilities, abilities
@@ -39,6 +40,10 @@ _FINDING: Final = 0.33
 
 _SYNCHRONIZE_BYTES_MAX: Final = 128 << 20
 """All pieces of one Synchronize: some containerd sends pieces without end."""
+_SYNCHRONIZE_ENTRIES_MAX: Final = 20_000
+"""Pods and containers together: a hundred times what a node runs."""
+_ENTRY_BYTES: Final = 1 << 10
+"""The weight of a pod or container beside its bytes: even an empty one takes memory."""
 
 _REQUEST_TIMEOUT_SECONDS: Final = 2.0
 """The runtime's patience where it does not say."""
@@ -94,6 +99,7 @@ class Service:
         self._containers: list[nri_pb2.Container] = []
         self._synchronize_started: float | None = None
         self._synchronize_bytes = 0
+        self._synchronize_entries = 0
         self._runtime = ""
         self._unscheduled: set[str] = set()
         self._is_interleaving_told = False
@@ -187,13 +193,12 @@ class Service:
 
     def _synchronize(self, served: ServedCall) -> tuple[Message | Rejection, Outcome]:
         call, started = served.call, served.started
-        self._synchronize_bytes += len(call.payload)
-        if self._synchronize_bytes > _SYNCHRONIZE_BYTES_MAX:
+        # Counted before it is parsed, for that takes the memory.
+        entries = count_entries(call.payload, _SYNCHRONIZE_ENTRIES_MAX)
+        self._synchronize_entries += entries
+        self._synchronize_bytes += len(call.payload) + _ENTRY_BYTES * entries
+        if text := self._excess():
             self._pods, self._containers = [], []
-            text = (
-                f"Synchronize: more than {_SYNCHRONIZE_BYTES_MAX >> 20} MiB of pods and containers"
-                " — remove annotations that nobody needs, or stopped pods"
-            )
             self.forgotten = text
             return Rejection(Code.RESOURCE_EXHAUSTED, text), Outcome.REFUSED
         request = nri_pb2.SynchronizeRequest.FromString(call.payload)
@@ -206,7 +211,7 @@ class Service:
             return nri_pb2.SynchronizeResponse(more=True), Outcome.DONE
         pods, containers = self._pods, self._containers
         self._pods, self._containers, self._synchronize_started = [], [], None
-        self._synchronize_bytes = 0
+        self._synchronize_bytes = self._synchronize_entries = 0
         left = call.timeout_nano / 1e9 or self._request_timeout_seconds - (started - first)
         answer, outcome = self._ask(
             served, lambda: self._adopt(pods, containers), max(0.0, _PATIENCE * left)
@@ -217,6 +222,17 @@ class Service:
             self.forgotten = "Synchronize was answered too late"
         self.is_synchronized = True
         return nri_pb2.SynchronizeResponse(update=update_messages(answer.all)), outcome
+
+    def _excess(self) -> str:
+        """Why the pieces of this Synchronize are too much, if they are."""
+        if self._synchronize_entries > _SYNCHRONIZE_ENTRIES_MAX:
+            much, fix = f"{_SYNCHRONIZE_ENTRIES_MAX}", "remove stopped pods"
+        elif self._synchronize_bytes > _SYNCHRONIZE_BYTES_MAX:
+            much = f"{_SYNCHRONIZE_BYTES_MAX >> 20} MiB of"
+            fix = "remove annotations that nobody needs, or stopped pods"
+        else:
+            return ""
+        return f"Synchronize: more than {much} pods and containers — {fix}"
 
     def _adopt(self, pods: list[nri_pb2.PodSandbox], containers: list[nri_pb2.Container]) -> Answer:
         events = self._events

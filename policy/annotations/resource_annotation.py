@@ -112,6 +112,7 @@ def refine(
         cpu_request_milli=milli,
         cpu_limit_milli=cpu_limit,
         memory_request_bytes=_memory_request(claim, known, linux, qos, machine_memory_bytes),
+        may_request_memory=known.may_request_memory and claim.memory_request_bytes is None,
     )
 
 

@@ -78,6 +78,15 @@ class Pinner:
         """Pinnings that the kernel was told last, by container; a copy. O(containers)."""
         return dict(self._told)
 
+    @property
+    def told_cpus(self) -> int:
+        """A mask of all cpus that the kernel was told last. O(containers)."""
+        mask = 0
+        for told in self._told.values():
+            if told.cpus is not None:
+                mask |= told.cpus.mask
+        return mask
+
     def told(self, container_id: ContainerId) -> Pinning | None:
         """The pinning that the kernel was told last; None where it was told nothing."""
         return self._told.get(container_id)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from ...topology.model.machine import Machine
+from ...topology.sets.cpuset import CpuSet
 from ..books.books import Books
 from ..configuration.config import Config
 from ..model.container import Container, ContainerId, Resources
@@ -36,11 +37,13 @@ from .unmet import UnmetRules, guard_problems, with_uncounted
 class Allocator:
     """The books and the roster of one machine, changed together, container by container."""
 
-    def __init__(self, machine: Machine, config: Config, interrupts: Sequence[Interrupt]) -> None:
-        """Raises `ConfigError` where the configuration does not fit the machine."""
+    def __init__(
+        self, machine: Machine, config: Config, interrupts: Sequence[Interrupt], exclusive: CpuSet
+    ) -> None:
+        """Raises `ConfigError` as `read_supply` does, to which `exclusive` goes."""
         self.machine = machine
         self.config = config
-        self.books = Books(machine, config)
+        self.books = Books(machine, config, exclusive)
         self.roster = Roster()
         self.classifier = Classifier(config, interrupts, machine)
         self._judge = Judge(self.books, config)
@@ -392,7 +395,7 @@ class Allocator:
         if placement.broken:
             container = self.roster.containers[grant.container_id]
             self.unmet.tell_owners(container, placement.broken)
-            decision = self.unmet.told(decision, placement.broken)
+            return self.unmet.told(decision, placement.broken)
         return decision
 
     def _pool_name(self, grant: Grant) -> str:

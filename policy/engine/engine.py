@@ -7,13 +7,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ...topology.model.machine import Machine
-from ...topology.sets.cpuset import NodeSet
+from ...topology.sets.cpuset import NO_CPUS, CpuSet, NodeSet
 from ..configuration.config import Config
 from ..model.container import Container, ContainerId, ContainerState, Pod, PodId, Resources
-from ..model.cpu_preference import QuotaUse
 from ..model.grant import Grant, PoolId, Refusal
 from ..model.pinning import Change, Pinning
 from ..placing.classifier import Classifier
+from ..placing.wishes.bandwidth import interleaved, lifts_quota
 from ..pools.pool_tree import PoolTree
 from ..pools.supply import Supply
 from ..rules.central_rules import CentralRules
@@ -52,21 +52,31 @@ class Engine:
     """
 
     def __init__(
-        self, machine: Machine, config: Config, *, interrupts: tuple[Interrupt, ...] = ()
+        self,
+        machine: Machine,
+        config: Config,
+        *,
+        interrupts: tuple[Interrupt, ...] = (),
+        exclusive: CpuSet = NO_CPUS,
     ) -> None:
-        """Raises `ConfigError` where the configuration does not fit the machine."""
+        """Raises `ConfigError` where the configuration does not fit the machine.
+
+        `exclusive`: cpus that containers to be adopted have for themselves; see `read_supply`.
+        """
         self._central = CentralRules(config)
         self.machine = machine
         self.config = config
         self._interrupts = interrupts
-        self._allocator = Allocator(machine, config, interrupts)
+        self._exclusive = exclusive
+        self._allocator = Allocator(machine, config, interrupts, exclusive)
         self._unread: Mapping[ContainerId, Exception] = {}
         """What went wrong with containers that could not be read; they are left as they run."""
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "Engine":
         """Another engine that holds what a snapshot shows, to try out what would follow."""
-        engine = cls(snapshot.machine, snapshot.config)
+        # The same cpus are reserved, also where they stand in for offline ones.
+        engine = cls(snapshot.machine, snapshot.config, exclusive=snapshot.supply.usable)
         engine._hold(snapshot)
         return engine
 
@@ -123,20 +133,13 @@ class Engine:
 
     def lifts_quota(self, container_id: ContainerId) -> bool:
         """Whether a container runs without a cpu quota: its cpus are its own, and it wants that."""
-        grant = self.grants.get(container_id)
         classified = self._allocator.roster.classified.get(container_id)
-        if grant is None or classified is None or not self.config.pin_cpu:
-            return False
-        is_own = bool(grant.exclusive) and not grant.has_shared_part
-        return is_own and classified.quota is QuotaUse.LIFT
+        return self.config.pin_cpu and lifts_quota(self.grants.get(container_id), classified)
 
     def interleaved(self, container_id: ContainerId) -> NodeSet | None:
         """The memory nodes on which a container's pages lie in turn; None: as the kernel likes."""
         classified = self._allocator.roster.classified.get(container_id)
-        if classified is None or not classified.request.interleaves_memory:
-            return None
-        pinning = self.pinning(container_id)
-        return pinning.mems if pinning is not None else None
+        return interleaved(self.pinning(container_id), classified)
 
     def of_pod(self, pod_id: PodId) -> tuple[ContainerId, ...]:
         """The containers known of a pod, stopped ones included, oldest first."""
@@ -172,11 +175,7 @@ class Engine:
         self._replace(container)
         allocator = self._allocator
         request = allocator.know(container).request
-        others = 0
-        for one in self.grants:
-            told = self.pinning(one)
-            if told is not None and told.cpus is not None:
-                others |= told.cpus.mask
+        others = allocator.books.pinner.told_cpus
         is_penned = allocator.pens.name_of(container, request) is not None
         if is_penned or not allocator.adopt(container, request, others, None):
             return allocator.conclude(allocator.place_running(container))
@@ -192,13 +191,13 @@ class Engine:
         For when nobody waits for the policy. Unknown ids have none.
         """
         decision = self.decisions.get(container_id)
-        known = self._allocator.roster.classified.get(container_id)
+        roster = self._allocator.roster
+        known = roster.classified.get(container_id)
         if decision is None or known is None or not (known.placement or decision.weights):
             return ()
-        container, books = self.containers[container_id], self._allocator.books
-        notes = placement_notes(container, known.placement, decision.weights, books)
-        noted = replace(decision, notes=notes)
-        self._allocator.roster.decisions[container_id] = noted
+        container, told = roster.containers[container_id], (known.placement, decision.weights)
+        notes = placement_notes(container, *told, self._allocator.books)
+        roster.decisions[container_id] = replace(decision, notes=notes)
         return notes
 
     def compact(self, container_id: ContainerId) -> None:
@@ -336,7 +335,9 @@ class Engine:
                 faults.setdefault(fault.container_id, []).append(fault.error)
                 # What was booked may be half a change: begin again without this container.
                 broken = self._allocator
-                self._allocator = Allocator(self.machine, self.config, self._interrupts)
+                self._allocator = Allocator(
+                    self.machine, self.config, self._interrupts, self._exclusive
+                )
                 books = broken.books
                 self._allocator.books.inherit(books.memory.last_look(), books.due_dram)
         is_same_tree = self.tree.has_pools_of(earlier_tree)
@@ -365,8 +366,10 @@ class Engine:
         go to those that miss exclusive ones, then to all that share them. The plan and the change
         are the same call: take the new engine. Raises `ConfigError`.
         """
-        engine = Engine(machine or self.machine, config, interrupts=self._interrupts)
-        return engine, engine.take_over(self.snapshot())
+        before = self.snapshot()
+        interrupts, own = self._interrupts, before.exclusive
+        engine = Engine(machine or self.machine, config, interrupts=interrupts, exclusive=own)
+        return engine, engine.take_over(before)
 
     def take_over(self, before: Snapshot) -> Adopted:
         """Adopt all that an older engine of this node held; see `reconfigured`."""

@@ -41,6 +41,9 @@ class Resources:
     cpu_request_milli: int = 0
     cpu_limit_milli: int | None = None
     memory_request_bytes: int = 0
+    may_request_memory: bool = False
+    """Neither a memory request nor a limit is known, and a request not excluded: small ones look
+    like none."""
     memory_limit_bytes: int | None = None
     hugepage_bytes: Mapping[int, int] = field(default_factory=dict[int, int])
     """Limit in bytes by page size in bytes."""

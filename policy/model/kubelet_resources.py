@@ -82,12 +82,13 @@ def estimate(linux: LinuxResources, qos: QosClass, machine_memory_bytes: int | N
     Exact for requests of 3m to 256 cpus; 1m and 2m look like none, and larger requests are only
     known for Guaranteed pods with a quota. The memory request of a Burstable container is exact
     where its memory is protected, and else within some thousandths of the machine's memory, from
-    its OOM score adjustment; the smallest that fits is taken.
+    its OOM score adjustment; the smallest that fits is taken. Where that is none, there may be one.
     """
     cpu_limit = _milli_of_quota(linux)
     cpu_request = _milli_of_shares(linux.cpu_shares)
     memory_limit = linux.memory_limit_bytes if linux.memory_limit_bytes > 0 else None
     memory_request = 0
+    may_request = False
     if qos is QosClass.GUARANTEED:
         if linux.cpu_shares >= SHARES_MAX and cpu_limit is not None:
             cpu_request = max(cpu_request, cpu_limit)
@@ -101,10 +102,13 @@ def estimate(linux: LinuxResources, qos: QosClass, machine_memory_bytes: int | N
         )
         if memory_limit is not None:
             memory_request = min(memory_request, memory_limit)
+        elif linux.memory_request_bytes is None:
+            may_request = not memory_request
     return Resources(
         cpu_request_milli=cpu_request,
         cpu_limit_milli=cpu_limit,
         memory_request_bytes=memory_request,
+        may_request_memory=may_request,
         memory_limit_bytes=memory_limit,
         hugepage_bytes=linux.hugepage_bytes,
     )
@@ -135,10 +139,18 @@ def quota_of_milli(milli: int, period: int = 0) -> int:
     return max(milli * (period or _QUOTA_PERIOD) // 1000, _QUOTA_MIN)
 
 
-def as_told(resources: Resources) -> Resources:
-    """Resources as a runtime can tell of them: cpu requests of 1m and 2m look like none."""
+def as_told(resources: Resources, qos: QosClass) -> Resources:
+    """Resources as a runtime can tell of them: cpu requests of 1m and 2m look like none.
+
+    Nor can it tell no memory request of a Burstable container without a limit from a small one.
+    """
     is_seen = shares_of_milli(resources.cpu_request_milli) > _SHARES_MIN
-    return resources if is_seen else replace(resources, cpu_request_milli=0)
+    tells_no_memory = not resources.memory_request_bytes and resources.memory_limit_bytes is None
+    return replace(
+        resources,
+        cpu_request_milli=resources.cpu_request_milli if is_seen else 0,
+        may_request_memory=qos is QosClass.BURSTABLE and tells_no_memory,
+    )
 
 
 def merge(current: LinuxResources, update: LinuxResources) -> LinuxResources:

@@ -63,6 +63,8 @@ class Request(Struct, frozen=True, kw_only=True):
     class_cpus: CpuSet | None = None
     """The cpus that can run at the clocks of the class its exclusive cpus get; None without one."""
     memory_bytes: int = 0
+    may_request_memory: bool = False
+    """It asked for memory perhaps, for less than can be told; see `Resources`."""
     memory_limit_bytes: int | None = None
     memory_kinds: frozenset[MemoryKind] = frozenset()
     cold_start_ns: int = 0
@@ -100,7 +102,8 @@ class Request(Struct, frozen=True, kw_only=True):
         """
         if self.interleaves_memory:
             return not self.is_strict
-        is_unlimited = self.memory_bytes > 0 and self.memory_limit_bytes is None
+        asks = self.memory_bytes > 0 or self.may_request_memory
+        is_unlimited = asks and self.memory_limit_bytes is None
         return self.qos is QosClass.BURSTABLE and is_unlimited and not self.is_strict
 
     @property

@@ -166,6 +166,7 @@ class Classifier:
             is_unlimited=cpu.is_unlimited,
             isolation=cpu.isolation,
             memory_bytes=resources.memory_request_bytes or resources.memory_limit_bytes or 0,
+            may_request_memory=resources.may_request_memory,
             memory_limit_bytes=resources.memory_limit_bytes,
             hugepage_bytes=resources.hugepage_bytes,
             class_cpus=self._class_cpus(cpu_class) if cpu_class is not None else None,

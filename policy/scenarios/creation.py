@@ -30,7 +30,7 @@ def created_pod(spec: PodSpec, serial: int) -> Pod:
         annotations=admitted.annotations,
         annotation_problems=admitted.problems + admitted_labels.problems,
         qos=spec.qos,
-        resources=None if spec.resources is None else as_told(spec.resources),
+        resources=None if spec.resources is None else as_told(spec.resources, spec.qos),
     )
 
 
@@ -50,7 +50,7 @@ def created_container(
         id=ContainerId(f"{spec.name}-{serial}"), name=spec.name, pod=pod, created_at=serial
     )
     linux = linux_resources(spec.resources, pod.qos, memory_bytes)
-    known = as_told(spec.resources)
+    known = as_told(spec.resources, pod.qos)
     resources, problems = refined_resources(known, linux, pod, spec.name, memory_bytes)
     container = replace(container, resources=resources)
     if not reads_test_hints:

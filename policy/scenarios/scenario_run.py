@@ -354,7 +354,7 @@ class ScenarioRun:
         one = self._find(step.container)
         if one is None or self.engine is None or not self.is_started:
             return
-        resources = as_told(step.resources)
+        resources = as_told(step.resources, one.container.pod.qos)
         decision: Decision = self.engine.update(one.container.id, resources)
         self.runtime.apply(decision.changes)
         error = ""

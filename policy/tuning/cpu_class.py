@@ -19,6 +19,7 @@ from ..pools.supply import Supply
 from ..text.errors import Problem
 from ..text.quantity import NamedFrequency, parse_khz
 from ..text.suggestion import suggestion
+from .sharing_cause import exclusive_remedy
 
 _SPOKEN: Final[Mapping[NamedFrequency, str]] = {
     NamedFrequency.MIN: "lowest",
@@ -71,7 +72,7 @@ def cpu_class_wish(
         fix = suggestion(chosen.value, tuple(names))
     elif not exclusive:
         what += " without exclusive CPUs"
-        fix = "ask for whole cpus"
+        fix = exclusive_remedy(container, preferences)
     else:
         return chosen.value, ()
     if not is_fatal:

@@ -16,6 +16,7 @@ from ..annotations.preferences import Preferences
 from ..model.container import Container, QosClass
 from ..text.errors import Problem
 from ..text.glob import compile_glob
+from .sharing_cause import exclusive_remedy
 
 _SPECIAL: Final = frozenset("*?[\\")
 
@@ -119,7 +120,7 @@ def irq_wish(
         fix = "set limits equal to requests"
     elif not exclusive:
         what = "IRQ affinity is invalid without exclusive CPUs"
-        fix = "ask for whole cpus"
+        fix = exclusive_remedy(container, preferences)
     if what and chosen.scope is not Scope.CONTAINER:
         return None, ()
     where = f"{chosen.key} of {container.path}"

@@ -121,6 +121,17 @@ def test_a_lost_runtime_is_told_once_with_what_to_do(caplog: pytest.LogCaptureFi
     ]
 
 
+def test_a_connection_that_is_not_tried_again_is_told_as_such(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    report = DecisionLog(logging.getLogger("test_daemon_log"), "/run/nri.sock")
+    report(Disconnected("containerd 1.7.24 does not tell what runs", None))
+    assert caplog.messages == [
+        "/run/nri.sock: containerd 1.7.24 does not tell what runs — pinfoldd ends; containers that"
+        " run keep their cpus"
+    ]
+
+
 def test_a_problem_of_a_pod_is_told_once_however_many_containers_it_has(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -56,6 +56,25 @@ def test_runtimes_that_set_schedulers(
         pytest.param("containerd", "v2.3.4", "v0.12.0", False, id="containerd 2.3 may hang"),
         pytest.param("containerd", "v2.4.0", "v0.12.1", True, id="containerd 2.4 does not"),
         pytest.param("cri-o", "1.37.0", "v0.12.0", False, id="CRI-O 1.37 may hang"),
+        pytest.param("containerd", "v2.4.0-beta.0", "v0.12.2", True, id="a beta that tells NRI"),
+        pytest.param("containerd", "v2.4.0-alpha.0", "", False, id="an alpha that tells nothing"),
+        pytest.param("containerd", "v2.4.0", "", False, id="a release that tells nothing"),
+        pytest.param("containerd", "v2.3.4", "v0.12.1-rc.0", False, id="a candidate of NRI 0.12.1"),
+        pytest.param(
+            "cri-o",
+            "1.37.0",
+            "v0.12.1-0.20260501101010-abcdefabcdef",
+            False,
+            id="a commit before NRI 0.12.1",
+        ),
+        pytest.param(
+            "cri-o",
+            "1.37.0",
+            "v0.12.2-0.20260801101010-abcdefabcdef",
+            True,
+            id="a commit after NRI 0.12.1",
+        ),
+        pytest.param("cri-o", "1.38.0", "v0.12.1+build", True, id="a build of the release itself"),
     ],
 )
 def test_runtimes_that_cannot_hang_over_our_updates(

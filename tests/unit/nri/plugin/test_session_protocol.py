@@ -311,6 +311,26 @@ def test_a_synchronize_without_end_ends_the_connection(peer: Peer) -> None:
     assert peer.synchronize(), "and the next one is tried"
 
 
+@pytest.mark.parametrize(
+    ("pieces", "each"),
+    [
+        pytest.param(1, 1_000_000, id="all in one piece, before it takes memory"),
+        pytest.param(3, 7_000, id="a few in each piece"),
+    ],
+)
+def test_a_synchronize_of_very_many_empty_containers_ends_the_connection(
+    peer: Peer, pieces: int, each: int
+) -> None:
+    trunk, _ = peer.register()
+    configure(trunk)
+    one = nri_pb2.SynchronizeRequest(containers=[nri_pb2.Container()]).SerializeToString()
+    piece = one * each + nri_pb2.SynchronizeRequest(more=True).SerializeToString()
+    codes = [trunk.exchange("Synchronize", piece, LONG).code for _ in range(pieces)]
+    assert codes == [0] * (pieces - 1) + [Code.RESOURCE_EXHAUSTED]
+    assert peer.reason().startswith("Synchronize: more than 20000 pods and containers")
+    assert peer.synchronize(), "and the next one is tried"
+
+
 @dataclass(slots=True)
 class Clock:
     """Time that only moves when told to."""

@@ -112,7 +112,36 @@ def test_every_request_survives_the_kubelets_rounding() -> None:
 
 @pytest.mark.parametrize(("milli", "told"), [(0, 0), (1, 0), (2, 0), (3, 3), (500_000, 500_000)])
 def test_what_a_runtime_can_tell_of_a_request(milli: int, told: int) -> None:
-    assert as_told(Resources(cpu_request_milli=milli)) == Resources(cpu_request_milli=told)
+    asked = Resources(cpu_request_milli=milli)
+    assert as_told(asked, QosClass.GUARANTEED) == Resources(cpu_request_milli=told)
+
+
+@pytest.mark.parametrize(
+    ("linux", "qos", "may"),
+    [
+        pytest.param(LinuxResources(oom_score_adj=999), "BURSTABLE", True, id="next to nothing"),
+        pytest.param(LinuxResources(oom_score_adj=997), "BURSTABLE", True, id="or shifted so"),
+        pytest.param(LinuxResources(), "BURSTABLE", True, id="nothing is told"),
+        pytest.param(LinuxResources(oom_score_adj=750), "BURSTABLE", False, id="it is known"),
+        pytest.param(LinuxResources(memory_request_bytes=0), "BURSTABLE", False, id="exactly none"),
+        pytest.param(LinuxResources(oom_score_adj=-997), "GUARANTEED", False, id="its limit is it"),
+        pytest.param(LinuxResources(oom_score_adj=1000), "BEST_EFFORT", False, id="it has none"),
+    ],
+)
+def test_a_memory_request_too_small_to_be_told_is_not_excluded(
+    linux: LinuxResources, qos: str, *, may: bool
+) -> None:
+    assert estimate(linux, QosClass[qos], 1 << 40).may_request_memory is may
+
+
+@pytest.mark.parametrize("request_mib", [0, 64, 600, 2048, 8192])
+def test_paper_and_wire_agree_on_whether_memory_is_perhaps_asked_for(request_mib: int) -> None:
+    asked = Resources(memory_request_bytes=request_mib << 20)
+    linux = linux_resources(asked, QosClass.BURSTABLE, 512 * GIB)
+    on_paper = as_told(asked, QosClass.BURSTABLE)
+    on_the_wire = estimate(linux, QosClass.BURSTABLE, 512 * GIB)
+    for one in (on_paper, on_the_wire):
+        assert one.may_request_memory or one.memory_request_bytes
 
 
 def test_guaranteed_limit_is_the_request_and_memory_request_the_limit() -> None:

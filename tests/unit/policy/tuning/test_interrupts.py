@@ -82,6 +82,18 @@ def test_wishes_that_can_be_had(
             id="no cpu for itself",
         ),
         pytest.param(
+            {
+                f"{KEY}/container.c": "mask: ['*']",
+                "prefer-shared-cpus.resource-policy.nri.io/container.c": "true",
+            },
+            2000,
+            "Guaranteed",
+            "irq-affinity.resource-policy.nri.io/container.c of default/p/c: IRQ affinity is"
+            " invalid without exclusive CPUs — leave out"
+            " prefer-shared-cpus.resource-policy.nri.io/container.c, which makes it share its cpus",
+            id="whole cpus that it shares by an annotation",
+        ),
+        pytest.param(
             {f"{KEY}/pod": "mask: ['*nvme*']"},
             1000,
             "Guaranteed",
