@@ -255,9 +255,9 @@ class Engine:
             return replace(self.decisions[container_id], pinning=pinning, changes=())
         return self._allocator.resize(container_id, resources)
 
-    def forget_places(self) -> None:
-        """Let containers that come back choose anew, as in trials of what would come of them."""
-        self._allocator.roster.forget_places()
+    def forget_places(self, pod_uid: str | None = None) -> None:
+        """Let containers that come back choose anew, those of one pod or all."""
+        self._allocator.roster.forget_places(pod_uid)
 
     def move(self, container_id: ContainerId, pool_id: PoolId) -> Decision:
         """Move a container to another pool; a refusal leaves it where it is, and what it holds.
