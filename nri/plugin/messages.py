@@ -19,6 +19,7 @@ from ...policy.model.container import (
 from ...policy.model.kubelet_resources import (
     LinuxResources,
     estimate,
+    is_in_system_partition,
     parse_page_size,
     qos_of_cgroup,
 )
@@ -80,6 +81,9 @@ def pod_value(pod: nri_pb2.PodSandbox) -> Pod:
     labels, labels_left_out = read_labels(pod.labels)
     admitted = admit(annotations, path, annotations_unread)
     admitted_labels = admit_labels(labels, path, labels_left_out)
+    problems = admitted.problems + admitted_labels.problems
+    if is_in_system_partition(pod.linux.cgroup_parent):
+        problems += (_of_system_partition(path),)
     return Pod(
         id=PodId(pod.id),
         name=pod.name,
@@ -87,8 +91,23 @@ def pod_value(pod: nri_pb2.PodSandbox) -> Pod:
         uid=pod.uid,
         labels=admitted_labels.labels,
         annotations=admitted.annotations,
-        annotation_problems=admitted.problems + admitted_labels.problems,
+        annotation_problems=problems,
         qos=qos_of_cgroup(pod.linux.cgroup_parent),
+    )
+
+
+def _of_system_partition(path: str) -> Problem:
+    return Problem(
+        where=path,
+        what=(
+            "the kubelet runs it in its system partition, with cpus of its own that Pinfold does"
+            " not know"
+        ),
+        fix=(
+            "name these cpus in 'reservedResources.cpu', and its namespace in"
+            " 'reservedPoolNamespaces'"
+        ),
+        is_advice=True,
     )
 
 
