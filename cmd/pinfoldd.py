@@ -15,7 +15,7 @@ import click
 
 from ..nri.dispatch.report import Report
 from ..nri.plugin.cri_socket_paths import AUTO
-from ..policy.configuration.config import Config
+from ..policy.configuration.config import Config, Log, LogFormat, LogLevel
 from ..topology.sets.base_errors import PinfoldError
 from .commands.exit_status import FAULT, StatusCommand
 from .control.background_rebalance import REBALANCE_SECONDS, BackgroundRebalance
@@ -38,11 +38,12 @@ from .daemon.hint_sources import find_surroundings
 from .daemon.machine_source import machine_of, machine_options
 from .daemon.runtimes import DEFAULT_SOCKET, Access, find_runtime, is_preinstalled
 from .daemon.sd_notify import Notifier
-from .kernel.tuner import tuner_below
+from .kernel.tuner import Tuner, tuner_below
 from .metrics.event_counts import EventCounts
 from .metrics.metrics_server import MetricsServer
+from .report.daemon_logger import DaemonLogger
 from .report.decision_log import DecisionLog
-from .report.log_setup import LEVELS, end_logging, set_up_logging
+from .report.log_setup import end_logging
 from .state.own_file import make_folder
 from .state.state_file import read_state
 from .state.state_keeper import StateKeeper
@@ -65,7 +66,7 @@ _SWITCH_SECONDS: Final = 0.001
 )
 @click.option(
     "--runtime",
-    type=click.Choice(["auto", "nri", "embedded"]),
+    type=click.Choice(["auto", "nri", "cri", "embedded"]),
     default="auto",
     show_default=True,
     help="Whom to serve; 'embedded' is a runtime on paper inside the daemon.",
@@ -77,6 +78,11 @@ _SWITCH_SECONDS: Final = 0.001
     show_default=True,
     metavar="PATH|auto|off",
     help="The runtime's CRI socket, for updates that cannot wait for its next call.",
+)
+@click.option(
+    "--cri-listen",
+    metavar="PATH",
+    help="Serve the kubelet at PATH and pass its calls on to --cri-socket: a proxy, without NRI.",
 )
 @click.option("--nri-plugin-name", default="pinfold", show_default=True, help="Our name there.")
 @click.option(
@@ -111,7 +117,14 @@ _SWITCH_SECONDS: Final = 0.001
 )
 @machine_options
 @click.option(
-    "--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What to log."
+    "--log-level",
+    type=click.Choice([one.value for one in LogLevel]),
+    help="What to log, whatever the configuration says; info by default.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice([one.value for one in LogFormat]),
+    help="How to log, whatever the configuration says; text by default.",
 )
 @click.version_option(package_name="pinfold", message="%(prog)s %(version)s")
 def command(
@@ -120,6 +133,7 @@ def command(
     runtime: str,
     nri_socket: str,
     cri_socket: str,
+    cri_listen: str | None,
     nri_plugin_name: str,
     nri_plugin_index: str,
     manifests: tuple[Path, ...],
@@ -128,12 +142,13 @@ def command(
     kernel_root: Path | None,
     sysfs_root: str | None,
     machine: str | None,
-    log_level: str,
+    log_level: str | None,
+    log_format: str | None,
 ) -> None:
-    """Place this node's containers on cpus and memory nodes, as a plugin of its runtime.
+    """Place this node's containers on cpus and memory nodes, as a plugin of its runtime or a proxy.
 
-    A change of its files, or SIGHUP, has the configuration read again. SIGTERM ends the daemon;
-    containers keep their cpus.
+    A change of its files, or SIGHUP, has the configuration read again. SIGUSR1 has it log in
+    detail, and a second one as before. SIGTERM ends the daemon; containers keep their cpus.
     """
     environment = os.environ
     pods = _read_pods(manifests, runtime)
@@ -142,9 +157,12 @@ def command(
     loaded = load_config(config_path, environment=environment, settings=settings)
     root = live_root(sysfs_root, machine)
     access = find_runtime(
-        runtime, nri_socket, nri_plugin_name, nri_plugin_index, environment, cri_socket, root or "/"
+        *(runtime, nri_socket, nri_plugin_name, nri_plugin_index, environment),
+        *(cri_socket, root or "/", cri_listen),
     )
-    log = set_up_logging(log_level, environment, is_preinstalled=is_preinstalled(environment))
+    logs = _daemon_logger(loaded.config.log, log_level, log_format)
+    log = logs.logger
+    _tell_choice(access, log)
     _warn((*loaded.warnings, *found.warnings), log)
     notifier = Notifier(environment)
     keeper = None if state_dir is None else _state_keeper(state_dir, log)
@@ -171,29 +189,50 @@ def command(
     if tuner is not None:
         tuner.start(daemon.plugin)
     plan_chores(daemon, watch, root, log)
-    daemon.timetable.every("rebalance", REBALANCE_SECONDS, BackgroundRebalance(daemon, log).look)
     metrics = MetricsServer(daemon, root, log, counts)
     load = partial(_load_again, watch, config_path, settings, log)
-    _listen(daemon)
-    daemon.timetable.every("garbage", LOOK_SECONDS, garbage.look)
-    daemon.first_service.afterwards("metrics at the start", metrics.follow)
-    garbage.start()
-    daemon.start()
+    _start(daemon, garbage, metrics, log)
     try:
         if server is not None:
             server.start()
         if access.embedded is not None:
             _run_pods(access.embedded, pods, memory_bytes(found))
-        ended = daemon.run(notifier, partial(_reload, daemon, load, notifier, metrics, server, log))
+        reload = partial(_reload, daemon, load, notifier, metrics, server, logs)
+        ended = daemon.run(notifier, reload, logs.toggle_debug)
     finally:
         notifier.stopping()
-        for part in (server, metrics, keeper, history, tuner, daemon):
-            if part is not None:
-                part.stop()
+        _stop(server, metrics, keeper, history, tuner, daemon)
         surroundings.close()
         notifier.close()
     if ended is Command.ENDED and not (access.identity.is_preinstalled and daemon.has_served):
         raise click.exceptions.Exit(FAULT)
+
+
+def _daemon_logger(settings: Log, level: str | None, form: str | None) -> DaemonLogger:
+    is_ours = is_preinstalled(os.environ)
+    return DaemonLogger(settings, os.environ, level=level, form=form, is_preinstalled=is_ours)
+
+
+def _start(daemon: Daemon, garbage: Garbage, metrics: MetricsServer, log: logging.Logger) -> None:
+    _listen(daemon)
+    daemon.timetable.every("rebalance", REBALANCE_SECONDS, BackgroundRebalance(daemon, log).look)
+    daemon.timetable.every("garbage", LOOK_SECONDS, garbage.look)
+    daemon.first_service.afterwards("metrics at the start", metrics.follow)
+    garbage.start()
+    daemon.start()
+
+
+def _tell_choice(access: Access, log: logging.Logger) -> None:
+    if access.reason:
+        log.info("event=runtime kind=%s: %s", access.kind, access.reason)
+
+
+def _stop(
+    *parts: ControlServer | MetricsServer | StateKeeper | HistoryKeeper | Tuner | Daemon | None,
+) -> None:
+    for part in parts:
+        if part is not None:
+            part.stop()
 
 
 def _look_for_conflicts(daemon: Daemon, log: logging.Logger, *, is_here: bool) -> None:
@@ -251,9 +290,10 @@ def _reload(
     notifier: Notifier,
     metrics: MetricsServer,
     server: ControlServer | None,
-    log: logging.Logger,
+    logs: DaemonLogger,
 ) -> None:
-    reload_configuration(daemon, load, notifier, log)
+    reload_configuration(daemon, load, notifier, logs.logger)
+    logs.follow(daemon.engine.config.log)
     metrics.follow()
     if server is not None:
         server.follow()
@@ -280,9 +320,8 @@ def _control_server(
             raise
         log.error("%s; pinfold cannot ask this daemon", error)
         return None
-    kind = "nri" if access.embedded is None else "embedded"
     journal, history = known
-    return ControlServer(daemon, journal, control_socket, kind, log, history)
+    return ControlServer(daemon, journal, control_socket, access.kind, log, history)
 
 
 def _listen(daemon: Daemon) -> None:
@@ -290,6 +329,7 @@ def _listen(daemon: Daemon) -> None:
         (signal.SIGTERM, Command.STOP),
         (signal.SIGINT, Command.STOP),
         (signal.SIGHUP, Command.RELOAD),
+        (signal.SIGUSR1, Command.TOGGLE_DEBUG),
     ):
         signal.signal(number, partial(_obey, daemon, order))
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from .command_files import link_command_files, unlink_command_files
 from .lock import BUILD, RUN
 from .service_python import PythonError, find_python
 from .targets import Targets, TargetsError, is_hidden_from_service, read_targets
@@ -22,6 +23,8 @@ from .versions import Versions, VersionsError, link, write
 ROOT = Path(__file__).parents[1]
 PROGRAMS = ("pinfold", "pinfoldd")
 UNIT = "pinfoldd.service"
+PROXY_UNIT = "pinfoldd-cri.service"
+"""The same daemon as a CRI proxy; older versions have none."""
 CONFIG_FOLDER_LINE = 'CONFIG_FOLDER: Final = Path("/etc/pinfold")'
 
 
@@ -106,8 +109,10 @@ def uninstall(targets: Targets) -> None:
         )
     with Versions(targets.library).locked():
         # The commands first: what they are made of is gone last.
-        for path in (*(targets.programs / name for name in PROGRAMS), targets.units / UNIT):
+        units = (targets.units / UNIT, targets.units / PROXY_UNIT)
+        for path in (*(targets.programs / name for name in PROGRAMS), *units):
             path.unlink(missing_ok=True)
+        unlink_command_files(targets)
         if targets.examples.is_symlink():
             targets.examples.unlink()
         shutil.rmtree(targets.examples.parent, ignore_errors=True)
@@ -116,7 +121,7 @@ def uninstall(targets: Targets) -> None:
 
 
 def build(version: Path, scratch: Path, targets: Targets, python: Path) -> None:
-    """Fill the folder of a version: programs, packages, unit and example configurations."""
+    """Fill the folder of a version: programs, packages, manuals, unit, example configurations."""
     source = copy_of_source(scratch / "source", targets)
     # Debian's own Python comes without pip; that of a virtual environment is always there.
     run([str(python), "-m", "venv", str(scratch / "venv")], "virtual environment")
@@ -135,11 +140,14 @@ def build(version: Path, scratch: Path, targets: Targets, python: Path) -> None:
     # It holds the path of the copy, and would make every build another version.
     for path in packages.glob("pinfold-*.dist-info/direct_url.json"):
         path.unlink()
+    writer = [str(scratch / "venv" / "bin" / "python"), "-B", "-m", "scripts.command_files"]
+    run([*writer, str(version / "share")], "manual pages", {"PYTHONPATH": str(packages)})
     (version / "bin").mkdir()
     for name in PROGRAMS:
         write(version / "bin" / name, program_text(name, python), 0o755)
-    unit = (ROOT / "systemd" / UNIT).read_text(encoding="utf-8")
-    write(version / UNIT, unit_text(unit, targets.prefix))
+    for name in (UNIT, PROXY_UNIT):
+        unit = (ROOT / "systemd" / name).read_text(encoding="utf-8")
+        write(version / name, unit_text(unit, targets.prefix))
     shutil.copytree(ROOT / "configs", version / "configs")
 
 
@@ -245,17 +253,23 @@ def make_folders(targets: Targets, version: Path) -> None:
 
 
 def put_in_place(targets: Targets, version: Path) -> None:
-    """The unit of a version, and links to the current one, which are the same for every version."""
+    """The units of a version, and links to the current one, the same for every version."""
     for name in PROGRAMS:
         link(targets.programs / name, Path("../lib/pinfold/current/bin") / name)
     link(targets.examples, Path("../../lib/pinfold/current/configs"))
+    link_command_files(targets, version)
     # A copy, since systemd takes a link that leads out of its folders for something else.
-    write(targets.units / UNIT, (version / UNIT).read_text(encoding="utf-8"))
+    for name in (UNIT, PROXY_UNIT):
+        if (version / name).exists():
+            write(targets.units / name, (version / name).read_text(encoding="utf-8"))
+        else:
+            (targets.units / name).unlink(missing_ok=True)
 
 
-def run(command: list[str], what: str) -> None:
+def run(command: list[str], what: str, environment: Mapping[str, str] | None = None) -> None:
     """Run a command that makes something. Raises `InstallError`."""
-    if subprocess.run(command, check=False).returncode:
+    settings = {**os.environ, **(environment or {})}
+    if subprocess.run(command, cwd=ROOT, env=settings, check=False).returncode:
         raise InstallError(f"no {what} — nothing was changed, see the messages above")
 
 

@@ -44,6 +44,11 @@ class Targets:
         return self._staged(self.prefix / "share" / "pinfold" / "configs")
 
     @property
+    def share(self) -> Path:
+        """The folder below which man and the shells look."""
+        return self._staged(self.prefix / "share")
+
+    @property
     def config_folder_on_node(self) -> Path:
         """The folder the programs will look for their configuration in."""
         return self.sysconfdir / "pinfold"

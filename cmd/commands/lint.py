@@ -48,12 +48,13 @@ _FORMATS: Final[Mapping[str, Callable[[Sequence[Complaint]], str]]] = {
 
 
 @click.command()
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
 @machine_options
 @click.option(
     "--config",
     "config_path",
     metavar="FILE",
+    type=click.Path(),
     help="The node's configuration; without it, classes that pods name are taken to exist.",
 )
 @click.option(

@@ -17,7 +17,13 @@ from .output_option import output_option
 
 @click.command()
 @machine_options
-@click.option("--config", "config_path", metavar="FILE", help="Configuration; built-in defaults.")
+@click.option(
+    "--config",
+    "config_path",
+    metavar="FILE",
+    type=click.Path(),
+    help="Configuration; built-in defaults.",
+)
 @output_option("tree", "json", meaning="A tree for people or one JSON document for tools.")
 def command(
     sysfs_root: str | None, machine: str | None, config_path: str | None, output: str

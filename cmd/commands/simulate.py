@@ -2,7 +2,7 @@
 
 import fnmatch
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -27,11 +27,15 @@ from ...topology.model.machine import Machine
 from ...topology.sysfs.discovery import read_machine
 from ..daemon.config_file import input_name, read_input
 from ..daemon.machine_source import machine_of, machine_options
+from ..report.console import ProgressBar
 from .bundle.support_bundle import is_bundle
 from .node.simulated_node import NodeSource, node_options
+from .output_file import write_whole
 from .output_option import output_option
 from .pools import chosen_config
 from .simulate_text import table_text, tree_text
+from .simulation.device_option import check_devices, device_names
+from .simulation.junit_report import junit_text
 
 _LISTED: Final = 5
 """Scenarios that a message names before it stops."""
@@ -50,12 +54,20 @@ class Job(Struct, frozen=True):
 
 
 @click.command()
-@click.argument("files", metavar="FILE...", nargs=-1)
+@click.argument("files", metavar="FILE...", nargs=-1, type=click.Path())
 @machine_options
+@click.option(
+    "--device",
+    "devices",
+    metavar="RESOURCE=NAME,...",
+    multiple=True,
+    help="The machine's devices that pods get for an extended resource; globs.",
+)
 @click.option(
     "--config",
     "config_path",
     metavar="FILE",
+    type=click.Path(),
     help="Configuration; else that of the running node, or built-in defaults.",
 )
 @node_options
@@ -64,6 +76,12 @@ class Job(Struct, frozen=True):
     "--allow-refusals",
     is_flag=True,
     help="Exit with 0 although a container is refused: it is only shown.",
+)
+@click.option(
+    "--junit",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also write what was expected to FILE as JUnit XML, for CI systems.",
 )
 @output_option(
     "table",
@@ -75,12 +93,14 @@ def command(
     files: tuple[str, ...],
     sysfs_root: str | None,
     machine: str | None,
+    devices: tuple[str, ...],
     config_path: str | None,
     state_path: Path | None,
     is_running: bool,
     control: Path | None,
     only: tuple[str, ...],
     allow_refusals: bool,
+    junit: Path | None,
     output: str,
 ) -> int:
     """Place the pods of Kubernetes manifests, or run scenario files; "-" is standard input.
@@ -102,7 +122,7 @@ def command(
     if state_path is not None and is_bundle(state_path) and sysfs_root is machine is None:
         # A bundle has the machine that its state is of.
         sysfs_root = str(state_path)
-    hardware = _Hardware(sysfs_root, machine)
+    hardware = _Hardware(sysfs_root, machine, device_names(devices))
     jobs = _chosen(_jobs(files, hardware), only)
     node: RunningNode | None = None
     if source:
@@ -115,7 +135,11 @@ def command(
         node, hardware.name = source.node(hardware.topology().machine, root, other), source.name
     if unused := hardware.unused_option(jobs):
         click.echo(unused, err=True)
-    results = [_run(job, config, hardware, node) for job in jobs]
+    with ProgressBar(sum(len(job.scenario.steps) for job in jobs)) as bar:
+        results = [_run(job, config, hardware, node, bar) for job in jobs]
+    if junit is not None:
+        report = junit_text(results, allows_refusals=allow_refusals)
+        write_whole(junit, report.encode())
     if output == "json":
         click.echo(json.dumps(result_document(results), indent=2, ensure_ascii=False))
     else:
@@ -131,9 +155,12 @@ def command(
 class _Hardware:
     """The machine the options mean, read when it is first needed."""
 
-    def __init__(self, sysfs_root: str | None, spec: str | None) -> None:
+    def __init__(
+        self, sysfs_root: str | None, spec: str | None, devices: Mapping[str, tuple[str, ...]]
+    ) -> None:
         self.name = spec or sysfs_root or "this machine"
         self._options = (sysfs_root, spec)
+        self._devices = devices
         self._machine: Machine | None = None
 
     def unused_option(self, jobs: Sequence[Job]) -> str:
@@ -149,7 +176,8 @@ class _Hardware:
     def topology(self) -> Topology:
         if self._machine is None:
             self._machine = machine_of(*self._options)
-        return Topology(machine=self._machine)
+            check_devices(self._devices, self._machine)
+        return Topology(machine=self._machine, devices=self._devices)
 
 
 def _jobs(files: Sequence[str], hardware: _Hardware) -> list[Job]:
@@ -201,6 +229,9 @@ def _chosen(jobs: list[Job], only: Sequence[str]) -> list[Job]:
     return [job for job in jobs if not only or job.scenario.id in wanted]
 
 
-def _run(job: Job, config: Config, hardware: _Hardware, node: RunningNode | None) -> ScenarioResult:
+def _run(
+    job: Job, config: Config, hardware: _Hardware, node: RunningNode | None, bar: ProgressBar
+) -> ScenarioResult:
     name = job.scenario.topology or hardware.name
-    return run_scenario(job.scenario, job.topology(), config, name=name, node=node)
+    topology = job.topology()
+    return run_scenario(job.scenario, topology, config, name=name, node=node, track=bar.track)

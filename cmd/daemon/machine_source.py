@@ -18,6 +18,7 @@ def machine_options(command: _Command) -> _Command:
     sysfs_root = click.option(
         "--sysfs-root",
         metavar="DIR|ARCHIVE",
+        type=click.Path(),
         help="Read sys/ and proc/ below DIR or in a snapshot archive instead of this machine's.",
     )
     machine = click.option(

@@ -1,4 +1,4 @@
-"""Tables and trees of the command line, drawn by rich: the one module that knows it.
+"""Tables, trees and progress of the command line, drawn by rich: the one module that knows it.
 
 Rich is imported where something is drawn: it takes some 30 ms of cpu, which neither the daemon nor
 a JSON document shall pay.
@@ -6,21 +6,30 @@ a JSON document shall pay.
 
 import os
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from io import StringIO
-from typing import TYPE_CHECKING, Final
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self, TextIO, TypeVar
 
 from ...topology.drawing.text_tree import TextTree
 from .escaped_text import escaped
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.progress import Progress
     from rich.text import Text
     from rich.tree import Tree
+
+_Step = TypeVar("_Step")
 
 _COLUMNS: Final = 1 << 30
 """Wider than every line: none is wrapped or cut, whatever the terminal; it wraps for itself."""
 _GUTTER: Final = 2
+_QUIET_SECONDS: Final = 1.0
+"""Whatever is over sooner needs no progress bar."""
+_REDRAW_SECONDS: Final = 0.1
 _NARROW_GUIDES: Final = ("   ", "│  ", "├─ ", "└─ ")
 
 
@@ -37,6 +46,16 @@ def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]
     for row in rows:
         table.add_row(*map(_text, row))
     return _lines(table)
+
+
+@contextmanager
+def live_lines() -> Generator[Callable[[Sequence[str]], None]]:
+    """A function that shows lines in place of those it showed before; the last ones stay."""
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(auto_refresh=False, vertical_overflow="crop") as live:
+        yield lambda lines: live.update(Text("\n").join(map(Text.from_ansi, lines)), refresh=True)
 
 
 def tree_lines(tree: TextTree) -> list[str]:
@@ -58,6 +77,70 @@ def branch_lines(branches: Sequence[TextTree]) -> list[str]:
     _grow(drawn, branches)
     # To a root that is hidden rich draws no lines.
     return _lines(drawn)[1:]
+
+
+class ProgressBar:
+    """The share of steps that are done, on a terminal's standard error, while it takes long.
+
+    It is drawn from the second second on and gone at the end.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        terminal: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`total`: how many steps there will be. `terminal`: standard error, if not given."""
+        self._total = total
+        self._terminal = sys.stderr if terminal is None else terminal
+        self._clock = clock
+        self._next = clock() + _QUIET_SECONDS
+        self._done = 0
+        self._drawn: Progress | None = None
+
+    def __enter__(self) -> Self:
+        """The bar, of which nothing is drawn yet."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Wipe the bar off the terminal."""
+        if self._drawn is not None:
+            self._drawn.stop()
+
+    def track(self, steps: Iterable[_Step]) -> Iterator[_Step]:
+        """The steps, each counted when the next one is asked for."""
+        for step in steps:
+            yield step
+            self._done += 1
+            if self._clock() >= self._next and self._is_terminal:
+                self._next = self._clock() + _REDRAW_SECONDS
+                self._draw()
+
+    @property
+    def _is_terminal(self) -> bool:
+        # Standard error is absent where the process was started with it closed.
+        stream: TextIO | None = self._terminal
+        return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
+
+    def _draw(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        if self._drawn is None:
+            console = Console(file=self._terminal, force_terminal=True, force_jupyter=False)
+            columns = (TextColumn("simulating"), BarColumn(), MofNCompleteColumn())
+            # Without a thread of its own: it would take time from what is waited for.
+            self._drawn = Progress(*columns, console=console, transient=True, auto_refresh=False)
+            self._drawn.add_task("", total=self._total, completed=self._done)
+            self._drawn.start()
+        self._drawn.update(self._drawn.task_ids[0], completed=self._done)
+        self._drawn.refresh()
 
 
 def _grow(drawn: "Tree", branches: Sequence[TextTree]) -> None:

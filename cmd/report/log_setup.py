@@ -4,11 +4,10 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from .log_writer import LogWriter, stream_sink, syslog_sink
-
-LEVELS: Final = ("debug", "info", "warning", "error")
 
 _NAME: Final = "pinfold"
 _SYSLOG_SOCKET: Final = "/dev/log"
@@ -28,29 +27,48 @@ _LEVELS: Final[Mapping[int, int]] = {
 class MarkedFormatter(logging.Formatter):
     """Each line marked with its level, as the journal and syslog read it; they add the time."""
 
-    def __init__(self, facility: int = 0, prefix: str = "") -> None:
+    def __init__(
+        self, facility: int = 0, prefix: str = "", inner: logging.Formatter | None = None
+    ) -> None:
+        """`inner` makes the text of a record; of its own it is the message alone."""
         super().__init__("%(message)s")
         self._facility = facility
         self._prefix = prefix
+        self._inner = inner
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as lines, every one of a traceback marked too."""
+        text = super().format(record) if self._inner is None else self._inner.format(record)
         mark = f"<{self._facility | _LEVELS.get(record.levelno, 6)}>{self._prefix}"
-        return "\n".join(mark + line for line in super().format(record).splitlines())
+        return "\n".join(mark + line for line in text.splitlines())
 
 
-def set_up_logging(
-    level: str, environment: Mapping[str, str], *, is_preinstalled: bool = False
-) -> logging.Logger:
-    """The daemon's logger, ready for use; `end_logging` writes what is left of it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogHandler:
+    """The handler of where lines go, and how they are marked there."""
+
+    handler: logging.Handler
+    is_marked: bool = False
+    facility: int = 0
+    prefix: str = ""
+
+    def write_as(self, inner: logging.Formatter | None) -> None:
+        """Write records as this formatter has them; None: as text, with what is added there."""
+        formatter = inner or logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+        if self.is_marked:
+            formatter = MarkedFormatter(self.facility, self.prefix, inner)
+        self.handler.setFormatter(formatter)
+
+
+def prepare_logging(handler: logging.Handler) -> logging.Logger:
+    """The daemon's logger with this handler; `end_logging` writes what is left of it."""
     # No line tells where in the code it comes from, and finding that out costs more than the line.
     # Source: Python's logging HOWTO, "Optimization".
     logging._srcfile = None  # pyright: ignore[reportPrivateUsage]  # as that page says
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logger = logging.getLogger(_NAME)
-    logger.setLevel(level.upper())
     logger.propagate = False
-    logger.handlers[:] = [_handler(environment, is_preinstalled)]
+    logger.handlers[:] = [handler]
     return logger
 
 
@@ -61,23 +79,21 @@ def end_logging(seconds: float = _STOP_SECONDS) -> None:
             handler.stop(seconds)
 
 
-def _handler(environment: Mapping[str, str], is_preinstalled: bool) -> logging.Handler:
+def log_handler(environment: Mapping[str, str], *, is_preinstalled: bool) -> LogHandler:
+    """The handler of standard error, or of syslog for a daemon that the runtime started."""
     # A runtime starts its plugins with standard error on /dev/null.
     if is_preinstalled and os.path.exists(_SYSLOG_SOCKET):
         writer = LogWriter(syslog_sink(_SYSLOG_SOCKET))
-        writer.setFormatter(MarkedFormatter(_USER_FACILITY, "pinfoldd: "))
-        return writer
+        return LogHandler(
+            handler=writer, is_marked=True, facility=_USER_FACILITY, prefix="pinfoldd: "
+        )
     try:
         descriptor = sys.stderr.fileno()
     except (AttributeError, OSError, ValueError):
         # There is no standard error, and its number may be that of another file by now.
-        return logging.NullHandler()
+        return LogHandler(handler=logging.NullHandler())
     writer = LogWriter(stream_sink(descriptor))
-    if _is_journal(descriptor, environment):
-        writer.setFormatter(MarkedFormatter())
-    else:
-        writer.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    return writer
+    return LogHandler(handler=writer, is_marked=_is_journal(descriptor, environment))
 
 
 def _is_journal(descriptor: int, environment: Mapping[str, str]) -> bool:

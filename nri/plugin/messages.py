@@ -15,6 +15,8 @@ from ...policy.model.container import (
     Mount,
     Pod,
     PodId,
+    QosClass,
+    Resources,
 )
 from ...policy.model.kubelet_resources import (
     LinuxResources,
@@ -84,6 +86,7 @@ def pod_value(pod: nri_pb2.PodSandbox) -> Pod:
     problems = admitted.problems + admitted_labels.problems
     if is_in_system_partition(pod.linux.cgroup_parent):
         problems += (_of_system_partition(path),)
+    qos = qos_of_cgroup(pod.linux.cgroup_parent)
     return Pod(
         id=PodId(pod.id),
         name=pod.name,
@@ -92,8 +95,17 @@ def pod_value(pod: nri_pb2.PodSandbox) -> Pod:
         labels=admitted_labels.labels,
         annotations=admitted.annotations,
         annotation_problems=problems,
-        qos=qos_of_cgroup(pod.linux.cgroup_parent),
+        qos=qos,
+        resources=pod_resources_value(pod.linux.pod_resources, qos),
     )
+
+
+def pod_resources_value(resources: nri_pb2.LinuxResources, qos: QosClass) -> Resources | None:
+    """The resources of a whole pod; None where the runtime tells none."""
+    linux = linux_value(resources)
+    if linux == LinuxResources():
+        return None
+    return estimate(linux, qos, None)
 
 
 def _of_system_partition(path: str) -> Problem:

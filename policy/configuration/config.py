@@ -72,6 +72,22 @@ class PctPriority(enum.Enum):
     LOW = "low"
 
 
+class LogLevel(enum.Enum):
+    """The least important lines of the log that are written."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(enum.Enum):
+    """The form of log lines: pairs of keys and values, or JSON documents."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
 class MetricsExporter(enum.Enum):
     """The destination of metrics."""
 
@@ -212,6 +228,8 @@ class Control(Section, frozen=True, kw_only=True):
 class Log(Section, frozen=True, kw_only=True):
     """Logging. `debug` names sources, "name:off" takes one out of "all"."""
 
+    level: LogLevel = LogLevel.INFO
+    format: LogFormat = LogFormat.TEXT
     debug: tuple[str, ...] = ()
     source: bool = False
     klog: Mapping[str, object] = msgspec.field(default_factory=dict[str, object])

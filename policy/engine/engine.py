@@ -104,7 +104,8 @@ class Engine:
     def interrupts(self, interrupts: tuple[Interrupt, ...]) -> None:
         if interrupts != self._interrupts:
             self._interrupts = interrupts
-            self._allocator.classifier = Classifier(self.config, interrupts, self.machine)
+            classifier = Classifier(self.config, interrupts, self.machine)
+            self._allocator.classifier = self._allocator.pens.classifier = classifier
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -126,16 +127,14 @@ class Engine:
         classified = self._allocator.roster.classified.get(container_id)
         if grant is None or classified is None or not self.config.pin_cpu:
             return False
-        is_own = bool(grant.exclusive) and not grant.has_shared_part
-        return is_own and classified.quota is QuotaUse.LIFT
+        return grant.has_own_cpus_alone and classified.quota is QuotaUse.LIFT
 
     def interleaved(self, container_id: ContainerId) -> NodeSet | None:
         """The memory nodes on which a container's pages lie in turn; None: as the kernel likes."""
         classified = self._allocator.roster.classified.get(container_id)
         if classified is None or not classified.request.interleaves_memory:
             return None
-        pinning = self.pinning(container_id)
-        return pinning.mems if pinning is not None else None
+        return (self.pinning(container_id) or Pinning()).mems
 
     def of_pod(self, pod_id: PodId) -> tuple[ContainerId, ...]:
         """The containers known of a pod, stopped ones included, oldest first."""
@@ -176,7 +175,8 @@ class Engine:
             told = self.pinning(one)
             if told is not None and told.cpus is not None:
                 others |= told.cpus.mask
-        if not allocator.adopt(container, request, others, None):
+        is_penned = allocator.pens.name_of(container, request) is not None
+        if is_penned or not allocator.adopt(container, request, others, None):
             return allocator.conclude(allocator.place_running(container))
         allocator.heed_rules(container, is_alone=True)
         changes = allocator.books.pinner.changes(container.id)
@@ -209,6 +209,10 @@ class Engine:
         if decision is not None and decision.lineup is not None:
             packed = replace(decision, lineup=decision.lineup.packed(), weights={})
             self._allocator.roster.decisions[container_id] = packed
+
+    def identify(self, container_id: ContainerId, runtime_id: str) -> None:
+        """The runtime has given a container its id, which is shown. Unknown ids are ignored."""
+        self._allocator.roster.identify(container_id, runtime_id)
 
     def start(self, container_id: ContainerId) -> None:
         """The container runs. Unknown ids are ignored."""
@@ -255,6 +259,11 @@ class Engine:
             return replace(self.decisions[container_id], pinning=pinning, changes=())
         return self._allocator.resize(container_id, resources)
 
+    def resize_pod(self, pod: Pod, size: Resources) -> Refusal | tuple[Change, ...]:
+        """Another size for a pod, or a refusal that changes nothing; containers `update` by it."""
+        refusal = self._allocator.pens.resize_pod(pod, size)
+        return self._allocator.books.pinner.changes() if refusal is None else refusal
+
     def forget_places(self, pod_uid: str | None = None) -> None:
         """Let containers that come back choose anew, those of one pod or all."""
         self._allocator.roster.forget_places(pod_uid)
@@ -274,7 +283,7 @@ class Engine:
 
         Of a few owners at each call, in turn. They are told in the owners' decisions.
         """
-        return self._allocator.look_at_lasting()
+        return self._allocator.unmet.look_at_lasting()
 
     def place_anew(self, container_id: ContainerId) -> Decision:
         """Place a container live where rules hold that are required during its execution.

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import structs
 
-from ..model.container import Container, ContainerId, ContainerState, PodId
+from ..model.container import Container, ContainerId, ContainerState, PodId, Resources
 from ..model.grant import Grant
 from ..model.hint import Hint
 from ..placing.classifier import Classified
@@ -27,6 +27,8 @@ class Roster:
         self.containers: dict[ContainerId, Container] = {}
         self.classified: dict[ContainerId, Classified] = {}
         self.decisions: dict[ContainerId, Decision] = {}
+        self.pod_sizes: dict[str, Resources] = {}
+        """The last size of pods that were resized, by uid; the runtime tells that of creation."""
         self._instances: dict[tuple[str, str], ContainerId] = {}
         self._of_pod: dict[PodId, dict[ContainerId, None]] = {}
         self._last_places: dict[tuple[str, str], tuple[Grant, tuple[Hint, ...]]] = {}
@@ -98,6 +100,12 @@ class Roster:
         container = self.containers.get(container_id)
         if container is not None and container.state is not state:
             self.containers[container_id] = replace(container, state=state)
+
+    def identify(self, container_id: ContainerId, runtime_id: str) -> None:
+        """The runtime has given a container its id. Unknown ids are ignored."""
+        container = self.containers.get(container_id)
+        if container is not None:
+            self.containers[container_id] = replace(container, runtime_id=runtime_id)
 
     def remove(self, container_id: ContainerId) -> None:
         """Forget a container. Unknown ids change nothing."""

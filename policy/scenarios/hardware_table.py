@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ...topology.made.spec import parse_size
+from ...topology.made.spec_values import parse_size
 from ...topology.model.machine import (
     Cache,
     Cpu,

@@ -13,7 +13,15 @@ from ...topology.made.spec import machine_from_spec
 from ...topology.model.machine import Machine
 from ...topology.sets.base_errors import PinfoldError
 from ...topology.sets.cpuset import CpuSet, IdListError
-from ..manifests.manifest import ContainerSpec, PodSpec, is_manifest, qos_class
+from ..manifests.manifest import (
+    ContainerSpec,
+    PodSpec,
+    as_shown,
+    is_manifest,
+    qos_class,
+    sized,
+)
+from ..manifests.pod_size import pod_size
 from ..model.container import QosClass, Resources
 from ..text.errors import ConfigError
 from ..text.quantity import parse_bytes, parse_milli, parse_nanoseconds
@@ -57,6 +65,8 @@ class Topology(Struct, frozen=True, kw_only=True):
 
     machine: Machine
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Names of devices by resource, or patterns; see `DeviceStock`."""
 
 
 class ScenarioFile(Struct, frozen=True, kw_only=True):
@@ -117,7 +127,14 @@ def build_topology(table: Field, read_sysfs: Callable[[str], Machine]) -> Topolo
         raise
     except PinfoldError as error:
         raise table.error(str(error)) from error
-    return Topology(machine=machine, aliases=table["aliases"].texts())
+    return Topology(
+        machine=machine,
+        aliases=table["aliases"].texts(),
+        devices={
+            resource: tuple(one.text() for one in names.elements())
+            for resource, names in table["devices"].entries().items()
+        },
+    )
 
 
 def _step(step: Field) -> Step:
@@ -157,12 +174,20 @@ def _create_pod(step: Field) -> Step:
         _container(one, is_init=True) for one in step["init_containers"].elements()
     )
     containers = tuple(_container(one, is_init=False) for one in step["containers"].elements())
+    size, judged = pod_size(sized(init_containers, containers)), (*init_containers, *containers)
+    if step["resources"].entries():
+        whole = size = _resources(step["resources"])
+        judged = (ContainerSpec(name="", resources=whole),)
+        all_sized = sized(init_containers, containers)
+        init_containers = tuple(as_shown(one, whole, all_sized) for one in init_containers)
+        containers = tuple(as_shown(one, whole, all_sized) for one in containers)
     pod = PodSpec(
         name=step["pod"].text(),
         namespace=step["namespace"].text("default"),
         labels=step["labels"].texts(),
         annotations=step["annotations"].texts(),
-        qos=_qos(step["qos"], (*init_containers, *containers)),
+        qos=_qos(step["qos"], judged),
+        resources=size,
         init_containers=init_containers,
         containers=containers,
     )
@@ -181,7 +206,10 @@ def _qos(qos: Field, containers: tuple[ContainerSpec, ...]) -> QosClass:
 
 def _container(one: Field, *, is_init: bool) -> ContainerSpec:
     return ContainerSpec(
-        name=one["name"].text(), resources=_resources(one), keeps_running=not is_init
+        name=one["name"].text(),
+        resources=_resources(one),
+        devices={resource: count.integer() for resource, count in one["devices"].entries().items()},
+        keeps_running=not is_init,
     )
 
 

@@ -1,5 +1,6 @@
 """Running scenarios: the policy's engine, a simulated runtime, and verdicts on expectations."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import assert_never
 
@@ -58,18 +59,20 @@ def run_scenario(
     config: Config,
     name: str = "",
     node: RunningNode | None = None,
+    track: Callable[[Iterable[Step]], Iterable[Step]] = iter,
 ) -> ScenarioResult:
     """The result of a scenario run on this hardware; `name`: how the result calls it.
 
     `config` is in force where a start has none of its own, and from the beginning where a scenario
-    has no start. `node`: what runs there already, under a configuration of its own.
+    has no start. `node`: what runs there already, under a configuration of its own. `track` sees
+    the steps go by.
     """
     run = ScenarioRun(topology, config)
     if node is not None:
         run.take_over(node)
     elif not any(isinstance(step, Start) for step in scenario.steps):
         run.take(Start(config=None, environment={}))
-    for number, step in enumerate(scenario.steps):
+    for number, step in enumerate(track(scenario.steps)):
         run.verdicts.step = number
         run.take(step)
         run.look()
@@ -84,7 +87,7 @@ class ScenarioRun:
         self.verdicts = Verdicts()
         self.engine: Engine | None = None
         self.is_started = False
-        self.runtime = Runtime(topology.machine)
+        self.runtime = Runtime(topology.machine, topology.devices)
         self._machine = topology.machine
         self._names = MachineNames(topology.machine)
         self._config = config
@@ -103,6 +106,7 @@ class ScenarioRun:
         self._serial = node.latest
         for one in node.running():
             self.runtime.run(one)
+            self.runtime.stock.adopt(one.container)
             self.runtime.pods[one.container.pod.namespace, one.container.pod.name] = (
                 one.container.pod
             )
@@ -262,6 +266,7 @@ class ScenarioRun:
                 break
             if not error and not one.keeps_running:
                 self._end(self._newest())
+                self.runtime.stock.release(container.path)
         if step.expected_error:
             self.verdicts.expect_error(
                 "expect_create_error", step.expected_error, "; ".join(errors)
@@ -276,7 +281,11 @@ class ScenarioRun:
             memory_bytes=sum(node.memory_bytes or 0 for node in self._machine.numa_nodes),
             reads_test_hints=self._reads_test_hints,
         )
-        for problem in problems:
+        config = self.engine.config if self.engine is not None else self._config
+        container, advice = self.runtime.stock.equipped(
+            container, spec.devices, tells_places=config.agent.pod_resource_api
+        )
+        for problem in (*problems, *advice):
             self.verdicts.remark(problem)
         return container
 
@@ -285,6 +294,9 @@ class ScenarioRun:
 
     def _create(self, container: Container) -> str:
         """Why the container was refused; empty where it runs."""
+        if reason := self.runtime.stock.missing(container.path):
+            self._refused[container.path] = (container, reason)
+            return reason
         one = Running(container)
         if self.engine is not None and self.is_started:
             decision = one.decision = self.engine.create(container)
@@ -321,6 +333,7 @@ class ScenarioRun:
             for container_id in self.runtime.of_pod(pod):
                 self._end(container_id)
             del self.runtime.pods[step.namespace, name]
+            self.runtime.stock.release_pod(step.namespace, name)
             for path in [key for key, (one, _) in self._refused.items() if one.pod is pod]:
                 del self._refused[path]
 

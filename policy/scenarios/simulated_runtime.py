@@ -13,6 +13,7 @@ from ..model.container import Container, ContainerId, ContainerState, GivenAnnot
 from ..model.grant import Grant
 from ..model.pinning import Change, Pinning
 from ..model.request import CpuType
+from .device_stock import DeviceStock
 
 
 @dataclass(slots=True)
@@ -42,9 +43,12 @@ class Running:
 class Runtime:
     """Running containers, by id in the order of creation."""
 
-    def __init__(self, machine: Machine) -> None:
-        """`machine`: whose cpus and memory unrestricted containers may use."""
+    def __init__(
+        self, machine: Machine, devices: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
+        """`machine`: whose cpus and memory unrestricted containers may use; see `DeviceStock`."""
         self.machine = machine
+        self.stock = DeviceStock(machine.devices, devices)
         self.pods: dict[tuple[str, str], Pod] = {}
         self.running: dict[ContainerId, Running] = {}
         self.paths: dict[ContainerId, str] = {}
@@ -144,10 +148,15 @@ def violations(engine: Engine, runtime: Runtime) -> Iterator[str]:
             if cpu in owners:
                 yield f"cpu {cpu} is exclusive to both {owners[cpu]} and {path}"
             owners[cpu] = path
+    for pen_id, pen in snapshot.pens.items():
+        if all(one.pen != pen_id for one in grants.values()):
+            yield f"{pen_id} has cpus {pen.exclusive} and no containers"
+        owners.update(dict.fromkeys(pen.exclusive, pen_id))
     exclusive = CpuSet.collect(owners)
     for container_id, one in runtime.running.items():
         held = grants.get(container_id)
-        nodes = snapshot.memory.open_to(asked[container_id]) if container_id in asked else NO_NODES
+        holder = container_id if held is None else held.held_as
+        nodes = snapshot.memory.open_to(asked[holder]) if holder in asked else NO_NODES
         yield from _violations_of(snapshot, runtime, one, held, exclusive, nodes)
 
 
@@ -180,5 +189,5 @@ def _violations_of(
         yield f"{path} may use memory nodes {forbidden}, which are not for it"
     if not snapshot.config.pin_cpu or grant.cpu_type is CpuType.PRESERVE:
         return
-    if taken := cpus & (exclusive - grant.exclusive):
+    if taken := cpus & (exclusive - (grant.exclusive or grant.rest)):
         yield f"{path} may run on cpus {taken}, which are exclusive to others"

@@ -109,6 +109,17 @@ def test_unit_and_configuration_are_where_they_are_looked_for(stage: Stage) -> N
     assert done.stdout == "/srv/etc/pinfold/pinfold.yaml /srv/etc/pinfold/conf.d\n"
 
 
+def test_manual_pages_and_completions_are_where_they_are_looked_for(stage: Stage) -> None:
+    share = stage.prefix / "share"
+    page = (share / "man" / "man8" / "pinfoldd.8").read_text()
+    assert page.startswith('.TH "PINFOLDD" "8" "" "Pinfold ')
+    assert "/srv/etc/pinfold/pinfold.yaml" in page
+    assert "pinfold simulate" in (share / "man" / "man1" / "pinfold-simulate.1").read_text()
+    for place in ("bash-completion/completions/", "zsh/site-functions/_"):
+        assert "_PINFOLD_COMPLETE" in (share / f"{place}pinfold").read_text()
+    assert (share / "fish" / "vendor_completions.d" / "pinfoldd.fish").is_file()
+
+
 def test_an_upgrade_without_a_registry_leaves_everything_as_it_is(stage: Stage) -> None:
     before = stage.content()
     done = stage.make("install", environment=UNREACHABLE)

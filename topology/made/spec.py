@@ -2,20 +2,28 @@
 
 import difflib
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from ..model.machine import Cache, Cpu, Domain, Machine, NumaNode, NumaNodeId, SocketId
 from ..sets.base_errors import TopologyError
 from ..sets.cpuset import MAX_IDS, CpuSet, IdListError
+from .spec_values import (
+    DEVICE_KINDS,
+    SpecValueError,
+    made_devices,
+    parse_device_nodes,
+    parse_huge_pages,
+    parse_size,
+)
 
 NESTED: Final = ("socket", "die", "numa", "l3", "cluster", "core", "thread")
 """Keys that count things per thing before them; their order in the text is the nesting."""
 
-_KEYS: Final = (*NESTED, "mem", "isolated", "distance")
+_KEYS: Final = (*NESTED, "mem", "hugepages", "isolated", "distance", *DEVICE_KINDS)
 MAX_NUMA_NODES: Final = 1024
 """As many as Linux can have (NODES_SHIFT 10); a distance is kept for every two of them."""
-_UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _DEFAULT_MEMORY_BYTES: Final = 4 * 2**30
 _CACHE_BYTES: Final = {1: 32 * 2**10, 2: 2**20, 3: 32 * 2**20}
 
@@ -32,8 +40,17 @@ class _Spec:
     places: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
     """The column and the word of each key."""
     memory_bytes: int = _DEFAULT_MEMORY_BYTES
+    huge_pages: Mapping[int, int] = field(default_factory=dict[int, int])
+    """Their number on each NUMA node, by page size in bytes."""
     isolated: CpuSet = field(default_factory=CpuSet)
     distance: tuple[int, int, int] = (10, 11, 21)
+    devices: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    """The positions of the NUMA nodes of devices, by key."""
+
+    @property
+    def set_aside_bytes(self) -> int:
+        """Memory of each NUMA node that is huge pages."""
+        return sum(size * count for size, count in self.huge_pages.items())
 
 
 def machine_from_spec(text: str) -> Machine:
@@ -50,17 +67,6 @@ def machine_from_spec(text: str) -> Machine:
     _complete(spec)
     _check_sizes(spec)
     return _Layout(spec).machine()
-
-
-def parse_size(text: str) -> int | None:
-    """The bytes a size like "2G", "512Mi" or "4096" stands for (K, M, G, T are powers of 1024)."""
-    digits = text.rstrip("KMGTi")
-    unit = text[len(digits) :]
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > 18:
-        return None
-    if unit.endswith("i") and len(unit) == 2:
-        unit = unit[0]
-    return int(digits) * _UNITS[unit] if unit in _UNITS else None
 
 
 def _read_words(text: str) -> _Spec:
@@ -110,6 +116,16 @@ def _read_word(spec: _Spec, key: str, value: str, column: int, word: str) -> Non
                 fix = "write self,same socket,other socket, each 10 to 255, as in 10,11,21"
                 raise _error(column, word, f"{value!r} are not three distances", fix)
             spec.distance = (numbers[0], numbers[1], numbers[2])
+        case "hugepages":
+            try:
+                spec.huge_pages = parse_huge_pages(value)
+            except SpecValueError as error:
+                raise _error(column, word, error.what, error.fix) from error
+        case _ if key in DEVICE_KINDS:
+            try:
+                spec.devices[key] = parse_device_nodes(value)
+            except SpecValueError as error:
+                raise _error(column, word, error.what, error.fix) from error
         case _:
             if not (value.isascii() and value.isdigit() and len(value) <= 5 and int(value) >= 1):
                 fix = f"write a whole number from 1 to {MAX_IDS}"
@@ -148,11 +164,18 @@ def _complete(spec: _Spec) -> None:
 
 
 def _check_sizes(spec: _Spec) -> None:
-    _product(spec, "numa", MAX_NUMA_NODES, "NUMA nodes")
+    nodes = _product(spec, "numa", MAX_NUMA_NODES, "NUMA nodes")
     cpus = _product(spec, "thread", MAX_IDS, "cpus")
     if spec.isolated.mask >> cpus:
         fix = f"cpus of this machine are 0-{cpus - 1}"
         raise _error(*spec.places["isolated"], "isolated cpus that are not there", fix)
+    if spec.set_aside_bytes > spec.memory_bytes:
+        fix = f"a NUMA node has {spec.memory_bytes} bytes; give it more with mem:"
+        raise _error(*spec.places["hugepages"], f"pages of {spec.set_aside_bytes} bytes", fix)
+    for key, places in spec.devices.items():
+        if absent := [node for node in places if node >= nodes]:
+            fix = f"NUMA nodes of this machine are 0-{nodes - 1}"
+            raise _error(*spec.places[key], f"there is no NUMA node {absent[0]}", fix)
 
 
 def _product(spec: _Spec, innermost: str, limit: int, what: str) -> int:
@@ -187,7 +210,8 @@ class _Layout:
                 id=NumaNodeId(index),
                 cpus=cpus,
                 memory_bytes=self._spec.memory_bytes,
-                free_bytes=self._spec.memory_bytes,
+                free_bytes=self._spec.memory_bytes - self._spec.set_aside_bytes,
+                hugepages=self._spec.huge_pages,
             )
             for index, cpus in enumerate(self._groups("numa"))
         )
@@ -207,6 +231,7 @@ class _Layout:
             l3_groups=self._groups("l3"),
             numa_nodes=nodes,
             distances=self._distances(nodes),
+            devices=made_devices(self._spec.devices, nodes),
         )
 
     def _has(self, key: str) -> bool:

@@ -24,7 +24,7 @@ from ...control.control_option import control_option
 from ...control.documents import StatusDocument
 from ...control.history.history_file import HISTORY_NAME, OLDER_NAME
 from ...state.own_file import ForeignFileError, read_file
-from ..capture import write_archive
+from ..output_file import write_whole
 from ..saved_node import DEFAULT_STATE
 from .support_bundle import EXPLANATIONS, STATE, pack_bundle
 
@@ -65,7 +65,7 @@ def command(file: Path, control: Path | None, state_dir: Path, sysfs_root: str) 
         texts[name] = text
     texts["missing.txt"] = "".join(f"{one}\n" for one in missing)
     content = pack_bundle(snapshot, texts, file.name)
-    write_archive(file, content)
+    write_whole(file, content)
     for one in missing:
         click.echo(f"left out: {one}", err=True)
     click.echo(

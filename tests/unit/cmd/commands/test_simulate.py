@@ -464,3 +464,49 @@ def test_a_machine_no_scenario_uses_is_told(scenarios: str) -> None:
         "--machine: not used by scenarios good, which name their own topology\n"
     )
     assert run(scenarios, "--only", "good").stderr == ""
+
+
+DEVICES = """
+apiVersion: v1
+kind: Pod
+metadata: {name: net}
+spec:
+  containers: [{name: c, resources: {limits: {cpu: 1, memory: 1Gi, intel.com/sriov: 1}}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("names", "node"),
+    [
+        pytest.param("nic1", "0", id="a name"),
+        pytest.param("gpu0,nic1", "0", id="the first by name of several"),
+        pytest.param("nic*", "1", id="a pattern"),
+    ],
+)
+def test_pods_get_the_devices_that_an_option_names(names: str, node: str, tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("agent: {podResourceAPI: true}")
+    machine = ("--machine", "socket:2 core:2 nic:1,0 gpu:0")
+    device = ("--device", f"intel.com/sriov={names}")
+    result = run("-", *machine, *device, "--config", str(config), "-o", "json", text=DEVICES)
+    assert result.exit_code == 0, result.output
+    (scenario,) = json.loads(result.stdout)["scenarios"]
+    assert scenario["containers"]["c"]["mems"] == node
+
+
+@pytest.mark.parametrize(
+    ("device", "message"),
+    [
+        pytest.param("sriov", "write RESOURCE=NAME", id="no name"),
+        pytest.param("a/sriov=,nic0", "write RESOURCE=NAME", id="an empty name"),
+        pytest.param(
+            "a/sriov=eth*", "--device a/sriov=eth*: the machine has no such device — its "
+            "devices: gpu0, nic0", id="a pattern that fits nothing",
+        ),
+    ],
+)  # fmt: skip
+def test_an_option_that_names_no_device_is_bad_usage(device: str, message: str) -> None:
+    machine = ("--machine", "socket:2 core:2 nic:1 gpu:0")
+    result = run("-", *machine, "--device", device, text=DEVICES)
+    assert result.exit_code == 2
+    assert message in result.output

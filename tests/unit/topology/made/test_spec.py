@@ -4,10 +4,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from pinfold.topology.made.spec import machine_from_spec, parse_size
+from pinfold.topology.made.generator import machine_snapshot
+from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.made.spec_values import parse_size
 from pinfold.topology.model.machine import Domain, Machine
 from pinfold.topology.sets.base_errors import TopologyError
 from pinfold.topology.sets.cpuset import CpuSet
+from pinfold.topology.sysfs.discovery import discover
 
 GIB = 2**30
 
@@ -86,6 +89,30 @@ def test_isolated_cpus_and_distances_are_taken_from_the_line() -> None:
     assert machine.distances == ((10, 40), (40, 10))
 
 
+def test_every_numa_node_has_the_huge_pages_and_less_is_free() -> None:
+    machine = machine_from_spec("numa:2 core:2 mem:4G hugepages:2M=512,1G=1")
+    assert [node.hugepages for node in machine.numa_nodes] == [{2**21: 512, 2**30: 1}] * 2
+    assert {node.memory_bytes for node in machine.numa_nodes} == {4 * GIB}
+    assert {node.free_bytes for node in machine.numa_nodes} == {2 * GIB}
+
+
+def test_devices_are_numbered_and_near_the_cpus_of_their_numa_nodes() -> None:
+    machine = machine_from_spec("socket:2 core:2 gpu:0,1,1 nic:1")
+    assert [(one.kind, one.name, one.numa_node, str(one.cpus)) for one in machine.devices] == [
+        ("net", "nic0", 1, "2-3"),
+        ("pci", "gpu0", 0, "0-1"),
+        ("pci", "gpu1", 1, "2-3"),
+        ("pci", "gpu2", 1, "2-3"),
+    ]
+
+
+def test_discovery_finds_a_machine_of_all_words_as_it_was_described() -> None:
+    machine = machine_from_spec(
+        "socket:2 numa:2 core:2 thread:2 mem:4G hugepages:2M=512 isolated:2-3 gpu:3,0 nic:1,1"
+    )
+    assert discover(machine_snapshot(machine).tree()) == machine
+
+
 def test_caches_are_objects_with_ids() -> None:
     machine = machine_from_spec("numa:2 l3:2 core:2 thread:2")
     l3 = [cache for cache in machine.caches if cache.level == 3]
@@ -117,6 +144,18 @@ def test_the_largest_machine_is_built() -> None:
         pytest.param("isolated:x", "column 1: 'x' is not a list of ids", id="a bad cpu list"),
         pytest.param("core:2 distance:10,20", "are not three distances", id="two distances"),
         pytest.param("core:2 distance:10,20,900", "are not three distances", id="a huge distance"),
+        pytest.param("core:2 hugepages:512", "column 8: 'hugepages:512': '512' is no number of "
+                     "pages — write SIZE=NUMBER", id="huge pages without a size"),
+        pytest.param("core:2 hugepages:3M=1", "'3M' is no size of huge pages", id="an odd size"),
+        pytest.param("core:2 hugepages:2M=1,2048K=1", "'2048K' is given twice", id="a size twice"),
+        pytest.param("core:2 mem:1G hugepages:1G=2", "column 15: 'hugepages:1G=2': pages of "
+                     "2147483648 bytes — a NUMA node has 1073741824 bytes", id="too many pages"),
+        pytest.param("core:2 gpu:a", "column 8: 'gpu:a': 'a' are no NUMA nodes — write the NUMA "
+                     "node of each device", id="a device at no NUMA node"),
+        pytest.param("core:2 nic:0,1", "'nic:0,1': there is no NUMA node 1 — NUMA nodes of this "
+                     "machine are 0-0", id="a device at a NUMA node that is not there"),
+        pytest.param("core:2 gpu:" + ",".join("0" * 257), "257 devices are too many — at most 256",
+                     id="more devices than anybody has"),
         pytest.param("core:2 socket:2", "'socket' is inside 'core'", id="a socket inside a core"),
         pytest.param("thread:2 core:2", "'core' is inside 'thread'", id="a core inside a thread"),
         pytest.param("die:2 socket:2", "a socket is not part of a die", id="a socket inside a die"),

@@ -1,0 +1,20 @@
+"""Files that commands write where they are told to."""
+
+import contextlib
+import os
+from pathlib import Path
+
+from ...topology.sets.base_errors import PinfoldError
+
+
+def write_whole(file: Path, content: bytes) -> None:
+    """Write a whole file or none: no half of one stays behind. Raises `PinfoldError`."""
+    partial = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        partial.write_bytes(content)
+        partial.replace(file)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        reason = (error.strerror or str(error)).lower()
+        raise PinfoldError(f"{file}: {reason} — name a file in a folder you can write") from error

@@ -1,0 +1,1 @@
+"""Parts of `pinfold simulate`: its devices and its reports for tools."""

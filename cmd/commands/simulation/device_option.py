@@ -1,0 +1,37 @@
+"""The option that says which devices of a machine an extended resource stands for."""
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+
+import click
+
+from ....topology.model.machine import Machine
+
+
+def device_names(texts: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
+    """Names of devices, or patterns, by resource, from texts like `example.com/gpu=0000:3b:*`.
+
+    Raises `click.UsageError`.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for text in texts:
+        resource, _, names = text.partition("=")
+        if not resource or not all(names.split(",")):
+            raise click.UsageError(
+                f"--device {text!r}: what is it — write RESOURCE=NAME, as in example.com/gpu=card0"
+            )
+        found[resource] = (*found.get(resource, ()), *names.split(","))
+    return found
+
+
+def check_devices(devices: Mapping[str, tuple[str, ...]], machine: Machine) -> None:
+    """Raise `click.UsageError` where the machine has no device of a name."""
+    known = sorted({one.name for one in machine.devices})
+    for resource, names in devices.items():
+        for name in names:
+            if not fnmatch.filter(known, name):
+                listed = ", ".join(known) or "none"
+                raise click.UsageError(
+                    f"--device {resource}={name}: the machine has no such device — its devices:"
+                    f" {listed}"
+                )
