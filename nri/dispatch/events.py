@@ -157,10 +157,12 @@ class Events:
         for container_id in self._of_pod(pod_id):
             self.post(self.stop(container_id))
 
-    def remove_pod(self, pod_id: PodId) -> None:
-        """Forget what is left of a pod's containers."""
+    def remove_pod(self, pod_id: PodId, uid: str = "") -> None:
+        """Forget what is left of a pod's containers, and where they were."""
         for container_id in self._of_pod(pod_id):
             self.post(self.remove(container_id))
+        if uid:
+            self.policy.forget_places(uid)
 
     def synchronize(self, listed: Listing) -> Answer:
         """Adopt everything that runs; who differs from its new pinning is in the answer."""

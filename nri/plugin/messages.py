@@ -21,6 +21,7 @@ from ...policy.model.container import (
 from ...policy.model.kubelet_resources import (
     LinuxResources,
     estimate,
+    is_in_system_partition,
     parse_page_size,
     qos_of_cgroup,
 )
@@ -82,6 +83,9 @@ def pod_value(pod: nri_pb2.PodSandbox) -> Pod:
     labels, labels_left_out = read_labels(pod.labels)
     admitted = admit(annotations, path, annotations_unread)
     admitted_labels = admit_labels(labels, path, labels_left_out)
+    problems = admitted.problems + admitted_labels.problems
+    if is_in_system_partition(pod.linux.cgroup_parent):
+        problems += (_of_system_partition(path),)
     qos = qos_of_cgroup(pod.linux.cgroup_parent)
     return Pod(
         id=PodId(pod.id),
@@ -90,7 +94,7 @@ def pod_value(pod: nri_pb2.PodSandbox) -> Pod:
         uid=pod.uid,
         labels=admitted_labels.labels,
         annotations=admitted.annotations,
-        annotation_problems=admitted.problems + admitted_labels.problems,
+        annotation_problems=problems,
         qos=qos,
         resources=pod_resources_value(pod.linux.pod_resources, qos),
     )
@@ -102,6 +106,21 @@ def pod_resources_value(resources: nri_pb2.LinuxResources, qos: QosClass) -> Res
     if linux == LinuxResources():
         return None
     return estimate(linux, qos, None)
+
+
+def _of_system_partition(path: str) -> Problem:
+    return Problem(
+        where=path,
+        what=(
+            "the kubelet runs it in its system partition, with cpus of its own that Pinfold does"
+            " not know"
+        ),
+        fix=(
+            "name these cpus in 'reservedResources.cpu', and its namespace in"
+            " 'reservedPoolNamespaces'"
+        ),
+        is_advice=True,
+    )
 
 
 def lost_pod_value(container: nri_pb2.Container) -> Pod:

@@ -55,7 +55,7 @@ def _stop_pod(
 def _remove_pod(
     events: Events, _arrivals: Arrivals, pod: nri_pb2.PodSandbox, _container: nri_pb2.Container
 ) -> None:
-    events.remove_pod(PodId(pod.id))
+    events.remove_pod(PodId(pod.id), pod.uid)
 
 
 # The mask cannot be changed while a connection lasts, so pods that begin are always told of: the

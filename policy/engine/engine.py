@@ -265,9 +265,9 @@ class Engine:
         refusal = self._allocator.pens.resize_pod(pod, size)
         return self._allocator.books.pinner.changes() if refusal is None else refusal
 
-    def forget_places(self) -> None:
-        """Let containers that come back choose anew, as in trials of what would come of them."""
-        self._allocator.roster.forget_places()
+    def forget_places(self, pod_uid: str | None = None) -> None:
+        """Let containers that come back choose anew, those of one pod or all."""
+        self._allocator.roster.forget_places(pod_uid)
 
     def move(self, container_id: ContainerId, pool_id: PoolId) -> Decision:
         """Move a container to another pool; a refusal leaves it where it is, and what it holds.

@@ -76,9 +76,13 @@ class Roster:
         if len(self._last_places) > _LAST_PLACES_MAX:
             del self._last_places[next(iter(self._last_places))]
 
-    def forget_places(self) -> None:
-        """Forget the places of instances before: whoever comes next chooses anew."""
-        self._last_places.clear()
+    def forget_places(self, pod_uid: str | None = None) -> None:
+        """Forget the places of instances before, of one pod or all: who comes next chooses anew."""
+        if pod_uid is None:
+            self._last_places.clear()
+            return
+        for key in [key for key in self._last_places if key[0] == pod_uid]:
+            del self._last_places[key]
 
     def last_place(self, container: Container) -> Grant | None:
         """The grant of the instance before this one, where it was remembered and near the same."""

@@ -75,6 +75,11 @@ class Grant(Struct, frozen=True, kw_only=True):
         )
 
     @property
+    def has_own_cpus_alone(self) -> bool:
+        """Whether all cpus it runs on are its own."""
+        return bool(self.exclusive) and not self.has_shared_part
+
+    @property
     def is_narrowed(self) -> bool:
         """Whether its shared part has not all sharable cpus of its pool."""
         return self.within is not None and self.has_shared_part

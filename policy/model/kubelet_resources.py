@@ -4,7 +4,7 @@ The runtime does not hand on requests and limits, only cgroup values made from t
 are the kubelet's (pkg/kubelet/cm/helpers_linux.go, pkg/kubelet/qos/policy.go), turned round.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -24,6 +24,8 @@ _OOM_BEST_EFFORT: Final = 1000
 _OOM_TIE_BREAK_BYTES: Final = 64 << 20
 
 _QOS_COMPONENTS: Final = {"burstable": QosClass.BURSTABLE, "besteffort": QosClass.BEST_EFFORT}
+
+_SYSTEM_PARTITION: Final = "system"
 
 _PAGE_UNITS: Final = {"KB": 10, "MB": 20, "GB": 30, "TB": 40}
 
@@ -61,19 +63,40 @@ def qos_of_cgroup(cgroup_path: str) -> QosClass:
     >>> qos_of_cgroup("").value
     'Burstable'
     """
+    for inside in _inside_kubepods(cgroup_path):
+        named = [_QOS_COMPONENTS[one] for one in inside if one in _QOS_COMPONENTS]
+        if named:
+            return named[-1]
+        if any(one.startswith("pod") for one in inside):
+            return QosClass.GUARANTEED
+    return QosClass.BURSTABLE
+
+
+def is_in_system_partition(cgroup_path: str) -> bool:
+    """Whether the kubelet runs a pod in its partition for the system, which has cpus of its own.
+
+    Source: KEP-5894.
+
+    >>> is_in_system_partition("/kubepods/system/burstable/pod1d2c")
+    True
+    >>> is_in_system_partition("kubepods-burstable-pod1d2c.slice")
+    False
+    """
+    # As good as no path has the word at all.
+    return _SYSTEM_PARTITION in cgroup_path and any(
+        inside[:1] == [_SYSTEM_PARTITION] for inside in _inside_kubepods(cgroup_path)
+    )
+
+
+def _inside_kubepods(cgroup_path: str) -> Iterator[list[str]]:
+    """The components below `kubepods`, as each notation in the path spells them."""
     # A container's path in the notation of systemd is `slice:prefix:name`.
     components = [one for one in cgroup_path.partition(":")[0].split("/") if one]
     slices = [one.removesuffix(".slice") for one in components if one.endswith(".slice")]
     # A slice's name spells its whole path; the kubelet turns "-" inside a component into "_".
     for path in (components, *(one.split("-") for one in reversed(slices))):
         if "kubepods" in path:
-            inside = path[path.index("kubepods") + 1 :]
-            named = [_QOS_COMPONENTS[one] for one in inside if one in _QOS_COMPONENTS]
-            if named:
-                return named[-1]
-            if any(one.startswith("pod") for one in inside):
-                return QosClass.GUARANTEED
-    return QosClass.BURSTABLE
+            yield path[path.index("kubepods") + 1 :]
 
 
 def estimate(linux: LinuxResources, qos: QosClass, machine_memory_bytes: int | None) -> Resources:

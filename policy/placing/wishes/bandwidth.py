@@ -11,8 +11,7 @@ def lifts_quota(grant: Grant | None, classified: Classified | None) -> bool:
     """Whether a container runs without a cpu quota: its cpus are its own, and it wants that."""
     if grant is None or classified is None:
         return False
-    is_own = bool(grant.exclusive) and not grant.has_shared_part
-    return is_own and classified.quota is QuotaUse.LIFT
+    return grant.has_own_cpus_alone and classified.quota is QuotaUse.LIFT
 
 
 def interleaved(pinning: Pinning | None, classified: Classified | None) -> NodeSet | None:

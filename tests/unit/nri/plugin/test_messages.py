@@ -366,3 +366,18 @@ def test_nothing_is_said_of_a_container_without_an_id() -> None:
     pinning = Pinning(cpus=CpuSet.parse("1"))
     pinnings = {ContainerId(""): pinning, ContainerId("c"): pinning}
     assert [one.container_id for one in update_messages(pinnings)] == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("cgroup_parent", "is_told"),
+    [
+        ("/kubepods/system/burstable/pod1", True),
+        ("/kubepods.slice/kubepods-system.slice/kubepods-system-pod1.slice", True),
+        ("/kubepods/burstable/pod1", False),
+        ("/system.slice/kubepods/podsystem", False),
+    ],
+)
+def test_a_pod_of_the_system_partition_is_told(cgroup_parent: str, is_told: bool) -> None:
+    linux = nri_pb2.LinuxPodSandbox(cgroup_parent=cgroup_parent)
+    problems = pod_value(nri_pb2.PodSandbox(id="p", name="p", linux=linux)).annotation_problems
+    assert [one.is_advice for one in problems] == ([True] if is_told else [])
