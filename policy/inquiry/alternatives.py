@@ -87,7 +87,7 @@ class _Trials:
     def __init__(self, snapshot: Snapshot, container: Container) -> None:
         # It has its annotations, those of rules included; without its rules it would get them anew.
         config = msgspec.structs.replace(snapshot.config, rules=())
-        self._engine = Engine.of(replace(snapshot, config=config))
+        self._engine = Engine.of(msgspec.structs.replace(snapshot, config=config))
         self._engine.remove(container.id)
         self.pool: Final = self.pool_of(container)
         """The pool it would get as it is; empty where it would be refused."""
