@@ -58,7 +58,7 @@ bench: .venv/dev-installed
 	$(VENV_PYTHON) -m tests.bench $(BENCH_FLAGS)
 
 bench-runtime: .venv/dev-installed
-	$(PYTEST) -s -ra tests/bench/create_container.py
+	$(PYTEST) -s -ra tests/bench/create_container.py tests/bench/create_container_cri.py
 
 # The symlink is the root of the generated imports too: they read `from pinfold.nri.api import …`.
 proto: .venv/dev-installed

@@ -27,6 +27,7 @@ COMMANDS: Final = (
     CommandRow("capture", "capture", "Save this machine's topology for --sysfs-root."),
     CommandRow("status", "node.status", "Show pools, containers and health of the running daemon."),
     CommandRow("ps", "node.status", "The same as status."),
+    CommandRow("top", "node.top", "Show what pools and containers use of what they were granted."),
     CommandRow("describe", "node.describe", "Explain the places of all containers of a pod."),
     CommandRow("explain", "node.explain", "Say why a container is where it is."),
     CommandRow("audit", "node.audit", "Compare every pin with what the kernel has."),

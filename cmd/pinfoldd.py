@@ -38,7 +38,7 @@ from .daemon.hint_sources import find_surroundings
 from .daemon.machine_source import machine_of, machine_options
 from .daemon.runtimes import DEFAULT_SOCKET, Access, find_runtime, is_preinstalled
 from .daemon.sd_notify import Notifier
-from .kernel.tuner import tuner_below
+from .kernel.tuner import Tuner, tuner_below
 from .metrics.event_counts import EventCounts
 from .metrics.metrics_server import MetricsServer
 from .report.daemon_logger import DaemonLogger
@@ -66,7 +66,7 @@ _SWITCH_SECONDS: Final = 0.001
 )
 @click.option(
     "--runtime",
-    type=click.Choice(["auto", "nri", "embedded"]),
+    type=click.Choice(["auto", "nri", "cri", "embedded"]),
     default="auto",
     show_default=True,
     help="Whom to serve; 'embedded' is a runtime on paper inside the daemon.",
@@ -78,6 +78,11 @@ _SWITCH_SECONDS: Final = 0.001
     show_default=True,
     metavar="PATH|auto|off",
     help="The runtime's CRI socket, for updates that cannot wait for its next call.",
+)
+@click.option(
+    "--cri-listen",
+    metavar="PATH",
+    help="Serve the kubelet at PATH and pass its calls on to --cri-socket: a proxy, without NRI.",
 )
 @click.option("--nri-plugin-name", default="pinfold", show_default=True, help="Our name there.")
 @click.option(
@@ -128,6 +133,7 @@ def command(
     runtime: str,
     nri_socket: str,
     cri_socket: str,
+    cri_listen: str | None,
     nri_plugin_name: str,
     nri_plugin_index: str,
     manifests: tuple[Path, ...],
@@ -139,7 +145,7 @@ def command(
     log_level: str | None,
     log_format: str | None,
 ) -> None:
-    """Place this node's containers on cpus and memory nodes, as a plugin of its runtime.
+    """Place this node's containers on cpus and memory nodes, as a plugin of its runtime or a proxy.
 
     A change of its files, or SIGHUP, has the configuration read again. SIGUSR1 has it log in
     detail, and a second one as before. SIGTERM ends the daemon; containers keep their cpus.
@@ -151,15 +157,16 @@ def command(
     loaded = load_config(config_path, environment=environment, settings=settings)
     root = live_root(sysfs_root, machine)
     access = find_runtime(
-        runtime, nri_socket, nri_plugin_name, nri_plugin_index, environment, cri_socket, root or "/"
+        *(runtime, nri_socket, nri_plugin_name, nri_plugin_index, environment),
+        *(cri_socket, root or "/", cri_listen),
     )
     logs = _daemon_logger(loaded.config.log, log_level, log_format)
     log = logs.logger
+    _tell_choice(access, log)
     _warn((*loaded.warnings, *found.warnings), log)
     notifier = Notifier(environment)
     keeper = None if state_dir is None else _state_keeper(state_dir, log)
-    garbage = Garbage()
-    journal, counts = DecisionJournal(), EventCounts()
+    garbage, journal, counts = Garbage(), DecisionJournal(), EventCounts()
     history = None if state_dir is None else HistoryKeeper(state_dir, log)
     reports: list[Report] = [DecisionLog(log, access.where), notifier, garbage, journal, counts]
     is_here = sysfs_root is None and machine is None and access.embedded is None
@@ -176,7 +183,6 @@ def command(
         finder=surroundings,
         as_found=tuner.as_found if tuner else None,
     )
-    _warn(daemon.engine.warnings, log)
     _look_for_conflicts(daemon, log, is_here=is_here)
     server = _control_server(control, state_dir, daemon, (journal, history), access, log)
     _remember(daemon, keeper, history, state_dir, counts, log)
@@ -195,9 +201,7 @@ def command(
         ended = daemon.run(notifier, reload, logs.toggle_debug)
     finally:
         notifier.stopping()
-        for part in (server, metrics, keeper, history, tuner, daemon):
-            if part is not None:
-                part.stop()
+        _stop(server, metrics, keeper, history, tuner, daemon)
         surroundings.close()
         notifier.close()
     if ended is Command.ENDED and not (access.identity.is_preinstalled and daemon.has_served):
@@ -218,8 +222,21 @@ def _start(daemon: Daemon, garbage: Garbage, metrics: MetricsServer, log: loggin
     daemon.start()
 
 
+def _tell_choice(access: Access, log: logging.Logger) -> None:
+    if access.reason:
+        log.info("event=runtime kind=%s: %s", access.kind, access.reason)
+
+
+def _stop(
+    *parts: ControlServer | MetricsServer | StateKeeper | HistoryKeeper | Tuner | Daemon | None,
+) -> None:
+    for part in parts:
+        if part is not None:
+            part.stop()
+
+
 def _look_for_conflicts(daemon: Daemon, log: logging.Logger, *, is_here: bool) -> None:
-    _warn(filter(None, (runc_warning(daemon.machine),)), log)
+    _warn((*daemon.engine.warnings, *filter(None, (runc_warning(daemon.machine),))), log)
     if is_here:
         managers = read_managers()
         daemon.plugin.events.foreign_pins.kubelet_pins = managers.pins_cpus
@@ -303,9 +320,8 @@ def _control_server(
             raise
         log.error("%s; pinfold cannot ask this daemon", error)
         return None
-    kind = "nri" if access.embedded is None else "embedded"
     journal, history = known
-    return ControlServer(daemon, journal, control_socket, kind, log, history)
+    return ControlServer(daemon, journal, control_socket, access.kind, log, history)
 
 
 def _listen(daemon: Daemon) -> None:

@@ -23,6 +23,8 @@ from .versions import Versions, VersionsError, link, write
 ROOT = Path(__file__).parents[1]
 PROGRAMS = ("pinfold", "pinfoldd")
 UNIT = "pinfoldd.service"
+PROXY_UNIT = "pinfoldd-cri.service"
+"""The same daemon as a CRI proxy; older versions have none."""
 CONFIG_FOLDER_LINE = 'CONFIG_FOLDER: Final = Path("/etc/pinfold")'
 
 
@@ -107,7 +109,8 @@ def uninstall(targets: Targets) -> None:
         )
     with Versions(targets.library).locked():
         # The commands first: what they are made of is gone last.
-        for path in (*(targets.programs / name for name in PROGRAMS), targets.units / UNIT):
+        units = (targets.units / UNIT, targets.units / PROXY_UNIT)
+        for path in (*(targets.programs / name for name in PROGRAMS), *units):
             path.unlink(missing_ok=True)
         unlink_command_files(targets)
         if targets.examples.is_symlink():
@@ -142,8 +145,9 @@ def build(version: Path, scratch: Path, targets: Targets, python: Path) -> None:
     (version / "bin").mkdir()
     for name in PROGRAMS:
         write(version / "bin" / name, program_text(name, python), 0o755)
-    unit = (ROOT / "systemd" / UNIT).read_text(encoding="utf-8")
-    write(version / UNIT, unit_text(unit, targets.prefix))
+    for name in (UNIT, PROXY_UNIT):
+        unit = (ROOT / "systemd" / name).read_text(encoding="utf-8")
+        write(version / name, unit_text(unit, targets.prefix))
     shutil.copytree(ROOT / "configs", version / "configs")
 
 
@@ -249,13 +253,17 @@ def make_folders(targets: Targets, version: Path) -> None:
 
 
 def put_in_place(targets: Targets, version: Path) -> None:
-    """The unit of a version, and links to the current one, which are the same for every version."""
+    """The units of a version, and links to the current one, the same for every version."""
     for name in PROGRAMS:
         link(targets.programs / name, Path("../lib/pinfold/current/bin") / name)
     link(targets.examples, Path("../../lib/pinfold/current/configs"))
     link_command_files(targets, version)
     # A copy, since systemd takes a link that leads out of its folders for something else.
-    write(targets.units / UNIT, (version / UNIT).read_text(encoding="utf-8"))
+    for name in (UNIT, PROXY_UNIT):
+        if (version / name).exists():
+            write(targets.units / name, (version / name).read_text(encoding="utf-8"))
+        else:
+            (targets.units / name).unlink(missing_ok=True)
 
 
 def run(command: list[str], what: str, environment: Mapping[str, str] | None = None) -> None:

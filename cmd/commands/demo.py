@@ -1,5 +1,6 @@
 """`pinfold demo`: the daemon's real code, an embedded runtime and example pods."""
 
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -8,7 +9,7 @@ import click
 
 from ...nri.embedded.embedded_cri import embedded_link
 from ...nri.embedded.embedded_runtime import EmbeddedRuntime
-from ...nri.embedded.kubelet import start_pods
+from ...nri.embedded.kubelet import RefusedCreation, start_pods
 from ...policy.configuration.config import Config
 from ...policy.engine.decision import Decision
 from ...policy.engine.pool_drawing import pool_texts, spare_supplies
@@ -44,9 +45,21 @@ _SECONDS: Final = 10.0
     type=click.Path(),
     help="Configuration; built-in defaults.",
 )
+@click.option(
+    "--runtime",
+    "front",
+    type=click.Choice(["nri", "cri"]),
+    default="nri",
+    show_default=True,
+    help="How the daemon stands to the embedded runtime: as a plugin, or as a proxy before it.",
+)
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 def command(
-    sysfs_root: str | None, machine: str | None, config_path: str | None, files: tuple[Path, ...]
+    sysfs_root: str | None,
+    machine: str | None,
+    config_path: str | None,
+    front: str,
+    files: tuple[Path, ...],
 ) -> None:
     """Run the daemon with an embedded runtime and the pods of FILES (two examples without any).
 
@@ -67,7 +80,7 @@ def command(
         if number:
             click.echo()
         click.echo(f"On {title}:")
-        click.echo(play(one, config, pods))
+        click.echo((play_behind_proxy if front == "cri" else play)(one, config, pods))
 
 
 def play(machine: Machine, config: Config, pods: Sequence[PodSpec]) -> str:
@@ -79,12 +92,35 @@ def play(machine: Machine, config: Config, pods: Sequence[PodSpec]) -> str:
         if not runtime.wait_until_synchronized(_SECONDS):
             raise PinfoldError("demo: the daemon did not connect to the embedded runtime")
         refused = start_pods(runtime, pods, memory_bytes(machine))
-        daemon.plugin.settle(_SECONDS)
-        texts = daemon.plugin.owner.ask("draw", lambda: _texts(daemon, runtime), _SECONDS)
-        lines = [f"[{one.pod.name}/{one.container}] refused: {one.reason}" for one in refused]
-        return "\n".join([*tree_lines(texts), *map(escaped, lines)])
+        return _drawn(daemon, runtime, refused)
     finally:
         daemon.stop()
+
+
+def play_behind_proxy(machine: Machine, config: Config, pods: Sequence[PodSpec]) -> str:
+    """As `play`, with the daemon as a CRI proxy between a kubelet and the runtime."""
+    # Imported here, as gRPC takes as long to load as everything else.
+    from ...nri.embedded.cri_loopback import CriLoopback
+
+    runtime = EmbeddedRuntime()
+    with tempfile.TemporaryDirectory(prefix="pinfold-") as folder:
+        loopback = CriLoopback(runtime, Path(folder), memory_bytes(machine))
+        daemon = Daemon(machine, config, loopback.link())
+        daemon.start()
+        try:
+            if not daemon.plugin.wait_until_ready(_SECONDS):
+                raise PinfoldError("demo: the daemon did not connect to the embedded runtime")
+            return _drawn(daemon, runtime, loopback.kubelet.start_pods(pods))
+        finally:
+            daemon.stop()
+            loopback.close()
+
+
+def _drawn(daemon: Daemon, runtime: EmbeddedRuntime, refused: Sequence[RefusedCreation]) -> str:
+    daemon.plugin.settle(_SECONDS)
+    texts = daemon.plugin.owner.ask("draw", lambda: _texts(daemon, runtime), _SECONDS)
+    lines = [f"[{one.pod.name}/{one.container}] refused: {one.reason}" for one in refused]
+    return "\n".join([*tree_lines(texts), *map(escaped, lines)])
 
 
 def _texts(daemon: Daemon, runtime: EmbeddedRuntime) -> TextTree:
@@ -100,7 +136,7 @@ def _texts(daemon: Daemon, runtime: EmbeddedRuntime) -> TextTree:
         if decision is None or grant is None:
             continue
         lines = inside.setdefault(snapshot.tree.pools[grant.pool_id].name, [])
-        kernel = runtime.kernel[container.id]
+        kernel = runtime.kernel[container.shown_id]
         cpus = _cpus(grant, kernel.cpus)
         lines.append(place_text(name, cpus, kernel.mems, reason_of(decision)))
         lines.extend(_problems(container, decision, told, paths))

@@ -10,11 +10,11 @@ _SHOWN_MAX: Final = 20
 _ID_SHOWN: Final = 12
 
 _TESTS: Final[tuple[Callable[[Container, str], bool], ...]] = (
-    lambda one, name: name in (one.path, one.id),
+    lambda one, name: name in (one.path, one.id, one.runtime_id),
     lambda one, name: name == f"{one.pod.name}/{one.name}",
     lambda one, name: name == one.name,
     lambda one, name: name in (one.pod.name, f"{one.pod.namespace}/{one.pod.name}"),
-    lambda one, name: one.id.startswith(name),
+    lambda one, name: one.shown_id.startswith(name),
 )
 """The first of these that some container passes says which are meant."""
 
@@ -44,6 +44,6 @@ def find_container(name: str, containers: Iterable[Container]) -> Container:
 
 
 def _several(name: str, found: list[Container]) -> str:
-    shown = sorted(f"{one.path} ({one.id[:_ID_SHOWN]})" for one in found)[:_SHOWN_MAX]
+    shown = sorted(f"{one.path} ({one.shown_id[:_ID_SHOWN]})" for one in found)[:_SHOWN_MAX]
     more = ", …" if len(found) > _SHOWN_MAX else ""
     return f"container: {name!r} is one of several — name one: {', '.join(shown)}{more}"

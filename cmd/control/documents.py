@@ -55,6 +55,8 @@ class ContainerDocument(NodeDocument, frozen=True, kw_only=True):
     kind: str
     intended: PinDocument
     kernel: PinDocument | None
+    granted_milli: int = 0
+    """Its exclusive cpus and its share, in milli-cpus."""
     drift: bool
     decided_by: str
     problems: tuple[str, ...]

@@ -25,6 +25,7 @@ def move_container(
     `snapshot`: of this moment. Raises `ControlRequestError` for pools and containers that are not
     there, `TimeoutError` where the policy is busy.
     """
+    container_id = _held_id(snapshot, container_id)
     grant = snapshot.grants.get(container_id)
     if grant is None:
         raise ControlRequestError(f"container: {container_id!r} holds nothing — plan anew")
@@ -56,6 +57,14 @@ def move_container(
         pool=pool,
         pin=pin_document(pinning),
     )
+
+
+def _held_id(snapshot: Snapshot, shown_id: ContainerId) -> ContainerId:
+    """The policy's id of a container that is known by another one outside."""
+    if shown_id in snapshot.grants:
+        return shown_id
+    containers = snapshot.containers
+    return next((one for one in snapshot.grants if containers[one].shown_id == shown_id), shown_id)
 
 
 def _objection(snapshot: Snapshot, container: Container, pool: str, from_pool: str) -> str:

@@ -56,7 +56,8 @@ def pin_document(pinning: Pinning) -> PinDocument:
 
 
 def _pools(snapshot: Snapshot, by_pool: Mapping[int, list[str]]) -> Iterator[PoolDocument]:
-    exclusive = reduce(lambda mask, one: mask | one.exclusive.mask, snapshot.grants.values(), 0)
+    holders = (*snapshot.grants.values(), *snapshot.pens.values())
+    exclusive = reduce(lambda mask, one: mask | one.exclusive.mask, holders, 0)
     promised = snapshot.promised_milli()
     for pool in snapshot.tree.pools:
         usable = pool.isolated | pool.reserved | pool.sharable
@@ -86,11 +87,12 @@ def _container(
     problem = unsettled.get(container_id, "")
     return ContainerDocument(
         container=container.path,
-        id=container_id,
+        id=container.shown_id,
         pool=snapshot.tree.pools[grant.pool_id].name,
         kind=grant.kind.value,
         intended=pin_document(intended),
         kernel=None if kernel is None else pin_document(kernel),
+        granted_milli=1000 * len(grant.exclusive) + grant.shared_milli,
         # What is just being told is no drift, unless it failed.
         drift=differs and (container_id not in unsettled or bool(problem)),
         decided_by=decision.decided_by if decision else "",

@@ -2,8 +2,8 @@
 
 from typing import Final
 
+from ...nri.dispatch.front import Front
 from ...nri.dispatch.report import ColdStarted, Happening, Released
-from ...nri.plugin.plugin import Plugin
 from ...policy.model.container import ContainerId
 from .timetable import Timetable
 
@@ -21,7 +21,7 @@ class ColdStarts:
 
     def __init__(self, timetable: Timetable) -> None:
         self._timetable = timetable
-        self._plugin: Plugin | None = None
+        self._plugin: Front | None = None
 
     def __call__(self, happening: Happening) -> None:
         """Note who begins and who is gone."""
@@ -37,7 +37,7 @@ class ColdStarts:
             case _:
                 pass
 
-    def start(self, plugin: Plugin) -> None:
+    def start(self, plugin: Front) -> None:
         """Ends of cold starts are told to the policy of `plugin` from here on."""
         self._plugin = plugin
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
 
+from ...nri.cri.cri_link import CriLink
+from ...nri.dispatch.front import Front
 from ...nri.dispatch.owner import UnfinishedError
 from ...nri.dispatch.report import Crashed, Fanout, Report, Tally
 from ...nri.hints.hint_finder import HintFinder
@@ -49,15 +51,15 @@ class Command(Enum):
 class Daemon:
     """One machine, one configuration, one runtime.
 
-    The plugin runs in threads of its own; `run` is for the main thread. `tell` may be called from
-    signal handlers.
+    The plugin, or proxy, runs in threads of its own; `run` is for the main thread. `tell` may be
+    called from signal handlers.
     """
 
     def __init__(
         self,
         machine: Machine,
         config: Config,
-        link: RuntimeLink,
+        link: RuntimeLink | CriLink,
         *,
         reports: Sequence[Report] = (),
         identity: Identity | None = None,
@@ -77,15 +79,26 @@ class Daemon:
         self.first_service = FirstService(self.timetable)
         self._report = Fanout((self.tally, cold_starts, self.first_service, *reports))
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
-        self.plugin = Plugin(
-            Engine(self._as_found(machine), config),
-            link,
-            self._report,
-            identity=identity,
-            timing=timing,
-            machine_memory_bytes=memory_bytes(machine),
-            finder=finder,
-        )
+        policy, memory = Engine(self._as_found(machine), config), memory_bytes(machine)
+        self.plugin: Front
+        """What stands between the runtime and the policy: an NRI plugin, or a CRI proxy."""
+        if isinstance(link, RuntimeLink):
+            self.plugin = Plugin(
+                policy,
+                link,
+                self._report,
+                identity=identity,
+                timing=timing,
+                machine_memory_bytes=memory,
+                finder=finder,
+            )
+        else:
+            # Imported here: gRPC takes as long to load as everything else.
+            from ...nri.cri.cri_proxy import CriProxy
+
+            self.plugin = CriProxy(
+                policy, link, self._report, machine_memory_bytes=memory, finder=finder
+            )
         cold_starts.start(self.plugin)
         self.last_reload: ReloadRecord | None = None
         """None where the configuration was never read again."""

@@ -6,9 +6,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from ...nri.dispatch.front import Front
 from ...nri.dispatch.pin_state import PinLook
 from ...nri.dispatch.report import Drifted, Report
-from ...nri.plugin.plugin import Plugin
 from ...policy.engine.snapshot import Snapshot
 from ...policy.inquiry.audit import Drift, find_drift, is_drift
 from ...policy.model.container import ContainerId
@@ -36,7 +36,7 @@ class AuditResult(Struct, frozen=True, kw_only=True):
 class DriftAudit:
     """Compares every running container's cgroup with the policy. For several threads."""
 
-    def __init__(self, plugin: Plugin, report: Report, busy_seconds: float = _BUSY_SECONDS) -> None:
+    def __init__(self, plugin: Front, report: Report, busy_seconds: float = _BUSY_SECONDS) -> None:
         """`busy_seconds`: how long the policy may be busy."""
         self._plugin = plugin
         self._report = report

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from ...nri.dispatch.front import Front
 from ...nri.dispatch.report import Report, Unplaceable
-from ...nri.plugin.plugin import Plugin
 from ...policy.model.container import ContainerId
 from .move_budget import MoveBudget
 
@@ -24,7 +24,7 @@ class RuleWatch:
     """
 
     def __init__(
-        self, plugin: Plugin, report: Report, clock: Callable[[], float] = time.monotonic
+        self, plugin: Front, report: Report, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """`clock`: seconds that never go back."""
         self._plugin = plugin

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from ...nri.cri.cri_link import CriLink
+from ...nri.cri.listen_place import ListenPlace
 from ...nri.dispatch.cri_socket import CriSocket
-from ...nri.plugin.cri_socket_paths import AUTO, find_cri_socket
+from ...nri.plugin.cri_socket_paths import AUTO, find_cri_socket, runtime_socket_path
 from ...nri.plugin.plugin import FindWay, RuntimeLink
 from ...nri.plugin.session import Identity
 from ...topology.sets.base_errors import PinfoldError
@@ -37,9 +39,13 @@ class Access(Struct, frozen=True, kw_only=True):
     """The way to reach one runtime; `where` names it in messages."""
 
     where: str
-    link: RuntimeLink
+    link: RuntimeLink | CriLink
     identity: Identity
     embedded: EmbeddedRuntime | None = None
+    kind: str = "nri"
+    """The interface: nri, cri or embedded."""
+    reason: str = ""
+    """Why this one was chosen, where nobody said which."""
 
 
 def find_runtime(
@@ -50,11 +56,12 @@ def find_runtime(
     environment: Mapping[str, str],
     cri_socket: str = AUTO,
     root: str = "/",
+    cri_listen: str | None = None,
 ) -> Access:
-    """The access to the runtime of a kind: "auto", "nri" or "embedded".
+    """The access to the runtime of a kind: "auto", "nri", "cri" or "embedded".
 
     `cri_socket`: the path of its CRI socket, "auto" or "off"; `root`: the folder below which the
-    proc/ and sys/ of its containers are.
+    proc/ and sys/ of its containers are; `cri_listen`: where a proxy serves the kubelet.
 
     A runtime that starts its plugins itself hands them a connection in the environment; then only
     that is used. Raises `RuntimeOptionError`.
@@ -66,8 +73,16 @@ def find_runtime(
         raise RuntimeOptionError(
             f"--nri-plugin-name: {name!r} — write letters, digits and '_.+-' alone, as in 'pinfold'"
         )
-    if kind == "embedded":
-        return _embedded(identity)
+    choice, reason = choose_kind(kind, path, environment, cri_listen)
+    if choice == "embedded":
+        return replace(_embedded(identity), reason=reason)
+    if choice == "cri":
+        return replace(_proxy(identity, cri_socket, cri_listen, root), reason=reason)
+    if cri_listen is not None:
+        raise RuntimeOptionError(
+            "--cri-listen: the runtime is served over NRI — choose --runtime cri or auto, or leave"
+            " --cri-listen out"
+        )
     handed = environment.get("NRI_PLUGIN_SOCKET", "")
     is_usual = bool(handed) or os.path.realpath(path) == os.path.realpath(DEFAULT_SOCKET)
 
@@ -79,7 +94,28 @@ def find_runtime(
     link = RuntimeLink(
         connect=lambda: _connect(path), find_way=find_way, read_back=cgroup_reader(root)
     )
-    return Access(where=path, link=link, identity=identity)
+    return Access(where=path, link=link, identity=identity, reason=reason)
+
+
+def choose_kind(
+    kind: str, path: str, environment: Mapping[str, str], cri_listen: str | None
+) -> tuple[str, str]:
+    """The interface to use, and why; "auto" takes the first that fits.
+
+    A service waits for its runtime, which may start later than we do; the embedded one is for
+    people who try this out on a machine without any.
+    """
+    if kind != "auto":
+        return kind, ""
+    if is_preinstalled(environment):
+        return "nri", "the runtime started us as its plugin"
+    if cri_listen is not None:
+        return "cri", "--cri-listen is given"
+    if os.path.exists(path):
+        return "nri", f"its socket is at {path}"
+    if path != DEFAULT_SOCKET or environment.get("NOTIFY_SOCKET"):
+        return "nri", f"waiting for its socket at {path}; there is no --cri-listen"
+    return "embedded", f"there is no NRI socket at {path} and no --cri-listen"
 
 
 def is_preinstalled(environment: Mapping[str, str]) -> bool:
@@ -96,10 +132,28 @@ def _embedded(identity: Identity) -> Access:
     runtime = EmbeddedRuntime(replace(NEWEST, name="embedded"))
     return Access(
         where="embedded runtime",
+        kind="embedded",
         link=embedded_link(runtime),
         identity=identity,
         embedded=runtime,
     )
+
+
+def _proxy(identity: Identity, cri_socket: str, listen: str | None, root: str) -> Access:
+    if listen is None:
+        raise RuntimeOptionError(
+            "--runtime cri: the kubelet needs a socket of ours — name one with --cri-listen, such"
+            " as /run/pinfold/cri.sock"
+        )
+    runtime = runtime_socket_path(cri_socket)
+    if not runtime:
+        raise RuntimeOptionError(
+            f"--cri-socket: {cri_socket!r} names no socket of a runtime — name it, such as"
+            " /run/containerd/containerd.sock"
+        )
+    place = ListenPlace(listen, runtime)
+    link = CriLink(place=place, socket=runtime, read_back=cgroup_reader(root))
+    return Access(where=runtime, link=link, identity=identity, kind="cri")
 
 
 def _connect(path: str) -> socket.socket:

@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Final
 
+from ...nri.dispatch.front import Front
 from ...nri.dispatch.report import Decided, Happening, Reconfigured, Released, Synchronized
-from ...nri.plugin.plugin import Plugin
 from ...policy.tuning.effects import Effects, Hardware, Occupancy, effects
 from ...policy.tuning.interrupts import Interrupt
 from ...topology.model.machine import Machine
@@ -65,7 +65,7 @@ class Tuner:
         """The machine without our changes to it; see `KernelSettings.as_found`."""
         return self._settings.as_found(machine)
 
-    def start(self, plugin: Plugin) -> None:
+    def start(self, plugin: Front) -> None:
         """Begin, before the plugin itself does; nothing is set before the first change."""
         self._uncore = self._settings.hardware()
         plugin.events.policy.interrupts = self._uncore.interrupts
@@ -84,7 +84,7 @@ class Tuner:
             with self._session():
                 self._settings.rest()
 
-    def _run(self, plugin: Plugin) -> None:
+    def _run(self, plugin: Front) -> None:
         while True:
             self._is_due.wait()
             # In this order: an end that comes in between is seen, or sets the event anew.
@@ -125,7 +125,7 @@ class Tuner:
             )
         return Effects(values, wanted.warnings)
 
-    def _look(self, occupancy: Occupancy, plugin: Plugin) -> Hardware:
+    def _look(self, occupancy: Occupancy, plugin: Front) -> Hardware:
         """What there is to set by now: devices come and go, and their interrupts with them."""
         is_asked = any(one.irq is not None for one in occupancy.holdings)
         if not (is_asked or self._settings.moves_interrupts):

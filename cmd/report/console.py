@@ -7,7 +7,8 @@ a JSON document shall pay.
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from io import StringIO
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TextIO, TypeVar
@@ -45,6 +46,16 @@ def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]
     for row in rows:
         table.add_row(*map(_text, row))
     return _lines(table)
+
+
+@contextmanager
+def live_lines() -> Generator[Callable[[Sequence[str]], None]]:
+    """A function that shows lines in place of those it showed before; the last ones stay."""
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(auto_refresh=False, vertical_overflow="crop") as live:
+        yield lambda lines: live.update(Text("\n").join(map(Text.from_ansi, lines)), refresh=True)
 
 
 def tree_lines(tree: TextTree) -> list[str]:

@@ -46,7 +46,7 @@ def name_fields(container: Container) -> dict[str, str]:
     return {
         "pod": f"{container.pod.namespace}/{container.pod.name}",
         "container": container.name,
-        "id": container.id,
+        "id": container.shown_id,
     }
 
 

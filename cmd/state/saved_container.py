@@ -36,6 +36,8 @@ class PlacedContainer(NamedTuple):
     pool: Pool
     unmet: tuple[str, ...] = ()
     """Required rules that do not hold there."""
+    pod_size: Resources | None = None
+    """The last size of its pod, where that was resized."""
 
 
 class SavedHint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -83,6 +85,9 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     is_reserved: bool = False
     within: str | None = None
     unmet: tuple[str, ...] = ()
+    is_penned: bool = False
+    rest: str = ""
+    pod_size: SavedResources | None = None
 
     def advice(self) -> Advice:
         """Advice for its re-adoption, from the saved grant. Raises `IdListError`."""
@@ -93,27 +98,20 @@ class SavedContainer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             is_reserved=self.is_reserved,
             within=None if self.within is None else CpuSet.parse(self.within),
             unmet=self.unmet,
+            is_penned=self.is_penned,
+            rest=CpuSet.parse(self.rest),
+            pod_size=None if self.pod_size is None else _resources(self.pod_size),
         )
 
     def container(self, pod: Pod) -> Container:
         """The container of a pod as a runtime would list it. Raises `IdListError`."""
-        resources = self.resources
         return Container(
             id=ContainerId(self.id),
             name=self.name,
             pod=pod,
             labels=self.labels,
             tags=self.tags,
-            resources=Resources(
-                cpu_request_milli=resources.cpu_request_milli,
-                cpu_limit_milli=resources.cpu_limit_milli,
-                memory_request_bytes=resources.memory_request_bytes,
-                memory_limit_bytes=resources.memory_limit_bytes,
-                # Earlier versions saved what annotations called a page of the size 0.
-                hugepage_bytes={
-                    size: one for size, one in resources.hugepage_bytes.items() if size
-                },
-            ),
+            resources=_resources(self.resources),
             state=self.state,
             created_at=self.created_at,
             cpus=None if self.cpus is None else CpuSet.parse(self.cpus),
@@ -130,6 +128,7 @@ class SavedPod(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     namespace: str
     uid: str = ""
     qos: QosClass
+    resources: SavedResources | None = None
     labels: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     annotations: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     is_cut: bool = False
@@ -146,6 +145,7 @@ class SavedPod(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             labels=self.labels,
             annotations=self.annotations,
             qos=self.qos,
+            resources=None if self.resources is None else _resources(self.resources),
         )
         return (one.container(pod) for one in self.containers)
 
@@ -158,6 +158,7 @@ def saved_pod(pod: Pod) -> SavedPod:
         namespace=pod.namespace,
         uid=pod.uid,
         qos=pod.qos,
+        resources=None if pod.resources is None else saved_resources(pod.resources),
         labels=pod.labels,
         annotations={key: one for key, one in pod.annotations.items() if _is_ours(key)},
     )
@@ -171,6 +172,7 @@ def bare_pod(pod: Pod, containers: tuple[SavedContainer, ...]) -> SavedPod:
         namespace=pod.namespace,
         uid=pod.uid,
         qos=pod.qos,
+        resources=None if pod.resources is None else saved_resources(pod.resources),
         is_cut=True,
         containers=containers,
     )
@@ -178,9 +180,10 @@ def bare_pod(pod: Pod, containers: tuple[SavedContainer, ...]) -> SavedPod:
 
 def saved_container(placed: PlacedContainer, *, with_texts: bool) -> SavedContainer:
     """A placed container to be saved; its labels, tags, hints and unmet rules only `with_texts`."""
-    container, advice = placed.container, Advice.of(placed.grant, placed.pool, placed.unmet)
+    container = placed.container
+    advice = Advice.of(placed.grant, placed.pool, placed.unmet, placed.pod_size)
     return SavedContainer(
-        id=container.id,
+        id=container.shown_id,
         name=container.name,
         labels=container.labels if with_texts else {},
         tags=container.tags if with_texts else {},
@@ -196,6 +199,20 @@ def saved_container(placed: PlacedContainer, *, with_texts: bool) -> SavedContai
         is_reserved=advice.is_reserved,
         within=None if advice.within is None else str(advice.within),
         unmet=advice.unmet if with_texts else (),
+        is_penned=advice.is_penned,
+        rest=str(advice.rest),
+        pod_size=None if advice.pod_size is None else saved_resources(advice.pod_size),
+    )
+
+
+def _resources(saved: SavedResources) -> Resources:
+    return Resources(
+        cpu_request_milli=saved.cpu_request_milli,
+        cpu_limit_milli=saved.cpu_limit_milli,
+        memory_request_bytes=saved.memory_request_bytes,
+        memory_limit_bytes=saved.memory_limit_bytes,
+        # Earlier versions saved what annotations called a page of the size 0.
+        hugepage_bytes={size: one for size, one in saved.hugepage_bytes.items() if size},
     )
 
 

@@ -139,6 +139,7 @@ def _is_same_placement(one: PlacedContainer, other: PlacedContainer) -> bool:
         one.grant is other.grant
         and one.pool is other.pool
         and (one.cpus, one.mems, one.unmet) == (other.cpus, other.mems, other.unmet)
+        and one.pod_size == other.pod_size
     )
 
 

@@ -49,4 +49,5 @@ def _placed(snapshot: Snapshot) -> Iterator[PlacedContainer]:
             grant=grant,
             pool=pools[grant.pool_id],
             unmet=snapshot.unmet_of(container_id),
+            pod_size=snapshot.pod_size_of(container_id),
         )

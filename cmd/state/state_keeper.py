@@ -7,15 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from ...nri.dispatch.front import Front
 from ...nri.dispatch.report import (
     Adjusted,
     Decided,
     Happening,
+    Identified,
     Reconfigured,
     Released,
     Synchronized,
 )
-from ...nri.plugin.plugin import Plugin
 from .saved_states import SavedStates
 from .state_file import StateFile
 
@@ -28,7 +29,7 @@ _BUSY_SECONDS: Final = 10.0
 class StateKeeper:
     """A report: call it with every happening, from any thread."""
 
-    takes = (Decided, Released, Synchronized, Reconfigured, Adjusted)
+    takes = (Decided, Identified, Released, Synchronized, Reconfigured, Adjusted)
 
     def __init__(
         self, folder: Path, log: logging.Logger, pause_seconds: float = _PAUSE_SECONDS
@@ -50,7 +51,7 @@ class StateKeeper:
 
     def __call__(self, happening: Happening) -> None:
         """Note that there is something to save."""
-        if isinstance(happening, Decided | Released | Synchronized):
+        if isinstance(happening, Decided | Identified | Released | Synchronized):
             self._has_seen = True
         elif not (self._has_seen and isinstance(happening, Reconfigured | Adjusted)):
             return
@@ -58,7 +59,7 @@ class StateKeeper:
         if not self._is_changed.is_set():
             self._is_changed.set()
 
-    def start(self, plugin: Plugin) -> None:
+    def start(self, plugin: Front) -> None:
         """Begin to save what `plugin` has."""
         self._thread = threading.Thread(
             target=self._run, args=(lambda: self._save(plugin),), name="state", daemon=True
@@ -93,7 +94,7 @@ class StateKeeper:
                     )
                 self._cost_seconds = time.thread_time() - begun
 
-    def _save(self, plugin: Plugin) -> None:
+    def _save(self, plugin: Front) -> None:
         try:
             snapshot = plugin.owner.ask(
                 "remember", lambda: plugin.events.policy.snapshot(), _BUSY_SECONDS

@@ -249,11 +249,25 @@ class Events:
 
     def end_cold_start(self, container_id: ContainerId) -> None:
         """A container has run long enough without DRAM."""
-        self._adjust("end of cold start", self.policy.end_cold_start(container_id))
+        self.adjust("end of cold start", self.policy.end_cold_start(container_id))
 
     def observe_memory(self, free_bytes: Mapping[int, int]) -> None:
         """Available memory in bytes by NUMA node id, as read just now."""
-        self._adjust("memory pressure", self.policy.observe_memory(free_bytes))
+        self.adjust("memory pressure", self.policy.observe_memory(free_bytes))
+
+    def adjust(self, cause: str, changes: tuple[Change, ...]) -> None:
+        """Tell containers that something else follows for them, and report why."""
+        self._actuator.want(_pinnings(changes))
+        known = self.policy.containers
+        found = [
+            Adjusted(cause=cause, container=known[one.container_id], change=one) for one in changes
+        ]
+
+        def tell() -> None:
+            for one in found:
+                self._report(one)
+
+        self._owner.afterwards(tell)
 
     def heard(self) -> None:
         """The runtime called. For any thread."""
@@ -285,19 +299,6 @@ class Events:
         if answer.own is not None and answer.container_id is not None:
             told.pop(answer.container_id, None)
         return answer if told == answer.others else structs.replace(answer, others=told)
-
-    def _adjust(self, cause: str, changes: tuple[Change, ...]) -> None:
-        self._actuator.want(_pinnings(changes))
-        known = self.policy.containers
-        found = [
-            Adjusted(cause=cause, container=known[one.container_id], change=one) for one in changes
-        ]
-
-        def tell() -> None:
-            for one in found:
-                self._report(one)
-
-        self._owner.afterwards(tell)
 
     def _tell_faults(self, faults: Mapping[ContainerId, Exception]) -> None:
         for container_id, error in faults.items():

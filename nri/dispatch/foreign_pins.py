@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from ...policy.text.errors import Problem
 from ...topology.sets.cpuset import NO_CPUS
 from .newcomer import Newcomer
@@ -37,4 +39,4 @@ class ForeignPins:
             fix="let one plugin place containers: stop the other on this node",
         )
         alone = replace(container, claimed=NO_CPUS)
-        return replace(newcomer, container=alone, problems=(*newcomer.problems, problem))
+        return structs.replace(newcomer, container=alone, problems=(*newcomer.problems, problem))

@@ -64,7 +64,7 @@ class Owner:
         self.do_held(turn)
         return turn.outcome
 
-    def hold(self, turn: Turn[None]) -> bool:
+    def hold(self, turn: Turn[Any]) -> bool:
         """Have nothing come before this turn; whether the caller is to `do_held` it, and soon.
 
         Else somebody is at work, and it is done behind that. Never waits.

@@ -40,6 +40,12 @@ class Decided(Struct, frozen=True, kw_only=True):
     """What could not be read in the runtime's message; the decision holds its own."""
 
 
+class Identified(Struct, frozen=True):
+    """The runtime has given its id to a container that was placed before."""
+
+    container: Container
+
+
 class Released(Struct, frozen=True):
     """A container stopped or went away, and others change for it."""
 
@@ -185,6 +191,7 @@ class Crashed(Struct, frozen=True):
 
 Happening = (
     Decided
+    | Identified
     | Released
     | Synchronized
     | Reconfigured
@@ -280,5 +287,5 @@ class Tally:
                 pass
             case ColdStarted() | Adjusted() | Unplaceable() | Waiting() | Recovered():
                 pass
-            case CreationUndone():
+            case CreationUndone() | Identified():
                 pass

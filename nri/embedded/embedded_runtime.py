@@ -198,6 +198,14 @@ class EmbeddedRuntime:
                 self._apply(response.update)
             self._notify(nri_pb2.POST_UPDATE_CONTAINER, pod, container)
 
+    def update_pod(self, pod_id: str, size: nri_pb2.LinuxResources) -> None:
+        """Resize a pod, whose sandbox keeps its first size. Raises `RequestError` if refused."""
+        asked = nri_pb2.UpdatePodSandboxRequest(pod=self.pods[pod_id], linux_resources=size)
+        if not self._dialect.updates_pods:
+            raise RequestError("UNIMPLEMENTED: UpdatePodSandboxResources")
+        with self._lock:
+            self._call(nri_pb2.UPDATE_POD_SANDBOX, "UpdatePodSandbox", asked, nri_pb2.Empty)
+
     def update_cpuset(self, container_id: str, cpus: str, mems: str) -> None:
         """Change a cpuset as callers of the CRI socket do; the plugin's answer is merged into it.
 
@@ -378,13 +386,11 @@ class EmbeddedRuntime:
         failed = False
         for update in updates:
             container = self.containers.get(update.container_id)
-            if container is None:
-                continue
-            if container.id in self.broken_ids:
+            if container is not None and container.id in self.broken_ids:
                 failed = failed or not update.ignore_failure
-                continue
-            self._write(container, update.linux.resources)
-            self.update_counts[container.id] += 1
+            elif container is not None:
+                self._write(container, update.linux.resources)
+                self.update_counts[container.id] += 1
         return failed
 
     def _write(self, container: nri_pb2.Container, resources: nri_pb2.LinuxResources) -> None:

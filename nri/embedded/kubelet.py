@@ -33,6 +33,10 @@ class RefusedCreation(Struct, frozen=True):
 def sandbox_message(pod: PodSpec) -> nri_pb2.PodSandbox:
     """The sandbox of a pod; ids are made from its name, so that they never change."""
     uid = stable_id(f"pod/{pod.namespace}/{pod.name}")[:32]
+    linux = nri_pb2.LinuxPodSandbox(cgroup_parent=_CGROUP_PARENTS[pod.qos] + uid)
+    if pod.resources is not None:
+        size = linux_resources(pod.resources, pod.qos, None)
+        linux.pod_resources.CopyFrom(resources_message(size))
     return nri_pb2.PodSandbox(
         id=stable_id(f"sandbox/{pod.namespace}/{pod.name}"),
         name=pod.name,
@@ -40,7 +44,7 @@ def sandbox_message(pod: PodSpec) -> nri_pb2.PodSandbox:
         namespace=pod.namespace,
         labels=write_entries(pod.labels),
         annotations=write_entries(pod.annotations),
-        linux=nri_pb2.LinuxPodSandbox(cgroup_parent=_CGROUP_PARENTS[pod.qos] + uid),
+        linux=linux,
     )
 
 

@@ -6,14 +6,14 @@ container. Source: KEP-606, KEP-2043.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 
 from google.protobuf.message import Message
 
 from ...policy.model.hint import Hint, HintOrigin
 from ...topology.sets.base_errors import PinfoldError
-from ...topology.sets.cpuset import MAX_IDS, NodeSet
+from ...topology.sets.cpuset import MAX_IDS, IdSet, NodeSet
 
 if TYPE_CHECKING:
     import grpc
@@ -35,6 +35,10 @@ _RECEIVE_MAX_BYTES: Final = 16 * 2**20
 _UNKNOWN: Final = -1
 """What a device plugin that knows no place may still send as a node."""
 _ODD_MAX: Final = 100
+_NAME_MAX: Final = 253
+_NO_POLICY: Final[Mapping[str, str]] = {"CPU": "none", "memory": "None"}
+_CPU_DRIVERS: Final = ("dra.cpu", "cpu.")
+"""What the names of drivers that claim cpus begin with. Source: dra-driver-cpu."""
 
 
 class ContainerName(NamedTuple):
@@ -186,11 +190,44 @@ class PodResources:
 
     def _hints_of_pod(self, pod: api.PodResources) -> dict[ContainerName, tuple[Hint, ...]]:
         found: dict[ContainerName, tuple[Hint, ...]] = {}
+        if pod.cpu_ids:
+            self._tell_manager("CPU", f"{pod.namespace}/{pod.name}", pod.cpu_ids)
         for container in pod.containers:
+            where = f"{pod.namespace}/{pod.name}/{container.name}"
+            if container.cpu_ids:
+                self._tell_manager("CPU", where, container.cpu_ids)
+            if container.memory:
+                nodes = [node.ID for one in container.memory for node in one.topology.nodes]
+                self._tell_manager("memory", where, nodes)
+            self._tell_drivers(where, container)
             hints = tuple(self._hints_of_container(container))
             if hints:
                 found[ContainerName(pod.namespace, pod.name, container.name)] = hints
         return found
+
+    def _tell_manager(self, manager: str, where: str, ids: Iterable[int]) -> None:
+        """A manager of the kubelet places containers, too; told once, with the first of them."""
+        given = IdSet.collect(one for one in ids if 0 <= one < MAX_IDS)
+        noun = "cpus" if manager == "CPU" else "NUMA nodes"
+        self._odd.setdefault(
+            f"{manager} manager",
+            f"the kubelet's {manager} manager gave {where} {noun} {given}, and is overruled"
+            f" — write '{manager.lower()}ManagerPolicy: {_NO_POLICY[manager]}' in the kubelet's"
+            " configuration",
+        )
+
+    def _tell_drivers(self, where: str, container: api.ContainerResources) -> None:
+        """Drivers of cpus are told once each: they give cpus to containers without claims, too."""
+        for claim in container.dynamic_resources:
+            for one in claim.claim_resources:
+                driver = one.driver_name[:_NAME_MAX]
+                if driver.startswith(_CPU_DRIVERS) and len(self._odd) < _ODD_MAX:
+                    self._odd.setdefault(
+                        f"driver {driver}",
+                        f"the driver {driver!r} gave {where} cpus by the claim"
+                        f" {claim.claim_namespace}/{claim.claim_name}; they are taken"
+                        " — keep its cpus and Pinfold's apart, with availableResources.cpu",
+                    )
 
     def _hints_of_container(self, container: api.ContainerResources) -> Iterator[Hint]:
         for device in container.devices:

@@ -22,6 +22,17 @@ _USUAL: Final[Mapping[str, tuple[str, ...]]] = {
 """Source: the runtimes' defaults, and those of distributions with a containerd of their own."""
 
 
+def runtime_socket_path(option: str) -> str:
+    """The path of the runtime's CRI socket, for a proxy; empty where none is found.
+
+    `option`: a path or `unix://` address, or "auto": the first usual one that is there.
+    """
+    if option not in (AUTO, OFF):
+        return option.removeprefix("unix://")
+    usual = (path for paths in _USUAL.values() for path in paths)
+    return "" if option == OFF else next(filter(os.path.exists, usual), "")
+
+
 def find_cri_socket(option: str, runtime: str, *, is_usual: bool) -> CriSocket | str:
     """The CRI socket of the runtime of this name; or why there is none, with the remedy.
 

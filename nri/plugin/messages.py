@@ -15,6 +15,8 @@ from ...policy.model.container import (
     Mount,
     Pod,
     PodId,
+    QosClass,
+    Resources,
 )
 from ...policy.model.kubelet_resources import (
     LinuxResources,
@@ -80,6 +82,7 @@ def pod_value(pod: nri_pb2.PodSandbox) -> Pod:
     labels, labels_left_out = read_labels(pod.labels)
     admitted = admit(annotations, path, annotations_unread)
     admitted_labels = admit_labels(labels, path, labels_left_out)
+    qos = qos_of_cgroup(pod.linux.cgroup_parent)
     return Pod(
         id=PodId(pod.id),
         name=pod.name,
@@ -88,8 +91,17 @@ def pod_value(pod: nri_pb2.PodSandbox) -> Pod:
         labels=admitted_labels.labels,
         annotations=admitted.annotations,
         annotation_problems=admitted.problems + admitted_labels.problems,
-        qos=qos_of_cgroup(pod.linux.cgroup_parent),
+        qos=qos,
+        resources=pod_resources_value(pod.linux.pod_resources, qos),
     )
+
+
+def pod_resources_value(resources: nri_pb2.LinuxResources, qos: QosClass) -> Resources | None:
+    """The resources of a whole pod; None where the runtime tells none."""
+    linux = linux_value(resources)
+    if linux == LinuxResources():
+        return None
+    return estimate(linux, qos, None)
 
 
 def lost_pod_value(container: nri_pb2.Container) -> Pod:

@@ -72,10 +72,14 @@ EVENTS: Final = (
     RuntimeEvent(nri_pb2.POST_UPDATE_CONTAINER, "PostUpdateContainer", False),
     RuntimeEvent(nri_pb2.STOP_CONTAINER, "StopContainer", True, is_answered=True),
     RuntimeEvent(nri_pb2.REMOVE_CONTAINER, "RemoveContainer", True, effect=_remove),
+    RuntimeEvent(nri_pb2.UPDATE_POD_SANDBOX, "UpdatePodSandbox", False, is_answered=True),
 )
 
 # Bits above 0x7ff end the connection with older runtimes; none at all would mean every event.
 EVENT_MASK: Final = sum(1 << (one.number - 1) for one in EVENTS if one.is_wanted)
+
+POD_UPDATES: Final = 1 << (nri_pb2.UPDATE_POD_SANDBOX - 1)
+"""The bit to add for runtimes that tell of the sizes of pods."""
 
 NOTICES: Final[Mapping[str, RuntimeEvent]] = {
     one.method: one for one in EVENTS if not one.is_answered

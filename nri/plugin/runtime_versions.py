@@ -46,10 +46,13 @@ _NRI_OF_RUNTIMES: Final[dict[str, tuple[tuple[Version, Version], ...]]] = {
 """Since which release of a runtime which NRI is in it, newest first."""
 
 _OLDEST: Final = Version(0, 6, 0)
+_NEVER: Final = Version(9999, 9999)
 _SCHEDULER_SINCE: Final = Version(0, 11, 0)
 _MEMORY_POLICY_SINCE: Final = Version(0, 12, 0)
 _SAFE_UPDATES_SINCE: Final = Version(0, 12, 1)
 _CHUNKS_SINCE: Final = Version(0, 8, 0)
+_POD_UPDATES_SINCE: Final = {CONTAINERD: Version(2, 3, 0), CRIO: Version(1, 33, 0)}
+"""Older ones end the connection of a plugin that wants them, or never tell."""
 _PREINSTALLED_CONTAINERD_SINCE: Final = Version(2, 0, 0)
 
 _NUMBERS: Final = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(?:\.([0-9]{1,4}))?")
@@ -66,6 +69,8 @@ class RuntimeAbilities(Struct, frozen=True, kw_only=True):
     """It sets the memory policy of a new container, where its OCI runtime can."""
     has_safe_updates: bool
     """Updates that it did not ask for cannot make it hang (containerd/nri pull request 301)."""
+    updates_pods: bool
+    """It tells of a pod's new size before it is resized, and heeds a refusal."""
     synchronizes_preinstalled: bool
     """It tells plugins that it started itself what runs already."""
 
@@ -91,6 +96,7 @@ def abilities(runtime: str, version: str, nri_version: str) -> RuntimeAbilities:
         can_schedule=nri >= _SCHEDULER_SINCE,
         has_memory_policy=nri >= _MEMORY_POLICY_SINCE,
         has_safe_updates=nri >= _SAFE_UPDATES_SINCE,
+        updates_pods=known is not None and known >= _POD_UPDATES_SINCE.get(name, _NEVER),
         synchronizes_preinstalled=preinstalled,
     )
 

@@ -12,18 +12,20 @@ from msgspec import Struct
 
 from ...policy.configuration.config import SchedulingClass
 from ...policy.model.container import ContainerId
+from ...policy.model.kubelet_resources import merge
 from ..api import nri_pb2
 from ..dispatch.answer import Answer
 from ..dispatch.events import Events
 from ..dispatch.owner import Owner
+from ..dispatch.pod_updates import update_pod
 from ..dispatch.report import Answered, Connected, Crashed, Outcome, Report, Unsupported
 from ..dispatch.turn import Done, Failed, Turn, attempt
 from ..wire.connection import Call
 from ..wire.ttrpc import Code
 from .arrivals import FIND_SECONDS, Arrivals
 from .bandwidth_messages import add_interleaving, lift_quota
-from .messages import adjustment_message, linux_value, update_messages
-from .runtime_events import EVENT_MASK, NOTICES, STATE_CHANGES, RuntimeEvent
+from .messages import adjustment_message, linux_value, pod_value, update_messages
+from .runtime_events import EVENT_MASK, NOTICES, POD_UPDATES, STATE_CHANGES, RuntimeEvent
 from .runtime_versions import RuntimeAbilities, abilities
 
 PLUGIN_SERVICE: Final = "nri.pkg.api.v1alpha1.Plugin"
@@ -147,6 +149,8 @@ class Service:
                     return self._stop(served)
                 case "UpdateContainer":
                     return self._update(served)
+                case "UpdatePodSandbox":
+                    return self._update_pod(served)
                 case "StateChange":
                     change = nri_pb2.StateChangeEvent.FromString(call.payload)
                     event = STATE_CHANGES.get(change.event)
@@ -178,7 +182,8 @@ class Service:
             request.runtime_name, request.runtime_version, request.NRI_version
         )
         self.report(Connected(self._runtime))
-        return nri_pb2.ConfigureResponse(events=EVENT_MASK), Outcome.DONE
+        events = EVENT_MASK | (POD_UPDATES if self.abilities.updates_pods else 0)
+        return nri_pb2.ConfigureResponse(events=events), Outcome.DONE
 
     def _synchronize(self, served: ServedCall) -> tuple[Message | Rejection, Outcome]:
         call, started = served.call, served.started
@@ -249,13 +254,19 @@ class Service:
         if answer.own is not None:
             adjustment = adjustment_message(answer.own, self._scheduling(answer), answer.classes)
         if answer.lifts_quota or answer.interleaved is not None:
-            adjustment = adjustment or nri_pb2.ContainerAdjustment()
-            if answer.lifts_quota:
-                lift_quota(adjustment.linux.resources)
-            if answer.interleaved is not None and self._has_memory_policy(answer):
-                add_interleaving(adjustment.linux, answer.interleaved)
+            adjustment = self._with_bandwidth(adjustment, answer)
         updates = update_messages(answer.others)
         return nri_pb2.CreateContainerResponse(adjust=adjustment, update=updates), outcome
+
+    def _with_bandwidth(
+        self, adjustment: nri_pb2.ContainerAdjustment | None, answer: Answer
+    ) -> nri_pb2.ContainerAdjustment:
+        adjustment = adjustment or nri_pb2.ContainerAdjustment()
+        if answer.lifts_quota:
+            lift_quota(adjustment.linux.resources)
+        if answer.interleaved is not None and self._has_memory_policy():
+            add_interleaving(adjustment.linux, answer.interleaved)
+        return adjustment
 
     def _scheduling(self, answer: Answer) -> SchedulingClass | None:
         """The scheduling class of a new container; None also where the runtime cannot set one."""
@@ -273,7 +284,7 @@ class Service:
             )
         return None
 
-    def _has_memory_policy(self, answer: Answer) -> bool:
+    def _has_memory_policy(self) -> bool:
         """Whether the runtime sets memory policies; where it does not, that is told."""
         if self.abilities is not None and self.abilities.has_memory_policy:
             return True
@@ -305,6 +316,19 @@ class Service:
             update = own[0] if own else response.update.add(container_id=answer.container_id)
             lift_quota(update.linux.resources)
         return response, outcome
+
+    def _update_pod(self, served: ServedCall) -> tuple[Message | Rejection, Outcome]:
+        request = nri_pb2.UpdatePodSandboxRequest.FromString(served.call.payload)
+        pod, size = pod_value(request.pod), linux_value(request.linux_resources)
+        created = linux_value(request.pod.linux.pod_resources)
+        answer, outcome = self._ask(
+            served,
+            lambda: update_pod(self._events, pod, merge(created, size)),
+            self._deadline(served.call),
+        )
+        if answer.refusal:
+            return Rejection(Code.FAILED_PRECONDITION, answer.refusal), outcome
+        return nri_pb2.UpdatePodSandboxResponse(), outcome
 
     def _stop(self, served: ServedCall) -> tuple[Message, Outcome]:
         request = nri_pb2.StopContainerRequest.FromString(served.call.payload)

@@ -184,8 +184,11 @@ class Session:
         """The reason why the connection is over, from the events so far; empty while it is not."""
         self._wire.check()
         registered = self._registered
-        if registered is not None and registered.done() and (reply := registered.result()).code:
-            return f"registration refused: {reply.message}"
+        if registered is not None and registered.done():
+            if (reply := registered.result()).code:
+                return f"registration refused: {reply.message}"
+            # To ask a future takes as long as to read a message.
+            self._registered = None
         if self._service.forgotten:
             return self._service.forgotten
         if self._is_left_in_the_dark():

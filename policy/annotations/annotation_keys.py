@@ -141,6 +141,8 @@ KEYS: tuple[KnownKey, ...] = (
     _scoped("quota", "keep or lift", "whether its cpu limit holds on cpus of its own", _OWN),
     _scoped("memory", "interleave", "how its memory lies on the memory nodes", _OWN),
     _scoped("smt", "pack, spread, hide or any", "how to use the threads of cores", _OWN),
+    _scoped("pod-pool", _BOOL, "one set of cpus for the whole pod, its containers inside", _OWN),
+    _scoped("group", "a name", "one set of cpus with others of the namespace and name", _OWN),
     _scoped("move", "never or allowed", "whether a rebalance may move it while it runs", _OWN),
 )
 

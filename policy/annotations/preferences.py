@@ -102,6 +102,8 @@ class Preferences:
     blockio_class: str | None = None
     smt: SmtPreference | None = None
     move: MovePreference | None = None
+    pod_pool: bool | None = None
+    group: str | None = None
     problems: tuple[Problem, ...] = ()
 
     @property
@@ -184,6 +186,8 @@ class _Reader:
             blockio_class=self._value("blockioclass", parse_word, None),
             smt=self._value("smt", parse_smt, None),
             move=self._value("move", parse_move, None),
+            pod_pool=self._value("pod-pool", parse_bool, None),
+            group=self._value("group", parse_word, None),
         )
         return replace(preferences, problems=tuple(self._problems))
 

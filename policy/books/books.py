@@ -94,14 +94,14 @@ class Books:
         for lifted in booking.lifted:
             self.ledger.repool(lifted)
             self.pinner.mark(lifted.container_id)
-        if grant.container_id in self.ledger.grants:
+        if grant.container_id in (self.ledger.pens if grant.is_pen else self.ledger.grants):
             self.ledger.drop(grant.container_id)
         self.ledger.add(grant)
         if booking.offer is not None:
             self._commit(booking.offer)
             if booking.offer.replaces is not None:
                 self.relax()
-        return self.ledger.grants[grant.container_id]
+        return self.ledger.counted(grant.container_id)
 
     def observe(self, free_bytes: Mapping[int, int]) -> None:
         """Heed the memory that is really free, by node id; see `MemoryLedger.observe`.
@@ -160,7 +160,7 @@ class Books:
         if not isinstance(offer, Offer):
             return False
         self._commit(offer)
-        if container_id in self.ledger.grants:
+        if container_id in self.ledger.grants or container_id in self.ledger.pens:
             self.ledger.move_memory(container_id, self.memory.zone_of(container_id))
             self.pinner.mark(container_id)
         return True
@@ -186,11 +186,23 @@ class Books:
 
     def release(self, container_id: ContainerId) -> None:
         """Give back all that a container holds. Unknown ids change nothing."""
-        if self.ledger.drop(container_id) is not None:
+        grant = self.ledger.drop(container_id)
+        if grant is not None:
             self.memory.release(container_id)
+            if grant.pen is not None:
+                self._leave(grant.pen)
         self.withdraw(container_id)
         self.pinner.forget(container_id)
         self._due_dram.pop(container_id, None)
+
+    def _leave(self, pen_id: ContainerId) -> None:
+        """A container has left a pen: the others share its slice, and the last one ends it."""
+        if self.ledger.members(pen_id):
+            self.pinner.mark(pen_id)
+        else:
+            self.ledger.drop(pen_id)
+            self.memory.release(pen_id)
+            self.pinner.forget(pen_id)
 
     def let_count(
         self, container: Container, affinity: Iterable[AffinityRule], rules: PlacementRules
@@ -316,6 +328,7 @@ class Books:
         for container_id, grant in self.ledger.grants.items():
             told = self.pinner.told(container_id)
             assert told is not None, container_id
-            assert told.mems is None or told.mems <= self.memory.open_to(container_id), container_id
+            open_to = self.memory.open_to(grant.held_as)
+            assert told.mems is None or told.mems <= open_to, container_id
             pinning = self.pinner.pinning(grant)
             assert pinning.cpus is None or pinning.cpus, container_id

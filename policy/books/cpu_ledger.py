@@ -3,12 +3,12 @@
 Cpu sets are plain int masks here and milli-cpus plain ints: this is the hot path of a decision.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 
 from msgspec.structs import replace
 
-from ...topology.sets.cpuset import NodeSet
+from ...topology.sets.cpuset import CpuSet, NodeSet
 from ..cpus.picker import CpuPicker
 from ..model.container import ContainerId
 from ..model.grant import Grant, PoolId
@@ -19,7 +19,10 @@ from .pool_room import Owed, PoolRoom, Room
 
 
 class Ledger:
-    """Grants of cpus by container, with their sums by pool; only `add` and `drop` change it."""
+    """Grants of cpus by container, with their sums by pool; only `add` and `drop` change it.
+
+    Containers in a pen hold what the pen holds: it is counted once, for the pen.
+    """
 
     def __init__(self, tree: PoolTree, picker: CpuPicker) -> None:
         """An empty ledger of these pools."""
@@ -41,6 +44,8 @@ class Ledger:
         self._grants: dict[ContainerId, Grant] = {}
         self.grants: Mapping[ContainerId, Grant] = self._grants
         """Grants by container, oldest first."""
+        self._pens: dict[ContainerId, Grant] = {}
+        self._members: dict[ContainerId, dict[ContainerId, None]] = {}
         self._sharing: list[dict[ContainerId, Grant]] = [{} for _ in pools]
         self._pool_room = PoolRoom(tree)
         self._room: Room | None = None
@@ -51,12 +56,28 @@ class Ledger:
         self._spares: dict[PoolId, int] = {}
         """Both by pool, of those in whose subtrees nothing changed since they were cut."""
 
+    @property
+    def pens(self) -> Mapping[ContainerId, Grant]:
+        """Every pen, oldest first: what the containers in it hold together."""
+        return self._pens
+
+    def members(self, pen_id: ContainerId) -> Collection[ContainerId]:
+        """The containers with a grant in a pen, oldest first; none of another id."""
+        return self._members.get(pen_id, {}).keys()
+
+    def counted(self, container_id: ContainerId) -> Grant:
+        """The grant that is counted for a container or a pen: of a member that of its pen."""
+        grant = self._grants.get(container_id)
+        if grant is None:
+            return self._pens[container_id]
+        return grant if grant.pen is None else self._pens[grant.pen]
+
     def neighbours(self, cpu_type: CpuType) -> list[int]:
         """Number of grants of a type in exactly each pool."""
         return self._neighbours[cpu_type]
 
     def sharing(self, pool_id: PoolId) -> Mapping[ContainerId, Grant]:
-        """The grants with a shared part in exactly this pool."""
+        """The grants with a shared part in exactly this pool, pens among them."""
         return self._sharing[pool_id]
 
     @property
@@ -194,6 +215,8 @@ class Ledger:
         ledger._zero_requests = list(self._zero_requests)
         ledger._neighbours = {kind: list(counts) for kind, counts in self._neighbours.items()}
         ledger.grants = ledger._grants = dict(self._grants)
+        ledger._pens = dict(self._pens)
+        ledger._members = {pen: dict(members) for pen, members in self._members.items()}
         ledger._narrowed = self._narrowed.copy()
         ledger._sharing = [dict(one) for one in self._sharing]
         return ledger
@@ -214,7 +237,13 @@ class Ledger:
     def add(self, grant: Grant) -> None:
         """Book a grant. O(pools of its subtree and above)."""
         assert grant.container_id not in self._grants, grant.container_id
-        self._grants[grant.container_id] = grant
+        if grant.pen is not None:
+            # Its pen has taken the cpus already.
+            self._grants[grant.container_id] = grant
+            self._members.setdefault(grant.pen, {})[grant.container_id] = None
+            self._settle_pen(grant.pen)
+            return
+        (self._pens if grant.is_pen else self._grants)[grant.container_id] = grant
         self._book(grant, 1)
         self._narrowed.add(grant)
         taken = grant.exclusive.mask & ~grant.isolated.mask
@@ -225,16 +254,24 @@ class Ledger:
                 self.free_sharable[pool_id] &= ~taken
                 self._free_count[pool_id] = self.free_sharable[pool_id].bit_count()
             self.free_isolated[pool_id] &= ~grant.isolated.mask
+        if grant.is_pen:
+            self._settle_pen(grant.container_id)
 
     def drop(self, container_id: ContainerId) -> Grant | None:
         """Undo a grant; None for a container that has none. O(pools of its subtree and above)."""
-        grant = self._grants.pop(container_id, None)
+        grant = self._grants.pop(container_id, None) or self._pens.pop(container_id, None)
         if grant is None:
             return None
+        if grant.pen is not None:
+            del self._members[grant.pen][container_id]
+            if not self._members[grant.pen]:
+                del self._members[grant.pen]
+            self._settle_pen(grant.pen)
+            return grant
         self._book(grant, -1)
         self._narrowed.drop(container_id)
         pools = self.tree.pools
-        self.sharable_version += bool(grant.exclusive)
+        self.sharable_version += grant.exclusive.mask != 0
         for pool_id in self._touched(grant):
             self._outdate(pool_id)
             back = grant.exclusive.mask & pools[pool_id].sharable.mask
@@ -246,11 +283,27 @@ class Ledger:
 
     def move_memory(self, container_id: ContainerId, zone: NodeSet) -> None:
         """Another memory zone for a grant; its cpus stay."""
-        grant = replace(self._grants[container_id], memory=zone)
-        self._grants[container_id] = grant
+        if container_id in self._pens:
+            self._pens[container_id] = replace(self._pens[container_id], memory=zone)
+            self._settle_pen(container_id)
+        else:
+            self._grants[container_id] = replace(self._grants[container_id], memory=zone)
+        grant = self.counted(container_id)
         if grant.has_shared_part:
             self._sharing[grant.pool_id][container_id] = grant
         self._narrowed.add(grant)
+
+    def _settle_pen(self, pen_id: ContainerId) -> None:
+        """Let the grants in a pen follow it, and one another's slices. O(members)."""
+        pen = self._pens.get(pen_id)
+        if pen is None:
+            return
+        members = [self._grants[one] for one in self._members.get(pen_id, ())]
+        rest = pen.exclusive - CpuSet(_union(one.exclusive.mask for one in members))
+        for one in members:
+            self._grants[one.container_id] = replace(
+                one, pool_id=pen.pool_id, within=pen.within, memory=pen.memory, rest=rest
+            )
 
     def _book(self, grant: Grant, sign: int) -> None:
         self._neighbours[grant.cpu_type][grant.pool_id] += sign
@@ -280,7 +333,7 @@ class Ledger:
         self._spares.pop(pool_id, None)
 
     def _touched(self, grant: Grant) -> Iterator[PoolId]:
-        if grant.exclusive:
+        if grant.exclusive.mask:
             # Adopted cpus may lie outside the pool's own set, so the whole tree is looked at then.
             if grant.exclusive <= self.tree.pools[grant.pool_id].cpus:
                 yield from map(PoolId, self.tree.subtree(grant.pool_id))
@@ -295,8 +348,10 @@ class Ledger:
     def check(self) -> None:
         """Assert every invariant by recomputing all sums from the grants."""
         fresh = Ledger(self.tree, self._picker)
-        for grant in self._grants.values():
+        for grant in (*self._pens.values(), *self._grants.values()):
             fresh.add(grant)
+        assert fresh._grants == self._grants
+        assert self._members.keys() == self._pens.keys()
         assert fresh.free_sharable == self.free_sharable
         assert fresh.free_isolated == self.free_isolated
         assert fresh._free_count == self._free_count
@@ -308,6 +363,14 @@ class Ledger:
         assert all(fresh._sliced(pool_id) == found for pool_id, found in self._slices.items())
         assert all(fresh._spared(pool_id) == found for pool_id, found in self._spares.items())
         seen = 0
+        for pen in self._pens.values():
+            members = [self._grants[one] for one in self._members[pen.container_id]]
+            slices = CpuSet(_union(one.exclusive.mask for one in members))
+            assert slices <= pen.exclusive, f"{pen.container_id}: a slice of no cpus of its pen"
+            if pen.exclusive and not all(one.exclusive for one in members):
+                assert pen.exclusive - slices, f"{pen.container_id}: nothing to share"
+            assert not seen & (pen.exclusive - slices).mask, f"{pen.container_id}: granted twice"
+            seen |= (pen.exclusive - slices).mask
         for grant in self._grants.values():
             assert not seen & grant.exclusive.mask, f"{grant.container_id}: cpu granted twice"
             seen |= grant.exclusive.mask

@@ -31,7 +31,9 @@ class PoolCpus(Struct, frozen=True, kw_only=True):
             return None
         if grant.cpu_type is CpuType.RESERVED:
             cpus = self.reserved
-        elif not grant.exclusive:
+        elif grant.rest and not grant.exclusive:
+            cpus = grant.rest
+        elif not grant.exclusive.mask:
             # One set for all of a pool: they are many, and so are the cpus.
             cpus = self._shared_of(grant)
         elif grant.has_shared_part:
@@ -102,6 +104,9 @@ class Pinner:
         self._marked = {}
         for pool_id in self._refresh():
             concerned |= dict.fromkeys(self._ledger.sharing(pool_id))
+        for pen_id in [one for one in concerned if one in self._ledger.pens]:
+            del concerned[pen_id]
+            concerned |= dict.fromkeys(self._ledger.members(pen_id))
         if subject is not None:
             concerned.pop(subject, None)
         found: list[Change] = []
@@ -122,11 +127,12 @@ class Pinner:
         self._refresh()
         grants = self._ledger.grants
         taken = 0
-        for grant in grants.values():
+        for grant in (*grants.values(), *self._ledger.pens.values()):
             taken |= grant.exclusive.mask
         for container_id, grant in grants.items():
             told = self._told[container_id]
-            if told.cpus is not None and told.cpus.mask & taken & ~grant.exclusive.mask:
+            own = grant.exclusive if grant.exclusive else grant.rest
+            if told.cpus is not None and told.cpus.mask & taken & ~own.mask:
                 self._told[container_id] = replace(told, cpus=self._cpus.of(grant))
 
     def catch_up(self) -> tuple[Change, ...]:
@@ -177,6 +183,6 @@ class Pinner:
         )
 
     def _mems(self, grant: Grant) -> NodeSet | None:
-        if not self._config.pin_memory or grant.preserve_memory or not grant.memory:
+        if not self._config.pin_memory or grant.preserve_memory or not grant.memory.mask:
             return None
         return grant.memory

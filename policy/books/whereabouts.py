@@ -71,7 +71,7 @@ class Whereabouts:
         return found
 
     def sizes(self, places: int) -> Mapping[int, int]:
-        """How many containers of a set run on the same cpus, by these."""
+        """The numbers of containers of a set that run on the same cpus, by these."""
         found: dict[int, int] = {}
         if places.bit_count() > _FEW:
             for presence, members in self._by_presence:

@@ -13,7 +13,7 @@ from msgspec import structs
 from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..books.cpu_ledger import Ledger
 from ..cpus.picker import CpuPicker
-from ..model.container import Container, ContainerId, ContainerState, QosClass
+from ..model.container import Container, ContainerId, ContainerState, QosClass, Resources
 from ..model.grant import Grant
 from ..model.pinning import Change, Pinning
 from ..model.request import CpuType, Request
@@ -40,9 +40,21 @@ class Advice:
     """What rules between containers left of its pool's sharable cpus; None: all."""
     unmet: tuple[str, ...] = ()
     """Required rules that did not hold where it is: told again as far as they still do not."""
+    is_penned: bool = False
+    """It was in a pen; `exclusive` was its slice."""
+    rest: CpuSet = NO_CPUS
+    """The cpus of its pen that were in no slice."""
+    pod_size: Resources | None = None
+    """The last size of its pod, where that was resized."""
 
     @classmethod
-    def of(cls, grant: Grant, pool: Pool, unmet: Iterable[str] = ()) -> "Advice":
+    def of(
+        cls,
+        grant: Grant,
+        pool: Pool,
+        unmet: Iterable[str] = (),
+        pod_size: Resources | None = None,
+    ) -> "Advice":
         """Advice to remember of a grant, which is in this pool, and of a decision's unmet rules."""
         return cls(
             pool=pool.name,
@@ -51,6 +63,9 @@ class Advice:
             is_reserved=grant.cpu_type is CpuType.RESERVED,
             within=grant.within,
             unmet=tuple(_within_bounds(unmet)),
+            is_penned=grant.pen is not None,
+            rest=grant.rest,
+            pod_size=pod_size,
         )
 
     def explains(self, cpus: CpuSet, request: Request) -> bool:
@@ -188,7 +203,7 @@ def _explained(
     if request.cpu_type is CpuType.PRESERVE:
         claimed = claimed_part(request, *ledger.free_for_all)
         grant = _grant(container, request, claimed, root)
-        return replace(grant, isolated=claimed & root.isolated)
+        return structs.replace(grant, isolated=claimed & root.isolated)
     # An offline cpu cannot run anybody; the kernel leaves it in the set it was told.
     cpus = (container.cpus or NO_CPUS) & root.cpus
     if not cpus:

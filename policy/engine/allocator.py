@@ -13,7 +13,6 @@ from ..model.grant import Grant, PoolId, Refusal
 from ..model.pinning import Change, Pinning
 from ..model.request import CpuType, Request
 from ..placing.classifier import Classified, Classifier, grave_problems
-from ..placing.growth import allowed_cpus, closed_pools, held_back
 from ..placing.judge import Judge
 from ..placing.mover import Mover
 from ..placing.placer import Failure, Placement, Placer
@@ -24,6 +23,8 @@ from ..tuning.interrupts import Interrupt
 from ..tuning.turbo import prefer_turbo
 from .adoption import KEPT, Advice, adopted_grant, kept_grant
 from .decision import Decision, fault_problem
+from .heeded_resize import heeded_resize
+from .penning import Penning
 from .replacement import plan_replacement
 from .restoration import snapshot_of
 from .roster import Roster
@@ -45,12 +46,14 @@ class Allocator:
         self._judge = Judge(self.books, config)
         chooser = Chooser(self.books.tree, self.books.picker.classes)
         self._placer = Placer(self.books, chooser, self._judge)
-        self._unmet = UnmetRules(self.books, self.roster, self._judge)
+        self.unmet = UnmetRules(self.books, self.roster, self._judge)
         self._shares = ShiftedShares(self.books, self.roster, self._judge)
         self._displaced: list[ContainerId] = []
         """Those whose rules are to be looked at anew."""
         self._resizer = Resizer(self.books)
         self._mover = Mover(self.books)
+        pens = self.books, self.roster, self._judge, self._placer, self.unmet
+        self.pens = Penning(*pens, self.classifier)
 
     @property
     def occupancy(self) -> Occupancy:
@@ -81,8 +84,7 @@ class Allocator:
         """Release all that a container holds, and know it no more. Unknown ids change nothing."""
         if container_id not in self.roster.containers:
             return
-        self._remember_place(container_id)
-        self.books.release(container_id)
+        self._give_back(container_id)
         self.roster.remove(container_id)
 
     def place(
@@ -98,6 +100,9 @@ class Allocator:
             refusal = Refusal(reason="; ".join(map(str, bad)))
             self.books.withdraw(container.id)
             return Decision(container_id=container.id, result=refusal, problems=problems)
+        penned = self.pens.place(container, classified)
+        if penned is not None:
+            return penned
         affinities = self.books.affinity.affinities(container, classified.rules)
         if not affinities.is_whole:
             problems = (*problems, *affinities.problems(container))
@@ -187,14 +192,16 @@ class Allocator:
         judgement = self._judge.judge(container, classified.placement, classified.request)
         if judgement is None:
             return
-        self._unmet.tell_adopted(container.id, judgement, remembered, is_alone=is_alone)
+        self.unmet.tell_adopted(container.id, judgement, remembered, is_alone=is_alone)
         self._shares.hold_back(judgement, grant, cpus)
         if is_alone:
             self.rehouse()
 
     def rehouse(self) -> None:
         """Give containers that were left no cpu of their pool a place where their rules hold."""
-        self._shares.rehouse()
+        before = dict(self.books.ledger.grants)
+        found, after = self._shares.rehouse(), self.books.ledger.grants
+        self._displaced += [one for one in found if after[one] is not before[one]]
 
     def keep(
         self, container: Container, others: int, advice: Advice | None, fault: Exception
@@ -237,10 +244,14 @@ class Allocator:
             self.roster.add(container, self.roster.classified[container_id])
             return structs.replace(last, changes=())
         classified = self.classifier.classify(container)
+        if grant.pen is not None:
+            decision = self.pens.resize(container, classified)
+            return self.conclude(decision) if isinstance(decision.result, Grant) else decision
         placement = self._resized(container, grant, classified)
         if isinstance(placement, Failure):
             return self._refused(grant, placement, classified)
         self.roster.add(container, classified)
+        self.pens.note_resized(container)
         return self._change(placement, classified)
 
     def move(self, container_id: ContainerId, pool_id: PoolId) -> Decision:
@@ -265,20 +276,16 @@ class Allocator:
             return self._refused(self.books.ledger.grants[container_id], placement, classified)
         return self._change(placement, classified)
 
-    def look_at_lasting(self) -> Mapping[ContainerId, tuple[str, ...]]:
-        """See `UnmetRules.look_at_lasting`."""
-        return self._unmet.look_at_lasting()
-
     def _change(self, placement: Placement, classified: Classified) -> Decision:
         """The decision about a container that was placed already, and gets another grant."""
         container_id = placement.booking.grant.container_id
-        earlier, broken = self.roster.decisions[container_id], self._unmet.names(container_id)
+        earlier, broken = self.roster.decisions[container_id], self.unmet.names(container_id)
         cpus = self.books.presence(container_id)
         decision = self.conclude(self._apply(placement, classified))
         if cpus & ~self.books.presence(container_id):
-            self._unmet.note_moved(container_id)
-            self._unmet.refresh_moved(container_id)
-        return self._unmet.tell_changed(decision, earlier, broken)
+            self.unmet.note_moved(container_id)
+            self.unmet.refresh_moved(container_id)
+        return self.unmet.tell_changed(decision, earlier, broken)
 
     def _refused(self, held: Grant, failure: Failure, classified: Classified) -> Decision:
         """The decision about a container that keeps what it holds."""
@@ -313,28 +320,9 @@ class Allocator:
     def _resized(
         self, container: Container, grant: Grant, classified: Classified
     ) -> Placement | Failure:
-        """A plan for other resources, by which no rule between containers breaks."""
-        request = classified.request
-        judgement = None
-        if grant.cpu_type is CpuType.NORMAL:
-            judgement = self._judge.judge(container, classified.placement, request)
-        if judgement is None:
-            return self._resizer.plan(grant, request)
-        cpus = self.books.presence(container.id)
-        allowed = allowed_cpus(judgement, grant, cpus)
-        closed = closed_pools(judgement, grant.pool_id, firmly=False)
-        placement = self._resizer.plan(grant, request, allowed, closed)
-        if isinstance(placement, Failure) and closed:
-            firm = closed_pools(judgement, grant.pool_id, firmly=True)
-            if firm != closed:
-                placement = self._resizer.plan(grant, request, allowed, firm)
-        if isinstance(placement, Failure):
-            return placement
-        booking = placement.booking
-        after = cpus | booking.grant.exclusive.mask
-        held = held_back(judgement, booking.grant, after, self.books, ())
-        return structs.replace(
-            placement, booking=structs.replace(booking, lifted=(*booking.lifted, *held))
+        books, judge, resizer = self.books, self._judge, self._resizer
+        return heeded_resize(
+            container, grant, classified, books=books, judge=judge, resizer=resizer
         )
 
     def conclude(self, decision: Decision) -> Decision:
@@ -343,39 +331,50 @@ class Allocator:
         decision = structs.replace(decision, pinning=pinning, changes=changes)
         self.roster.decisions[decision.container_id] = decision
         while self._displaced:
-            self._unmet.look(self._displaced.pop())
-        self._unmet.refresh_moved(decision.container_id)
+            self.unmet.look(self._displaced.pop())
+        self.unmet.refresh_moved(decision.container_id)
         return self.roster.decisions[decision.container_id]
 
     def carry_over(self, decision: Decision) -> None:
         """Note a decision that an older engine made."""
         self.roster.decisions[decision.container_id] = decision
         if decision.unmet:
-            self._unmet.carry_over(decision, self.books.ledger.grants)
+            self.unmet.carry_over(decision, self.books.ledger.grants)
 
     def refresh_unmet(self) -> None:
-        """Forget the rules that hold after what was decided about others since."""
-        self._unmet.refresh_all()
+        """Tell what does not hold, and forget what does, after what was decided about others."""
+        while self._displaced:
+            self.unmet.look(self._displaced.pop())
+        self.unmet.refresh_all()
 
     def release(self, container_id: ContainerId) -> tuple[Change, ...]:
         """Take back what a container held. Unknown ids change nothing."""
         if container_id in self.books.ledger.grants:
-            self._remember_place(container_id)
-            self.books.release(container_id)
+            self._give_back(container_id)
             self.books.relax()
             self._shares.widen(container_id)
             moved = self._shares.return_home()
             changes = self.books.pinner.changes()
-            self._unmet.refresh(container_id, (*moved, *(one.container_id for one in changes)))
+            self.unmet.refresh(container_id, (*moved, *(one.container_id for one in changes)))
             return changes
         return self.books.pinner.changes()
+
+    def _give_back(self, container_id: ContainerId) -> None:
+        """Give back all that a container holds; a pen it is in goes to who is left there."""
+        ledger = self.books.ledger
+        grant = ledger.grants.get(container_id)
+        pen = ledger.pens[grant.pen] if grant is not None and grant.pen is not None else None
+        self._remember_place(container_id)
+        self.books.release(container_id)
+        if pen is not None:
+            self.pens.left(pen)
 
     def _apply(self, placement: Placement, classified: Classified) -> Decision:
         grant = self.books.take(placement.booking)
         if not self.books.standing.is_empty:
             self._shares.note_narrowed(placement)
             for one in placement.booking.lifted:
-                self._unmet.note_moved(one.container_id)
+                self.unmet.note_moved(one.container_id)
             if grant.exclusive:
                 self._displaced += self._shares.rehouse()
         decision = Decision(
@@ -392,8 +391,8 @@ class Allocator:
         )
         if placement.broken:
             container = self.roster.containers[grant.container_id]
-            self._unmet.tell_owners(container, placement.broken)
-            decision = self._unmet.told(decision, placement.broken)
+            self.unmet.tell_owners(container, placement.broken)
+            decision = self.unmet.told(decision, placement.broken)
         return decision
 
     def _pool_name(self, grant: Grant) -> str:

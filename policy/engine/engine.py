@@ -104,7 +104,8 @@ class Engine:
     def interrupts(self, interrupts: tuple[Interrupt, ...]) -> None:
         if interrupts != self._interrupts:
             self._interrupts = interrupts
-            self._allocator.classifier = Classifier(self.config, interrupts, self.machine)
+            classifier = Classifier(self.config, interrupts, self.machine)
+            self._allocator.classifier = self._allocator.pens.classifier = classifier
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -141,13 +142,13 @@ class Engine:
         """The containers known of a pod, stopped ones included, oldest first."""
         return self._allocator.roster.of_pod(pod_id)
 
-    def expect(self, pod: Pod) -> None:
-        """A pod begins: read its texts, for which none of its containers has to wait then."""
-        self._allocator.classifier.expect(pod)
-
     def completed(self, container: Container) -> Container:
         """The container with what central rules give it. For any thread; done again on creation."""
         return self._central.completed(container)
+
+    def expect(self, pod: Pod) -> None:
+        """A pod begins: read its texts, for which none of its containers has to wait then."""
+        self._allocator.classifier.expect(pod)
 
     def create(self, container: Container) -> Decision:
         """Place a new container; its own pinning is in the decision, others' in `changes`.
@@ -176,7 +177,8 @@ class Engine:
             told = self.pinning(one)
             if told is not None and told.cpus is not None:
                 others |= told.cpus.mask
-        if not allocator.adopt(container, request, others, None):
+        is_penned = allocator.pens.name_of(container, request) is not None
+        if is_penned or not allocator.adopt(container, request, others, None):
             return allocator.conclude(allocator.place_running(container))
         allocator.heed_rules(container, is_alone=True)
         changes = allocator.books.pinner.changes(container.id)
@@ -209,6 +211,10 @@ class Engine:
         if decision is not None and decision.lineup is not None:
             packed = replace(decision, lineup=decision.lineup.packed(), weights={})
             self._allocator.roster.decisions[container_id] = packed
+
+    def identify(self, container_id: ContainerId, runtime_id: str) -> None:
+        """The runtime has given a container its id, which is shown. Unknown ids are ignored."""
+        self._allocator.roster.identify(container_id, runtime_id)
 
     def start(self, container_id: ContainerId) -> None:
         """The container runs. Unknown ids are ignored."""
@@ -255,6 +261,11 @@ class Engine:
             return replace(self.decisions[container_id], pinning=pinning, changes=())
         return self._allocator.resize(container_id, resources)
 
+    def resize_pod(self, pod: Pod, size: Resources) -> Refusal | tuple[Change, ...]:
+        """Another size for a pod, or a refusal that changes nothing; containers `update` by it."""
+        refusal = self._allocator.pens.resize_pod(pod, size)
+        return self._allocator.books.pinner.changes() if refusal is None else refusal
+
     def forget_places(self) -> None:
         """Let containers that come back choose anew, as in trials of what would come of them."""
         self._allocator.roster.forget_places()
@@ -274,7 +285,7 @@ class Engine:
 
         Of a few owners at each call, in turn. They are told in the owners' decisions.
         """
-        return self._allocator.look_at_lasting()
+        return self._allocator.unmet.look_at_lasting()
 
     def place_anew(self, container_id: ContainerId) -> Decision:
         """Place a container live where rules hold that are required during its execution.

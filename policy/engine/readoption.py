@@ -24,6 +24,7 @@ from .adoption import (
 )
 from .allocator import Allocator
 from .decision import Decision, fault_problem
+from .pen_adoption import adopt_pen, find_penned
 from .unmet import with_unmet
 
 
@@ -165,7 +166,10 @@ def _adopt(
 ) -> list[Container]:
     """Book what every container has; returns those that have nothing legal."""
     books = allocator.books
-    if books.must_expect(running):
+    penned = find_penned(running, requests, advice, allocator.pens)
+    inside = {one.id for group in penned for one in group.containers}
+    everybody, running = running, [one for one in running if one.id not in inside]
+    if books.must_expect(everybody):
         for container in running:
             with _blame(container):
                 books.expect(container, requests[container.id])
@@ -179,6 +183,10 @@ def _adopt(
                 left.append((container, request))
             elif not allocator.adopt(container, request, others[container.id], hint):
                 left.append((container, request.as_shared()))
+    for group in penned:
+        with _blame(group.containers[0]):
+            found = adopt_pen(group, advice, books, allocator.roster, allocator.pens)
+            homeless.extend(found)
     for container, request in left:
         with _blame(container):
             hint = advice.get(container.id)

@@ -19,7 +19,7 @@ from ..placing.pool_choice import Chooser
 from ..placing.restriction import names_text
 from ..rules.podaffinity.rule_set import RequiredTerm, is_lasting
 
-REPLACED: Final = "required during execution"
+REPLACED: Final = "replaced"
 """What decides where a container goes whose rules had stopped to hold."""
 
 

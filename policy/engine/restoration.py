@@ -26,6 +26,8 @@ def snapshot_of(
         supply=books.supply,
         containers=dict(roster.containers),
         grants=dict(ledger.grants),
+        pens=dict(ledger.pens),
+        pod_sizes=dict(roster.pod_sizes),
         decisions=dict(roster.decisions),
         pinnings=books.pinner.all_told(),
         classified=dict(roster.classified),
@@ -54,6 +56,9 @@ def restore(snapshot: Snapshot, books: Books, roster: Roster) -> None:
         roster.add(container, classified)
         if container_id in snapshot.decisions:
             roster.decisions[container_id] = snapshot.decisions[container_id]
+    roster.pod_sizes.update(snapshot.pod_sizes)
+    for pen in snapshot.pens.values():
+        books.ledger.add(pen)
     for container_id, grant in snapshot.grants.items():
         books.ledger.add(grant)
         books.pinner.note(container_id, snapshot.pinnings[container_id])

@@ -3,8 +3,11 @@
 from dataclasses import replace
 from typing import Final
 
-from ..model.container import Container, ContainerId, ContainerState, PodId
+from msgspec import structs
+
+from ..model.container import Container, ContainerId, ContainerState, PodId, Resources
 from ..model.grant import Grant
+from ..model.hint import Hint
 from ..placing.classifier import Classified
 from ..placing.wishes.claimed_cpus import unbooked_claim
 from ..placing.wishes.own_cpus import shortfall
@@ -24,9 +27,11 @@ class Roster:
         self.containers: dict[ContainerId, Container] = {}
         self.classified: dict[ContainerId, Classified] = {}
         self.decisions: dict[ContainerId, Decision] = {}
+        self.pod_sizes: dict[str, Resources] = {}
+        """The last size of pods that were resized, by uid; the runtime tells that of creation."""
         self._instances: dict[tuple[str, str], ContainerId] = {}
         self._of_pod: dict[PodId, dict[ContainerId, None]] = {}
-        self._last_places: dict[tuple[str, str], Grant] = {}
+        self._last_places: dict[tuple[str, str], tuple[Grant, tuple[Hint, ...]]] = {}
 
     def add(self, container: Container, classified: Classified) -> None:
         """A container is there, and is the present instance of its name."""
@@ -52,7 +57,9 @@ class Roster:
             problem = unbooked_claim(container, request, decision.result)
         if problem is None:
             return decision
-        told = replace(decision, degraded=problem.what, problems=(*decision.problems, problem))
+        told = structs.replace(
+            decision, degraded=problem.what, problems=(*decision.problems, problem)
+        )
         self.decisions[decision.container_id] = told
         return told
 
@@ -64,7 +71,8 @@ class Roster:
         """Remember the grant of an instance for the next one of its name in its pod."""
         key = instance_key(container)
         self._last_places.pop(key, None)
-        self._last_places[key] = grant
+        hints = self.classified[container.id].request.hints
+        self._last_places[key] = grant, hints
         if len(self._last_places) > _LAST_PLACES_MAX:
             del self._last_places[next(iter(self._last_places))]
 
@@ -73,8 +81,11 @@ class Roster:
         self._last_places.clear()
 
     def last_place(self, container: Container) -> Grant | None:
-        """The grant of the instance before this one, where that is remembered."""
-        return self._last_places.get(instance_key(container)) if self._last_places else None
+        """The grant of the instance before this one, where it was remembered and near the same."""
+        if not self._last_places:
+            return None
+        grant, hints = self._last_places.get(instance_key(container), (None, ()))
+        return grant if hints == self.classified[container.id].request.hints else None
 
     def of_pod(self, pod_id: PodId) -> tuple[ContainerId, ...]:
         """The containers known of a pod, oldest first."""
@@ -85,6 +96,12 @@ class Roster:
         container = self.containers.get(container_id)
         if container is not None and container.state is not state:
             self.containers[container_id] = replace(container, state=state)
+
+    def identify(self, container_id: ContainerId, runtime_id: str) -> None:
+        """The runtime has given a container its id. Unknown ids are ignored."""
+        container = self.containers.get(container_id)
+        if container is not None:
+            self.containers[container_id] = replace(container, runtime_id=runtime_id)
 
     def remove(self, container_id: ContainerId) -> None:
         """Forget a container. Unknown ids change nothing."""

@@ -18,7 +18,7 @@ from ..configuration.config import Config
 from ..memory.held_memory import HeldMemory
 from ..memory.observed_memory import MemoryLook
 from ..memory.offers import MemoryRequest
-from ..model.container import Container, ContainerId
+from ..model.container import Container, ContainerId, Resources
 from ..model.grant import Grant
 from ..model.pinning import Pinning
 from ..model.request import CpuType
@@ -46,6 +46,10 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
     """Every container known, stopped ones included until they are removed."""
     grants: Mapping[ContainerId, Grant]
     """What every placed container holds, oldest first."""
+    pens: Mapping[ContainerId, Grant]
+    """What containers hold that are in one pen, all of them together."""
+    pod_sizes: Mapping[str, Resources]
+    """The last size of pods that were resized, by uid."""
     decisions: Mapping[ContainerId, Decision]
     """The last decision about each known container."""
     pinnings: Mapping[ContainerId, Pinning]
@@ -90,9 +94,14 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
         """Advice to remember of every grant for the next `synchronize`, by container id."""
         pools = self.tree.pools
         return {
-            one: Advice.of(grant, pools[grant.pool_id], self.unmet_of(one))
+            one: Advice.of(grant, pools[grant.pool_id], self.unmet_of(one), self.pod_size_of(one))
             for one, grant in self.grants.items()
         }
+
+    def pod_size_of(self, container_id: ContainerId) -> Resources | None:
+        """The last size of a container's pod, where that was resized."""
+        pod = self.containers[container_id].pod
+        return self.pod_sizes.get(pod.uid or pod.id)
 
     def unmet_of(self, container_id: ContainerId) -> tuple[str, ...]:
         """The required rules that do not hold where a container is, and why."""
@@ -122,7 +131,7 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
         Reserved cpus count for the root, wherever the grant was found.
         """
         milli = [0] * len(self.tree.pools)
-        for grant in self.grants.values():
+        for grant in (*self.grants.values(), *self.pens.values()):
             if grant.cpu_type is CpuType.RESERVED:
                 milli[-1] += grant.shared_milli
             elif grant.has_shared_part:

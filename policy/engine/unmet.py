@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from msgspec.structs import replace
+from msgspec import structs
 
 from ..books.books import Books
 from ..model.container import Container, ContainerId
@@ -242,7 +242,7 @@ def with_unmet(decision: Decision, texts: tuple[str, ...]) -> Decision:
         return decision
     problems = [one for one in decision.problems if one.where != _UNMET]
     problems += [Problem(where=_UNMET, what=text, is_advice=True) for text in texts]
-    return replace(decision, unmet=texts, problems=tuple(problems))
+    return structs.replace(decision, unmet=texts, problems=tuple(problems))
 
 
 def guard_problems(judgement: Judgement, container: Container) -> tuple[Problem, ...]:
@@ -266,4 +266,4 @@ def with_uncounted(classified: Classified, container: Container, count: int) -> 
         fix="write fewer different ones",
         is_advice=True,
     )
-    return replace(classified, problems=(*classified.problems, problem))
+    return structs.replace(classified, problems=(*classified.problems, problem))

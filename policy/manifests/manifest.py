@@ -1,6 +1,6 @@
 """Kubernetes manifests as the pods they create, with QoS class and defaults as in Kubernetes."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -11,6 +11,7 @@ from ..model.container import QosClass, Resources
 from ..text.errors import ConfigError
 from ..text.quantity import parse_bytes, parse_milli, parse_page_bytes
 from ..text.yaml_fields import Field, FieldError, read_fields
+from .pod_size import SizedContainer, defaulted_whole, pod_size, shown_resources
 from .workloads import Workload, find_workloads
 
 MAX_PODS: Final = 10_000
@@ -18,7 +19,11 @@ MAX_PODS: Final = 10_000
 
 
 class ContainerSpec(Struct, frozen=True, kw_only=True):
-    """A container of a pod; requests left out are its limits, as the API server sets them."""
+    """A container of a pod, with resources as the kubelet reads them.
+
+    Requests left out are its limits, and in a pod with resources of its own what is left out is the
+    pod's.
+    """
 
     name: str
     resources: Resources = msgspec.field(default_factory=Resources)
@@ -37,6 +42,8 @@ class PodSpec:
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
     qos: QosClass = QosClass.BEST_EFFORT
+    resources: Resources | None = None
+    """The size of the pod; None where nobody tells."""
     init_containers: tuple[ContainerSpec, ...] = ()
     containers: tuple[ContainerSpec, ...] = ()
 
@@ -87,19 +94,46 @@ def pod_of(template: Field, name: str, namespace: str) -> PodSpec:
     for one in names:
         if names.count(one) > 1:
             raise spec.error(f"two containers have the name {one!r}", "rename one")
+    everybody = (*init_containers, *containers)
+    qos, size = qos_class(everybody), pod_size(sized(init_containers, containers))
     # Resources of the pod as a whole (Kubernetes 1.34) decide the class alone where there are any.
-    whole = spec["resources"]
-    judged = (*init_containers, *containers)
-    if whole.entries():
-        judged = (ContainerSpec(name="", resources=_resources(whole)),)
+    if spec["resources"].entries():
+        all_sized = sized(init_containers, containers)
+        whole = defaulted_whole(_resources(spec["resources"], fills_in=False), all_sized)
+        qos, size = qos_class((ContainerSpec(name="", resources=whole),)), whole
+        init_containers = tuple(as_shown(one, whole, all_sized) for one in init_containers)
+        containers = tuple(as_shown(one, whole, all_sized) for one in containers)
     return PodSpec(
         name=name,
         namespace=namespace,
         labels=metadata["labels"].texts(),
         annotations=metadata["annotations"].texts(),
-        qos=qos_class(judged),
+        qos=qos,
+        resources=size,
         init_containers=init_containers,
         containers=containers,
+    )
+
+
+def sized(
+    init_containers: Iterable[ContainerSpec], containers: Iterable[ContainerSpec]
+) -> tuple[SizedContainer, ...]:
+    """Containers of a pod as far as its size goes."""
+    return (
+        *(
+            SizedContainer(resources=one.resources, is_init=True, keeps_running=one.keeps_running)
+            for one in init_containers
+        ),
+        *(SizedContainer(resources=one.resources) for one in containers),
+    )
+
+
+def as_shown(
+    container: ContainerSpec, whole: Resources, containers: Sequence[SizedContainer]
+) -> ContainerSpec:
+    """A container in a pod with these resources of its own, as the runtime is told of it."""
+    return msgspec.structs.replace(
+        container, resources=shown_resources(container.resources, whole, containers)
     )
 
 
@@ -182,7 +216,8 @@ def _container(one: Field, *, is_init: bool) -> ContainerSpec:
     )
 
 
-def _resources(resources: Field) -> Resources:
+def _resources(resources: Field, *, fills_in: bool = True) -> Resources:
+    """Requests and limits; requests that are left out are the limits, or 0."""
     requests, limits = resources["requests"], resources["limits"]
     cpu_limit = _amount(limits["cpu"], in_milli=True)
     memory_limit = _amount(limits["memory"], in_milli=False)
@@ -194,10 +229,11 @@ def _resources(resources: Field) -> Resources:
     ):
         if request is not None and limit is not None and request > limit:
             raise requests[key].error("is more than the limit", "lower it or raise the limit")
+    cpu_default, memory_default = (cpu_limit, memory_limit) if fills_in else (None, None)
     return Resources(
-        cpu_request_milli=(cpu_limit or 0) if cpu_request is None else cpu_request,
+        cpu_request_milli=(cpu_default or 0) if cpu_request is None else cpu_request,
         cpu_limit_milli=cpu_limit,
-        memory_request_bytes=(memory_limit or 0) if memory_request is None else memory_request,
+        memory_request_bytes=(memory_default or 0) if memory_request is None else memory_request,
         memory_limit_bytes=memory_limit,
         hugepage_bytes=_hugepages(limits),
     )

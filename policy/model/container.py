@@ -78,6 +78,8 @@ class Pod:
     annotation_problems: tuple[Problem, ...] = ()
     """Why others of them are left out."""
     qos: QosClass = QosClass.BEST_EFFORT
+    resources: Resources | None = None
+    """Those of the whole pod, as it was created; None where nobody tells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +115,13 @@ class Container:
     """Cpus that another than the policy gave it; it is left alone with them, empty or not."""
     given: tuple[GivenAnnotation, ...] = ()
     """Those of `pod.annotations` that the pod's author did not write."""
+    runtime_id: str = ""
+    """The runtime's id, where it was given after `id`, which then is ours alone."""
+
+    @property
+    def shown_id(self) -> str:
+        """The id by which people and the runtime know the container."""
+        return self.runtime_id or self.id
 
     @property
     def path(self) -> str:

@@ -55,11 +55,24 @@ class Grant(Struct, frozen=True, kw_only=True):
 
     beside: tuple[CpuSet, ...] = ()
     """Sets of shared cpus of others of each of which one must stay shared: its rules need them."""
+    pen: ContainerId | None = None
+    """The pen it is in: what `exclusive` has is its slice of the pen's exclusive cpus."""
+    rest: CpuSet = NO_CPUS
+    """The cpus of that pen that are nobody's slice: who has none shares them."""
+    is_pen: bool = False
+    """It is a pen itself, in which several containers have their grants."""
+
+    @property
+    def held_as(self) -> ContainerId:
+        """The id under which the ledgers count what it holds: its pen's, or its own."""
+        return self.pen or self.container_id
 
     @property
     def has_shared_part(self) -> bool:
         """Whether it runs on sharable cpus, alone or beside its exclusive ones."""
-        return self.cpu_type is CpuType.NORMAL and (self.shared_milli > 0 or not self.exclusive)
+        return self.cpu_type is CpuType.NORMAL and (
+            self.shared_milli > 0 or not self.exclusive.mask
+        )
 
     @property
     def is_narrowed(self) -> bool:
@@ -69,10 +82,12 @@ class Grant(Struct, frozen=True, kw_only=True):
     @property
     def kind(self) -> GrantKind:
         """The kind of the grant, by its cpus."""
+        if self.pen is not None:
+            return GrantKind.EXCLUSIVE if self.exclusive else GrantKind.SHARED
         if self.cpu_type is not CpuType.NORMAL:
             is_reserved = self.cpu_type is CpuType.RESERVED
             return GrantKind.RESERVED if is_reserved else GrantKind.PRESERVED
-        if not self.exclusive:
+        if not self.exclusive.mask:
             return GrantKind.SHARED
         if self.has_shared_part:
             return GrantKind.MIXED

@@ -91,7 +91,9 @@ def estimate(linux: LinuxResources, qos: QosClass, machine_memory_bytes: int | N
     if qos is QosClass.GUARANTEED:
         if linux.cpu_shares >= SHARES_MAX and cpu_limit is not None:
             cpu_request = max(cpu_request, cpu_limit)
-        cpu_limit = cpu_request or cpu_limit
+        if cpu_limit is None or linux.cpu_quota == quota_of_milli(cpu_request, linux.cpu_period):
+            # In a pod with resources of its own, a container's limit may be more than its request.
+            cpu_limit = cpu_request or cpu_limit
         memory_request = memory_limit or 0
     elif qos is QosClass.BURSTABLE:
         memory_request = linux.memory_request_bytes or _bytes_of_oom(

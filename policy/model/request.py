@@ -21,6 +21,8 @@ class CpuType(enum.Enum):
     RESERVED = "reserved"
     PRESERVE = "preserve"
     """Whatever cpus the container has: they are not touched."""
+    PEN = "pen"
+    """Those of a pen: a set of several containers, of one pod as a rule."""
 
     # Members are compared by identity, and the hash of the name is a call of Python.
     __hash__ = object.__hash__

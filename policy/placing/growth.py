@@ -32,7 +32,8 @@ def held_back(
     for container_id, level in _kept_apart(judgement):
         if container_id in settled:
             continue
-        grant = found.get(container_id) or books.ledger.grants[container_id]
+        grant = books.ledger.counted(container_id)
+        grant = found.get(grant.container_id) or grant
         if not grant.has_shared_part:
             continue
         may_have = standing_cpus(grant, books.ledger)
@@ -41,7 +42,7 @@ def held_back(
         forbidden, presence = may_have & covered[level], books.presence(container_id)
         if forbidden and not forbidden & presence & ~newcomer.exclusive.mask:
             left = may_have & ~forbidden | presence & books.tree.root.reserved.mask
-            found[container_id] = replace(grant, within=CpuSet(left))
+            found[grant.container_id] = replace(grant, within=CpuSet(left))
     return tuple(found.values())
 
 
@@ -92,7 +93,8 @@ def homeless(books: Books) -> tuple[Grant, ...]:
         grant
         for pool, free in zip(ledger.tree.pools, ledger.free_sharable, strict=True)
         for grant in ledger.sharing(pool.id).values()
-        if not (free if grant.within is None else (free | reserved) & grant.within.mask)
+        if not grant.is_pen
+        and not (free if grant.within is None else (free | reserved) & grant.within.mask)
     )
 
 

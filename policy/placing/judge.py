@@ -1,9 +1,8 @@
 """Judges of newcomers: required and preferred rules, held against the containers that are there."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final, TypedDict, Unpack
-
-from msgspec import Struct, field
 
 from ...topology.model.machine import Level
 from ..books.books import Books
@@ -122,7 +121,8 @@ class _Limits(TypedDict, total=False):
     is_lasting: bool
 
 
-class _Reading(Struct):
+@dataclass(slots=True)
+class _Reading:
     """A newcomer's rules and those about it, on the way to a judgement."""
 
     books: Books

@@ -152,6 +152,9 @@ def _can_make_way(container_id: ContainerId, books: Books) -> bool:
     grant, standing = books.ledger.grants[container_id], books.standing
     if grant.cpu_type is not CpuType.NORMAL or grant.exclusive or grant.is_strict:
         return False
+    if grant.within is not None and grant.within & books.tree.root.reserved:
+        # It waits on the reserved cpus, and has no others to make way to.
+        return False
     rules = standing.of(container_id)
     # Who keeps away from others goes on doing so on fewer cpus.
     if is_held(replace(rules, required=tuple(one for one in rules.required if not one.is_anti))):

@@ -240,7 +240,7 @@ class Placer:
                 # Whatever others give it: where it is, or it may be anywhere.
                 container = self._books.affinity.residents.container(request.container_id)
                 cpus = (root.cpus if container.cpus is None else container.cpus).mask
-            case CpuType.NORMAL:
+            case CpuType.NORMAL | CpuType.PEN:
                 cpus = self._ledger.free_sharable[root.id]
         return judgement.told_at(cpus, root.id)
 

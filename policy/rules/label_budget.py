@@ -33,8 +33,9 @@ def admit_labels(labels: Mapping[str, str], pod_path: str, left_out: int = 0) ->
     """
     count = len(labels) + left_out
     if count <= LABELS_MAX:
+        # A message's map makes its keys without a call of Python, and its items by some.
         found = {
-            key: one for key, one in labels.items() if len(key) + len(one) <= LABEL_CHARACTERS_MAX
+            key: one for key in labels if len(key) + len(one := labels[key]) <= LABEL_CHARACTERS_MAX
         }
         if len(found) == count:
             return AdmittedLabels(found)

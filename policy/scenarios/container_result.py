@@ -14,7 +14,7 @@ def container_result(one: Running, runtime: Runtime, engine: Engine | None) -> C
     """The result of a running container; `engine`: the policy, None where none ran."""
     cpus, grant, decision = runtime.effective_cpus(one), one.grant, one.decision
     shared = ""
-    if grant and (grant.has_shared_part or grant.cpu_type is CpuType.RESERVED):
+    if grant and (grant.has_shared_part or grant.cpu_type in (CpuType.RESERVED, CpuType.PEN)):
         shared = str(cpus - grant.exclusive)
     return ContainerResult(
         name=one.container.name,

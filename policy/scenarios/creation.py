@@ -30,6 +30,7 @@ def created_pod(spec: PodSpec, serial: int) -> Pod:
         annotations=admitted.annotations,
         annotation_problems=admitted.problems + admitted_labels.problems,
         qos=spec.qos,
+        resources=None if spec.resources is None else as_told(spec.resources),
     )
 
 

@@ -13,7 +13,15 @@ from ...topology.made.spec import machine_from_spec
 from ...topology.model.machine import Machine
 from ...topology.sets.base_errors import PinfoldError
 from ...topology.sets.cpuset import CpuSet, IdListError
-from ..manifests.manifest import ContainerSpec, PodSpec, is_manifest, qos_class
+from ..manifests.manifest import (
+    ContainerSpec,
+    PodSpec,
+    as_shown,
+    is_manifest,
+    qos_class,
+    sized,
+)
+from ..manifests.pod_size import pod_size
 from ..model.container import QosClass, Resources
 from ..text.errors import ConfigError
 from ..text.quantity import parse_bytes, parse_milli, parse_nanoseconds
@@ -166,12 +174,20 @@ def _create_pod(step: Field) -> Step:
         _container(one, is_init=True) for one in step["init_containers"].elements()
     )
     containers = tuple(_container(one, is_init=False) for one in step["containers"].elements())
+    size, judged = pod_size(sized(init_containers, containers)), (*init_containers, *containers)
+    if step["resources"].entries():
+        whole = size = _resources(step["resources"])
+        judged = (ContainerSpec(name="", resources=whole),)
+        all_sized = sized(init_containers, containers)
+        init_containers = tuple(as_shown(one, whole, all_sized) for one in init_containers)
+        containers = tuple(as_shown(one, whole, all_sized) for one in containers)
     pod = PodSpec(
         name=step["pod"].text(),
         namespace=step["namespace"].text("default"),
         labels=step["labels"].texts(),
         annotations=step["annotations"].texts(),
-        qos=_qos(step["qos"], (*init_containers, *containers)),
+        qos=_qos(step["qos"], judged),
+        resources=size,
         init_containers=init_containers,
         containers=containers,
     )

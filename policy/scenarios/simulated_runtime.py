@@ -148,10 +148,15 @@ def violations(engine: Engine, runtime: Runtime) -> Iterator[str]:
             if cpu in owners:
                 yield f"cpu {cpu} is exclusive to both {owners[cpu]} and {path}"
             owners[cpu] = path
+    for pen_id, pen in snapshot.pens.items():
+        if all(one.pen != pen_id for one in grants.values()):
+            yield f"{pen_id} has cpus {pen.exclusive} and no containers"
+        owners.update(dict.fromkeys(pen.exclusive, pen_id))
     exclusive = CpuSet.collect(owners)
     for container_id, one in runtime.running.items():
         held = grants.get(container_id)
-        nodes = snapshot.memory.open_to(asked[container_id]) if container_id in asked else NO_NODES
+        holder = container_id if held is None else held.held_as
+        nodes = snapshot.memory.open_to(asked[holder]) if holder in asked else NO_NODES
         yield from _violations_of(snapshot, runtime, one, held, exclusive, nodes)
 
 
@@ -184,5 +189,5 @@ def _violations_of(
         yield f"{path} may use memory nodes {forbidden}, which are not for it"
     if not snapshot.config.pin_cpu or grant.cpu_type is CpuType.PRESERVE:
         return
-    if taken := cpus & (exclusive - grant.exclusive):
+    if taken := cpus & (exclusive - (grant.exclusive or grant.rest)):
         yield f"{path} may run on cpus {taken}, which are exclusive to others"

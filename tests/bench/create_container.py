@@ -39,9 +39,15 @@ newcomer:
 
 
 @pytest.fixture(scope="session")
-def unpacked() -> Path:
+def front() -> tuple[str, str]:
     """One runtime alone: its figure is compared from run to run."""
-    return unpacked_runtime(CONTAINERD_SUITES[0])
+    return CONTAINERD_SUITES[0], "nri"
+
+
+@pytest.fixture(scope="session")
+def unpacked(front: tuple[str, str]) -> Path:
+    """Its programs."""
+    return unpacked_runtime(front[0])
 
 
 @pytest.mark.e2e

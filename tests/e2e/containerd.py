@@ -29,8 +29,10 @@ class Binaries:
     busybox: Path
 
 
-def config_text(*, folder: Path, runc: Path, plugin_timeout_seconds: int = 2) -> str:
-    """The configuration of a containerd that keeps everything under `folder`, with NRI on.
+def config_text(
+    *, folder: Path, runc: Path, plugin_timeout_seconds: int = 2, has_nri: bool = True
+) -> str:
+    """The configuration of a containerd that keeps everything under `folder`.
 
     The snapshotter is "native" as overlayfs cannot be stacked on every file system, and
     `restrict_oom_score_adj` is on as not every root may lower a score. Pods use the host's
@@ -71,7 +73,7 @@ SystemdCgroup = false
 platform = "linux/amd64"
 snapshotter = "native"
 [{nri}]
-disable = false
+disable = {"false" if has_nri else "true"}
 socket_path = "{folder}/nri.sock"
 plugin_path = "{folder}/nri/plugins"
 plugin_config_path = "{folder}/nri/conf.d"
@@ -83,16 +85,20 @@ plugin_request_timeout = "{plugin_timeout_seconds}s"
 class Containerd:
     """A containerd process under `folder`. Its containers outlive it, as they do on a node."""
 
-    def __init__(self, binaries: Binaries, folder: Path) -> None:
+    def __init__(self, binaries: Binaries, folder: Path, *, has_nri: bool = True) -> None:
+        """Without NRI the kubelet's socket is that of a proxy."""
+        self.has_nri = has_nri
         self.folder = folder
         self.socket = folder / "containerd.sock"
+        self.kubelet_socket = self.socket if has_nri else folder / "proxy/cri.sock"
         self.nri_socket = folder / "nri.sock"
         self.plugins = folder / "nri/plugins"
         self.plugins.mkdir(parents=True)
         self.log = folder / "containerd.log"
         self._binaries = binaries
         self._process: subprocess.Popen[bytes] | None = None
-        (folder / "config.toml").write_text(config_text(folder=folder, runc=binaries.runc))
+        text = config_text(folder=folder, runc=binaries.runc, has_nri=has_nri)
+        (folder / "config.toml").write_text(text)
 
     @property
     def is_running(self) -> bool:
@@ -132,8 +138,12 @@ class Containerd:
             cri.close()
         return True
 
-    def _ctr(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        command = [self._binaries.ctr, "--address", self.socket, "--timeout", "5s", *arguments]
+    def ctr(
+        self, *arguments: str | Path, socket: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """What containerd's own client makes of this, at its socket or at another one."""
+        address = socket or self.socket
+        command = [self._binaries.ctr, "--address", address, "--timeout", "5s", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     def version(self) -> tuple[int, ...]:
@@ -148,8 +158,10 @@ class Containerd:
 
     def import_image(self, archive: Path) -> None:
         """Makes an image archive known to the pods' namespace."""
-        done = self._ctr(
-            "-n", "k8s.io", "images", "import", "--local", "--snapshotter", "native", archive
+        # Older ones know no other place.
+        local = ("--local",) if self.version() >= (1, 7) else ()
+        done = self.ctr(
+            "-n", "k8s.io", "images", "import", *local, "--snapshotter", "native", archive
         )
         if done.returncode != 0:
             raise RuntimeError(f"{archive}: cannot be imported: {done.stderr}")

@@ -37,16 +37,23 @@ class Belief:
 
 
 class Daemon:
-    """A pinfoldd process that is an external plugin of one containerd."""
+    """A pinfoldd process that is an external plugin of one containerd, or a proxy before it."""
 
     def __init__(
-        self, folder: Path, nri_socket: Path, cri_socket: Path, prefix: Sequence[str] = ()
+        self,
+        folder: Path,
+        nri_socket: Path,
+        cri_socket: Path,
+        prefix: Sequence[str] = (),
+        cri_listen: Path | None = None,
     ) -> None:
+        """`cri_listen`: where it serves the kubelet as a proxy; without, it is an NRI plugin."""
         self._prefix = prefix
         self.log = folder / "pinfoldd.log"
         self._folder = folder
         self._nri_socket = nri_socket
         self._cri_socket = cri_socket
+        self._cri_listen = cri_listen
         self._process: subprocess.Popen[bytes] | None = None
         self._state_folder = folder / "state"
         self._state_folder.mkdir(mode=0o700, exist_ok=True)
@@ -85,12 +92,16 @@ class Daemon:
         return [
             *(sys.executable, "-m", "pinfold.cmd.pinfoldd"),
             *("--config", str(self._folder / "pinfold.yaml")),
-            *("--runtime", "nri"),
-            *("--nri-socket", str(self._nri_socket)),
+            *self._front(),
             *("--cri-socket", str(self._cri_socket)),
             *("--state-dir", str(self._state_folder)),
             *("--control", str(self.control)),
         ]
+
+    def _front(self) -> list[str]:
+        if self._cri_listen is None:
+            return ["--runtime", "nri", "--nri-socket", str(self._nri_socket)]
+        return ["--runtime", "cri", "--cri-listen", str(self._cri_listen)]
 
     def preinstall(self, plugins: Path) -> Path:
         """Leaves the start to the runtime: returns an executable among its own plugins.

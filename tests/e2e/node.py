@@ -27,32 +27,33 @@ class RunningPod:
 class Node:
     """The pods of one runtime, below one cgroup root."""
 
-    def __init__(self, cri: Cri, cgroup_root: str) -> None:
+    def __init__(self, cri: Cri, cgroup_root: str, direct: Cri | None = None) -> None:
+        """`cri`: the kubelet's way to the runtime; `direct`: past a proxy, where there is one."""
         self.cri = cri
-        self._cgroup_root = cgroup_root
+        self.direct = direct or cri
+        self.cgroup_root = cgroup_root
 
     def wait_for_image(self) -> None:
         """Returns when the image is known: an import shows in CRI a moment later."""
         until = time.monotonic() + IMAGE_WITHIN_SECONDS
-        while not self.cri.has_image(image.NAME):
+        while not self.direct.has_image(image.NAME):
             if time.monotonic() > until:
                 raise TimeoutError(f"{image.NAME}: imported but not seen through CRI")
             time.sleep(0.1)
 
-    def start_pod(self, spec: PodSpec) -> RunningPod:
+    def start_pod(self, spec: PodSpec, cri: Cri | None = None) -> RunningPod:
         """Starts a pod and its containers, in order; where one is refused, the pod ends.
 
-        Raises `grpc.RpcError`.
+        `cri`: another way than the kubelet's. Raises `grpc.RpcError`.
         """
-        config = spec.sandbox_config(self._cgroup_root)
-        pod = RunningPod(spec, self.cri.run_pod(config))
+        cri = cri or self.cri
+        config = spec.sandbox_config(self.cgroup_root)
+        pod = RunningPod(spec, cri.run_pod(config))
         try:
             for container in spec.containers:
-                created = self.cri.create_container(
-                    pod.id, spec.container_config(container), config
-                )
+                created = cri.create_container(pod.id, spec.container_config(container), config)
                 pod.containers[container.name] = created
-                self.cri.start_container(created)
+                cri.start_container(created)
         except grpc.RpcError:
             self.end_pod(pod)
             raise
@@ -65,13 +66,13 @@ class Node:
 
     def end_all(self) -> None:
         """Stops and removes every pod of the runtime."""
-        for pod in self.cri.pods():
-            self.cri.stop_pod(pod)
-            self.cri.remove_pod(pod)
+        for pod in self.direct.pods():
+            self.direct.stop_pod(pod)
+            self.direct.remove_pod(pod)
 
     def pid(self, pod: RunningPod, container: str) -> int:
         """The process id of a running container."""
-        return self.cri.pid(pod.containers[container])
+        return self.direct.pid(pod.containers[container])
 
     def pins(self, pod: RunningPod, container: str) -> Pins:
         """What the kernel holds a running container to."""

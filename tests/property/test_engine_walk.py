@@ -147,10 +147,14 @@ class Walk:
         decision = self.engine.adopt(container)
         assert isinstance(decision.result, Grant), "who runs already cannot be refused"
         self.told(decision)
-        assert {one: self.engine.decisions[one] for one in others} == others
+        self.check_others(others)
         assert {one: self.engine.containers[one].state for one in states} == states
         self.running[container.id] = container
         self.kernel[container.id] = decision.pinning
+
+    def check_others(self, before: Mapping[ContainerId, Decision]) -> None:
+        """Nobody is decided about anew because somebody else runs already."""
+        assert {one: self.engine.decisions[one] for one in before} == before
 
     def stop(self) -> None:
         if self.running:

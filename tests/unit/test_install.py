@@ -16,6 +16,7 @@ import pytest
 from scripts.install import (
     CONFIG_FOLDER_LINE,
     PROGRAMS,
+    PROXY_UNIT,
     UNIT,
     InstallError,
     main,
@@ -62,7 +63,9 @@ class Node:
     def unit(self) -> str:
         return (self.targets.units / UNIT).read_text()
 
-    def install(self, word: str, pages: tuple[str, ...] = ("pinfold.1",)) -> None:
+    def install(
+        self, word: str, pages: tuple[str, ...] = ("pinfold.1",), *, has_proxy_unit: bool = False
+    ) -> None:
         built = self.folder / "built"
         shutil.rmtree(built, ignore_errors=True)
         (built / "bin").mkdir(parents=True)
@@ -75,6 +78,8 @@ class Node:
             module.write_text(PROGRAM)
         (built / "packages" / "pinfold" / "cmd" / "late.py").write_text(f"WORD = {word!r}")
         (built / UNIT).write_text(f"# {word}")
+        if has_proxy_unit:
+            (built / PROXY_UNIT).write_text(f"# {word}")
         (built / "configs").mkdir()
         (built / "configs" / "pinfold.yaml").write_text(f"# {word}")
         for page in pages:
@@ -133,6 +138,20 @@ def test_an_installed_program_runs_from_a_prefix_with_a_space(node: Node) -> Non
     assert (node.targets.examples / "pinfold.yaml").read_text() == "# one"
     assert (node.targets.config_folder / "pinfold.yaml").read_text() == "# one"
     assert (node.targets.config_folder / "conf.d").is_dir()
+
+
+def test_the_proxys_unit_comes_and_goes_with_the_versions_that_have_one(node: Node) -> None:
+    unit = node.targets.units / PROXY_UNIT
+    node.install("one")
+    assert not unit.exists()
+    node.install("two", has_proxy_unit=True)
+    assert unit.read_text() == "# two"
+    roll_back(node.targets)
+    assert not unit.exists()
+    roll_back(node.targets)
+    assert unit.exists()
+    uninstall(node.targets)
+    assert not unit.exists()
 
 
 def test_an_upgrade_switches_everything_and_leaves_the_configuration(node: Node) -> None:
@@ -388,6 +407,12 @@ def test_a_virtual_environment_is_looked_through() -> None:
     except PythonError as error:
         pytest.skip(str(error))
     assert found == Path(os.path.realpath(sys.base_prefix + "/bin/python3"))
+
+
+def test_the_proxys_unit_starts_the_same_daemon_below_the_prefix() -> None:
+    unit = (ROOT / "systemd" / PROXY_UNIT).read_text()
+    quoted = unit_text(unit, Path("/opt/a b"))
+    assert '\nExecStart="/opt/a b/bin/pinfoldd" --runtime cri --cri-listen' in quoted
 
 
 def test_the_unit_starts_the_daemon_below_the_prefix() -> None:

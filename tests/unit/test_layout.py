@@ -34,11 +34,12 @@ FOLDERS = {
         "tuning",
         "books",
         "placing",
+        "pens",
         "engine",
         "inquiry",
         "scenarios",
     ),
-    "nri": ("api", "wire", "dispatch", "hints", "plugin", "embedded"),
+    "nri": ("api", "wire", "dispatch", "hints", "plugin", "cri", "embedded"),
     "cmd": ("web", "state", "kernel", "report", "daemon", "metrics", "control", "commands"),
 }
 """Each room's folders; one imports those before it alone."""
@@ -54,7 +55,7 @@ LEDGERS = {
 }
 """What an engine keeps to itself, in the policy; all others are shown a snapshot."""
 
-KEEPERS = ("memory", "books", "placing", "engine")
+KEEPERS = ("memory", "books", "placing", "pens", "engine")
 """The folders of the policy whose modules keep, read and change the ledgers."""
 
 # What would let the outside world into a pure function or into protocol code.

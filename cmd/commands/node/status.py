@@ -23,6 +23,7 @@ from ...report.console import table_lines
 from ...report.escaped_text import escaped
 from ..container_lines import natural_key
 from ..output_option import output_option
+from .watch_option import watch, watch_option
 
 _BAR_WIDTH: Final = 10
 _POOL_HEAD: Final = ("pool", "use", "cpus", "exclusive", "shared", "free", "memory", "containers")
@@ -31,11 +32,17 @@ _CONTAINER_HEAD: Final = ("container", "pool", "kind", "cpus", "memory", "kernel
 
 @click.command()
 @control_option
+@watch_option
 @output_option("table", "json", meaning="Tables for people or one JSON document for tools.")
-def command(control: Path | None, output: str) -> None:
+def command(control: Path | None, is_watched: bool, output: str) -> None:
     """Show the pools and containers of this node's daemon, and whether the kernel agrees."""
-    status = ControlClient(control).status()
-    click.echo(json_text(status) if output == "json" else "\n".join(_lines(status)))
+    client = ControlClient(control)
+    if output == "json":
+        click.echo(json_text(client.status()))
+    elif is_watched:
+        watch(lambda: _lines(client.status()))
+    else:
+        click.echo("\n".join(_lines(client.status())))
 
 
 def json_text(document: NodeDocument) -> str:

@@ -5,14 +5,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec import structs
 
+from ....nri.dispatch.front import Front
 from ....nri.dispatch.report import Decided, Happening, Released, Synchronized
-from ....nri.plugin.plugin import Plugin
 from ....policy.engine.adoption import KEPT
 from ....policy.engine.snapshot import Snapshot
 from ....policy.model.container import ContainerId
@@ -86,8 +87,8 @@ class HistoryKeeper:
         match happening:
             case Decided(decision=decision):
                 if decision.lineup is not None and len(self._waiting) >= _TABLES_WAITING_MAX:
-                    slim = replace(decision, lineup=None)
-                    happening = replace(happening, decision=slim)
+                    slim = structs.replace(decision, lineup=None)
+                    happening = structs.replace(happening, decision=slim)
             case Released() | Synchronized():
                 pass
             case _:
@@ -97,7 +98,7 @@ class HistoryKeeper:
         if not self._is_changed.is_set():
             self._is_changed.set()
 
-    def start(self, plugin: Plugin) -> None:
+    def start(self, plugin: Front) -> None:
         """Begin to write; `plugin`: who knows all that runs, for the beginning of each part."""
         self._thread = threading.Thread(
             target=self._run, args=(plugin,), name="history", daemon=True
@@ -130,7 +131,7 @@ class HistoryKeeper:
                 seen.add(found.id)
                 yield found
 
-    def _run(self, plugin: Plugin) -> None:
+    def _run(self, plugin: Front) -> None:
         is_last = False
         while not is_last:
             self._is_changed.wait()
@@ -151,7 +152,7 @@ class HistoryKeeper:
                 self._complaint = ""
             self._cost_seconds = time.thread_time() - begun
 
-    def _write(self, plugin: Plugin) -> None:
+    def _write(self, plugin: Front) -> None:
         batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
         if not batch:
             return

@@ -159,7 +159,7 @@ def _free_milli(snapshot: Snapshot) -> list[int]:
     free = [1000 * mask.bit_count() for mask in snapshot.free_sharable]
     spared: Mapping[bool, int] = {True: 1, False: 0}
     keeps_one = [not tree.root.reserved and not pool.parent for pool in tree.pools]
-    for grant in snapshot.grants.values():
+    for grant in (*snapshot.grants.values(), *snapshot.pens.values()):
         if grant.cpu_type is not CpuType.NORMAL or not grant.has_shared_part:
             continue
         for pool_id in (grant.pool_id, *tree.ancestors[grant.pool_id]):

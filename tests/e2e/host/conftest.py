@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import grpc
 import pytest
@@ -17,6 +18,12 @@ from tests.e2e.daemon import Daemon
 from tests.e2e.leash import LEASH
 from tests.e2e.node import Node, remove_cgroups
 from tests.e2e.pins import cpuset_mount
+
+FRONTS: Final = (
+    *((suite, "nri") for suite in runtime.CONTAINERD_SUITES),
+    # The stable suite's containerd has no NRI; the others have theirs switched off.
+    *((suite, "cri") for suite in (runtime.STABLE_SUITE, *runtime.CONTAINERD_SUITES)),
+)
 
 
 def _missing() -> str:
@@ -46,10 +53,31 @@ def unpacked_runtime(suite: str) -> Path:
         pytest.skip(f"containerd of {suite}: {error}")
 
 
-@pytest.fixture(scope="session", params=runtime.CONTAINERD_SUITES)
-def unpacked(request: pytest.FixtureRequest) -> Path:
-    """The folder with containerd, runc and the image: every test runs with each containerd."""
-    return unpacked_runtime(str(request.param))
+@pytest.fixture(scope="session", params=FRONTS, ids=lambda one: f"{one[0]}-{one[1]}")
+def front(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """A suite of Debian and the interface: every test runs with each containerd, in both ways."""
+    suite, interface = request.param
+    return str(suite), str(interface)
+
+
+@pytest.fixture(scope="session")
+def nri_alone(front: tuple[str, str]) -> None:
+    """Skips what only NRI has."""
+    if front[1] != "nri":
+        pytest.skip("a matter of NRI")
+
+
+@pytest.fixture(scope="session")
+def cri_alone(front: tuple[str, str]) -> None:
+    """Skips what only a proxy has."""
+    if front[1] != "cri":
+        pytest.skip("a matter of the CRI proxy")
+
+
+@pytest.fixture(scope="session")
+def unpacked(front: tuple[str, str]) -> Path:
+    """The folder with containerd, runc and the image."""
+    return unpacked_runtime(front[0])
 
 
 @pytest.fixture(scope="session")
@@ -59,12 +87,12 @@ def cgroup_root() -> str:
 
 
 @pytest.fixture(scope="session")
-def containerd(unpacked: Path, cgroup_root: str) -> Iterator[Containerd]:
+def containerd(front: tuple[str, str], unpacked: Path, cgroup_root: str) -> Iterator[Containerd]:
     """A running containerd with the image imported."""
     # Memory where there is enough: the snapshotter copies the image for every container.
     memory = Path("/dev/shm")
     folder = Path(tempfile.mkdtemp(prefix="pinfold-e2e-", dir=memory if memory.is_dir() else None))
-    started = Containerd(runtime.binaries(unpacked), folder)
+    started = Containerd(runtime.binaries(unpacked), folder, has_nri=front[1] == "nri")
     try:
         started.start()
         started.import_image(unpacked / "image.tar")
@@ -79,8 +107,9 @@ def containerd(unpacked: Path, cgroup_root: str) -> Iterator[Containerd]:
 @pytest.fixture
 def node(containerd: Containerd, cgroup_root: str) -> Iterator[Node]:
     """A node without pods; those a test leaves are ended."""
-    cri = Cri(containerd.socket, HANGS_AFTER_SECONDS)
-    node = Node(cri, cgroup_root)
+    cri = Cri(containerd.kubelet_socket, HANGS_AFTER_SECONDS)
+    direct = Cri(containerd.socket, HANGS_AFTER_SECONDS)
+    node = Node(cri, cgroup_root, direct)
     node.wait_for_image()
     yield node
     try:
@@ -93,6 +122,7 @@ def node(containerd: Containerd, cgroup_root: str) -> Iterator[Node]:
         containerd.start()
         node.end_all()
     cri.close()
+    direct.close()
 
 
 @pytest.fixture
@@ -100,7 +130,8 @@ def daemon(containerd: Containerd, node: Node, tmp_path: Path) -> Iterator[Daemo
     """A pinfoldd that is ready; it is ended before the pods are."""
     # Depends on the node, so that its pods are ended after the daemon.
     del node
-    started = Daemon(tmp_path, containerd.nri_socket, containerd.socket, LEASH)
+    listen = None if containerd.has_nri else containerd.kubelet_socket
+    started = Daemon(tmp_path, containerd.nri_socket, containerd.socket, LEASH, listen)
     started.start()
     yield started
     started.kill()

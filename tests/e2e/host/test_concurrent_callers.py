@@ -27,7 +27,7 @@ def test_the_runtime_answers_four_callers_while_the_daemon_updates_containers(
 ) -> None:
     shared = start_shared(node, CALLERS)
     began, done = time.monotonic(), 0
-    with callers(containerd.socket, shared, random.Random(SEED)) as running:
+    with callers(containerd.kubelet_socket, shared, random.Random(SEED)) as running:
         try:
             for _ in steps(node, daemon):
                 done += 1
@@ -41,4 +41,4 @@ def test_the_runtime_answers_four_callers_while_the_daemon_updates_containers(
                 f"beside {done} reloads and guaranteed pods"
             )
     assert not faults(running)
-    assert not settled(node.cri, daemon)
+    assert not settled(node.direct, daemon)

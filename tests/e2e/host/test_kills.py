@@ -39,7 +39,7 @@ def test_kills_during_parallel_starts(
     draw = random.Random(SEED)
     wrong: dict[int, list[str]] = {}
     unstarted = 0
-    with starters(containerd.socket, cgroup_root) as together:
+    with starters(containerd.kubelet_socket, cgroup_root) as together:
         for number in range(ROUNDS):
             started = together.start(draw, drawn_pods(draw, number))
             time.sleep(draw.uniform(0, 0.8))
@@ -47,7 +47,7 @@ def test_kills_during_parallel_starts(
             time.sleep(draw.uniform(0, 0.3))
             killed.start()
             unstarted += len(failures(started))
-            found = settled(node.cri, daemon, COMES_BACK_WITHIN_SECONDS)
+            found = settled(node.direct, daemon, COMES_BACK_WITHIN_SECONDS)
             if found:
                 wrong[number] = found
             together.end_all()
@@ -61,7 +61,7 @@ def test_kills_among_concurrent_callers(
     draw = random.Random(SEED)
     shared = start_shared(node, CALLERS)
     until, kills = time.monotonic() + CALLERS_SECONDS, 0
-    with callers(containerd.socket, shared, draw, passes_errors=True) as running:
+    with callers(containerd.kubelet_socket, shared, draw, passes_errors=True) as running:
         for _ in steps(node, daemon):
             if faults(running) or time.monotonic() > until:
                 break
@@ -74,4 +74,4 @@ def test_kills_among_concurrent_callers(
                 kills += 1
     say(f"{kills} kills among {sum(one.calls for one in running)} calls")
     assert not faults(running)
-    assert not settled(node.cri, daemon, COMES_BACK_WITHIN_SECONDS)
+    assert not settled(node.direct, daemon, COMES_BACK_WITHIN_SECONDS)

@@ -27,11 +27,11 @@ def test_best_effort_pods_beside_a_guaranteed_one_leave_its_cpu_in_every_round(
 ) -> None:
     draw = random.Random(SEED)
     wrong: dict[int, list[str]] = {}
-    with starters(containerd.socket, cgroup_root) as together:
+    with starters(containerd.kubelet_socket, cgroup_root) as together:
         for number in range(ROUNDS):
             started = together.start(draw, drawn_pods(draw, number))
             assert not failures(started)
-            found = settled(node.cri, daemon)
+            found = settled(node.direct, daemon)
             if found:
                 wrong[number] = found
             together.end_all()

@@ -137,8 +137,10 @@ def test_pods_start_while_the_daemon_is_down_and_are_pinned_when_it_is_back(
 ) -> None:
     shared = node.start_pod(SHARED)
     daemon.kill()
-    exclusive = node.start_pod(EXCLUSIVE)
-    late = node.start_pod(PodSpec(name="late", containers=(burstable("newcomer", 100),)))
+    # A proxy that is down lets nobody pass; pods may still come past it.
+    exclusive = node.start_pod(EXCLUSIVE, node.direct)
+    spec = PodSpec(name="late", containers=(burstable("newcomer", 100),))
+    late = node.start_pod(spec, node.direct)
     assert len(cpus(node, exclusive, "owner")) > 1, "nobody was there to pin it"
     daemon.start()
     assert eventually(lambda: len(cpus(node, exclusive, "owner")) == 1)

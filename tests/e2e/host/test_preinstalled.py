@@ -14,7 +14,7 @@ from tests.e2e.daemon import Belief, Daemon
 from tests.e2e.node import Node, RunningPod
 from tests.e2e.pods import PodSpec, best_effort, guaranteed
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("nri_alone")]
 
 FIRST_THAT_SYNCHRONIZES: Final = (2,)
 

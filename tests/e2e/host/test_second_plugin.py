@@ -12,7 +12,7 @@ from tests.e2e.node import Node
 from tests.e2e.pods import PodSpec, best_effort
 from tests.e2e.rival_plugin import RivalPlugin
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("nri_alone")]
 
 UNDONE: Final = ["CreateContainer", "StopContainer", "REMOVE_CONTAINER"]
 

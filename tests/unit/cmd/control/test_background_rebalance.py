@@ -35,16 +35,17 @@ class Node:
         self.paper.start()
         self.rebalance = BackgroundRebalance(self.paper.daemon, LOG, lambda: self.now)
 
-    def run_friends(self, **said: str) -> None:
-        db = burstable("db", 500)
+    def run_friends(self, fan_name: str = "web", friend: str = "db", **said: str) -> None:
+        db = burstable(friend, 500)
         keys = {f"{key}.pinfold.dev/pod": value for key, value in said.items()}
-        self.paper.run(fan("web", "db"), replace(db, annotations={**db.annotations, **keys}))
+        texts = {**db.annotations, **keys}
+        self.paper.run(fan(fan_name, friend), replace(db, annotations=texts))
 
-    def look(self) -> bool:
+    def look(self, fan_name: str = "web", friend: str = "db") -> bool:
         """Whether they are together after a look."""
         self.rebalance.look()
         self.paper.settle()
-        return self.paper.grant("web").pool_id == self.paper.grant("db").pool_id
+        return self.paper.grant(fan_name).pool_id == self.paper.grant(friend).pool_id
 
 
 @pytest.fixture(name="node_with")
@@ -93,10 +94,10 @@ def test_no_more_are_moved_in_an_hour_than_the_budget_allows(
     assert node.look()
     node.paper.remove("db")
     node.paper.remove("web")
-    node.run_friends()
-    assert not node.look()
+    node.run_friends("shop", "store")
+    assert not node.look("shop", "store")
     node.now += HOUR
-    assert node.look()
+    assert node.look("shop", "store")
 
 
 def test_who_refuses_to_be_moved_is_left_alone(node_with: Callable[..., Node]) -> None:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from pinfold.cmd.control.container_names import ControlRequestError, find_container
@@ -37,6 +39,12 @@ KNOWN = (
 )
 def test_what_people_type_means_one_container(name: str, found: str) -> None:
     assert find_container(name, KNOWN).id == found
+
+
+def test_a_container_is_found_by_the_id_that_its_runtime_gave_it_later() -> None:
+    named = replace(container("default/late/one", "sandbox/one/0"), runtime_id="ff66")
+    for name in ("ff66", "ff", "sandbox/one/0"):
+        assert find_container(name, (*KNOWN, named)) is named
 
 
 @pytest.mark.parametrize(

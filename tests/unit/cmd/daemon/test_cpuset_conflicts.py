@@ -8,7 +8,12 @@ import pytest
 from pinfold.cmd.daemon.cpuset_conflicts import KubeletManagers, read_managers, runc_warning
 from pinfold.topology.made.spec import machine_from_spec
 
-STATIC = {"policyName": "static", "defaultCpuSet": "0-3", "entries": {}, "checksum": 1}
+STATIC: dict[str, object] = {
+    "policyName": "static",
+    "defaultCpuSet": "0-3",
+    "entries": {},
+    "checksum": 1,
+}
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def test_the_owner_follows_once_its_grace_period_is_over(
     node.pass_seconds(RULES_SECONDS)
     assert node.node_of(web) == 3
     (line,) = lines(caplog, "replace")
-    assert 'decided_by="required during execution"' in line
+    assert 'why="a rule required during its execution holds there"' in line
     node.pass_seconds(GRACE)
     assert len(lines(caplog, "replace")) == 1
 

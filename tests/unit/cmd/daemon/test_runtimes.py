@@ -1,12 +1,18 @@
 """How the daemon gets to its runtime."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from pinfold.cmd.daemon.runtimes import find_runtime
+import pytest
+
+from pinfold.cmd.daemon.runtimes import DEFAULT_SOCKET, choose_kind, find_runtime
+from pinfold.nri.cri.cri_link import CriLink
 from pinfold.policy.model.container import ContainerId
 from pinfold.policy.model.pinning import Pinning
+from pinfold.topology.sets.base_errors import PinfoldError
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 
+NOTHING: dict[str, str] = {}
 ID = ContainerId("0123456789abcdef")
 
 
@@ -24,3 +30,73 @@ def test_pins_are_read_back_below_the_root_that_shows_the_host(tmp_path: Path) -
     access = find_runtime("nri", "/absent", "pinfold", "90", {}, root=str(tmp_path))
     assert access.link.read_back is not None
     assert access.link.read_back(ID, 17) == Pinning(cpus=CpuSet.of(2, 3), mems=NodeSet.of(1))
+
+
+@pytest.mark.parametrize(
+    ("environment", "listens", "is_there", "path", "kind"),
+    [
+        pytest.param({}, False, True, "", "nri", id="its socket is there"),
+        pytest.param({}, True, True, "", "cri", id="a proxy is wanted, though there is NRI"),
+        pytest.param(
+            {"NRI_PLUGIN_SOCKET": "3"}, True, True, "", "nri", id="the runtime started us"
+        ),
+        pytest.param({}, False, False, "", "nri", id="a socket was named that is not there yet"),
+        pytest.param(
+            {"NOTIFY_SOCKET": "/run/x"}, False, False, DEFAULT_SOCKET, "nri", id="a service waits"
+        ),
+        pytest.param({}, False, False, DEFAULT_SOCKET, "embedded", id="there is nothing here"),
+    ],
+)
+def test_auto_takes_the_first_that_fits_and_says_why(
+    tmp_path: Path,
+    environment: Mapping[str, str],
+    path: str,
+    kind: str,
+    *,
+    listens: bool,
+    is_there: bool,
+) -> None:
+    nri = tmp_path / "nri.sock"
+    if is_there:
+        nri.touch()
+    if path and Path(path).exists():
+        pytest.skip(f"{path} is there")
+    listen = str(tmp_path / "cri.sock") if listens else None
+    chosen, reason = choose_kind("auto", path or str(nri), environment, listen)
+    assert chosen == kind
+    assert reason
+
+
+def test_a_kind_that_is_named_is_taken(tmp_path: Path) -> None:
+    assert choose_kind("embedded", "/absent", {}, None) == ("embedded", "")
+
+
+def test_a_proxy_reads_the_pins_of_its_runtimes_containers(tmp_path: Path) -> None:
+    access = find_runtime(
+        *("cri", "/absent", "pinfold", "90", NOTHING, "unix:///run/some.sock", str(tmp_path)),
+        cri_listen=str(tmp_path / "made" / "cri.sock"),
+    )
+    assert access.kind == "cri"
+    assert isinstance(access.link, CriLink)
+    assert (access.where, access.link.socket) == ("/run/some.sock", "/run/some.sock")
+    assert (tmp_path / "made").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    ("kind", "cri_socket", "listen", "said"),
+    [
+        pytest.param("cri", "/run/r.sock", None, "name one with --cri-listen", id="no socket"),
+        pytest.param("cri", "off", "cri.sock", "names no socket of a runtime", id="no runtime"),
+        pytest.param("nri", "auto", "cri.sock", "choose --runtime cri or auto", id="NRI is named"),
+        pytest.param("cri", "SAME", "SAME", "is the runtime's own socket", id="equal paths"),
+    ],
+)
+def test_options_that_cannot_work_together_are_refused(
+    tmp_path: Path, kind: str, cri_socket: str, listen: str | None, said: str
+) -> None:
+    path = str(tmp_path / "cri.sock")
+    with pytest.raises(PinfoldError, match=said):
+        find_runtime(
+            *(kind, "/absent", "pinfold", "90", NOTHING, cri_socket.replace("SAME", path)),
+            cri_listen=None if listen is None else path,
+        )

@@ -1,3 +1,4 @@
+import dataclasses
 import hashlib
 import logging
 import os
@@ -43,6 +44,7 @@ from pinfold.policy.model.container import (
 )
 from pinfold.policy.model.grant import Grant, PoolId
 from pinfold.policy.model.hint import Hint, HintOrigin
+from pinfold.policy.model.request import CpuType
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 from tests.unit.cmd.daemon.paper_node import PATIENT
@@ -159,6 +161,27 @@ def test_what_rules_left_of_a_pool_is_remembered() -> None:
         mems=None,
     )
     assert saved_container(placed, with_texts=True).advice() == Advice.of(grant, tree.root)
+
+
+def test_a_pen_and_the_size_of_a_pod_are_remembered() -> None:
+    size = Resources(cpu_request_milli=4000, cpu_limit_milli=4000, memory_limit_bytes=1 << 30)
+    pod = Pod(id=PodId("p"), name="p", resources=size)
+    container = Container(id=ContainerId("c"), name="c", pod=pod)
+    grant = Grant(
+        container_id=container.id,
+        pool_id=PoolId(0),
+        cpu_type=CpuType.PEN,
+        exclusive=CpuSet.of(1),
+        pen=ContainerId("pod p"),
+        rest=CpuSet.of(2, 3),
+    )
+    larger = dataclasses.replace(size, cpu_request_milli=6000, cpu_limit_milli=6000)
+    node = PlacedContainer(container, CpuSet.of(1), None, grant, POOL, pod_size=larger)
+    (saved,) = SavedPods().collect([node])
+    (again,) = saved.containers
+    assert again.advice() == Advice.of(grant, POOL, pod_size=larger)
+    assert again.advice().is_penned
+    assert next(saved.running()).pod.resources == size
 
 
 def test_rules_that_do_not_hold_are_remembered_as_far_as_they_are_short() -> None:

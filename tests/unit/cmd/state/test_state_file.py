@@ -192,3 +192,12 @@ def test_a_file_that_could_not_be_written_is_written_later(tmp_path: Path) -> No
     folder.mkdir()
     file.write(State())
     assert load_state(folder / "state.json") == State()
+
+
+def test_a_container_is_saved_under_the_id_that_its_runtime_gave_it_later() -> None:
+    states, engine = SavedStates(), Engine(MACHINE, CONFIG)
+    engine.create(Container(id=ContainerId("p/c/0"), name="c", pod=Pod(id=PodId("p"), name="p")))
+    assert [one.id for one in states.of(engine.snapshot()).running()] == ["p/c/0"]
+    engine.identify(ContainerId("p/c/0"), "0123abcd")
+    assert [one.id for one in states.of(engine.snapshot()).running()] == ["0123abcd"]
+    assert states.of(engine.snapshot()).advice().keys() == {"0123abcd"}

@@ -298,3 +298,36 @@ def test_a_closed_client_can_be_asked_again(kubelet: Kubelet, client: PodResourc
     assert ask(client, TRAINER) == OF_TRAINER
     client.close()
     assert ask(client, TRAINER) == OF_TRAINER
+
+
+def test_the_kubelets_managers_and_cpu_drivers_are_told_once(
+    kubelet: Kubelet, client: PodResources
+) -> None:
+    claim = api.DynamicResource(
+        claim_name="c",
+        claim_namespace="ml",
+        claim_resources=[
+            api.ClaimResource(driver_name="dra.cpu", device_name="cpudev0", share_id="1"),
+            api.ClaimResource(driver_name="gpu.nvidia.com"),
+        ],
+    )
+    memory = api.ContainerMemory(
+        memory_type="memory", size=1 << 30, topology=api.TopologyInfo(nodes=[api.NUMANode(ID=1)])
+    )
+    placed = api.ContainerResources(
+        name="trainer", cpu_ids=[2, 3, 8], memory=[memory], dynamic_resources=[claim]
+    )
+    whole = api.PodResources(
+        namespace="ml", name="p", containers=[placed, placed], cpu_ids=[2], memory=[memory]
+    )
+    kubelet.pods = [whole]
+    assert client.all_hints() == {}
+    assert client.all_hints() == {}
+    cpu, of_memory, driver = client.take_warnings()
+    assert cpu == (
+        "the kubelet's CPU manager gave ml/p cpus 2, and is overruled"
+        " — write 'cpuManagerPolicy: none' in the kubelet's configuration"
+    )
+    assert "gave ml/p/trainer NUMA nodes 1" in of_memory
+    assert "'memoryManagerPolicy: None'" in of_memory
+    assert driver.startswith("the driver 'dra.cpu' gave ml/p/trainer cpus by the claim ml/c;")

@@ -193,7 +193,6 @@ def test_connection_that_is_never_there_is_tried_again() -> None:
     ("method", "request_bytes", "code"),
     [
         pytest.param("Dance", b"", Code.UNIMPLEMENTED, id="a method nobody knows"),
-        pytest.param("UpdatePodSandbox", b"", Code.UNIMPLEMENTED, id="a method of newer runtimes"),
         pytest.param(
             "ValidateContainerAdjustment",
             b"",

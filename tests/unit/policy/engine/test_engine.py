@@ -169,6 +169,19 @@ def test_a_container_that_is_started_runs() -> None:
     assert one.containers[ContainerId("a")].state is ContainerState.RUNNING
 
 
+def test_the_id_a_runtime_gives_later_is_shown_and_changes_nothing_else() -> None:
+    one = engine()
+    one.create(container("a", 2000))
+    before = one.snapshot().grants
+    one.identify(ContainerId("a"), "0123abcd")
+    one.identify(ContainerId("unknown"), "4567")
+    assert one.snapshot().grants == before
+    assert one.containers[ContainerId("a")].shown_id == "0123abcd"
+    one.start(ContainerId("a"))
+    one.update(ContainerId("a"), guaranteed(1000))
+    assert one.containers[ContainerId("a")].shown_id == "0123abcd"
+
+
 def test_a_removed_container_gives_back_what_it_had() -> None:
     one = engine()
     one.create(container("a", 3000, memory=GIB))

@@ -146,6 +146,18 @@ def test_03_a_reload_that_breaks_a_rule_tells_it() -> None:
     assert is_apart or is_told(engine, "anti-affinity at socket", shy, wolf)
 
 
+def test_03_who_asks_for_no_cpu_and_loses_its_pool_at_a_reload_is_told() -> None:
+    engine = engine_of(NODES, "cpuset:15")
+    one = container_of("one", 0, fails=True, annotations=pool("NUMA node #0"))
+    placed(engine, one)
+    config = config_from_values({"reservedResources": {"cpu": "cpuset:0-3"}})
+    engine, _ = engine.reconfigured(config)
+    engine.check()
+    assert is_told(engine, "pool-name", one) or domains(engine, one, 4) == {0}
+    placed(engine, container_of("guest", 1))
+    assert is_told(engine, "pool-name", one) or domains(engine, one, 4) == {0}
+
+
 def test_04_those_who_made_way_get_their_cpus_back() -> None:
     """Narrowing is for a newcomer that is there; nothing else keeps them from their pool."""
     engine = engine_of(CORES, "cpuset:7")

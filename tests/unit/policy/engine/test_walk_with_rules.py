@@ -60,7 +60,9 @@ class World(laws.World):
 
     def replace(self) -> None:
         """Containers whose rules do not hold any more are placed anew, or stay as they were."""
-        for one, texts in self.engine.look_at_rules().items() if self.is_lasting else ():
+        for one in self.engine.look_at_rules() if self.is_lasting else ():
+            # Those before may have made room for it, or come too near.
+            texts = self.engine.look_at_rules()[one]
             if not texts:
                 continue
             assert set(texts) <= set(self.engine.decisions[one].unmet), "what is broken is told"
@@ -141,6 +143,11 @@ def test_rules_hold_or_are_told_after_reloads(seed: int) -> None:
     walked(seed, has_pools=False, has_reloads=True)
 
 
-@pytest.mark.parametrize("seed", range(4001, 4031))
+@pytest.mark.parametrize("seed", [8020])
+def test_rules_of_all_kinds_hold_or_are_told_after_reloads(seed: int) -> None:
+    walked(seed, has_pools=True, has_reloads=True, is_lasting=True)
+
+
+@pytest.mark.parametrize("seed", [*range(4001, 4031), 7062])
 def test_rules_required_during_execution_hold_or_are_told(seed: int) -> None:
     walked(seed, has_pools=False, has_reloads=seed % 2 == 0, is_lasting=True)

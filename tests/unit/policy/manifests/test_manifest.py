@@ -3,6 +3,7 @@ import textwrap
 import pytest
 
 from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec, parse_manifests
+from pinfold.policy.manifests.pod_size import SizedContainer, pod_size
 from pinfold.policy.model.container import QosClass, Resources
 from pinfold.policy.text.yaml_fields import FieldError
 
@@ -82,6 +83,11 @@ def test_pod_keeps_everything_the_policy_needs() -> None:
         name="web",
         annotations={"hide-hyperthreads.resource-policy.nri.io/pod": "true"},
         qos=QosClass.BURSTABLE,
+        resources=Resources(
+            cpu_request_milli=250,
+            memory_request_bytes=100_000_000,
+            memory_limit_bytes=200_000_000,
+        ),
         init_containers=(
             ContainerSpec(name="setup", keeps_running=False),
             ContainerSpec(name="proxy", keeps_running=True),
@@ -248,3 +254,93 @@ def test_errors_say_where(text: str, message: str) -> None:
 def test_a_page_of_no_size_is_refused_where_it_is_read() -> None:
     with pytest.raises(FieldError, match="'0' is no size of a page"):
         pod("{limits: {hugepages-0: 2Mi}}")
+
+
+WHOLE = Resources(
+    cpu_request_milli=4000,
+    cpu_limit_milli=4000,
+    memory_request_bytes=4 << 30,
+    memory_limit_bytes=4 << 30,
+)
+
+
+def sized_pod(resources: str, containers: str) -> PodSpec:
+    (one,) = parse(
+        f"""
+        apiVersion: v1
+        kind: Pod
+        metadata: {{name: p}}
+        spec:
+          resources: {resources}
+          {containers}
+        """
+    )
+    return one
+
+
+@pytest.mark.parametrize(
+    ("resources", "own", "qos", "milli"),
+    [
+        pytest.param(
+            "{limits: {cpu: 4, memory: 4Gi}}",
+            "{}",
+            QosClass.GUARANTEED,
+            4000,
+            id="the limits of a pod are its requests where no container has any",
+        ),
+        pytest.param(
+            "{limits: {cpu: 4, memory: 4Gi}}",
+            "{limits: {cpu: 1, memory: 1Gi}}",
+            QosClass.BURSTABLE,
+            1000,
+            id="the requests of its containers are those of a pod with limits alone",
+        ),
+        pytest.param(
+            "{requests: {cpu: 4, memory: 4Gi}, limits: {cpu: 4, memory: 4Gi}}",
+            "{limits: {cpu: 1, memory: 1Gi}}",
+            QosClass.GUARANTEED,
+            4000,
+            id="requests of a pod that are written are its own",
+        ),
+    ],
+)
+def test_a_pod_with_resources_of_its_own_has_their_size_and_class(
+    resources: str, own: str, qos: QosClass, milli: int
+) -> None:
+    one = sized_pod(resources, f"containers: [{{name: a, resources: {own}}}]")
+    assert one.qos is qos
+    assert one.resources is not None
+    assert one.resources.cpu_request_milli == milli
+
+
+def test_a_container_without_resources_shows_those_of_its_pod() -> None:
+    one = sized_pod("{limits: {cpu: 4, memory: 4Gi}}", "containers: [{name: a}, {name: b}]")
+    assert one.resources == WHOLE
+    assert [container.resources for container in one.containers] == [WHOLE, WHOLE]
+
+
+@pytest.mark.parametrize(
+    ("containers", "milli"),
+    [
+        pytest.param("a: 1, b: 2", 3000, id="containers run together"),
+        pytest.param("init x: 4, a: 1", 4000, id="an init container runs before them"),
+        pytest.param("sidecar x: 2, a: 1", 3000, id="a sidecar runs with them"),
+        pytest.param(
+            "sidecar x: 2, init y: 3, a: 1", 5000, id="an init container runs with sidecars before"
+        ),
+        pytest.param("init y: 3, sidecar x: 2, a: 1", 3000, id="and without those after it"),
+    ],
+)
+def test_the_size_of_a_pod_is_the_most_it_has_at_one_time(containers: str, milli: int) -> None:
+    sizes: list[SizedContainer] = []
+    for text in containers.split(", "):
+        words, _, cpus = text.partition(": ")
+        role = words.split()[0]
+        sizes.append(
+            SizedContainer(
+                resources=Resources(cpu_request_milli=1000 * int(cpus)),
+                is_init=role in ("init", "sidecar"),
+                keeps_running=role != "init",
+            )
+        )
+    assert pod_size(sizes).cpu_request_milli == milli

@@ -1,0 +1,328 @@
+"""Hooked calls of the kubelet: what the policy is asked, and told, about each.
+
+Cpus that somebody gives up go to others only once the runtime said that it is so. Calls of which
+nobody knows what came of them are left to the next list of the runtime's containers.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from functools import partial
+from typing import Final, NamedTuple
+
+import grpc
+
+from ...policy.model.container import ContainerId, PodId
+from ...policy.model.kubelet_resources import LinuxResources
+from ..api import cri_proxy_pb2 as cri
+from ..dispatch.answer import Answer
+from ..dispatch.newcomer import Mention, Newcomer
+from ..dispatch.report import Answered, Outcome, Report
+from ..plugin.arrivals import FIND_SECONDS, Arrivals
+from ..plugin.messages import linux_value
+from .known_containers import InstanceKey, KnownContainer, KnownContainers
+from .nri_messages import container_of_config, resources_message, sandbox_of_config
+from .policy_turns import PolicyTurns
+from .proxy_events import ProxyEvents
+from .relay import Hook, Passage, RefusedCallError
+from .uncarried_classes import UncarriedClasses
+
+
+class _Updated(NamedTuple):
+    """What a container asked for before an update, None where that is not known; the answer."""
+
+    asked: LinuxResources | None
+    answer: Answer
+
+
+_NO_QUOTA: Final = -1
+PATIENCE_SECONDS: Final = 2.0
+"""For which a call waits for the policy; then it passes unchanged, and is told later."""
+ADOPTION_SECONDS: Final = 2.0
+"""For which a call waits until all that runs is known."""
+
+
+class Hooks:
+    """The calls that the proxy looks at, for one policy. For the loop's thread."""
+
+    def __init__(
+        self,
+        events: ProxyEvents,
+        turns: PolicyTurns,
+        arrivals: Arrivals,
+        known: KnownContainers,
+        report: Report,
+        threads: Executor,
+        adopted: asyncio.Event,
+        look: Callable[[], None],
+        started: Callable[[ContainerId], None],
+    ) -> None:
+        """`adopted`: set once all that runs is known. `look`: has the lists read soon.
+
+        `started`: told of each container that runs, with the policy's id.
+        """
+        self._events = events.events
+        self._proxied = events
+        self._turns = turns
+        self._arrivals = arrivals
+        self._known = known
+        self._report = report
+        self._threads = threads
+        self._adopted = adopted
+        self._look = look
+        self._started = started
+        self._uncarried = UncarriedClasses(report)
+
+    def table(self) -> Mapping[str, Hook]:
+        """The hooks by method of the RuntimeService."""
+        return {
+            "RunPodSandbox": self._run_pod,
+            "CreateContainer": self._create,
+            "StartContainer": self._start,
+            "UpdateContainerResources": self._update,
+            "StopContainer": partial(self._end, self.stopped),
+            "RemoveContainer": partial(self._end, self.removed),
+            "StopPodSandbox": partial(self._end, self._pod_stopped),
+            "RemovePodSandbox": partial(self._end, self._pod_removed),
+        }
+
+    async def _run_pod(self, request: bytes) -> Passage:
+        config = cri.RunSandboxRequest.FromString(request).config
+
+        def done(reply: bytes) -> None:
+            sandbox_id = cri.RunSandboxResponse.FromString(reply).pod_sandbox_id
+            with_kubelet = self._events.asks_kubelet
+            sandbox = sandbox_of_config(sandbox_id, config)
+            pod = self._arrivals.expect(sandbox, with_kubelet=with_kubelet)
+            self._turns.do("RunPodSandbox", lambda: self._events.policy.expect(pod))
+
+        return Passage(request=request, done=done, failed=_nothing)
+
+    async def _create(self, request: bytes) -> Passage:
+        await self._wait_for_adoption()
+        message = cri.CreateRequest.FromString(request)
+        metadata = message.config.metadata
+        key = InstanceKey(message.pod_sandbox_id, metadata.name, metadata.attempt)
+        earlier = self._known.get(key)
+        known = self._known.begin(key)
+        answer = Answer()
+        if earlier is None:
+            try:
+                answer = await self._placed(known, message)
+            except BaseException:
+                known.creations -= 1
+                if not known.creations and not known.runtime_id:
+                    self._known.forget(known)
+                raise
+        else:
+            # The kubelet asks again for what may be there by now: it has its cpus already.
+            policy = self._events.policy
+            answer = Answer(
+                own=policy.pinning(known.policy_id),
+                lifts_quota=policy.lifts_quota(known.policy_id),
+            )
+        if answer.own is not None:
+            known.created_with = answer.own
+            _write(answer, message.config.linux.resources)
+            request = message.SerializeToString()
+        return Passage(
+            request=request, done=partial(self._created, known), failed=partial(self._failed, known)
+        )
+
+    async def _placed(self, known: KnownContainer, message: cri.CreateRequest) -> Answer:
+        """The answer about a new container; an empty one where the policy is too slow."""
+        begun = time.monotonic()
+        policy_id, events = known.policy_id, self._events
+
+        def read() -> Newcomer:
+            pod = sandbox_of_config(message.pod_sandbox_id, message.sandbox_config)
+            container = container_of_config(policy_id, pod.id, message.config)
+            return self._arrivals.read(
+                pod, container, with_kubelet=events.asks_kubelet, seconds=FIND_SECONDS
+            )
+
+        # Not in the loop: devices and mounts are looked up, and others' calls go on meanwhile.
+        loop = asyncio.get_running_loop()
+        newcomer = await loop.run_in_executor(self._threads, read)
+        is_cancelled = False
+
+        def late(answer: Answer) -> None:
+            if is_cancelled:
+                self._proxied.release(policy_id)
+            elif not answer.refusal:
+                events.post(answer)
+
+        try:
+            answer = await self._turns.ask(
+                "CreateContainer",
+                lambda: events.create(newcomer),
+                PATIENCE_SECONDS,
+                late=late,
+                in_time=self._proxied.created,
+            )
+        except asyncio.CancelledError:
+            is_cancelled = True
+            raise
+        outcome = Outcome.LATE if answer is None else Outcome.DONE
+        if answer is not None and answer.refusal:
+            outcome = Outcome.REFUSED
+        self._report(Answered("CreateContainer", time.monotonic() - begun, outcome))
+        if answer is None:
+            return Answer()
+        if answer.refusal:
+            self._turns.do("refusal", lambda: self._proxied.release(policy_id))
+            raise RefusedCallError(grpc.StatusCode.RESOURCE_EXHAUSTED, answer.refusal)
+        if objection := self._uncarried.objection(answer, events.policy.config):
+            self._turns.do("refusal", lambda: self._proxied.release(policy_id))
+            raise RefusedCallError(grpc.StatusCode.FAILED_PRECONDITION, objection)
+        return answer
+
+    def _created(self, known: KnownContainer, reply: bytes) -> None:
+        known.creations -= 1
+        runtime_id = cri.CreateResponse.FromString(reply).container_id
+        self.bind(known, runtime_id)
+
+    def bind(self, known: KnownContainer, runtime_id: str) -> None:
+        """The runtime has created a container, and says its id."""
+        self._known.bind(known, runtime_id)
+        policy_id, created_with = known.policy_id, known.created_with
+        identify = partial(self._proxied.identify, policy_id, runtime_id, created_with)
+        self._turns.do("id", identify)
+
+    def _failed(self, known: KnownContainer, is_certain: bool) -> None:
+        known.creations -= 1
+        if known.runtime_id:
+            return
+        if is_certain and not known.creations and known.doubted_at is None:
+            self.undo(known)
+        else:
+            known.doubted_at = time.monotonic()
+            self._look()
+
+    def undo(self, known: KnownContainer) -> None:
+        """Give back what a container holds that was not created after all."""
+        self._known.forget(known)
+        self._turns.do("undone creation", lambda: self._proxied.release(known.policy_id))
+
+    async def _start(self, request: bytes) -> Passage:
+        await self._wait_for_adoption()
+        runtime_id = cri.OfOneRequest.FromString(request).id
+
+        def done(_reply: bytes) -> None:
+            self._turns.do("StartContainer", lambda: self._has_started(runtime_id))
+
+        # One that fails to start is over, and no event tells of it.
+        return Passage(request=request, done=done, failed=lambda _: self._look())
+
+    def _has_started(self, runtime_id: str) -> None:
+        policy_id = self._known.policy_id(runtime_id)
+        if policy_id in self._events.policy.grants:
+            self._events.start(Mention(container_id=policy_id, read=_unread))
+            self._started(policy_id)
+        else:
+            self._look()
+
+    async def _update(self, request: bytes) -> Passage:
+        await self._wait_for_adoption()
+        message = cri.UpdateRequest.FromString(request)
+        policy_id, events = self._known.policy_id(message.container_id), self._events
+        wanted = linux_value(resources_message(message.linux))
+
+        def update() -> _Updated:
+            asked = events.asked.get(policy_id)
+            if asked is None or policy_id not in events.policy.grants:
+                return _Updated(None, Answer())
+            mention = Mention(container_id=policy_id, read=_unread)
+            return _Updated(asked, events.update(mention, wanted))
+
+        found = await self._turns.ask(
+            "UpdateContainerResources",
+            update,
+            PATIENCE_SECONDS,
+            late=lambda one: events.post(one.answer),
+        )
+        if found is None or found.asked is None:
+            return Passage(request=request, done=_no_reply, failed=lambda _: self._look())
+        answer = found.answer
+        if answer.refusal:
+            self._turns.do("refused update", lambda: self._proxied.post_present(answer.others))
+            raise RefusedCallError(grpc.StatusCode.RESOURCE_EXHAUSTED, answer.refusal)
+        if answer.own is not None:
+            _write(answer, message.linux)
+            request = message.SerializeToString()
+        if answer.is_echo:
+            return Passage(request=request, done=_no_reply, failed=_nothing)
+        take_back = partial(self._proxied.take_back, policy_id, found.asked, answer)
+        return Passage(
+            request=request,
+            done=lambda _: self._turns.do("update", lambda: self._proxied.post_present(answer.all)),
+            failed=lambda _: self._turns.do("undone update", take_back),
+        )
+
+    async def _end(self, ended: Callable[[str], None], request: bytes) -> Passage:
+        await self._wait_for_adoption()
+        of = cri.OfOneRequest.FromString(request).id
+
+        def failed(is_certain: bool) -> None:
+            if not is_certain:
+                self._look()
+
+        return Passage(request=request, done=lambda _: ended(of), failed=failed)
+
+    def stopped(self, runtime_id: str) -> None:
+        """A container of the runtime is over, as that says; sandboxes and unknown ids count not."""
+        policy_id = self._known.policy_id(runtime_id)
+        self._turns.do("StopContainer", lambda: self._events.post(self._events.stop(policy_id)))
+
+    def removed(self, runtime_id: str) -> None:
+        """A container of the runtime is gone, as that says."""
+        policy_id = self._known.policy_id(runtime_id)
+        self._known.forget_runtime_id(runtime_id)
+        self._turns.do("RemoveContainer", lambda: self._events.post(self._events.remove(policy_id)))
+
+    def seen_running(self, runtime_id: str) -> None:
+        """A container runs, or a sandbox; one that nobody placed is looked for in a list."""
+        if self._known.policy_id(runtime_id) not in self._events.policy.grants:
+            self._look()
+
+    def _pod_stopped(self, sandbox_id: str) -> None:
+        self._turns.do("StopPodSandbox", lambda: self._events.stop_pod(PodId(sandbox_id)))
+
+    def _pod_removed(self, sandbox_id: str) -> None:
+        self._known.forget_sandbox(PodId(sandbox_id))
+        self._turns.do("RemovePodSandbox", lambda: self._events.remove_pod(PodId(sandbox_id)))
+
+    async def _wait_for_adoption(self) -> None:
+        """Nobody is placed before it is known who runs where."""
+        if self._adopted.is_set():
+            return
+        try:
+            async with asyncio.timeout(ADOPTION_SECONDS):
+                await self._adopted.wait()
+        except TimeoutError:
+            text = "pinfold: what runs already is not known yet"
+            raise RefusedCallError(grpc.StatusCode.UNAVAILABLE, text) from None
+
+
+def _write(answer: Answer, resources: cri.Resources) -> None:
+    """Put what the policy decided in the place of what the kubelet asks for."""
+    own = answer.own
+    if own is not None and own.cpus:
+        resources.cpuset_cpus = str(own.cpus)
+    if own is not None and own.mems:
+        resources.cpuset_mems = str(own.mems)
+    if answer.lifts_quota:
+        resources.cpu_quota = _NO_QUOTA
+
+
+def _unread() -> Newcomer:
+    raise AssertionError("a container that holds cpus is never read again")
+
+
+def _nothing(_is_certain: bool) -> None:
+    """A failure that changes nothing."""
+
+
+def _no_reply(_reply: bytes) -> None:
+    """A success that changes nothing."""

@@ -1,0 +1,113 @@
+"""The place of the proxy's own socket: who may write there, and whether somebody listens."""
+
+import contextlib
+import errno
+import os
+import socket
+import stat
+from pathlib import Path
+from typing import Final
+
+from ...topology.sets.base_errors import PinfoldError
+
+_PATH_MAX: Final = 107
+"""Bytes of a socket's path. Source: unix(7), sun_path."""
+_INNER_BYTES: Final = 24
+"""What the path of the socket is longer while it is made."""
+_OTHERS_WRITE: Final = 0o022
+
+
+class ListenPlaceError(PinfoldError):
+    """A place where the proxy must not listen, or cannot."""
+
+
+class ListenPlace:
+    """The path at which the kubelet is served. The proxy is as mighty as the runtime's socket.
+
+    The socket is made in a folder nobody else may enter and moved to its place with mode 0600, so
+    that nobody connects before, and a kubelet never finds the path empty.
+    """
+
+    def __init__(self, path: str, runtime_path: str) -> None:
+        """Makes the folder where it is missing. Raises `ListenPlaceError`."""
+        self.path: Final = Path(path.removeprefix("unix://")).absolute()
+        self._made: Path | None = None
+        self._marks: tuple[int, int] | None = None
+        runtime = runtime_path.removeprefix("unix://")
+        if os.path.realpath(self.path) == os.path.realpath(runtime):
+            raise ListenPlaceError(
+                f"--cri-listen: {self.path}: is the runtime's own socket (--cri-socket) — name"
+                " another path, and point the kubelet at that"
+            )
+        if len(os.fsencode(self.path)) + _INNER_BYTES > _PATH_MAX:
+            raise ListenPlaceError(
+                f"--cri-listen: {self.path}: too long for a socket — name a path of"
+                f" {_PATH_MAX - _INNER_BYTES} bytes at most"
+            )
+        try:
+            self.check()
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise ListenPlaceError(
+                f"--cri-listen: {self.path}: {reason} — name a place where a socket can be made"
+            ) from error
+
+    def check(self) -> None:
+        """Raise `ListenPlaceError` where others may write, or somebody listens; or `OSError`."""
+        folder = self.path.parent
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.stat()
+        if found.st_mode & _OTHERS_WRITE or found.st_uid not in (0, os.geteuid()):
+            raise ListenPlaceError(
+                f"--cri-listen: {folder}: others may write there and put a socket of theirs in our"
+                " place — name a folder that is only root's to change, as /run/pinfold"
+            )
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISSOCK(self.path.lstat().st_mode):
+                raise OSError(errno.EEXIST, "something else than a socket is there")
+        if _answers(self.path):
+            raise ListenPlaceError(
+                f"--cri-listen: {self.path}: somebody listens there — stop that program, or name"
+                " another path"
+            )
+
+    def prepare(self) -> Path:
+        """The path at which to make the socket, for `publish` to move. Raises `OSError`."""
+        self.check()
+        self._made = self.path.parent / f".cri-{os.getpid()}"
+        _remove(self._made)
+        self._made.mkdir(mode=0o700)
+        return self._made / "s"
+
+    def publish(self) -> None:
+        """Move the socket that was made to its place, instead of a stale one."""
+        made = self._made
+        if made is None:
+            raise AssertionError("nothing was prepared")
+        os.chmod(made / "s", 0o600)
+        found = (made / "s").lstat()
+        self._marks = found.st_dev, found.st_ino
+        os.replace(made / "s", self.path)
+
+    def close(self) -> None:
+        """Remove the socket if it is still ours."""
+        with contextlib.suppress(OSError):
+            found = self.path.lstat()
+            if (found.st_dev, found.st_ino) == self._marks:
+                self.path.unlink()
+        if self._made is not None:
+            _remove(self._made)
+
+
+def _remove(made: Path) -> None:
+    """Remove a folder in which a socket was made, by us or by a process of our number before."""
+    with contextlib.suppress(OSError):
+        (made / "s").unlink(missing_ok=True)
+        made.rmdir()
+
+
+def _answers(path: Path) -> bool:
+    """Whether somebody listens at a path, whose clients may be many."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)
+        return probe.connect_ex(os.fspath(path)) in (0, errno.EAGAIN, errno.EINPROGRESS)

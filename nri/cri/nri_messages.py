@@ -1,0 +1,167 @@
+"""Messages of CRI as those of NRI that a runtime makes of them, which the policy's side reads.
+
+So both fronts read containers with the same code. Source: containerd, `internal/cri/nri` and
+`pkg/cri/server/container_create_linux.go`.
+"""
+
+import os
+import stat
+from collections.abc import Sequence
+from typing import Final
+
+from ...policy.model.container import QosClass
+from ..api import cri_proxy_pb2 as cri
+from ..api import nri_pb2
+from ..plugin.claimed_cpus import CLAIM_PREFIX
+from ..plugin.messages import PLACES_MAX
+from ..plugin.string_entries import read_entries
+from .cdi_specs import cdi_edits
+
+_READ_ONLY: Final = "ro"
+_OOM_GUARANTEED: Final = -997
+_OOM_BEST_EFFORT: Final = 1000
+
+_STATES: Final = {
+    cri.CONTAINER_CREATED: nri_pb2.CONTAINER_CREATED,
+    cri.CONTAINER_RUNNING: nri_pb2.CONTAINER_RUNNING,
+    cri.CONTAINER_EXITED: nri_pb2.CONTAINER_STOPPED,
+}
+
+_CGROUP_PARENTS: Final = {
+    QosClass.GUARANTEED: "/kubepods/pod",
+    QosClass.BURSTABLE: "/kubepods/burstable/pod",
+    QosClass.BEST_EFFORT: "/kubepods/besteffort/pod",
+}
+
+
+def sandbox_of_config(sandbox_id: str, config: cri.SandboxConfig) -> nri_pb2.PodSandbox:
+    """The sandbox of a configuration."""
+    metadata = config.metadata
+    return nri_pb2.PodSandbox(
+        id=sandbox_id,
+        name=metadata.name,
+        uid=metadata.uid,
+        namespace=metadata.namespace,
+        labels=config.labels,
+        annotations=config.annotations,
+        linux=nri_pb2.LinuxPodSandbox(cgroup_parent=config.linux.cgroup_parent),
+    )
+
+
+def sandbox_of_list(sandbox: cri.Sandbox, cgroup_parent: str) -> nri_pb2.PodSandbox:
+    """A sandbox of a list, which does not tell its cgroup."""
+    metadata = sandbox.metadata
+    return nri_pb2.PodSandbox(
+        id=sandbox.id,
+        name=metadata.name,
+        uid=metadata.uid,
+        namespace=metadata.namespace,
+        labels=sandbox.labels,
+        annotations=sandbox.annotations,
+        linux=nri_pb2.LinuxPodSandbox(cgroup_parent=cgroup_parent),
+    )
+
+
+def container_of_config(
+    container_id: str, sandbox_id: str, config: cri.Config
+) -> nri_pb2.Container:
+    """A container that is to be created; its devices are looked up, which may take a moment."""
+    linux = linux_message(config.linux.resources)
+    for device in config.devices[:PLACES_MAX]:
+        add_device(linux, device)
+    edits = cdi_edits(one.name for one in config.CDI_devices[:PLACES_MAX])
+    for path in edits.paths:
+        add_device(linux, cri.Device(host_path=path))
+    return nri_pb2.Container(
+        id=container_id,
+        pod_sandbox_id=sandbox_id,
+        name=config.metadata.name,
+        state=nri_pb2.CONTAINER_UNKNOWN,
+        labels=read_entries(config.labels),
+        # The claims of cpus alone: a driver of devices writes them, and no pod's author.
+        env=[one for one in edits.environment if one.startswith(CLAIM_PREFIX)],
+        mounts=[mount_message(one) for one in config.mounts],
+        linux=linux,
+    )
+
+
+def container_of_status(
+    container_id: str, sandbox_id: str, status: cri.Status, pid: int, claims: Sequence[str] = ()
+) -> nri_pb2.Container:
+    """A container that is there, as its status tells; `claims`: of cpus, in its environment."""
+    return nri_pb2.Container(
+        id=container_id,
+        pod_sandbox_id=sandbox_id,
+        name=status.metadata.name,
+        state=_STATES.get(status.state, nri_pb2.CONTAINER_UNKNOWN),
+        labels=read_entries(status.labels),
+        env=claims,
+        mounts=[mount_message(one) for one in status.mounts],
+        linux=linux_message(status.resources.linux),
+        pid=pid,
+        created_at=status.created_at,
+    )
+
+
+def cgroup_parent_by_score(oom_score_adj: int, uid: str) -> str:
+    """A cgroup of the QoS class that a container's OOM score adjustment tells.
+
+    For runtimes whose statuses tell no cgroup. Source: kubelet, `pkg/kubelet/qos/policy.go`.
+    """
+    if oom_score_adj == _OOM_GUARANTEED:
+        return _CGROUP_PARENTS[QosClass.GUARANTEED] + uid
+    is_best_effort = oom_score_adj == _OOM_BEST_EFFORT
+    return _CGROUP_PARENTS[QosClass.BEST_EFFORT if is_best_effort else QosClass.BURSTABLE] + uid
+
+
+def resources_message(resources: cri.Resources) -> nri_pb2.LinuxResources:
+    """Cgroup values; what is 0 or empty stays unset."""
+    message = nri_pb2.LinuxResources(unified=read_entries(resources.unified))
+    if resources.cpu_shares > 0:
+        message.cpu.shares.value = resources.cpu_shares
+    if resources.cpu_quota:
+        message.cpu.quota.value = resources.cpu_quota
+    if resources.cpu_period > 0:
+        message.cpu.period.value = resources.cpu_period
+    if resources.memory_limit_in_bytes:
+        message.memory.limit.value = resources.memory_limit_in_bytes
+    message.cpu.cpus = resources.cpuset_cpus
+    message.cpu.mems = resources.cpuset_mems
+    for one in resources.hugepage_limits:
+        message.hugepage_limits.add(page_size=one.page_size, limit=one.limit)
+    return message
+
+
+def linux_message(resources: cri.Resources) -> nri_pb2.LinuxContainer:
+    """The Linux part of a container with these cgroup values."""
+    linux = nri_pb2.LinuxContainer(resources=resources_message(resources))
+    if resources.oom_score_adj:
+        linux.oom_score_adj.value = resources.oom_score_adj
+    return linux
+
+
+def mount_message(mount: cri.Mount) -> nri_pb2.Mount:
+    """One mount."""
+    options = [_READ_ONLY] if mount.readonly else []
+    return nri_pb2.Mount(
+        destination=mount.container_path, source=mount.host_path, type="bind", options=options
+    )
+
+
+def add_device(linux: nri_pb2.LinuxContainer, device: cri.Device) -> None:
+    """Add a device of the host with the rule for it; a path that is no device adds nothing."""
+    try:
+        found = os.stat(device.host_path)
+    except (OSError, ValueError):
+        return
+    if stat.S_ISCHR(found.st_mode):
+        kind = "c"
+    elif stat.S_ISBLK(found.st_mode):
+        kind = "b"
+    else:
+        return
+    major, minor = os.major(found.st_rdev), os.minor(found.st_rdev)
+    path = device.container_path or device.host_path
+    linux.devices.add(path=path, type=kind, major=major, minor=minor)
+    rule = linux.resources.devices.add(allow=True, type=kind, access=device.permissions or "rwm")
+    rule.major.value, rule.minor.value = major, minor

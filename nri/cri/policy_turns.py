@@ -1,0 +1,96 @@
+"""Turns at the policy, taken from an event loop that must not wait for anybody."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from ..dispatch.owner import Owner
+from ..dispatch.turn import Done, Failed, Turn
+
+T = TypeVar("T")
+
+
+class PolicyTurns:
+    """The loop's way to the policy: at once where nobody is at work with it, or behind them.
+
+    All turns, waited for or not, come in the order in which they are asked for.
+    """
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._is_tidying = False
+
+    def do(self, name: str, work: Callable[[], None]) -> None:
+        """Do this before whatever is asked for later; the caller does not wait."""
+        turn = Turn(name, work)
+        if self._owner.hold(turn):
+            self._owner.do_held(turn)
+        self._tidy()
+
+    async def ask(
+        self,
+        name: str,
+        work: Callable[[], T],
+        seconds: float,
+        *,
+        late: Callable[[T], None],
+        in_time: Callable[[T], T] | None = None,
+    ) -> T | None:
+        """The value of work; None where it is not over in time, and `late` gets it then.
+
+        A caller that is cancelled is never told either: `late` gets what it would have got. Raises
+        what the work raises, which is reported already.
+        """
+        loop, is_over = asyncio.get_running_loop(), asyncio.Event()
+
+        def told(value: T) -> T:
+            value = value if in_time is None else in_time(value)
+            loop.call_soon_threadsafe(is_over.set)
+            return value
+
+        def failing() -> T:
+            try:
+                return work()
+            except Exception:
+                loop.call_soon_threadsafe(is_over.set)
+                raise
+
+        turn = Turn(name, failing, late, told)
+        if self._owner.hold(turn):
+            self._owner.do_held(turn)
+            self._tidy()
+            return _value(turn.outcome)
+        try:
+            async with asyncio.timeout(seconds):
+                await is_over.wait()
+        except TimeoutError:
+            turn.abandon()
+        except asyncio.CancelledError:
+            if not turn.abandon() and isinstance(turn.outcome, Done):
+                self.do(name, lambda: late(_certain(turn.outcome)))
+            raise
+        finally:
+            self._tidy()
+        # The outcome is there a moment after the loop was told.
+        return _value(turn.wait(seconds))
+
+    def _tidy(self) -> None:
+        """Have the owner's thread do what is left, as the calls go on without it."""
+        if self._owner.has_left and not self._is_tidying:
+            self._is_tidying = True
+            self._owner.submit("what is left", self._tidied)
+
+    def _tidied(self) -> None:
+        self._is_tidying = False
+
+
+def _value(outcome: Done[T] | Failed | None) -> T | None:
+    if isinstance(outcome, Failed):
+        raise outcome.error
+    return None if outcome is None else outcome.value
+
+
+def _certain(outcome: Done[T] | Failed | None) -> T:
+    if not isinstance(outcome, Done):
+        raise AssertionError("the work is over")
+    return outcome.value

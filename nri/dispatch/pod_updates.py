@@ -1,0 +1,22 @@
+"""Resizes of whole pods, as a runtime announces them."""
+
+from ...policy.model.container import Pod
+from ...policy.model.grant import Refusal
+from ...policy.model.kubelet_resources import LinuxResources, estimate
+from .answer import Answer
+from .events import Events
+
+
+def update_pod(events: Events, pod: Pod, wanted: LinuxResources) -> Answer:
+    """Change the size of a pod, in a turn of the owner's; containers that change are told.
+
+    The runtime asks before it resizes the pod, and once more with the old size where something
+    behind that failed: then everything is undone. A pod without an id is passed over.
+    """
+    if not pod.id:
+        return Answer()
+    resized = events.policy.resize_pod(pod, estimate(wanted, pod.qos, None))
+    if isinstance(resized, Refusal):
+        return Answer(refusal=resized.reason)
+    events.adjust("resize of a pod", resized)
+    return Answer()

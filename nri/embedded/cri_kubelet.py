@@ -1,0 +1,126 @@
+"""A kubelet for a CRI socket: pods of manifests, run as `kubelet` runs them without a socket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, TypeVar, cast
+
+import grpc
+from google.protobuf.message import Message
+
+from ...policy.manifests.manifest import ContainerSpec, PodSpec
+from ..api import cri_proxy_pb2 as cri
+from ..cri.upstream import MESSAGE_OPTIONS, RUNTIME
+from ..plugin.string_entries import write_entries
+from .cri_face import cri_resources
+from .kubelet import RefusedCreation, container_message, sandbox_message
+
+_Reply = TypeVar("_Reply", bound=Message)
+_SECONDS: Final = 30.0
+
+
+class CriKubelet:
+    """A client of one socket, until `close`. Its calls raise `grpc.RpcError`."""
+
+    def __init__(self, path: str, machine_memory_bytes: int | None) -> None:
+        self._machine_memory_bytes = machine_memory_bytes
+        options = (*MESSAGE_OPTIONS, ("grpc.max_reconnect_backoff_ms", 500))
+        self._channel = grpc.insecure_channel(f"unix:{path}", options=options)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._channel.close()
+
+    def start_pods(self, pods: Iterable[PodSpec]) -> list[RefusedCreation]:
+        """Containers that were refused while pods were run one after another; see `kubelet`."""
+        refused: list[RefusedCreation] = []
+        for pod in pods:
+            pod_id = self.run_pod(pod)
+            for container in (*pod.init_containers, *pod.containers):
+                try:
+                    self.start(pod_id, pod, container)
+                except grpc.RpcError as error:
+                    reason = cast("grpc.Call", error).details() or "no details"
+                    refused.append(RefusedCreation(pod, container.name, reason))
+                    if container in pod.init_containers:
+                        break
+        return refused
+
+    def run_pod(self, pod: PodSpec) -> str:
+        """The id of a pod's sandbox, which runs."""
+        request = cri.RunSandboxRequest(config=sandbox_config(pod))
+        return self._call("RunPodSandbox", request, cri.RunSandboxResponse).pod_sandbox_id
+
+    def start(self, pod_id: str, pod: PodSpec, container: ContainerSpec, attempt: int = 0) -> str:
+        """The id of a container, which runs, or did and has ended well."""
+        created = self.create(pod_id, pod, container, attempt)
+        self._call("StartContainer", cri.OfOneRequest(id=created), cri.Empty)
+        if not container.keeps_running:
+            self.end(created)
+        return created
+
+    def create(self, pod_id: str, pod: PodSpec, container: ContainerSpec, attempt: int = 0) -> str:
+        """The id of a container, which was created."""
+        message = container_message(container, pod, self._machine_memory_bytes, attempt)
+        config = cri.Config(
+            metadata=cri.ContainerMetadata(name=container.name, attempt=attempt),
+            labels=write_entries(message.labels),
+            linux=cri.LinuxConfig(resources=cri_resources(message.linux)),
+        )
+        request = cri.CreateRequest(
+            pod_sandbox_id=pod_id, config=config, sandbox_config=sandbox_config(pod)
+        )
+        return self._call("CreateContainer", request, cri.CreateResponse).container_id
+
+    def version(self) -> str:
+        """The name of the runtime."""
+        return self._call("Version", cri.Empty(), cri.VersionResponse).runtime_name
+
+    def containers(self) -> list[str]:
+        """The ids of all containers."""
+        found = self._call("ListContainers", cri.Empty(), cri.ContainerList)
+        return [one.id for one in found.containers]
+
+    def end(self, container_id: str) -> None:
+        """A container is stopped."""
+        self._call("StopContainer", cri.OfOneRequest(id=container_id), cri.Empty)
+
+    def remove(self, container_id: str) -> None:
+        """A container is stopped and forgotten."""
+        self._call("StopContainer", cri.OfOneRequest(id=container_id), cri.Empty)
+        self._call("RemoveContainer", cri.OfOneRequest(id=container_id), cri.Empty)
+
+    def remove_pod(self, pod_id: str) -> None:
+        """A pod is stopped and forgotten with its containers."""
+        self._call("StopPodSandbox", cri.OfOneRequest(id=pod_id), cri.Empty)
+        self._call("RemovePodSandbox", cri.OfOneRequest(id=pod_id), cri.Empty)
+
+    def update(self, container_id: str, resources: cri.Resources) -> None:
+        """A container's resources change; fields that are 0 stay as they are."""
+        request = cri.UpdateRequest(container_id=container_id, linux=resources)
+        self._call("UpdateContainerResources", request, cri.Empty)
+
+    def _call(self, name: str, request: Message, kind: type[_Reply]) -> _Reply:
+        call = cast(
+            "grpc.UnaryUnaryMultiCallable[Message, _Reply]",
+            # The stubs leave the serializers' types open.
+            self._channel.unary_unary(  # pyright: ignore[reportUnknownMemberType]
+                RUNTIME + name,
+                request_serializer=type(request).SerializeToString,
+                response_deserializer=kind.FromString,
+            ),
+        )
+        return call(request, timeout=_SECONDS, wait_for_ready=True)
+
+
+def sandbox_config(pod: PodSpec) -> cri.SandboxConfig:
+    """The configuration of a pod's sandbox, as the kubelet makes it."""
+    sandbox = sandbox_message(pod)
+    return cri.SandboxConfig(
+        metadata=cri.SandboxMetadata(
+            name=sandbox.name, uid=sandbox.uid, namespace=sandbox.namespace
+        ),
+        labels=sandbox.labels,
+        annotations=sandbox.annotations,
+        linux=cri.LinuxSandbox(cgroup_parent=sandbox.linux.cgroup_parent),
+    )

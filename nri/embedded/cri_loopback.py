@@ -1,0 +1,43 @@
+"""The embedded runtime behind a CRI proxy: its face at one socket, the kubelet's at another."""
+
+import os
+from pathlib import Path
+
+from ..cri.cri_link import CriLink
+from ..cri.listen_place import ListenPlace
+from .cri_face import CriFace
+from .cri_kubelet import CriKubelet
+from .embedded_cri import kernel_reader
+from .embedded_runtime import EmbeddedRuntime
+
+
+class CriLoopback:
+    """Both sockets in one folder, from the making until `close`; the proxy is the caller's."""
+
+    def __init__(
+        self, runtime: EmbeddedRuntime, folder: Path, machine_memory_bytes: int | None
+    ) -> None:
+        self.face = CriFace(runtime)
+        self._runtime = runtime
+        self._runtime_socket = str(folder / "runtime.sock")
+        self._socket = str(folder / "proxy" / "cri.sock")
+        self.face.start(self._runtime_socket)
+        self.kubelet = CriKubelet(self._socket, machine_memory_bytes)
+        """By way of the proxy."""
+        self.direct = CriKubelet(self._runtime_socket, machine_memory_bytes)
+
+    def link(self) -> CriLink:
+        """The link for a proxy, which may be another one each time."""
+        return CriLink(
+            place=ListenPlace(self._socket, self._runtime_socket),
+            socket=self._runtime_socket,
+            read_back=kernel_reader(self._runtime),
+        )
+
+    def close(self) -> None:
+        """End the face, and remove its socket."""
+        self.kubelet.close()
+        self.direct.close()
+        self.face.stop()
+        if os.path.exists(self._runtime_socket):
+            os.unlink(self._runtime_socket)

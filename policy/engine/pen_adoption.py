@@ -1,0 +1,248 @@
+"""Pens of containers that run already: read off the cpus on which their containers run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from ...topology.sets.cpuset import NO_CPUS, NO_NODES, CpuSet
+from ..books.books import Books
+from ..model.container import Container, ContainerId, PodId
+from ..model.grant import Grant, PoolId
+from ..model.request import CpuType, Request
+from ..pens.pen_name import PenName, is_outside, pen_by_numbers, pod_pen, wished_pen
+from ..pens.pod_numbers import own_cpus
+from .adoption import KEPT, Advice
+from .decision import Decision
+from .penning import Penning
+from .roster import Roster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PennedContainers:
+    """Containers that run and belong in one pen."""
+
+    name: PenName
+    containers: tuple[Container, ...]
+    others: int
+    """A mask of the cpus on which all others run."""
+
+
+def find_penned(
+    running: Sequence[Container],
+    requests: Mapping[ContainerId, Request],
+    advice: Mapping[ContainerId, Advice],
+    penning: Penning,
+) -> tuple[PennedContainers, ...]:
+    """Containers of a list that belong in pens, by pen. O(containers x pens)."""
+    by_pod: dict[PodId, list[Container]] = {}
+    found: dict[PenName, list[Container]] = {}
+    for one in running:
+        known = advice.get(one.id)
+        if known is not None and known.pod_size is not None:
+            penning.note_size(one.pod, known.pod_size)
+        if requests[one.id].cpu_type is not CpuType.NORMAL or (known and not known.is_penned):
+            # What is remembered of a container, and is no pen, is a place of its own.
+            continue
+        name = wished_pen(one) or (pod_pen(one.pod) if known is not None else None)
+        if name is not None:
+            found.setdefault(name, []).append(one)
+        elif not is_outside(one):
+            by_pod.setdefault(one.pod.id, []).append(one)
+    for pod_id, of_pod in by_pod.items():
+        first, *rest = of_pod
+        name = pod_pen(first.pod)
+        if name not in found:
+            if _have_own_places(of_pod):
+                penning.note_sum(of_pod)
+                continue
+            if pen_by_numbers(first, rest, penning.size_of(first)) is None:
+                continue
+        found.setdefault(name, []).extend(by_pod[pod_id])
+    ids = {name: {one.id for one in inside} for name, inside in found.items()}
+    return tuple(
+        PennedContainers(
+            name=name,
+            containers=tuple(inside),
+            others=_cpus_of([one for one in running if one.id not in ids[name]], requests),
+        )
+        for name, inside in found.items()
+    )
+
+
+def adopt_pen(
+    penned: PennedContainers,
+    advice: Mapping[ContainerId, Advice],
+    books: Books,
+    roster: Roster,
+    penning: Penning,
+) -> list[Container]:
+    """Book a pen and what its containers have of it; returns those that have nothing legal."""
+    pinned = [one for one in penned.containers if _cpus(one, books)]
+    known = [advice[one.id] for one in pinned if one.id in advice]
+    if not pinned:
+        return list(penned.containers)
+    request = penning.request_of(penned.name, pinned[0], penned.containers)
+    pen = _pen(request, pinned, known, penned.others, books)
+    if pen is None:
+        return list(penned.containers)
+    mems = next((one.mems for one in pinned if one.mems), NO_NODES)
+    zone = books.adopt_memory(request, pen, mems or None)
+    books.ledger.add(replace(pen, memory=zone))
+    slices = _slices(pen, pinned, advice, penned.name, books, penning)
+    for one in pinned:
+        _enter(one, slices[one.id], advice.get(one.id), pen.container_id, books, roster, penning)
+    return [one for one in penned.containers if one not in pinned]
+
+
+def _enter(
+    container: Container,
+    own: CpuSet,
+    known: Advice | None,
+    pen_id: ContainerId,
+    books: Books,
+    roster: Roster,
+    penning: Penning,
+) -> None:
+    """Book a container in its pen, on the cpus on which it runs."""
+    classified = roster.classified[container.id]
+    penning.enter(pen_id, container, classified, own)
+    grant = books.ledger.grants[container.id]
+    if known is not None and own and known.exclusive == own:
+        grant = replace(grant, grown=known.grown)
+        books.ledger.repool(grant)
+    pinning = books.pinner.pinning(grant)
+    if pinning.cpus is not None:
+        pinning = replace(pinning, cpus=_cpus(container, books))
+    books.pinner.note(container.id, pinning)
+    roster.decisions[container.id] = Decision(
+        container_id=container.id,
+        result=books.ledger.grants[container.id],
+        pool=books.tree.pools[grant.pool_id].name,
+        pinning=pinning,
+        decided_by=KEPT,
+        problems=classified.problems,
+    )
+
+
+def _pen(
+    request: Request,
+    pinned: Sequence[Container],
+    known: Sequence[Advice],
+    others: int,
+    books: Books,
+) -> Grant | None:
+    """The pen that explains the cpus of its containers; None where there is no legal one."""
+    ledger, root = books.ledger, books.tree.root
+    cpus = _union([_cpus(one, books) for one in pinned])
+    remembered = _union([one.exclusive | one.rest for one in known])
+    sharable = CpuSet(ledger.free_sharable[root.id])
+    free = (sharable | CpuSet(ledger.free_isolated[root.id])) - CpuSet(others)
+    grant = Grant(
+        container_id=request.container_id,
+        is_pen=True,
+        pool_id=root.id,
+        memory_bytes=request.memory_bytes,
+        preserve_memory=request.preserve_memory,
+        hide_hyperthreads=request.hide_hyperthreads,
+    )
+    is_own = bool(remembered) if known else request.exclusive > 0
+    if is_own and cpus <= free:
+        if cpus <= remembered <= free:
+            cpus = remembered
+        spared = 0 if root.reserved else 1
+        missing = min(request.exclusive - len(cpus), len((free & sharable) - cpus) - spared)
+        if missing > 0 and not remembered:
+            more = books.picker.extend(cpus.mask, (free & sharable).mask, missing)
+            cpus |= CpuSet(more or 0)
+        if root.reserved or sharable - cpus:
+            pool_id = books.tree.smallest_holding(cpus).id
+            grant = replace(grant, exclusive=cpus, isolated=cpus & root.isolated)
+            named = _remembered_pool(known, cpus, books)
+            return replace(grant, pool_id=pool_id if named is None else named)
+    if not cpus <= sharable:
+        return None
+    within = next((one.within for one in known if one.within is not None), None)
+    named = _remembered_pool(known, cpus, books)
+    return replace(
+        grant,
+        pool_id=books.tree.smallest_holding(cpus).id if named is None else named,
+        shared_milli=request.total_milli,
+        within=within if within is not None and cpus <= within else None,
+    )
+
+
+def _slices(
+    pen: Grant,
+    pinned: Sequence[Container],
+    advice: Mapping[ContainerId, Advice],
+    name: PenName,
+    books: Books,
+    penning: Penning,
+) -> Mapping[ContainerId, CpuSet]:
+    """The slice of each container, none for those that share; what is shared is never empty."""
+    once = twice = 0
+    for one in pinned:
+        mask = _cpus(one, books).mask
+        twice |= once & mask
+        once |= mask
+    found: dict[ContainerId, CpuSet] = {}
+    rest = pen.exclusive
+    for one in pinned:
+        cpus, known = _cpus(one, books), advice.get(one.id)
+        own = NO_CPUS
+        is_alone = not cpus.mask & twice and not name.is_group
+        if known is not None:
+            own = known.exclusive if known.is_penned else NO_CPUS
+        elif len(cpus) == own_cpus(penning.size_of(one), one):
+            own = cpus
+        is_legal = is_alone and bool(own) and cpus <= own <= rest
+        found[one.id] = own if is_legal else NO_CPUS
+        rest -= found[one.id]
+    if pen.exclusive and not rest and not all(found.values()):
+        youngest = [one.id for one in pinned if found[one.id]][-1]
+        found[youngest] = NO_CPUS
+    return found
+
+
+def _remembered_pool(known: Sequence[Advice], cpus: CpuSet, books: Books) -> PoolId | None:
+    names = {one.pool for one in known}
+    return next(
+        (one.id for one in books.tree.pools if one.name in names and cpus <= one.cpus), None
+    )
+
+
+def _have_own_places(of_pod: Sequence[Container]) -> bool:
+    """Whether containers run like those of an ordinary pod: on cpus of their own, each on enough.
+
+    Their pod grew, and the runtime tells the size it had before.
+    """
+    once = 0
+    for one in of_pod:
+        mask = (one.cpus or NO_CPUS).mask
+        if not mask or mask & once:
+            return False
+        if mask.bit_count() * 1000 != one.resources.cpu_request_milli:
+            return False
+        once |= mask
+    return True
+
+
+def _cpus(container: Container, books: Books) -> CpuSet:
+    # An offline cpu cannot run anybody.
+    return (container.cpus or NO_CPUS) & books.tree.root.cpus
+
+
+def _cpus_of(containers: Sequence[Container], requests: Mapping[ContainerId, Request]) -> int:
+    mask = 0
+    for one in containers:
+        if one.cpus and requests[one.id].cpu_type is not CpuType.PRESERVE:
+            mask |= one.cpus.mask
+    return mask
+
+
+def _union(sets: Sequence[CpuSet]) -> CpuSet:
+    mask = 0
+    for one in sets:
+        mask |= one.mask
+    return CpuSet(mask)

@@ -1,0 +1,386 @@
+"""Containers with a common pen: the pen is placed as one request, and they get parts of it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from msgspec import structs
+
+from ...topology.sets.cpuset import NO_CPUS, CpuSet
+from ..books.books import Books
+from ..model.container import Container, ContainerId, Pod, Resources
+from ..model.grant import Grant, Refusal
+from ..model.pinning import Pinning
+from ..model.request import CpuType, Isolation, Request
+from ..pens.pen_bookings import PenBookings
+from ..pens.pen_name import PenName, is_outside, pen_by_numbers, pod_pen, wished_pen
+from ..pens.pen_slices import Slice, fitting_slice, resized_slice, shrunk_slice
+from ..pens.pod_numbers import own_cpus, resized_with, shows_pod, together
+from ..placing.classifier import Classified, Classifier
+from ..placing.growth import allowed_cpus
+from ..placing.judge import Judge
+from ..placing.placer import Failure, Placement, Placer
+from ..text.errors import Problem
+from .decision import Decision
+from .roster import Roster
+from .unmet import UnmetRules
+
+PEN: Final = "pen"
+"""What decides where the pen of a container is there already."""
+_SIZES_MAX: Final = 4096
+
+
+class Penning:
+    """The containers that have a pen, and what they ask for; the last one who leaves ends it."""
+
+    def __init__(
+        self,
+        books: Books,
+        roster: Roster,
+        judge: Judge,
+        placer: Placer,
+        unmet: UnmetRules,
+        classifier: Classifier,
+    ) -> None:
+        self._books = books
+        self._roster = roster
+        self._judge = judge
+        self._unmet = unmet
+        self.classifier = classifier
+        self.bookings = PenBookings(books, placer)
+
+    def name_of(self, container: Container, request: Request) -> PenName | None:
+        """The pen that a container belongs in; None where it has a place of its own."""
+        if request.cpu_type not in (CpuType.NORMAL, CpuType.PEN):
+            return None
+        wished, pod = wished_pen(container), container.pod
+        if wished is not None:
+            return wished
+        if self.bookings.knows(pod_pen(pod).id):
+            return None if is_outside(container) else pod_pen(pod)
+        return pen_by_numbers(container, self._residents(container), self.size_of(container))
+
+    def size_of(self, container: Container) -> Resources | None:
+        """The size of a container's pod, as far as it is known."""
+        pod = container.pod
+        return self._roster.pod_sizes.get(pod.uid or pod.id, pod.resources)
+
+    def place(self, container: Container, classified: Classified) -> Decision | None:
+        """The grant of a known container in its pen, booked; None where it has none.
+
+        A refusal books nothing.
+        """
+        name = self.name_of(container, classified.request)
+        if name is None:
+            return None
+        pen, made = self._books.ledger.pens.get(name.id), None
+        if pen is None:
+            made = self._begin(name, container, classified)
+        elif self._is_counted(name, container):
+            request = self.request_of(name, container)
+            made = self.bookings.resize(pen, request, self._allowed(container, classified, pen))
+        if isinstance(made, Failure):
+            self._books.withdraw(container.id)
+            return Decision(
+                container_id=container.id,
+                result=made.refusal,
+                lineup=made.lineup,
+                problems=classified.problems,
+            )
+        return self._joined(name, container, classified, made if pen is None else None)
+
+    def request_of(
+        self, name: PenName, container: Container, members: Sequence[Container] = ()
+    ) -> Request:
+        """The request of a container's pen, the container itself in it.
+
+        It has what the container's annotations wish for. `members`: all of the pen's containers,
+        where the pen is not there yet.
+        """
+        size = self._demand(name, container, members)
+        if name.is_group:
+            # Half a cpu of a Guaranteed container is a cpu of the group's own.
+            milli = -(-size.cpu_request_milli // 1000) * 1000
+            size = replace(size, cpu_request_milli=milli)
+        request = self.classifier.classify(replace(container, resources=size)).request
+        if request.exclusive and request.shared_milli:
+            request = request.as_shared()
+        return structs.replace(
+            request,
+            container_id=name.id,
+            cpu_type=CpuType.NORMAL,
+            isolation=Isolation.NO,
+            fallback=None,
+            # Whose memory is to be left alone is not told any; what the pen has is for all.
+            preserve_memory=False,
+        )
+
+    def enter(
+        self, pen_id: ContainerId, container: Container, classified: Classified, own: CpuSet
+    ) -> None:
+        """Book a container in a pen, with these cpus of it for itself, and note what it is."""
+        request = self.bookings.enter(pen_id, container.id, classified.request, own)
+        self._roster.add(container, structs.replace(classified, request=request))
+        decision = self._roster.decisions.get(container.id)
+        if decision is not None and isinstance(decision.result, Grant):
+            # It was decided when its pod had no pen, or it had a slice.
+            grant = self._books.ledger.grants[container.id]
+            pool = self._books.tree.pools[grant.pool_id].name
+            self._roster.decisions[container.id] = structs.replace(
+                decision, result=grant, pool=pool, degraded=""
+            )
+
+    def left(self, pen: Grant) -> None:
+        """A container has left a pen: it shrinks if that counts, and ends after the last one."""
+        ledger = self._books.ledger
+        members = ledger.members(pen.container_id)
+        if not members:
+            self.bookings.remember(pen)
+            return
+        other = self._roster.containers[next(iter(members))]
+        name = self.name_of(other, self._roster.classified[other.id].request)
+        if name is not None and self._is_counted(name, other):
+            self.bookings.resize(ledger.pens[pen.container_id], self.request_of(name, other))
+
+    def resize(self, container: Container, classified: Classified) -> Decision:
+        """Other resources for a container in a pen; a refusal leaves it what it had."""
+        books, container_id = self._books, container.id
+        ledger, held = books.ledger, books.ledger.grants[container_id]
+        pen, known = ledger.pens[held.held_as], self._roster.containers[container_id]
+        name = self.name_of(container, classified.request) or PenName(pen.container_id)
+        size = None if name.is_group else self.size_of(known)
+        carries = size is not None and shows_pod(size, known)
+        if size is not None and carries and (larger := resized_with(size, known, container)):
+            refusal = self.resize_pod(container.pod, larger)
+            if refusal is not None:
+                return self._refused(held, refusal)
+            pen = ledger.pens[pen.container_id]
+        count = self._own_cpus(name, container, classified) if pen.exclusive else 0
+        count = 0 if carries else count
+        request, is_counted = classified.request, self._is_counted(name, container)
+        if is_counted:
+            # A pen that shrinks keeps its slices, so this one shrinks first.
+            smaller = shrunk_slice(held, min(count, len(held.exclusive)), request, books.picker)
+            ledger.repool(structs.replace(held, exclusive=smaller.exclusive, grown=smaller.grown))
+            self._roster.containers[container_id] = container
+            allowed = self._allowed(container, classified, pen)
+            made = self.bookings.resize(pen, self.request_of(name, container), allowed)
+            if isinstance(made, Failure):
+                self._roster.containers[container_id] = known
+                ledger.repool(held)
+                return self._refused(held, made.refusal)
+        pen, now = ledger.pens[pen.container_id], ledger.grants[container_id]
+        own = resized_slice(ledger, pen, now, count, request, books.picker)
+        if isinstance(own, Refusal):
+            if not is_counted:
+                return self._refused(held, own)
+            own = Slice()
+        ledger.drop(container_id)
+        self.enter(pen.container_id, container, classified, own.exclusive)
+        ledger.repool(structs.replace(ledger.grants[container_id], grown=own.grown))
+        self._share_some(pen.container_id)
+        return structs.replace(
+            self._roster.decisions[container_id],
+            result=ledger.grants[container_id],
+            decided_by="resize",
+            lineup=None,
+            problems=classified.problems,
+        )
+
+    def note_resized(self, container: Container) -> None:
+        """A container with a place of its own was resized: its pod has at least the new sum.
+
+        The runtime goes on telling the size that the pod had at its creation.
+        """
+        self.note_sum((*self._residents(container), container))
+
+    def note_sum(self, containers: Sequence[Container]) -> None:
+        """Containers of a pod without a pen have all that they seem to ask for: so has the pod."""
+        container = containers[-1]
+        size, total = self.size_of(container), together(containers)
+        if size is None:
+            return
+        cpu, memory = total.cpu_request_milli, total.memory_limit_bytes or 0
+        limit = size.memory_limit_bytes
+        if cpu > size.cpu_request_milli or (limit is not None and memory > limit):
+            larger = replace(
+                size,
+                cpu_request_milli=max(cpu, size.cpu_request_milli),
+                memory_limit_bytes=None if limit is None else max(memory, limit),
+            )
+            self.note_size(container.pod, larger)
+
+    def note_size(self, pod: Pod, size: Resources) -> None:
+        """Note the size of a pod, which was resized."""
+        sizes = self._roster.pod_sizes
+        sizes[pod.uid or pod.id] = size
+        if len(sizes) > _SIZES_MAX:
+            del sizes[next(iter(sizes))]
+
+    def resize_pod(self, pod: Pod, size: Resources) -> Refusal | None:
+        """Another size for a pod, and its pen if it has one; a refusal leaves what it had.
+
+        What was asked for is noted: the same question again changes nothing, and the old size once
+        more undoes it.
+        """
+        key, ledger = pod.uid or pod.id, self._books.ledger
+        before = self._roster.pod_sizes.get(key)
+        self.note_size(pod, size)
+        name = pod_pen(pod)
+        pen = ledger.pens.get(name.id)
+        if pen is None:
+            return None
+        member = self._roster.containers[next(iter(ledger.members(name.id)))]
+        classified = self._roster.classified[member.id]
+        held = [ledger.grants[one] for one in ledger.members(name.id)]
+        for one in held:
+            if one.exclusive and shows_pod(size, self._roster.containers[one.container_id]):
+                # It was resized before its pod was, and had seemed to have cpus of its own.
+                ledger.repool(structs.replace(one, exclusive=NO_CPUS))
+        allowed = self._allowed(member, classified, pen)
+        made = self.bookings.resize(pen, self.request_of(name, member), allowed)
+        if isinstance(made, Placement):
+            self._share_some(name.id)
+            return None
+        for one in held:
+            ledger.repool(one)
+        if before is None:
+            del self._roster.pod_sizes[key]
+        else:
+            self._roster.pod_sizes[key] = before
+        return made.refusal
+
+    def _begin(
+        self, name: PenName, container: Container, classified: Classified
+    ) -> Placement | Failure:
+        """A new pen, around the containers of the pod that hold something by now."""
+        request = self.request_of(name, container)
+        residents = () if name.is_group else self._residents(container)
+        if not residents:
+            judgement = self._judge.judge(container, classified.placement, request)
+            weights = self._books.affinity.affinities(container, classified.rules).weights
+            return self.bookings.begin(request, weights, judgement)
+        held = [self._books.ledger.grants[one.id] for one in residents]
+        made = self.bookings.enclose(request, held, self._allowed(container, classified, *held))
+        if isinstance(made, Placement):
+            for one, grant in zip(residents, held, strict=True):
+                known = self._roster.classified[one.id]
+                count = self._own_cpus(name, one, known) if made.booking.grant.exclusive else 0
+                own = grant.exclusive if count == len(grant.exclusive) else NO_CPUS
+                self.enter(name.id, one, known, own)
+            self._share_some(name.id)
+        return made
+
+    def _joined(
+        self,
+        name: PenName,
+        container: Container,
+        classified: Classified,
+        begun: Placement | None,
+    ) -> Decision:
+        """A container with its part of a pen that has room for it."""
+        books, problems = self._books, classified.problems
+        pen = books.ledger.pens[name.id]
+        count = self._own_cpus(name, container, classified) if pen.exclusive else 0
+        own = fitting_slice(books.ledger, pen, count, classified.request, books.picker)
+        if len(own) < count:
+            problems = (*problems, _no_slice(container, count, pen))
+        self.enter(name.id, container, classified, own)
+        self._share_some(name.id)
+        grant = books.ledger.grants[container.id]
+        decision = Decision(
+            container_id=container.id,
+            result=grant,
+            pool=books.tree.pools[grant.pool_id].name,
+            lineup=begun.lineup if begun is not None else None,
+            decided_by=begun.decided_by if begun is not None else PEN,
+            scheduling=classified.scheduling,
+            classes=classified.classes,
+            problems=problems,
+        )
+        judgement = self._judge.judge(container, classified.placement, classified.request)
+        if judgement is None:
+            return decision
+        cpus = books.pinner.pool_cpus.of(grant) or NO_CPUS
+        broken = judgement.told_at(cpus.mask, grant.pool_id)
+        self._unmet.tell_owners(container, broken)
+        return self._unmet.told(decision, broken)
+
+    def _allowed(self, container: Container, classified: Classified, *held: Grant) -> int | None:
+        """A mask of the cpus where rules go on to hold for a container and its pen, or residents.
+
+        None where rules say nothing.
+        """
+        judgement = self._judge.judge(container, classified.placement, classified.request)
+        if judgement is None:
+            return None
+        shared = self._books.pinner.pool_cpus
+        cpus = 0
+        for one in held:
+            cpus |= (shared.of(one) or NO_CPUS).mask
+        return allowed_cpus(judgement, held[0], cpus)
+
+    def _share_some(self, pen_id: ContainerId) -> None:
+        """Leave a cpu to share where somebody shares: the youngest slice is nobody's own then."""
+        sliced = self.bookings.crowded(pen_id)
+        if sliced is None:
+            return
+        container = self._roster.containers[sliced.container_id]
+        classified = self._roster.classified[container.id]
+        problem = _no_slice(container, len(sliced.exclusive), self._books.ledger.pens[pen_id])
+        self._books.ledger.drop(container.id)
+        classified = structs.replace(classified, problems=(*classified.problems, problem))
+        self.enter(pen_id, container, classified, NO_CPUS)
+
+    def _refused(self, held: Grant, refusal: Refusal) -> Decision:
+        return Decision(
+            container_id=held.container_id,
+            result=refusal,
+            pool=self._books.tree.pools[held.pool_id].name,
+            pinning=self._books.pinner.told(held.container_id) or Pinning(),
+            problems=self._roster.classified[held.container_id].problems,
+        )
+
+    def _own_cpus(self, name: PenName, container: Container, classified: Classified) -> int:
+        """How many cpus of its pen a container asks for as its own."""
+        if name.is_group or classified.request.shared_milli:
+            return 0
+        return min(own_cpus(self.size_of(container), container), classified.request.exclusive)
+
+    def _is_counted(self, name: PenName, container: Container) -> bool:
+        """Whether a pen is as large as its containers together."""
+        return name.is_group or self.size_of(container) is None
+
+    def _demand(self, name: PenName, container: Container, given: Sequence[Container]) -> Resources:
+        size = None if name.is_group else self.size_of(container)
+        if size is not None:
+            return size
+        if given:
+            return together(given)
+        members = self._books.ledger.members(name.id)
+        others = [self._roster.containers[one] for one in members if one != container.id]
+        return together((*others, container))
+
+    def _residents(self, container: Container) -> Sequence[Container]:
+        """The other containers of a pod that hold something, outside any pen."""
+        grants, containers = self._books.ledger.grants, self._roster.containers
+        return [
+            containers[one]
+            for one in self._roster.of_pod(container.pod.id)
+            if one != container.id
+            and one in grants
+            and grants[one].cpu_type is CpuType.NORMAL
+            and not is_outside(containers[one])
+        ]
+
+
+def _no_slice(container: Container, count: int, pen: Grant) -> Problem:
+    cpus = f"{count} cpu{'s' if count > 1 else ''}"
+    return Problem(
+        where=container.path,
+        what=f"it shares its pod's cpus {pen.exclusive}: with {cpus} of its own"
+        " none would be left for the others",
+        fix="ask for more cpus for the pod",
+        is_advice=True,
+        container=container.name,
+    )

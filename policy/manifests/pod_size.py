@@ -1,0 +1,89 @@
+"""Sizes of pods, and what a container of a pod with resources of its own shows to the runtime.
+
+Sources: Kubernetes, `component-helpers/resource` (PodRequests, PodLimits) and the kubelet,
+`pkg/kubelet/kuberuntime/kuberuntime_container_linux.go`; KEP 2837 (pod-level resources).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from ..model.container import Resources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizedContainer:
+    """A container's resources, and when it runs: init containers before all others, in order."""
+
+    resources: Resources
+    is_init: bool = False
+    keeps_running: bool = True
+    """False for an init container that ends before the next one starts."""
+
+
+def pod_size(containers: Sequence[SizedContainer], whole: Resources | None = None) -> Resources:
+    """The resources of a pod of these containers: its own (`whole`) where it has some.
+
+    Else the most that its containers have at one time, sidecars among them.
+    """
+    own = whole or Resources()
+    cpu = _most(containers, lambda one: one.cpu_request_milli)
+    memory = _most(containers, lambda one: one.memory_request_bytes)
+    cpu_limit = _most(containers, lambda one: one.cpu_limit_milli or 0)
+    memory_limit = _most(containers, lambda one: one.memory_limit_bytes or 0)
+    return Resources(
+        cpu_request_milli=own.cpu_request_milli or cpu,
+        cpu_limit_milli=own.cpu_limit_milli or cpu_limit or None,
+        memory_request_bytes=own.memory_request_bytes or memory,
+        memory_limit_bytes=own.memory_limit_bytes or memory_limit or None,
+        hugepage_bytes=own.hugepage_bytes,
+    )
+
+
+def defaulted_whole(whole: Resources, containers: Sequence[SizedContainer]) -> Resources:
+    """A pod's own resources with what the API server adds: requests that are left out.
+
+    They are those of the containers together where some have any, else the limits. `whole` has 0
+    where they are left out.
+    """
+    total = pod_size(containers)
+    cpu = whole.cpu_request_milli or total.cpu_request_milli or whole.cpu_limit_milli or 0
+    memory = whole.memory_request_bytes or total.memory_request_bytes
+    return replace(
+        whole,
+        cpu_request_milli=cpu,
+        memory_request_bytes=memory or whole.memory_limit_bytes or 0,
+    )
+
+
+def shown_resources(
+    own: Resources, whole: Resources, containers: Sequence[SizedContainer]
+) -> Resources:
+    """The resources that a container's cgroup shows in a pod with resources of its own.
+
+    Without a limit it has the pod's, and without a request either its shares are those of the limit
+    that it has. What is left of the pod's memory request is divided among all containers in what
+    the kernel is told of who is to be killed first.
+    """
+    cpu_limit = own.cpu_limit_milli or whole.cpu_limit_milli
+    memory_limit = own.memory_limit_bytes or whole.memory_limit_bytes
+    asked = sum(one.resources.memory_request_bytes for one in containers)
+    left = max(whole.memory_request_bytes - asked, 0) // max(len(containers), 1)
+    is_limited = whole.memory_request_bytes == whole.memory_limit_bytes == memory_limit
+    return Resources(
+        cpu_request_milli=own.cpu_request_milli or cpu_limit or 0,
+        cpu_limit_milli=cpu_limit,
+        memory_request_bytes=(memory_limit or 0) if is_limited else own.memory_request_bytes + left,
+        memory_limit_bytes=memory_limit,
+        hugepage_bytes=own.hugepage_bytes,
+    )
+
+
+def _most(containers: Sequence[SizedContainer], amount: Callable[[Resources], int]) -> int:
+    """The most that containers have at one time."""
+    running = most = 0
+    for one in containers:
+        if one.is_init and not one.keeps_running:
+            most = max(most, running + amount(one.resources))
+        else:
+            running += amount(one.resources)
+    return max(most, running)

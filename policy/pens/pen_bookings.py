@@ -1,0 +1,190 @@
+"""Pens in the books: begun, put round what runs, resized, and containers in them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from ...topology.sets.cpuset import NO_CPUS, NO_NODES, CpuSet
+from ..books.books import Books
+from ..model.container import ContainerId
+from ..model.grant import Grant, Refusal
+from ..model.request import CpuType, Request
+from ..placing.judgement import Judgement
+from ..placing.lifting import make_room
+from ..placing.placer import Failure, Placement, Placer
+from ..placing.resizer import Resizer
+from .pen_slices import rest_of, shrunk_pen
+
+_LAST_MAX: Final = 256
+
+
+class PenBookings:
+    """The pens of some books, changed there in one step each."""
+
+    def __init__(self, books: Books, placer: Placer) -> None:
+        self._books = books
+        self._placer = placer
+        self._resizer = Resizer(books)
+        self._last: dict[ContainerId, Grant] = {}
+        """Pens that ended, the oldest forgotten first: who is restarted finds its cpus again."""
+
+    def begin(
+        self, request: Request, weights: Mapping[ContainerId, int], judgement: Judgement | None
+    ) -> Placement | Failure:
+        """A new pen, placed like a container with this request, or where it was before."""
+        last, placement = self._last.pop(request.container_id, None), None
+        if last is not None:
+            placement = self._placer.plan_again(request, last, judgement)
+        found = placement or self._placer.plan(request, weights, judgement)
+        if isinstance(found, Placement):
+            self._take(found)
+        return found
+
+    def enclose(
+        self, request: Request, residents: Sequence[Grant], allowed: int | None
+    ) -> Placement | Failure:
+        """A new pen of what some containers hold, and of more beside it where that is not enough.
+
+        They hold nothing afterwards, and are to `enter` it; on failure they hold what they held.
+        `allowed`: a mask of the cpus that rules between containers leave to it; None: all.
+        """
+        books = self._books
+        ledger, memory = books.ledger, books.memory
+        wanted = [memory.request_of(one.container_id) for one in residents]
+        for one in residents:
+            ledger.drop(one.container_id)
+            memory.release(one.container_id)
+        pen = self._around(residents, request)
+        request = replace(request, exclusive=max(request.exclusive, len(pen.exclusive)))
+        ledger.add(pen)
+        placement = self._plan(pen, request, allowed)
+        if isinstance(placement, Placement):
+            books.take(placement.booking)
+            return placement
+        ledger.drop(pen.container_id)
+        memory.release(pen.container_id)
+        for one, known in zip(residents, wanted, strict=True):
+            ledger.add(one)
+            if known is not None:
+                memory.adopt(known, one.memory)
+        return placement
+
+    def resize(
+        self, pen: Grant, request: Request, allowed: int | None = None
+    ) -> Placement | Failure:
+        """Another size for a pen of the same kind; no slice is taken, and what is shared stays."""
+        books, ledger = self._books, self._books.ledger
+        if pen.exclusive:
+            whole = max(-(-request.total_milli // 1000), 1)
+            request = replace(request, exclusive=whole, shared_milli=0)
+        else:
+            request = request.as_shared()
+        kept = shrunk_pen(ledger, pen, request.exclusive, books.picker)
+        if isinstance(kept, Refusal):
+            return Failure(refusal=kept)
+        placement = self._plan(kept, request, allowed)
+        if isinstance(placement, Placement):
+            books.take(placement.booking)
+            books.pinner.mark(pen.container_id)
+        return placement
+
+    def enter(
+        self, pen_id: ContainerId, container_id: ContainerId, request: Request, own: CpuSet
+    ) -> Request:
+        """Book a container in a pen, with these cpus for itself; its request as it counts there."""
+        pen = self._books.ledger.pens[pen_id]
+        grant = Grant(
+            container_id=container_id,
+            pool_id=pen.pool_id,
+            cpu_type=CpuType.PEN,
+            pen=pen_id,
+            exclusive=own,
+            isolated=own & pen.isolated,
+            memory=pen.memory,
+            preserve_memory=request.preserve_memory,
+            hide_hyperthreads=request.hide_hyperthreads,
+            within=pen.within,
+        )
+        self._books.ledger.add(grant)
+        self._books.pinner.mark(pen_id)
+        return replace(
+            request, cpu_type=CpuType.PEN, exclusive=len(own), shared_milli=0, fallback=None
+        )
+
+    def crowded(self, pen_id: ContainerId) -> Grant | None:
+        """The youngest slice of a pen in which somebody has nothing to share; None in any other."""
+        ledger = self._books.ledger
+        pen = ledger.pens[pen_id]
+        members = [ledger.grants[one] for one in ledger.members(pen_id)]
+        sliced = [one for one in members if one.exclusive]
+        if not pen.exclusive or rest_of(ledger, pen) or len(sliced) == len(members):
+            return None
+        return sliced[-1]
+
+    def knows(self, pen_id: ContainerId) -> bool:
+        """Whether there is such a pen, or was one that has ended."""
+        return pen_id in self._books.ledger.pens or pen_id in self._last
+
+    def remember(self, pen: Grant) -> None:
+        """Remember a pen that has ended, for the next one of its name."""
+        self._last[pen.container_id] = pen
+        if len(self._last) > _LAST_MAX:
+            del self._last[next(iter(self._last))]
+
+    def _plan(self, pen: Grant, request: Request, allowed: int | None) -> Placement | Failure:
+        """A size for a pen next to what it has; shared containers are lifted where that helps.
+
+        As for any container: what the kubelet counts as fitting is not refused for our counting.
+        """
+        placement = self._resizer.plan(pen, request, allowed)
+        more = request.exclusive - len(pen.exclusive)
+        # Rules between containers may hold those that would have to move.
+        if isinstance(placement, Placement) or more <= 0 or not self._books.standing.is_empty:
+            return placement
+        ledger = self._books.ledger
+        missing = replace(request, exclusive=more, shared_milli=0)
+        lift = make_room(missing, ledger, (pen.pool_id, *ledger.tree.ancestors[pen.pool_id]))
+        if lift is None:
+            return placement
+        before = [ledger.counted(one.container_id) for one in lift.lifted]
+        for one in lift.lifted:
+            ledger.repool(one)
+        lifted = self._resizer.plan(pen, request, allowed)
+        if isinstance(lifted, Failure):
+            for one in before:
+                ledger.repool(one)
+            return placement
+        for one in lift.lifted:
+            self._books.pinner.mark(one.container_id)
+        return lifted
+
+    def _take(self, placement: Placement) -> None:
+        booking = placement.booking
+        self._books.take(replace(booking, grant=replace(booking.grant, is_pen=True)))
+
+    def _around(self, residents: Sequence[Grant], request: Request) -> Grant:
+        """A pen of what containers held, with their memory."""
+        tree = self._books.tree
+        exclusive, cpus, zone = NO_CPUS, NO_CPUS, NO_NODES
+        for one in residents:
+            zone |= one.memory
+            exclusive |= one.exclusive if request.exclusive else NO_CPUS
+            cpus |= tree.pools[one.pool_id].cpus
+        pool_id = residents[0].pool_id
+        if any(one.pool_id != pool_id for one in residents):
+            pool_id = tree.smallest_holding(cpus).id
+        shared_milli = 0 if request.exclusive else sum([one.shared_milli for one in residents])
+        pen = Grant(
+            container_id=request.container_id,
+            is_pen=True,
+            pool_id=pool_id,
+            exclusive=exclusive,
+            isolated=exclusive & tree.root.isolated,
+            shared_milli=shared_milli,
+            memory_bytes=request.memory_bytes,
+            preserve_memory=request.preserve_memory,
+            hide_hyperthreads=request.hide_hyperthreads,
+            within=residents[0].within if len(residents) == 1 else None,
+        )
+        return replace(pen, memory=self._books.adopt_memory(request, pen, zone))

@@ -1,0 +1,111 @@
+"""Slices of pens: the cpus of a pen that one container in it has for itself."""
+
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from ...topology.sets.cpuset import NO_CPUS, CpuSet
+from ..books.cpu_ledger import Ledger
+from ..cpus.picker import CpuPicker
+from ..model.grant import Grant, Refusal
+from ..model.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Cpus of a pen for one container alone; `grown`: those that resizes added, oldest first."""
+
+    exclusive: CpuSet = NO_CPUS
+    grown: tuple[CpuSet, ...] = ()
+
+
+def fitting_slice(
+    ledger: Ledger, pen: Grant, count: int, request: Request, picker: CpuPicker
+) -> CpuSet:
+    """So many cpus of a pen for a newcomer; none where the others would have none to share."""
+    rest = rest_of(ledger, pen)
+    if not count or len(rest) - count < _shared_min(ledger, pen):
+        return NO_CPUS
+    return CpuSet(picker.pick(rest.mask, count, request.priority, request.smt) or 0)
+
+
+def resized_slice(
+    ledger: Ledger, pen: Grant, held: Grant, count: int, request: Request, picker: CpuPicker
+) -> Slice | Refusal:
+    """Another slice for a container of a pen: next to what it has, what it got last given up."""
+    if not count:
+        return Slice()
+    more = count - len(held.exclusive)
+    if more <= 0:
+        return shrunk_slice(held, count, request, picker)
+    rest = rest_of(ledger, pen)
+    # It is itself among those that share, until it has a slice.
+    spared = _shared_min(ledger, pen, but=held)
+    if len(rest) - more < spared:
+        left = max(len(rest) - spared, 0)
+        return Refusal(
+            reason=f"no room to grow to {count} exclusive CPUs — {left} of the {len(pen.exclusive)}"
+            f" CPUs of its pod are free: wanted {more} more"
+        )
+    added = CpuSet(
+        picker.extend(held.exclusive.mask, rest.mask, more, request.priority, smt=request.smt) or 0
+    )
+    return Slice(held.exclusive | added, (*held.grown, added) if held.exclusive else ())
+
+
+def shrunk_slice(held: Grant, count: int, request: Request, picker: CpuPicker) -> Slice:
+    """A slice of so many of its cpus: what it got last is given up first."""
+    kept, grown = held.exclusive, list(held.grown)
+    while grown and len(kept) > count:
+        last = grown.pop() & kept
+        left = _some(last, max(len(last) - (len(kept) - count), 0), picker)
+        kept -= last - left
+        if left:
+            grown.append(left)
+    if len(kept) > count:
+        kept = CpuSet(picker.pick(kept.mask, count, request.priority, request.smt) or 0)
+    return Slice(kept, tuple(grown))
+
+
+def shrunk_pen(ledger: Ledger, pen: Grant, count: int, picker: CpuPicker) -> Grant | Refusal:
+    """A pen of at most so many exclusive cpus: what it got last is given up first, but no slice."""
+    surplus = len(pen.exclusive) - count
+    if surplus <= 0:
+        return pen
+    rest = rest_of(ledger, pen)
+    if len(rest) - surplus < _shared_min(ledger, pen):
+        sliced = len(pen.exclusive) - len(rest)
+        return Refusal(
+            reason=f"no room in {count} CPUs for its containers: {sliced} of its"
+            f" {len(pen.exclusive)} CPUs are exclusive to some of them, and others share the rest"
+        )
+    grown = list(pen.grown)
+    given = NO_CPUS
+    while grown and len(given) < surplus:
+        last = (grown.pop() & rest) - given
+        given |= _some(last, min(len(last), surplus - len(given)), picker)
+    if missing := surplus - len(given):
+        left = rest - given
+        given |= left - _some(left, len(left) - missing, picker)
+    kept = pen.exclusive - given
+    grown = [one & kept for one in pen.grown if one & kept]
+    return replace(pen, exclusive=kept, isolated=pen.isolated & kept, grown=tuple(grown))
+
+
+def rest_of(ledger: Ledger, pen: Grant) -> CpuSet:
+    """The exclusive cpus of a pen that are in no slice."""
+    rest = pen.exclusive
+    for one in ledger.members(pen.container_id):
+        rest -= ledger.grants[one].exclusive
+    return rest
+
+
+def _shared_min(ledger: Ledger, pen: Grant, but: Grant | None = None) -> int:
+    """How many cpus of a pen must stay to be shared: one where anybody has no slice."""
+    left_out = None if but is None else but.container_id
+    members = ledger.members(pen.container_id)
+    return int(any(not ledger.grants[one].exclusive for one in members if one != left_out))
+
+
+def _some(cpus: CpuSet, count: int, picker: CpuPicker) -> CpuSet:
+    return CpuSet(picker.pick(cpus.mask, count) or 0)

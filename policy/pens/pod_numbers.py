@@ -1,0 +1,108 @@
+"""Numbers of a pod: its own resources, and whether its containers show these or their own.
+
+Of a pod with resources of its own, each container without a limit has the pod's limit in its
+cgroup, and its cpu shares, too: three of them seem to ask for three times the pod. Source: the
+kubelet, `pkg/kubelet/kuberuntime/kuberuntime_container_linux.go`; KEP 2837.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ..model.container import Container, QosClass, Resources
+
+
+def are_of_pod(whole: Resources, containers: Sequence[Container]) -> bool:
+    """Whether containers that run together seem to ask for more than their pod has.
+
+    In other pods the sum of all requests, and of all limits, is the pod's.
+    """
+    cpu = sum(one.resources.cpu_request_milli for one in containers)
+    if cpu > whole.cpu_request_milli and any(has_pod_cpu(whole, one) for one in containers):
+        return True
+    limit = whole.memory_limit_bytes
+    limits = [one.resources.memory_limit_bytes for one in containers]
+    return limit is not None and limit in limits and sum(filter(None, limits)) > limit
+
+
+def has_pod_cpu(whole: Resources, container: Container) -> bool:
+    """Whether a container's cpu numbers are, or may be, its pod's: it has none of its own.
+
+    Without a request either, its shares are those of the pod's limit.
+    """
+    shown, limit = container.resources, whole.cpu_limit_milli
+    if not limit or shown.cpu_limit_milli != limit:
+        return False
+    return shown.cpu_request_milli in (whole.cpu_request_milli, limit)
+
+
+def shows_pod(whole: Resources, container: Container) -> bool:
+    """Whether a container shows its pod's cpus and memory: a resize of it is one of the pod then.
+
+    One with memory of its own may have come to as much cpu as its pod by itself.
+    """
+    memory = container.resources.memory_limit_bytes
+    return has_pod_cpu(whole, container) and memory == whole.memory_limit_bytes
+
+
+def resized_with(whole: Resources, before: Container, after: Container) -> Resources | None:
+    """Size of a pod after a container that shows its numbers shows others; None where that is none.
+
+    Not every runtime tells that a pod was resized; where one does, it tells the same again.
+    """
+    shown = after.resources
+    cpu = whole.cpu_request_milli
+    if after.pod.qos is QosClass.GUARANTEED:
+        cpu = shown.cpu_request_milli
+    memory = whole.memory_limit_bytes
+    if memory is not None and memory == before.resources.memory_limit_bytes:
+        memory = shown.memory_limit_bytes
+    size = replace(
+        whole,
+        cpu_request_milli=cpu,
+        cpu_limit_milli=shown.cpu_limit_milli,
+        memory_limit_bytes=memory,
+    )
+    return None if size == whole else size
+
+
+def own_cpus(whole: Resources | None, container: Container) -> int:
+    """Number of whole cpus that a container asks for as its own, by the kubelet's rule.
+
+    The pod is Guaranteed, and the container has a limit and the same request, of whole cpus.
+    """
+    shown = container.resources
+    if container.pod.qos is not QosClass.GUARANTEED:
+        return 0
+    if whole is not None and has_pod_cpu(whole, container):
+        return 0
+    if shown.cpu_limit_milli not in (None, shown.cpu_request_milli):
+        return 0
+    whole_cpus, rest = divmod(shown.cpu_request_milli, 1000)
+    return 0 if rest else whole_cpus
+
+
+def together(containers: Iterable[Container]) -> Resources:
+    """Resources of several containers: sums, without a limit where one of them has none."""
+    cpu = memory = 0
+    cpu_limit: int | None = 0
+    memory_limit: int | None = 0
+    pages: dict[int, int] = {}
+    for one in containers:
+        asked = one.resources
+        cpu += asked.cpu_request_milli
+        memory += asked.memory_request_bytes
+        cpu_limit = _sum(cpu_limit, asked.cpu_limit_milli)
+        memory_limit = _sum(memory_limit, asked.memory_limit_bytes)
+        for size, count in asked.hugepage_bytes.items():
+            pages[size] = pages.get(size, 0) + count
+    return Resources(
+        cpu_request_milli=cpu,
+        cpu_limit_milli=cpu_limit,
+        memory_request_bytes=memory,
+        memory_limit_bytes=memory_limit,
+        hugepage_bytes=pages,
+    )
+
+
+def _sum(total: int | None, more: int | None) -> int | None:
+    return None if total is None or more is None else total + more

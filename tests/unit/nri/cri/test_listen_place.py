@@ -1,0 +1,108 @@
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pinfold.nri.cri.listen_place import ListenPlace, ListenPlaceError
+
+RUNTIME = "/run/containerd/containerd.sock"
+
+
+def listening(path: Path) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX)
+    sock.bind(str(path))
+    sock.listen()
+    return sock
+
+
+def made(place: ListenPlace) -> socket.socket:
+    """The proxy's socket, published as the proxy does it."""
+    sock = listening(place.prepare())
+    place.publish()
+    return sock
+
+
+def test_the_socket_is_ours_alone_in_a_folder_that_is_ours_alone(tmp_path: Path) -> None:
+    place = ListenPlace(str(tmp_path / "made/here/cri.sock"), RUNTIME)
+    with made(place):
+        assert place.path.stat().st_mode & 0o777 == 0o600
+        assert place.path.parent.stat().st_mode & 0o777 == 0o700
+        assert os.listdir(place.path.parent) != ["cri.sock"], "it was made in a folder aside"
+        place.close()
+    assert os.listdir(place.path.parent) == []
+
+
+def test_a_kubelets_address_is_a_path(tmp_path: Path) -> None:
+    place = ListenPlace(f"unix://{tmp_path}/cri.sock", RUNTIME)
+    assert place.path == tmp_path / "cri.sock"
+
+
+def test_a_stale_socket_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "cri.sock"
+    listening(path).close()
+    before = path.stat().st_ino
+    with made(ListenPlace(str(path), RUNTIME)):
+        assert path.stat().st_ino != before
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+
+
+def test_the_socket_of_another_that_came_later_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "cri.sock"
+    place = ListenPlace(str(path), RUNTIME)
+    with made(place):
+        path.unlink()
+        with listening(path):
+            place.close()
+            assert path.exists()
+
+
+def test_a_socket_at_which_somebody_listens_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "cri.sock"
+    with (
+        listening(path),
+        pytest.raises(ListenPlaceError, match=f"{path}: somebody listens there"),
+    ):
+        ListenPlace(str(path), RUNTIME)
+
+
+def a_file(folder: Path) -> str:
+    (folder / "cri.sock").write_text("")
+    return str(folder / "cri.sock")
+
+
+def open_folder(folder: Path) -> str:
+    inner = folder / "open"
+    inner.mkdir()
+    inner.chmod(0o777)
+    return str(inner / "cri.sock")
+
+
+def same(folder: Path) -> str:
+    (folder / "link.sock").symlink_to(RUNTIME)
+    return str(folder / "link.sock")
+
+
+def a_long_path(folder: Path) -> str:
+    return str(folder / ("x" * 100))
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        (a_file, "something else than a socket is there"),
+        (open_folder, "others may write there"),
+        (same, "is the runtime's own socket"),
+        (a_long_path, "too long for a socket"),
+    ],
+    ids=["a file", "a folder of others", "the runtime's", "a long path"],
+)
+def test_a_place_that_is_refused_is_named(
+    tmp_path: Path, place: Callable[[Path], str], said: str
+) -> None:
+    path = place(tmp_path)
+    with pytest.raises(ListenPlaceError, match=said) as found:
+        ListenPlace(path, RUNTIME)
+    assert str(found.value).startswith(f"--cri-listen: {os.path.dirname(path)}")

@@ -1,0 +1,114 @@
+"""The same manifests come to the same places, with the same reasons, whoever hands them in.
+
+Over NRI and over CRI a policy reads requests off cgroup values, which `simulate` knows exactly: a
+memory request within thousandths of the machine's memory. Nothing else differs.
+"""
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from pinfold.policy.configuration.config import Config
+from pinfold.policy.scenarios.scenario_file import (
+    Scenario,
+    ScenarioFile,
+    Topology,
+    build_topology,
+    parse_scenarios,
+)
+from pinfold.policy.scenarios.scenario_run import ScenarioRun
+from pinfold.policy.scenarios.step import Start, Synchronize
+from pinfold.policy.text.yaml_fields import read_fields
+from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.model.machine import Machine
+from tests.unit.nri.cri.wired_run import CriWire, NriWire, Place, Wire, WiredRun
+
+ROOT = Path(__file__).parents[4]
+FILES = (
+    ROOT.parent / "shared" / "scenarios" / "given.yaml",
+    *sorted((ROOT / "tests" / "golden" / "scenarios").glob("*.yaml")),
+)
+DEFAULT = Topology(machine=machine_from_spec("socket:2 numa:2 core:2 thread:2 mem:2G"))
+State = tuple[dict[str, Place], dict[str, str]]
+"""Containers that run, and the reasons of those that were refused, by path."""
+UNWIRED = Synchronize
+"""What a runtime on paper has not: several instances of one container."""
+
+
+@cache
+def load(path: Path) -> ScenarioFile:
+    (document,) = read_fields(path.read_text(), path.name)
+    return parse_scenarios(document)
+
+
+def cases() -> Iterator[object]:
+    for path in FILES:
+        if not path.exists():
+            continue
+        for scenario in load(path).scenarios:
+            found = [type(one).__name__ for one in scenario.steps if isinstance(one, UNWIRED)]
+            marks = [pytest.mark.skip(reason=f"has {found[0]}")] if found else []
+            yield pytest.param(path, scenario.id, id=f"{path.stem}/{scenario.id}", marks=marks)
+
+
+def simulated(scenario: Scenario, run: ScenarioRun) -> Iterator[State]:
+    for number, step in enumerate(scenario.steps):
+        run.verdicts.step = number
+        run.take(step)
+        results = run.result(scenario.id, "").containers.values()
+        places = {
+            f"{one.namespace}/{one.pod}/{one.name}": Place(
+                pool=one.pool,
+                cpus=one.cpus,
+                mems=one.mems,
+                exclusive=one.exclusive,
+                decided_by=one.decided_by,
+                reason=one.reason,
+            )
+            for one in results
+            if one.refused is None and run.is_started
+        }
+        refused = {
+            f"{one.namespace}/{one.pod}/{one.name}": one.refused
+            for one in results
+            if one.refused is not None
+        }
+        yield places, refused
+
+
+def wired(scenario: Scenario, run: WiredRun) -> Iterator[State]:
+    for step in scenario.steps:
+        run.take(step)
+        yield run.places(), dict(run.refused)
+
+
+@pytest.mark.parametrize("front", ["nri", "cri"])
+@pytest.mark.parametrize(("path", "scenario_id"), list(cases()))
+def test_a_scenario_comes_to_the_same_places(
+    path: Path, scenario_id: str, front: str, tmp_path: Path
+) -> None:
+    parsed = load(path)
+    (scenario,) = [one for one in parsed.scenarios if one.id == scenario_id]
+    topology = DEFAULT
+    if scenario.topology:
+        topology = build_topology(parsed.topologies[scenario.topology], no_sysfs)
+    memory = sum(node.memory_bytes or 0 for node in topology.machine.numa_nodes) or None
+    wire: Wire = NriWire(memory) if front == "nri" else CriWire(memory, tmp_path)
+    expected, run = ScenarioRun(topology, Config()), WiredRun(wire, topology.machine, Config())
+    if not any(isinstance(step, Start) for step in scenario.steps):
+        start = Start(config=None, environment={})
+        expected.take(start)
+        run.take(start)
+    try:
+        both = zip(simulated(scenario, expected), wired(scenario, run), strict=True)
+        for number, (wanted, found) in enumerate(both):
+            assert found == wanted, f"step {number}: {scenario.steps[number]}"
+    finally:
+        wire.close()
+    assert not wire.faults
+
+
+def no_sysfs(path: str) -> Machine:
+    raise AssertionError(path)

@@ -1,0 +1,357 @@
+"""Pods with resources of their own: one pen for the pod, slices and a shared rest inside."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from pinfold.policy.configuration.config import Amounts, Config
+from pinfold.policy.engine.adoption import Advice
+from pinfold.policy.engine.decision import Decision
+from pinfold.policy.engine.engine import Adopted, Engine
+from pinfold.policy.model.container import (
+    Container,
+    ContainerId,
+    ContainerState,
+    Pod,
+    PodId,
+    QosClass,
+    Resources,
+)
+from pinfold.policy.model.grant import Grant, Refusal
+from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.sets.cpuset import CpuSet
+
+GIB = 2**30
+MACHINE = machine_from_spec("socket:2 numa:2 core:4 mem:8G")
+"""Four NUMA nodes of four cpus; cpu 0 is reserved."""
+
+
+def whole(cpus: int, limit: int | None = None, memory: int = 4 * GIB) -> Resources:
+    return Resources(
+        cpu_request_milli=1000 * cpus,
+        cpu_limit_milli=1000 * (limit or cpus),
+        memory_request_bytes=memory,
+        memory_limit_bytes=memory,
+    )
+
+
+def pod(
+    size: Resources | None,
+    qos: QosClass = QosClass.GUARANTEED,
+    name: str = "p",
+    wish: str = "",
+) -> Pod:
+    key, _, value = wish.partition("=")
+    wishes = {key: value} if wish else {}
+    return Pod(id=PodId(name), uid=name, name=name, qos=qos, resources=size, annotations=wishes)
+
+
+def container(of: Pod, name: str, resources: Resources | None = None) -> Container:
+    """A container; without resources of its own it shows those of its pod."""
+    shown = resources or of.resources or Resources()
+    if resources is None and of.qos is QosClass.BURSTABLE:
+        shown = replace(shown, cpu_request_milli=shown.cpu_limit_milli or 0)
+    return Container(id=ContainerId(f"{of.name}-{name}"), name=name, pod=of, resources=shown)
+
+
+class Node:
+    def __init__(self, spec: str = "") -> None:
+        config = Config(reserved_resources=Amounts(cpu="cpuset:0"))
+        self.engine = Engine(machine_from_spec(spec) if spec else MACHINE, config)
+
+    def create(self, *containers: Container) -> Decision:
+        decisions: list[Decision] = []
+        for one in containers:
+            decisions.append(self.engine.create(one))
+            self.engine.check()
+        return decisions[-1]
+
+    def cpus(self, of: Pod, name: str) -> str:
+        pinning = self.engine.pinning(ContainerId(f"{of.name}-{name}"))
+        assert pinning is not None
+        return str(pinning.cpus)
+
+    def stop(self, of: Pod, name: str) -> None:
+        self.engine.stop(ContainerId(f"{of.name}-{name}"))
+        self.engine.check()
+
+    @property
+    def taken(self) -> int:
+        free = self.engine.snapshot().free_sharable[-1]
+        return len(self.engine.tree.root.sharable) - free.bit_count()
+
+
+def test_three_plain_containers_of_a_pod_of_four_cpus_share_four_cpus() -> None:
+    node, one = Node(), pod(whole(4))
+    node.create(*(container(one, name) for name in "abc"))
+    assert node.taken == 4
+    assert {node.cpus(one, name) for name in "abc"} == {"4-7"}
+
+
+def test_a_small_machine_has_room_for_all_containers_of_a_pod_it_was_given() -> None:
+    node, one = Node("socket:1 core:6 mem:8G"), pod(whole(4))
+    decision = node.create(*(container(one, name) for name in "abc"))
+    assert isinstance(decision.result, Grant)
+    assert node.taken == 4
+
+
+def test_a_container_with_whole_cpus_of_its_own_has_them_alone() -> None:
+    node, one = Node(), pod(whole(4))
+    node.create(container(one, "a"), container(one, "own", whole(1, memory=GIB)))
+    own = CpuSet.parse(node.cpus(one, "own"))
+    assert len(own) == 1
+    assert CpuSet.parse(node.cpus(one, "a")) == CpuSet.parse("4-7") - own
+
+
+def test_the_container_with_own_cpus_comes_first_and_the_pen_is_put_round_it() -> None:
+    node, one = Node(), pod(whole(4))
+    node.create(container(one, "own", whole(1, memory=GIB)))
+    before = node.cpus(one, "own")
+    node.create(container(one, "a"), container(one, "b"))
+    assert node.cpus(one, "own") == before
+    assert node.cpus(one, "a") == node.cpus(one, "b") == "5-7"
+    assert node.taken == 4
+
+
+def test_half_a_cpu_of_its_own_is_a_share_of_the_pod() -> None:
+    node, one = Node(), pod(whole(4))
+    half = replace(whole(1, memory=GIB), cpu_request_milli=500, cpu_limit_milli=500)
+    node.create(container(one, "a"), container(one, "half", half))
+    assert node.cpus(one, "half") == node.cpus(one, "a") == "4-7"
+
+
+def test_the_last_cpu_of_a_pod_is_shared_where_somebody_shares() -> None:
+    node, one = Node(), pod(whole(2))
+    node.create(container(one, "a"))
+    decision = node.create(container(one, "own", whole(2, limit=2, memory=GIB)))
+    # It shows what the pod has, so nobody can tell: they share.
+    assert node.cpus(one, "own") == node.cpus(one, "a")
+    assert isinstance(decision.result, Grant)
+    node.create(container(one, "other", whole(1, memory=GIB)))
+    assert node.cpus(one, "a") != node.cpus(one, "other")
+    decision = node.create(container(one, "third", whole(1, memory=GIB)))
+    assert node.cpus(one, "third") == node.cpus(one, "a")
+    assert "none would be left for the others" in str(decision.problems[-1])
+
+
+def test_slices_that_take_all_make_way_for_a_container_that_shares() -> None:
+    node, one = Node(), pod(whole(2))
+    node.create(*(container(one, name, whole(1, memory=GIB)) for name in "xy"))
+    assert node.cpus(one, "x") != node.cpus(one, "y")
+    before = node.cpus(one, "y")
+    node.create(container(one, "plain"))
+    assert node.cpus(one, "plain") == node.cpus(one, "y") == before
+    assert node.taken == 2
+
+
+def test_an_ordinary_pod_has_no_pen() -> None:
+    node, one = Node(), pod(whole(3))
+    node.create(
+        container(one, "a", whole(1, memory=GIB)), container(one, "b", whole(2, memory=GIB))
+    )
+    assert not node.engine.snapshot().pens
+    assert node.taken == 3
+
+
+def test_who_leaves_gives_its_slice_to_the_others_and_the_last_one_ends_the_pen() -> None:
+    node, one = Node(), pod(whole(4))
+    node.create(container(one, "a"), container(one, "own", whole(2, memory=GIB)))
+    assert len(CpuSet.parse(node.cpus(one, "a"))) == 2
+    node.stop(one, "own")
+    assert len(CpuSet.parse(node.cpus(one, "a"))) == 4
+    node.stop(one, "a")
+    assert node.taken == 0
+    assert not node.engine.snapshot().pens
+
+
+def test_a_restarted_pod_finds_its_cpus_again() -> None:
+    node, one, other = Node(), pod(whole(4)), pod(whole(4), name="q")
+    node.create(container(one, "a"), container(one, "b"))
+    node.create(container(other, "a"), container(other, "b"))
+    before = node.cpus(other, "a")
+    node.stop(one, "a")
+    node.stop(one, "b")
+    node.stop(other, "a")
+    node.stop(other, "b")
+    node.create(container(other, "a"), container(other, "b"))
+    assert node.cpus(other, "a") == before
+
+
+def test_a_burstable_pod_promises_its_own_request_once() -> None:
+    node, one = Node(), pod(whole(1, limit=4), QosClass.BURSTABLE)
+    node.create(*(container(one, name) for name in "abc"))
+    snapshot = node.engine.snapshot()
+    assert sum(snapshot.promised_milli()) == 1000
+    assert len({node.cpus(one, name) for name in "abc"}) == 1
+    assert node.taken == 0
+
+
+def test_the_memory_of_a_pod_is_counted_once() -> None:
+    node, one = Node(), pod(whole(2, memory=6 * GIB))
+    node.create(*(container(one, name) for name in "abc"))
+    held = node.engine.snapshot().memory.requests()
+    assert [request.size_bytes for request in held.values()] == [6 * GIB]
+
+
+def test_a_debugging_container_runs_on_the_shared_cpus_of_the_node() -> None:
+    node, one = Node(), pod(whole(4))
+    node.create(container(one, "a"), container(one, "b"))
+    node.create(container(one, "debugger-x7k2p", Resources()))
+    assert not CpuSet.parse(node.cpus(one, "debugger-x7k2p")) & CpuSet.parse(node.cpus(one, "a"))
+
+
+def test_a_slice_grows_into_what_its_pod_shares_and_no_further() -> None:
+    node, one = Node(), pod(whole(4))
+    node.create(container(one, "a"), container(one, "own", whole(1, memory=GIB)))
+    before = CpuSet.parse(node.cpus(one, "own"))
+    decision = node.engine.update(ContainerId("p-own"), whole(3, memory=GIB))
+    node.engine.check()
+    assert isinstance(decision.result, Grant)
+    assert before < CpuSet.parse(node.cpus(one, "own"))
+    assert len(CpuSet.parse(node.cpus(one, "a"))) == 1
+    refused = node.engine.update(ContainerId("p-own"), replace(whole(4), memory_limit_bytes=GIB))
+    assert isinstance(refused.result, Grant), "as much as the pod has is the pod's own number"
+    node.engine.check()
+    shrunk = node.engine.update(ContainerId("p-own"), whole(1, memory=GIB))
+    node.engine.check()
+    assert isinstance(shrunk.result, Grant)
+    assert len(CpuSet.parse(node.cpus(one, "own"))) == 1
+    assert len(CpuSet.parse(node.cpus(one, "a"))) == 3
+
+
+@pytest.mark.parametrize("names", ["ab", "abc"])
+def test_the_wish_for_a_pool_of_its_own_gives_a_pod_one(names: str) -> None:
+    size = whole(len(names))
+    one = pod(size, wish="pod-pool.pinfold.dev/pod=true")
+    node = Node()
+    half = replace(whole(1, memory=GIB), cpu_request_milli=500, cpu_limit_milli=500)
+    node.create(container(one, "a", whole(1, memory=GIB)))
+    assert node.taken == len(names)
+    node.create(*(container(one, name, half) for name in names[1:]))
+    assert node.taken == len(names)
+    assert len(CpuSet.parse(node.cpus(one, "a"))) == 1
+    assert len(CpuSet.parse(node.cpus(one, "b"))) == len(names) - 1
+
+
+def test_a_group_shares_one_set_as_large_as_its_containers() -> None:
+    node = Node()
+    first = pod(None, name="p", wish="group.pinfold.dev/pod=front")
+    second = pod(None, name="q", wish="group.pinfold.dev/pod=front")
+    half = replace(whole(1, memory=GIB), cpu_request_milli=1500, cpu_limit_milli=1500)
+    node.create(container(first, "a", half))
+    assert node.taken == 2
+    node.create(container(second, "a", half))
+    assert node.taken == 3
+    assert node.cpus(first, "a") == node.cpus(second, "a")
+    node.stop(first, "a")
+    assert node.taken == 2
+
+
+def test_a_group_that_cannot_grow_refuses_the_newcomer_alone() -> None:
+    node = Node("socket:1 core:4 mem:8G")
+    first = pod(None, name="p", wish="group.pinfold.dev/pod=front")
+    node.create(container(first, "a", whole(2, memory=GIB)))
+    before = node.cpus(first, "a")
+    decision = node.create(container(first, "b", whole(2, memory=GIB)))
+    assert isinstance(decision.result, Refusal)
+    assert node.cpus(first, "a") == before
+
+
+def restarted(node: Node, containers: list[Container], *, is_remembered: bool) -> Adopted:
+    """The daemon comes back, and the runtime lists what runs."""
+    advice: Mapping[ContainerId, Advice] = node.engine.snapshot().advice() if is_remembered else {}
+    listed = [
+        replace(one, cpus=pinning.cpus, mems=pinning.mems, state=ContainerState.RUNNING)
+        for one in containers
+        if (pinning := node.engine.pinning(one.id)) is not None
+    ]
+    node.engine = Engine(node.engine.machine, node.engine.config)
+    adopted = node.engine.synchronize(listed, advice)
+    node.engine.check()
+    return adopted
+
+
+@pytest.mark.parametrize("is_remembered", [True, False])
+def test_a_restart_keeps_a_pen_its_slices_and_what_is_shared(is_remembered: bool) -> None:
+    node, one = Node(), pod(whole(4))
+    own = container(one, "own", whole(1, memory=GIB))
+    containers = [container(one, "a"), own, container(one, "b")]
+    node.create(*containers)
+    before = [node.cpus(one, name) for name in ("a", "own", "b")]
+    adopted = restarted(node, containers, is_remembered=is_remembered)
+    assert not adopted.changes
+    assert [node.cpus(one, name) for name in ("a", "own", "b")] == before
+    (pen,) = node.engine.snapshot().pens.values()
+    assert len(pen.exclusive) == 4
+    node.stop(one, "own")
+    assert node.cpus(one, "a") == "4-7"
+
+
+def test_a_restart_finds_the_free_cpus_of_a_pen_with_the_state_file() -> None:
+    node, one = Node(), pod(whole(4), wish="pod-pool.pinfold.dev/pod=true")
+    own = container(one, "own", whole(1, memory=GIB))
+    node.create(own)
+    other = container(pod(whole(2), name="q"), "a")
+    node.create(other)
+    before = node.engine.snapshot().pens
+    restarted(node, [own, other], is_remembered=True)
+    assert node.engine.snapshot().pens == before
+
+
+def test_a_restart_takes_containers_that_were_resized_for_what_they_are() -> None:
+    node, one = Node(), pod(whole(2, memory=2 * GIB))
+    containers = [container(one, name, whole(1, memory=GIB)) for name in "ab"]
+    node.create(*containers)
+    larger = whole(2, memory=GIB)
+    node.engine.update(containers[0].id, larger)
+    containers[0] = replace(containers[0], resources=larger)
+    for is_remembered in (True, False):
+        adopted = restarted(node, containers, is_remembered=is_remembered)
+        assert not adopted.changes
+        assert not node.engine.snapshot().pens
+        again = replace(containers[1], id=ContainerId("p-b-again"))
+        node.create(again)
+        assert not node.engine.snapshot().pens, is_remembered
+        containers[1] = again
+
+
+def test_a_restart_knows_the_last_size_of_a_pod() -> None:
+    node, one = Node(), pod(whole(2))
+    containers = [container(one, name) for name in "ab"]
+    node.create(*containers)
+    changes = node.engine.resize_pod(one, whole(3))
+    assert not isinstance(changes, Refusal)
+    assert {change.container_id for change in changes} == {"p-a", "p-b"}
+    restarted(node, containers, is_remembered=True)
+    assert len(CpuSet.parse(node.cpus(one, "a"))) == 3
+    (pen,) = node.engine.snapshot().pens.values()
+    assert len(pen.exclusive) == 3
+
+
+def test_a_pod_does_not_shrink_below_what_its_containers_have_for_themselves() -> None:
+    node, one = Node(), pod(whole(4))
+    node.create(container(one, "a"), container(one, "own", whole(2, memory=GIB)))
+    before = node.cpus(one, "a")
+    refused = node.engine.resize_pod(one, whole(2, memory=2 * GIB))
+    node.engine.check()
+    assert isinstance(refused, Refusal), refused
+    assert "no room in 2 CPUs for its containers" in refused.reason
+    assert node.cpus(one, "a") == before
+    assert not isinstance(node.engine.resize_pod(one, whole(3)), Refusal)
+    assert len(CpuSet.parse(node.cpus(one, "a"))) == 1
+
+
+def test_shared_containers_make_room_for_the_rest_of_a_pod() -> None:
+    """Four NUMA nodes of two cpus: shares keep whole cpus there, and only two can be had."""
+    node, one = Node("socket:1 numa:4 core:2 mem:4G"), pod(whole(4))
+    node.create(container(one, "own", whole(1, memory=GIB)))
+    shared = Resources(cpu_request_milli=700, cpu_limit_milli=800, memory_request_bytes=GIB // 4)
+    for name in "wxyz":
+        neighbour = pod(None, QosClass.BURSTABLE, name=name)
+        node.create(container(neighbour, "a", shared))
+    before = CpuSet.parse(node.cpus(one, "own"))
+    decision = node.create(container(one, "plain"))
+    assert isinstance(decision.result, Grant), decision.result
+    assert node.taken == 4
+    assert CpuSet.parse(node.cpus(one, "own")) == before
