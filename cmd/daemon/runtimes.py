@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ...nri.cri.cri_link import CriLink
 from ...nri.cri.listen_place import ListenPlace
@@ -75,9 +75,9 @@ def find_runtime(
         )
     choice, reason = choose_kind(kind, path, environment, cri_listen)
     if choice == "embedded":
-        return replace(_embedded(identity), reason=reason)
+        return structs.replace(_embedded(identity), reason=reason)
     if choice == "cri":
-        return replace(_proxy(identity, cri_socket, cri_listen, root), reason=reason)
+        return structs.replace(_proxy(identity, cri_socket, cri_listen, root), reason=reason)
     if cri_listen is not None:
         raise RuntimeOptionError(
             "--cri-listen: the runtime is served over NRI — choose --runtime cri or auto, or leave"
