@@ -54,7 +54,7 @@ _OTHERS: Final[Mapping[str, str]] = {
     "room_made": "it has room once shared containers were moved to wider pools",
     "restarted": "it ran there before its restart",
     "resize": "it grows or shrinks in place",
-    "pen": "its pod or its group has cpus of its own",
+    "pen": "its pod or its group runs there",
     "kept": "it ran there already",
     "runs already": "it runs already and cannot be refused",
     "reserved cpus": "served from the reserved cpus",
