@@ -56,7 +56,7 @@ _OTHERS: Final[Mapping[str, str]] = {
     "replaced": "a rule required during its execution holds there",
     "rebalance": "more of what containers wish of each other is satisfied there",
     "resize": "it grows or shrinks in place",
-    "pen": "its pod or its group has cpus of its own",
+    "pen": "its pod or its group runs there",
     "kept": "it ran there already",
     "runs already": "it runs already and cannot be refused",
     "reserved cpus": "served from the reserved cpus",
