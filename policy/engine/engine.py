@@ -22,7 +22,7 @@ from ..tuning.speed_select_plan import speed_select_warnings
 from .adoption import Advice, changed, difference
 from .allocator import Allocator
 from .decision import Decision
-from .notes import placement_notes
+from .notes import note_placement
 from .readoption import (
     FaultyContainerError,
     Listed,
@@ -190,15 +190,7 @@ class Engine:
 
         For when nobody waits for the policy. Unknown ids have none.
         """
-        decision = self.decisions.get(container_id)
-        roster = self._allocator.roster
-        known = roster.classified.get(container_id)
-        if decision is None or known is None or not (known.placement or decision.weights):
-            return ()
-        container, told = roster.containers[container_id], (known.placement, decision.weights)
-        notes = placement_notes(container, *told, self._allocator.books)
-        roster.decisions[container_id] = replace(decision, notes=notes)
-        return notes
+        return note_placement(container_id, self._allocator.roster, self._allocator.books)
 
     def compact(self, container_id: ContainerId) -> None:
         """Keep a decision's lineup packed, and file its container where rules find it.

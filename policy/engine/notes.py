@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
+from msgspec.structs import replace
+
 from ...topology.model.machine import Level
 from ..books.books import Books
 from ..model.container import Container, ContainerId
@@ -15,10 +17,22 @@ from ..placing.restriction import names_text, together_text
 from ..rules.podaffinity.rule_set import PlacementRules, PreferredTerm, SpreadRule
 from ..rules.podaffinity.term import container_labels
 from ..rules.podaffinity.term_selection import select_spread, select_term
+from .roster import Roster
 
 _NOTES_MAX: Final = 16
 _LOOKED_AT_MAX: Final = 256
 """So many containers are looked at for each rule."""
+
+
+def note_placement(container_id: ContainerId, roster: Roster, books: Books) -> tuple[str, ...]:
+    """The notes about a container, kept with its decision. Unknown ids have none."""
+    decision, known = roster.decisions.get(container_id), roster.classified.get(container_id)
+    if decision is None or known is None or not (known.placement or decision.weights):
+        return ()
+    container = roster.containers[container_id]
+    notes = placement_notes(container, known.placement, decision.weights, books)
+    roster.decisions[container_id] = replace(decision, notes=notes)
+    return notes
 
 
 def placement_notes(
