@@ -14,6 +14,7 @@ _ID: Final = re.compile(r"[0-9a-f]{64}")
 _UNIFIED: Final = "sys/fs/cgroup"
 _TIMES: Final = ("cpu,cpuacct", "cpuacct", "cpu")
 _MEMORY: Final = "memory"
+_CPUSET: Final = "cpuset"
 _NODE: Final = re.compile(r"N(\d+)=(\d+)")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _DEPTH_MAX: Final = 12
@@ -47,6 +48,16 @@ def read_usages(root: Path, ids: Collection[str]) -> Mapping[str, CgroupUsage]:
         for one, folder in _folders(top / name, wanted - found.keys()):
             found[one] = _version_one(folder, memory.get(one))
     return found
+
+
+def container_folders(root: Path, ids: Collection[str]) -> Iterator[tuple[str, Path]]:
+    """The cgroup of each container in which its cpuset is. O(cgroups).
+
+    `root`: the folder that holds sys/.
+    """
+    top = root / _UNIFIED
+    is_unified = (top / "cgroup.controllers").exists()
+    return _folders(top if is_unified else top / _CPUSET, set(ids))
 
 
 def _folders(top: Path, wanted: Collection[str]) -> Iterator[tuple[str, Path]]:

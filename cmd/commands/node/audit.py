@@ -12,9 +12,11 @@ from ...control.documents import AuditDocument
 from ...report.console import table_lines
 from ..container_lines import natural_key
 from ..output_option import output_option
+from .bound_threads import BoundThreads, ThreadAuditDocument, bound_threads
 from .status import json_text, pin_text
 
 _HEAD: Final = ("container", "intended", "kernel", "repaired", "likely")
+_THREAD_HEAD: Final = ("container", "intended", "bound to", "threads")
 _DRIFT: Final = 1
 
 
@@ -23,17 +25,46 @@ _DRIFT: Final = 1
 @click.option(
     "--repair", is_flag=True, help="Have the runtime write again what differs, and look again."
 )
+@click.option(
+    "--threads",
+    "with_threads",
+    is_flag=True,
+    help="Show threads, too, that are bound to fewer cpus than their container has.",
+)
+@click.option("--sysfs-root", metavar="DIR", default="/", help="Read threads below DIR.")
 @output_option("table", "json", meaning="A table for people or one JSON document for tools.")
-def command(control: Path | None, repair: bool, output: str) -> None:
+def command(
+    control: Path | None, repair: bool, with_threads: bool, sysfs_root: str, output: str
+) -> None:
     """Compare the cpus and memory nodes of every running container with what the kernel has.
 
     Exits with 1 if a container has others than it should and was not repaired. The daemon does the
-    same every ten seconds, and repairs.
+    same every ten seconds, and repairs. Threads are the program's own business: they are only
+    shown.
     """
-    audit = ControlClient(control).audit(repair=repair)
-    click.echo(json_text(audit) if output == "json" else "\n".join(_lines(audit)))
+    client = ControlClient(control)
+    audit = client.audit(repair=repair)
+    bound: tuple[BoundThreads, ...] | None = None
+    if with_threads:
+        bound = bound_threads(client.status(), Path(sysfs_root))
+    if output == "json":
+        # Without the option the document stays what it was.
+        document = audit if bound is None else ThreadAuditDocument.of(audit, bound)
+        click.echo(json_text(document))
+    else:
+        click.echo("\n".join([*_lines(audit), *_thread_lines(bound)]))
     if any(not one.repaired for one in audit.drift):
         raise click.exceptions.Exit(_DRIFT)
+
+
+def _thread_lines(bound: tuple[BoundThreads, ...] | None) -> Iterator[str]:
+    if bound is None:
+        return
+    if bound:
+        yield ""
+        rows = [(one.container, one.intended, one.cpus, str(one.threads)) for one in bound]
+        yield from table_lines(_THREAD_HEAD, rows)
+    yield f"threads bound to fewer cpus than their container has: {sum(b.threads for b in bound)}"
 
 
 def _lines(audit: AuditDocument) -> Iterator[str]:
