@@ -131,6 +131,15 @@ class ControlDesk(Struct, frozen=True, kw_only=True):
             move_container(self.daemon, self._snapshot("move"), container_id, from_pool, to_pool)
         )
 
+    def is_well(self) -> bool:
+        """Whether the runtime is connected and the policy answers."""
+        plugin = self.daemon.plugin
+        try:
+            plugin.owner.ask("health", lambda: None, _POLICY_SECONDS)
+        except TimeoutError:
+            return False
+        return plugin.wait_until_ready(0) and not plugin.actuator.is_suspect
+
     def _snapshot(self, name: str) -> Snapshot:
         plugin = self.daemon.plugin
         take: Callable[[], Snapshot] = lambda: plugin.events.policy.snapshot()  # noqa: E731

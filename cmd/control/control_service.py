@@ -23,10 +23,12 @@ from google.protobuf.message import Message
 
 from ...policy.model.container import ContainerId
 from .api import control_pb2 as api
+from .api import health_pb2 as health
 from .container_names import ControlRequestError
 from .control_desk import ControlDesk
 
 SERVICE: Final = "pinfold.control.v1.Control"
+HEALTH: Final = "grpc.health.v1.Health"
 REQUEST_BYTES_MAX: Final = 1 << 16
 ANSWER_BYTES_MAX: Final = 1 << 26
 _CALLS_AT_ONCE: Final = 4
@@ -73,7 +75,8 @@ class ControlService:
                             ),
                         ),
                     },
-                )
+                ),
+                grpc.method_handlers_generic_handler(HEALTH, {"Check": self._health_handler(desk)}),
             ],
             options=[
                 ("grpc.max_receive_message_length", REQUEST_BYTES_MAX),
@@ -116,6 +119,28 @@ class ControlService:
                 answer,
                 request_deserializer=request.FromString,
                 response_serializer=api.Document.SerializeToString,
+            ),
+        )
+
+    def _health_handler(
+        self, desk: ControlDesk
+    ) -> grpc.RpcMethodHandler[health.HealthCheckRequest, health.HealthCheckResponse]:
+        """Whether containers are placed: the runtime is connected, and the policy answers."""
+
+        def check(
+            asked: health.HealthCheckRequest, context: grpc.ServicerContext
+        ) -> health.HealthCheckResponse:
+            if asked.service not in ("", SERVICE):
+                context.abort(grpc.StatusCode.NOT_FOUND, f"no service {asked.service!r} is here")
+            kind = health.HealthCheckResponse
+            return kind(status=kind.SERVING if desk.is_well() else kind.NOT_SERVING)
+
+        return cast(
+            "grpc.RpcMethodHandler[health.HealthCheckRequest, health.HealthCheckResponse]",
+            grpc.unary_unary_rpc_method_handler(
+                check,
+                request_deserializer=health.HealthCheckRequest.FromString,
+                response_serializer=health.HealthCheckResponse.SerializeToString,
             ),
         )
 
