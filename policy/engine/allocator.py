@@ -261,11 +261,9 @@ class Allocator:
         """Another pool for a container that holds cpus; a refusal leaves it where it is."""
         classified = self.roster.classified[container_id]
         grant = self.books.ledger.grants[container_id]
-        placement: Placement | Failure = (
-            Failure(refusal=Refusal(reason="required rules hold it where it is"))
-            if self._judge.is_tied(container_id)
-            else self._mover.plan(grant, classified.request, pool_id)
-        )
+        placement = self._mover.plan(grant, classified.request, pool_id)
+        if self._judge.is_tied(container_id):
+            placement = Failure(refusal=Refusal(reason="required rules hold it where it is"))
         if isinstance(placement, Failure):
             return self._refused(grant, placement, classified)
         return self._change(placement, classified)
