@@ -61,3 +61,12 @@ def fault_problem(container: Container, fault: Exception) -> Problem:
         fix="report it",
         container=container.name,
     )
+
+
+class Adopted(Struct, frozen=True, kw_only=True):
+    """The answer to a list of running containers: one decision each, and who must be updated."""
+
+    decisions: tuple[Decision, ...]
+    changes: tuple[Change, ...]
+    faults: Mapping[ContainerId, Exception] = field(default_factory=dict[ContainerId, Exception])
+    """What went wrong with single containers, to be reported; their decisions name it, too."""

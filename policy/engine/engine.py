@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ...topology.model.machine import Machine
@@ -21,7 +20,7 @@ from ..tuning.interrupts import Interrupt
 from ..tuning.speed_select_plan import speed_select_warnings
 from .adoption import Advice, changed, difference
 from .allocator import Allocator
-from .decision import Decision
+from .decision import Adopted, Decision
 from .notes import note_placement
 from .readoption import (
     FaultyContainerError,
@@ -33,15 +32,6 @@ from .readoption import (
 )
 from .restoration import restore
 from .snapshot import Snapshot
-
-
-class Adopted(Struct, frozen=True, kw_only=True):
-    """The answer to a list of running containers: one decision each, and who must be updated."""
-
-    decisions: tuple[Decision, ...]
-    changes: tuple[Change, ...]
-    faults: Mapping[ContainerId, Exception] = field(default_factory=dict[ContainerId, Exception])
-    """What went wrong with single containers, to be reported; their decisions name it, too."""
 
 
 class Engine:

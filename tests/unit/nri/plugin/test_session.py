@@ -32,8 +32,8 @@ from pinfold.nri.plugin.plugin import Timing, retry_seconds
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.adoption import Advice
-from pinfold.policy.engine.decision import Decision
-from pinfold.policy.engine.engine import Adopted, Engine
+from pinfold.policy.engine.decision import Adopted, Decision
+from pinfold.policy.engine.engine import Engine
 from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
 from pinfold.policy.model.container import Container, ContainerId, QosClass, Resources
 from pinfold.policy.model.grant import Refusal

@@ -24,7 +24,8 @@ from pinfold.nri.wire.mux import encode_message
 from pinfold.nri.wire.ttrpc import Code, Message, MessageType
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.adoption import Advice
-from pinfold.policy.engine.engine import Adopted, Engine
+from pinfold.policy.engine.decision import Adopted
+from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId
 from pinfold.topology.made.spec import machine_from_spec
 

@@ -8,7 +8,8 @@ import pytest
 
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.adoption import Advice, adoption_order, newest_of_each_name
-from pinfold.policy.engine.engine import Adopted, Engine
+from pinfold.policy.engine.decision import Adopted
+from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import (
     Container,
     ContainerId,

@@ -7,8 +7,8 @@ import pytest
 
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.adoption import Advice
-from pinfold.policy.engine.decision import Decision
-from pinfold.policy.engine.engine import Adopted, Engine
+from pinfold.policy.engine.decision import Adopted, Decision
+from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import (
     Container,
     ContainerId,
