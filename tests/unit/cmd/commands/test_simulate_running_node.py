@@ -136,7 +136,7 @@ def test_the_table_shows_newcomers_and_then_what_moves(node: AskedNode, pods: Pa
     moved = text[text.index("moved") :].splitlines()
     assert re.split("  +", moved[0].strip()) == ["moved", "from", "to"]
     assert re.fullmatch(
-        r" *default/(web|side)/\S+( +socket #\d, cpus \S+, memory \d){2}",
+        r" *default/(web|side)/\S+( +socket #\d, cpus \S+, memory \S+){2}",
         moved[1],
     )
 
