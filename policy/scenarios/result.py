@@ -174,12 +174,15 @@ def _container(one: ContainerResult) -> dict[str, object]:
         "decided_by": one.decided_by,
         "refused": one.refused,
         "unmet": list(one.unmet),
-        "notes": list(one.notes),
-        "moved": [
+    }
+    # Beyond the contract, and only where there is something to say.
+    if one.notes:
+        document["notes"] = list(one.notes)
+    if one.moved:
+        document["moved"] = [
             {"container": other.path, "from": _pin(other.before), "to": _pin(other.after)}
             for other in one.moved
-        ],
-    }
+        ]
     if one.given:
         document["given"] = {
             given.key: {"value": given.value, "rule": given.rule} for given in one.given

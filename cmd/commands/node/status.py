@@ -38,11 +38,19 @@ def command(control: Path | None, is_watched: bool, output: str) -> None:
     """Show the pools and containers of this node's daemon, and whether the kernel agrees."""
     client = ControlClient(control)
     if output == "json":
-        click.echo(json_text(client.status()))
+        click.echo(status_text(client.status()))
     elif is_watched:
         watch(lambda: _lines(client.status()))
     else:
         click.echo("\n".join(_lines(client.status())))
+
+
+def status_text(document: StatusDocument) -> str:
+    """The status as one sorted JSON text, without what only other commands need of it."""
+    found = msgspec.to_builtins(document)
+    for one in found["containers"]:
+        del one["granted_milli"]
+    return json.dumps(found, indent=2, sort_keys=True, ensure_ascii=False)
 
 
 def json_text(document: NodeDocument) -> str:

@@ -95,7 +95,7 @@ def test_json_has_exactly_the_keys_of_the_contract(manifests: str) -> None:
     for container in scenario["containers"].values():
         assert set(container) == {
             "pod", "namespace", "pool", "cpus", "exclusive", "shared", "mems", "decided_by",
-            "refused", "unmet", "notes", "moved",
+            "refused", "unmet",
         }  # fmt: skip
 
 

@@ -59,7 +59,6 @@ def test_document_for_tools_is_that_of_the_contract(node: AskedNode) -> None:
         "kind": "exclusive",
         "intended": {"cpus": "4-5", "mems": "1"},
         "kernel": {"cpus": "4-5", "mems": "1"},
-        "granted_milli": 2000,
         "drift": False,
         "decided_by": "exclusive_room",
         "problems": [],
