@@ -226,13 +226,16 @@ class Service:
     def _excess(self) -> str:
         """Why the pieces of this Synchronize are too much, if they are."""
         if self._synchronize_entries > _SYNCHRONIZE_ENTRIES_MAX:
-            much, fix = f"{_SYNCHRONIZE_ENTRIES_MAX}", "remove stopped pods"
-        elif self._synchronize_bytes > _SYNCHRONIZE_BYTES_MAX:
-            much = f"{_SYNCHRONIZE_BYTES_MAX >> 20} MiB of"
-            fix = "remove annotations that nobody needs, or stopped pods"
-        else:
-            return ""
-        return f"Synchronize: more than {much} pods and containers — {fix}"
+            return (
+                f"Synchronize: more than {_SYNCHRONIZE_ENTRIES_MAX} pods and containers"
+                " — remove stopped pods"
+            )
+        if self._synchronize_bytes > _SYNCHRONIZE_BYTES_MAX:
+            return (
+                f"Synchronize: more than {_SYNCHRONIZE_BYTES_MAX >> 20} MiB of pods and containers"
+                " — remove annotations that nobody needs, or stopped pods"
+            )
+        return ""
 
     def _adopt(self, pods: list[nri_pb2.PodSandbox], containers: list[nri_pb2.Container]) -> Answer:
         events = self._events
