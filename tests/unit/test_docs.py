@@ -7,6 +7,7 @@ In a ```console block, lines that begin with "$ pinfold" are run in a folder tha
 
 import ast
 import contextlib
+import json
 import re
 import shlex
 import subprocess
@@ -113,10 +114,23 @@ def running_daemon(arguments: list[str], folder: Path) -> Generator[None]:
             assert process.poll() is None, text
             assert time.monotonic() < deadline, text
             time.sleep(0.05)
+        running = count - text.count("refused=")
+        while "--control" in arguments and count_running(arguments, folder) < running:
+            assert time.monotonic() < deadline, text
         yield
     finally:
         process.terminate()
         process.wait(DAEMON_SECONDS)
+
+
+def count_running(arguments: list[str], folder: Path) -> int:
+    """The containers that a daemon has seen start: a moment after they were created."""
+    control = arguments[arguments.index("--control") + 1]
+    asked = [sys.executable, "-m", "pinfold.cmd.pinfold", "audit", "--control", control]
+    run = subprocess.run(
+        [*asked, "-o", "json"], cwd=folder, capture_output=True, timeout=120, check=False
+    )
+    return json.loads(run.stdout)["containers"] if run.stdout else 0
 
 
 def assert_prints(block: Block, command: str, shown: str, folder: Path) -> None:

@@ -108,10 +108,10 @@ def test_who_else_moved_is_said(node: AskedNode) -> None:
         (moved,) = json.loads(pinfold(node, "explain", "late", "-o", "json").output)["moved"]
         assert moved == {
             "container": "default/side/side",
-            "from": {"cpus": "1-3", "mems": "0"},
-            "to": {"cpus": node.cpus("side"), "mems": "0"},
+            "from": {"cpus": "1-3", "mems": "0-1"},
+            "to": {"cpus": node.cpus("side"), "mems": "0-1"},
         }
-        assert "  for it moved default/side/side from cpus 1-3, memory 0 to cpus " in (
+        assert "  for it moved default/side/side from cpus 1-3, memory 0-1 to cpus " in (
             pinfold(node, "explain", "late").output
         )
     finally:

@@ -69,7 +69,7 @@ def test_moves_are_made_by_the_daemon_and_the_kernel_has_them(node: AskedNode) -
     assert list(found) == ["applied", "moves", "score", "score_after", "stopped"]
     assert (found["applied"], found["stopped"], len(found["moves"])) == (1, None, 1)
     assert pools(node) == {"web": "socket #1", "db": "socket #1"}
-    assert (node.cpus("db"), node.mems("db")) == ("4-7", "1")
+    assert (node.cpus("db"), node.mems("db")) == ("4-7", "0-1")
     assert node.client.explain("db").decided_by == "rebalance"
     node.daemon.plugin.owner.ask("check", node.daemon.engine.check)
     run = rebalance(node, "--apply")
