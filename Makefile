@@ -1,6 +1,7 @@
 # make run    the demo: daemon, embedded runtime, example pods
 # make test   linters, type checks and every test that needs no root
 # make e2e    against real container runtimes (root; QEMU for e2e-vm)
+# make e2e-cri    all tests through the CRI proxy, as long as those through NRI
 # make lock   requirements/*.lock anew: the versions that pyproject.toml allows; UPGRADE=1: the newest
 # make install, make rollback, make uninstall    on a node (root); see docs/operating.md
 #
@@ -35,7 +36,7 @@ ifneq ($(shell cat .venv/installed 2>/dev/null),$(CURDIR))
 .PHONY: .venv/installed
 endif
 
-.PHONY: help run test e2e e2e-host e2e-vm bench bench-runtime proto lock install rollback uninstall python clean
+.PHONY: help run test e2e e2e-host e2e-cri e2e-vm bench bench-runtime proto lock install rollback uninstall python clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -50,6 +51,9 @@ e2e: e2e-host e2e-vm
 
 e2e-host: .venv/dev-installed
 	$(PYTEST) -ra tests/e2e/host
+
+e2e-cri: .venv/dev-installed
+	PINFOLD_E2E_WHOLE=1 $(PYTEST) -ra tests/e2e/host -k cri
 
 e2e-vm: .venv/dev-installed
 	$(PYTEST) -ra tests/e2e/vm

@@ -15,6 +15,7 @@ from tests.e2e import debian, runtime
 from tests.e2e.containerd import Containerd
 from tests.e2e.cri import HANGS_AFTER_SECONDS, Cri, is_unanswered
 from tests.e2e.daemon import Daemon
+from tests.e2e.host.lengths import Lengths, lengths_of
 from tests.e2e.leash import LEASH
 from tests.e2e.node import Node, remove_cgroups
 from tests.e2e.pins import cpuset_mount
@@ -58,6 +59,12 @@ def front(request: pytest.FixtureRequest) -> tuple[str, str]:
     """A suite of Debian and the interface: every test runs with each containerd, in both ways."""
     suite, interface = request.param
     return str(suite), str(interface)
+
+
+@pytest.fixture(scope="session")
+def lengths(front: tuple[str, str]) -> Lengths:
+    """How often, and how long, luck is tried."""
+    return lengths_of(front[1])
 
 
 @pytest.fixture(scope="session")

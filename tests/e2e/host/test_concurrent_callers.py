@@ -1,6 +1,5 @@
 """Callers of the runtime beside the daemon's own updates: every call is answered."""
 
-import os
 import random
 import time
 from collections.abc import Callable
@@ -13,17 +12,21 @@ from tests.e2e.containerd import Containerd
 from tests.e2e.daemon import Daemon
 from tests.e2e.host.callers import callers, faults
 from tests.e2e.host.churn import start_shared, steps
+from tests.e2e.host.lengths import Lengths
 from tests.e2e.node import Node
 
 pytestmark = pytest.mark.e2e
 
-SECONDS: Final = float(os.environ.get("PINFOLD_E2E_CALLERS_SECONDS", "180"))
 CALLERS: Final = 4
 SEED: Final = 1
 
 
 def test_the_runtime_answers_four_callers_while_the_daemon_updates_containers(
-    containerd: Containerd, node: Node, daemon: Daemon, say: Callable[[str], None]
+    containerd: Containerd,
+    node: Node,
+    daemon: Daemon,
+    say: Callable[[str], None],
+    lengths: Lengths,
 ) -> None:
     shared = start_shared(node, CALLERS)
     began, done = time.monotonic(), 0
@@ -31,7 +34,7 @@ def test_the_runtime_answers_four_callers_while_the_daemon_updates_containers(
         try:
             for _ in steps(node, daemon):
                 done += 1
-                if faults(running) or time.monotonic() > began + SECONDS:
+                if faults(running) or time.monotonic() > began + lengths.callers_seconds:
                     break
         finally:
             calls = sum(one.calls for one in running)

@@ -12,12 +12,12 @@ from tests.e2e.containerd import Containerd
 from tests.e2e.daemon import Daemon
 from tests.e2e.host.callers import callers, faults
 from tests.e2e.host.churn import start_shared, steps
+from tests.e2e.host.lengths import Lengths
 from tests.e2e.host.parallel import drawn_pods, failures, starters
 from tests.e2e.node import Node
 
 pytestmark = pytest.mark.e2e
 
-ROUNDS: Final = 7
 CALLERS: Final = 4
 CALLERS_SECONDS: Final = 20
 STEPS_BETWEEN_KILLS: Final = 5
@@ -34,13 +34,14 @@ def test_kills_during_parallel_starts(
     cgroup_root: str,
     say: Callable[[str], None],
     victim: str,
+    lengths: Lengths,
 ) -> None:
     killed = daemon if victim == "daemon" else containerd
     draw = random.Random(SEED)
     wrong: dict[int, list[str]] = {}
     unstarted = 0
     with starters(containerd.kubelet_socket, cgroup_root) as together:
-        for number in range(ROUNDS):
+        for number in range(lengths.kills):
             started = together.start(draw, drawn_pods(draw, number))
             time.sleep(draw.uniform(0, 0.8))
             killed.kill()
@@ -51,8 +52,9 @@ def test_kills_during_parallel_starts(
             if found:
                 wrong[number] = found
             together.end_all()
-    say(f"{victim} killed: {len(wrong)} of {ROUNDS} rounds wrong, {unstarted} pods did not start")
-    assert not wrong, f"{len(wrong)} of {ROUNDS} rounds: {wrong}"
+    rounds = f"{len(wrong)} of {lengths.kills} rounds"
+    say(f"{victim} killed: {rounds} wrong, {unstarted} pods did not start")
+    assert not wrong, f"{rounds}: {wrong}"
 
 
 def test_kills_among_concurrent_callers(
