@@ -8,7 +8,7 @@ from typing import Final, TypeGuard
 from msgspec.structs import replace
 
 from ...topology.model.machine import Machine, MemoryKind
-from ...topology.sets.cpuset import NO_CPUS, NO_NODES, CpuSet, NodeSet
+from ...topology.sets.cpuset import NO_CPUS, NO_NODES, NodeSet
 from ..configuration.config import Config
 from ..cpus.picker import CpuPicker
 from ..memory.memory_choice import PoolMemory
@@ -45,10 +45,10 @@ _WIDENED_AT_LEAST: Final = 4
 class Books:
     """The ledgers of one machine, changed together: no method can half happen."""
 
-    def __init__(self, machine: Machine, config: Config, exclusive: CpuSet = NO_CPUS) -> None:
-        """Raises `ConfigError` as `read_supply` does, to which `exclusive` goes."""
+    def __init__(self, machine: Machine, config: Config) -> None:
+        """Raises `ConfigError` where the configuration does not fit the machine."""
         self.picker = CpuPicker(machine)
-        self.supply = read_supply(machine, config, self.picker, exclusive)
+        self.supply = read_supply(machine, config, self.picker)
         self.tree = build_tree(machine, self.supply)
         self.ledger = Ledger(self.tree, self.picker)
         self.memory = MemoryLedger(MemoryNodes.of(machine, self.supply.memory))

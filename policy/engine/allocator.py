@@ -6,7 +6,6 @@ from dataclasses import replace
 from msgspec import structs
 
 from ...topology.model.machine import Machine
-from ...topology.sets.cpuset import CpuSet
 from ..books.books import Books
 from ..configuration.config import Config
 from ..model.container import Container, ContainerId, Resources
@@ -37,13 +36,11 @@ from .unmet import UnmetRules, guard_problems, with_uncounted
 class Allocator:
     """The books and the roster of one machine, changed together, container by container."""
 
-    def __init__(
-        self, machine: Machine, config: Config, interrupts: Sequence[Interrupt], exclusive: CpuSet
-    ) -> None:
-        """Raises `ConfigError` as `read_supply` does, to which `exclusive` goes."""
+    def __init__(self, machine: Machine, config: Config, interrupts: Sequence[Interrupt]) -> None:
+        """Raises `ConfigError` where the configuration does not fit the machine."""
         self.machine = machine
         self.config = config
-        self.books = Books(machine, config, exclusive)
+        self.books = Books(machine, config)
         self.roster = Roster()
         self.classifier = Classifier(config, interrupts, machine)
         self._judge = Judge(self.books, config)

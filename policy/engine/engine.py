@@ -6,7 +6,7 @@ from types import MappingProxyType
 from msgspec.structs import replace
 
 from ...topology.model.machine import Machine
-from ...topology.sets.cpuset import NO_CPUS, CpuSet, NodeSet
+from ...topology.sets.cpuset import NodeSet
 from ..configuration.config import Config
 from ..model.container import Container, ContainerId, ContainerState, Pod, PodId, Resources
 from ..model.grant import Grant, PoolId, Refusal
@@ -42,31 +42,21 @@ class Engine:
     """
 
     def __init__(
-        self,
-        machine: Machine,
-        config: Config,
-        *,
-        interrupts: tuple[Interrupt, ...] = (),
-        exclusive: CpuSet = NO_CPUS,
+        self, machine: Machine, config: Config, *, interrupts: tuple[Interrupt, ...] = ()
     ) -> None:
-        """Raises `ConfigError` where the configuration does not fit the machine.
-
-        `exclusive`: cpus that containers to be adopted have for themselves; see `read_supply`.
-        """
+        """Raises `ConfigError` where the configuration does not fit the machine."""
         self._central = CentralRules(config)
         self.machine = machine
         self.config = config
         self._interrupts = interrupts
-        self._exclusive = exclusive
-        self._allocator = Allocator(machine, config, interrupts, exclusive)
+        self._allocator = Allocator(machine, config, interrupts)
         self._unread: Mapping[ContainerId, Exception] = {}
         """What went wrong with containers that could not be read; they are left as they run."""
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "Engine":
         """Another engine that holds what a snapshot shows, to try out what would follow."""
-        # The same cpus are reserved, also where they stand in for offline ones.
-        engine = cls(snapshot.machine, snapshot.config, exclusive=snapshot.supply.usable)
+        engine = cls(snapshot.machine, snapshot.config)
         engine._hold(snapshot)
         return engine
 
@@ -317,9 +307,7 @@ class Engine:
                 faults.setdefault(fault.container_id, []).append(fault.error)
                 # What was booked may be half a change: begin again without this container.
                 broken = self._allocator
-                self._allocator = Allocator(
-                    self.machine, self.config, self._interrupts, self._exclusive
-                )
+                self._allocator = Allocator(self.machine, self.config, self._interrupts)
                 books = broken.books
                 self._allocator.books.inherit(books.memory.last_look(), books.due_dram)
         is_same_tree = self.tree.has_pools_of(earlier_tree)
@@ -348,10 +336,8 @@ class Engine:
         go to those that miss exclusive ones, then to all that share them. The plan and the change
         are the same call: take the new engine. Raises `ConfigError`.
         """
-        before = self.snapshot()
-        interrupts, own = self._interrupts, before.exclusive
-        engine = Engine(machine or self.machine, config, interrupts=interrupts, exclusive=own)
-        return engine, engine.take_over(before)
+        engine = Engine(machine or self.machine, config, interrupts=self._interrupts)
+        return engine, engine.take_over(self.snapshot())
 
     def take_over(self, before: Snapshot) -> Adopted:
         """Adopt all that an older engine of this node held; see `reconfigured`."""

@@ -139,14 +139,6 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
         return tuple(milli)
 
     @property
-    def exclusive(self) -> CpuSet:
-        """The cpus that containers have for themselves. O(grants)."""
-        mask = 0
-        for grant in self.grants.values():
-            mask |= grant.exclusive.mask
-        return CpuSet(mask)
-
-    @property
     def free_reserved_milli(self) -> int:
         """Milli-cpus of the reserved cpus that are not promised."""
         promised = sum(

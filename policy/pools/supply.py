@@ -33,21 +33,18 @@ class Supply(Struct, frozen=True, kw_only=True):
         return self.isolated | self.reserved | self.sharable
 
 
-def read_supply(
-    machine: Machine, config: Config, picker: CpuPicker, exclusive: CpuSet = NO_CPUS
-) -> Supply:
+def read_supply(machine: Machine, config: Config, picker: CpuPicker) -> Supply:
     """The supply that `availableResources` and `reservedResources` come to on this machine.
 
     Raises `ConfigError` where a value cannot be read or does not fit. Cpus that are not online are
     left out with a warning: a set written for another machine must not stop this one. Where only
     offline cpus are missing for what fitted while they were online, others stand in for them, with
-    a warning: a refusal would leave containers on the offline ones. Reserved cpus that are not
-    named are none of `exclusive`, those of containers for themselves, while there are others.
+    a warning: a refusal would leave containers on the offline ones.
     """
     warnings: list[str] = []
     allowed = _allowed(machine, config, warnings)
     isolated = machine.isolated & allowed
-    reserved = _reserved(machine, config, allowed, isolated, picker, exclusive, warnings)
+    reserved = _reserved(machine, config, allowed, isolated, picker, warnings)
     memory = read_memory_supply(machine, config)
     return Supply(
         isolated=isolated - reserved,
@@ -94,7 +91,6 @@ def _reserved(
     allowed: CpuSet,
     isolated: CpuSet,
     picker: CpuPicker,
-    exclusive: CpuSet,
     warnings: list[str],
 ) -> CpuSet:
     where = "reservedResources.cpu"
@@ -122,12 +118,12 @@ def _reserved(
                     f"{where}: {text!r} reserves {wanted_count} cpus, and cpus {machine.offline}"
                     f" are offline: {count} of them"
                 )
-            reserved = _pick(where, text, count, ordinary, picker, exclusive)
+            reserved = _pick(where, text, count, ordinary, picker)
         case None:
-            reserved = _pick(where, "one cpu", 1, ordinary, picker, exclusive)
+            reserved = _pick(where, "one cpu", 1, ordinary, picker)
     if not reserved and gone:
         count = _count(len(gone), ordinary, isolated, machine)
-        reserved = _pick(where, text, count, ordinary, picker, exclusive)
+        reserved = _pick(where, text, count, ordinary, picker)
         warnings.append(
             f"{where}: no cpu of {text!r} is online (offline are {gone}):"
             f" cpus {reserved} are reserved instead"
@@ -170,18 +166,8 @@ def _online(
     return wanted & machine.online
 
 
-def _pick(
-    where: str,
-    text: str | None,
-    count: int,
-    usable: CpuSet,
-    picker: CpuPicker,
-    exclusive: CpuSet,
-) -> CpuSet:
+def _pick(where: str, text: str | None, count: int, usable: CpuSet, picker: CpuPicker) -> CpuSet:
     picked = picker.pick(usable.mask, count, CpuPriority.NORMAL)
-    if picked is not None and picked & exclusive.mask:
-        # Only then: what is reserved already stays the same in every other case.
-        picked = picker.pick((usable - exclusive).mask, count, CpuPriority.NORMAL) or picked
     if picked is None:
         raise ConfigError(
             f"{where}: {text!r} reserves {count} cpus of {len(usable)} usable ones ({usable})"

@@ -94,24 +94,6 @@ def test_cpus_that_are_not_online_are_left_out_with_a_warning() -> None:
     assert supply(EIGHT).warnings == ()
 
 
-HELD = [
-    pytest.param("cpuset:0", "0", "1-2", "3", id="a named one that went: the first nobody holds"),
-    pytest.param(None, "0", "1-2", "3", id="an amount whose cpu went, likewise"),
-    pytest.param("cpuset:0", "0", "1-7", "1", id="all are held: one of those"),
-    pytest.param("cpuset:0", "0", "4-7", "1", id="one nobody holds comes first anyway"),
-]
-
-
-@pytest.mark.parametrize(("reserved", "offline", "held", "expected"), HELD)
-def test_stand_ins_are_not_cpus_of_containers_for_themselves(
-    reserved: str | None, offline: str, held: str, expected: str
-) -> None:
-    machine = without(machine_from_spec("core:8"), CpuSet.parse(offline))
-    config = Config(reserved_resources=Amounts(cpu=reserved))
-    found = read_supply(machine, config, CpuPicker(machine), CpuSet.parse(held))
-    assert found.reserved == CpuSet.parse(expected)
-
-
 GONE = [
     pytest.param(EIGHT, "cpuset:0", None, "0", "1", id="the only reserved one"),
     pytest.param(EIGHT, "cpuset:0-1", None, "0", "1", id="one of two: the other one serves"),
