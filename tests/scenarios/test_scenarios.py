@@ -1,47 +1,21 @@
 """The project's scenario files: each holds in a simulation, and over NRI in every dialect."""
 
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
 from pinfold.nri.embedded.runtime_dialects import DIALECTS, Dialect
 from pinfold.policy.configuration.config import Config
-from pinfold.policy.scenarios.scenario_file import (
-    Scenario,
-    Topology,
-    build_topology,
-    parse_scenarios,
-)
+from pinfold.policy.scenarios.scenario_file import Scenario, Topology
 from pinfold.policy.scenarios.scenario_run import ScenarioRun, run_scenario
 from pinfold.policy.scenarios.step import Start
-from pinfold.policy.text.yaml_fields import read_fields
-from pinfold.topology.made.spec import machine_from_spec
 
 from .node_run import NodeRun
+from .scenario_files import scenarios_in
 
 FOLDER = Path(__file__).parent
-DEFAULT = Topology(machine=machine_from_spec("socket:2 numa:2 core:2 thread:2 mem:2G"))
 
-
-def no_sysfs(path: str) -> NoReturn:
-    raise AssertionError(path)
-
-
-def scenarios() -> list[tuple[Scenario, Topology]]:
-    found: list[tuple[Scenario, Topology]] = []
-    for path in sorted(FOLDER.glob("*.yaml")):
-        (document,) = read_fields(path.read_text(), path.name)
-        parsed = parse_scenarios(document)
-        for one in parsed.scenarios:
-            topology = DEFAULT
-            if one.topology:
-                topology = build_topology(parsed.topologies[one.topology], no_sysfs)
-            found.append((one, topology))
-    return found
-
-
-SCENARIOS = [pytest.param(*pair, id=pair[0].id) for pair in scenarios()]
+SCENARIOS = [pytest.param(*pair, id=pair[0].id) for pair in scenarios_in(FOLDER)]
 
 
 @pytest.mark.parametrize(("scenario", "topology"), SCENARIOS)

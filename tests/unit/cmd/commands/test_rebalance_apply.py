@@ -11,23 +11,11 @@ from click.testing import CliRunner, Result
 
 from pinfold.cmd.control.control_client import ControlError
 from pinfold.cmd.pinfold import main
-from pinfold.policy.manifests.manifest import PodSpec
 
 from ..control.asked_node import AskedNode
-from ..daemon.paper_node import burstable, guaranteed
+from ..daemon.paper_node import burstable, fan, guaranteed
 
 SPEC = "socket:2 numa:1 core:4 thread:1 mem:8G"
-
-
-def fan(name: str, of: str) -> PodSpec:
-    """A pod that wishes to be near another one."""
-    rule = (
-        f"{name}: [{{scope: {{key: name, operator: Exists}},"
-        f" match: {{key: name, operator: In, values: [{of}]}}, weight: 5}}]"
-    )
-    pod = burstable(name, 2000)
-    keys = {**pod.annotations, "resource-policy.nri.io/affinity": rule}
-    return replace(pod, annotations=keys)
 
 
 @pytest.fixture(name="node")

@@ -7,23 +7,11 @@ from dataclasses import replace
 import pytest
 
 from pinfold.cmd.control.background_rebalance import BackgroundRebalance
-from pinfold.policy.manifests.manifest import PodSpec
 from pinfold.topology.made.spec import machine_from_spec
-from tests.unit.cmd.daemon.paper_node import LOG, PaperNode, burstable, config
+from tests.unit.cmd.daemon.paper_node import LOG, PaperNode, burstable, config, fan
 
 MACHINE = machine_from_spec("socket:2 numa:1 core:4 thread:1 mem:8G")
 HOUR = 3600.0
-
-
-def fan(name: str, of: str) -> PodSpec:
-    """A pod that wishes to be near another one, which knows of no wish."""
-    rule = (
-        f"{name}: [{{scope: {{key: name, operator: Exists}},"
-        f" match: {{key: name, operator: In, values: [{of}]}}, weight: 5}}]"
-    )
-    pod = burstable(name, 2000)
-    keys = {**pod.annotations, "resource-policy.nri.io/affinity": rule}
-    return replace(pod, annotations=keys)
 
 
 class Node:

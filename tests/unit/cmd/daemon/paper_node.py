@@ -61,6 +61,17 @@ def burstable(name: str, milli: int = 500, memory: int = 0, **annotations: str) 
     return _pod(name, QosClass.BURSTABLE, resources, annotations)
 
 
+def fan(name: str, of: str) -> PodSpec:
+    """A pod that wishes to be near another one, which knows of no wish."""
+    rule = (
+        f"{name}: [{{scope: {{key: name, operator: Exists}},"
+        f" match: {{key: name, operator: In, values: [{of}]}}, weight: 5}}]"
+    )
+    pod = burstable(name, 2000)
+    keys = {**pod.annotations, "resource-policy.nri.io/affinity": rule}
+    return replace(pod, annotations=keys)
+
+
 def _pod(name: str, qos: QosClass, resources: Resources, said: Mapping[str, str]) -> PodSpec:
     keys = {f"{key.replace('_', '-')}.{DOMAIN}/pod": value for key, value in said.items()}
     containers = (ContainerSpec(name=name, resources=resources),)
