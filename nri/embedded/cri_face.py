@@ -262,7 +262,14 @@ class CriFace(RawHandler):
 
     def _pod_status(self, request: bytes) -> Message:
         config = self._sandboxes[cri.StatusRequest.FromString(request).id]
-        info = {"config": {"linux": {"cgroup_parent": config.linux.cgroup_parent}}}
+        linux: dict[str, object] = {"cgroup_parent": config.linux.cgroup_parent}
+        if config.linux.HasField("resources"):
+            linux["resources"] = {
+                one.name: value
+                for one, value in config.linux.resources.ListFields()
+                if isinstance(value, int)
+            }
+        info = {"config": {"linux": linux}}
         return cri.SandboxStatusResponse(info={"info": json.dumps(info)})
 
     def _metadata(self, one: nri_pb2.Container) -> cri.ContainerMetadata:

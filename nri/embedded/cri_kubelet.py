@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 
 from ...policy.manifests.manifest import ContainerSpec, PodSpec
 from ..api import cri_proxy_pb2 as cri
+from ..api import nri_pb2
 from ..cri.upstream import MESSAGE_OPTIONS, RUNTIME
 from ..plugin.string_entries import write_entries
 from .cri_face import cri_resources
@@ -116,11 +117,15 @@ class CriKubelet:
 def sandbox_config(pod: PodSpec) -> cri.SandboxConfig:
     """The configuration of a pod's sandbox, as the kubelet makes it."""
     sandbox = sandbox_message(pod)
+    linux = cri.LinuxSandbox(cgroup_parent=sandbox.linux.cgroup_parent)
+    if sandbox.linux.HasField("pod_resources"):
+        found = nri_pb2.LinuxContainer(resources=sandbox.linux.pod_resources)
+        linux.resources.CopyFrom(cri_resources(found))
     return cri.SandboxConfig(
         metadata=cri.SandboxMetadata(
             name=sandbox.name, uid=sandbox.uid, namespace=sandbox.namespace
         ),
         labels=sandbox.labels,
         annotations=sandbox.annotations,
-        linux=cri.LinuxSandbox(cgroup_parent=sandbox.linux.cgroup_parent),
+        linux=linux,
     )

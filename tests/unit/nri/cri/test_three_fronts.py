@@ -29,6 +29,7 @@ ROOT = Path(__file__).parents[4]
 FILES = (
     ROOT.parent / "shared" / "scenarios" / "given.yaml",
     *sorted((ROOT / "tests" / "golden" / "scenarios").glob("*.yaml")),
+    *sorted((ROOT / "tests" / "scenarios").glob("*.yaml")),
 )
 DEFAULT = Topology(machine=machine_from_spec("socket:2 numa:2 core:2 thread:2 mem:2G"))
 State = tuple[dict[str, Place], dict[str, str]]
