@@ -34,14 +34,19 @@ class PolicyTurns:
         seconds: float,
         *,
         late: Callable[[T], None],
+        given_up: Callable[[T], None],
         in_time: Callable[[T], T] | None = None,
     ) -> T | None:
         """The value of work; None where it is not over in time, and `late` gets it then.
 
-        A caller that is cancelled is never told either: `late` gets what it would have got. Raises
-        what the work raises, which is reported already.
+        A caller that is cancelled is never told either: `given_up` gets what it would have got.
+        Raises what the work raises, which is reported already.
         """
         loop, is_over = asyncio.get_running_loop(), asyncio.Event()
+        is_given_up = False
+
+        def unheard(value: T) -> None:
+            (given_up if is_given_up else late)(value)
 
         def told(value: T) -> T:
             value = value if in_time is None else in_time(value)
@@ -55,7 +60,7 @@ class PolicyTurns:
                 loop.call_soon_threadsafe(is_over.set)
                 raise
 
-        turn = Turn(name, failing, late, told)
+        turn = Turn(name, failing, unheard, told)
         if self._owner.hold(turn):
             self._owner.do_held(turn)
             self._tidy()
@@ -66,8 +71,9 @@ class PolicyTurns:
         except TimeoutError:
             turn.abandon()
         except asyncio.CancelledError:
+            is_given_up = True
             if not turn.abandon() and isinstance(turn.outcome, Done):
-                self.do(name, lambda: late(_certain(turn.outcome)))
+                self.do(name, lambda: given_up(_certain(turn.outcome)))
             raise
         finally:
             self._tidy()

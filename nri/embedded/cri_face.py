@@ -64,6 +64,7 @@ class CriFace(RawHandler):
             "StopContainer": self._stop,
             "RemoveContainer": self._remove,
             "UpdateContainerResources": self._update,
+            "UpdatePodSandboxResources": self._update_pod,
             "ListContainers": self._list_containers,
             "ListPodSandbox": self._list_pods,
             "ContainerStatus": self._status,
@@ -128,7 +129,9 @@ class CriFace(RawHandler):
             except KeyError as error:
                 context.abort(grpc.StatusCode.NOT_FOUND, f"no {error.args[0]} here")
             except RequestError as error:
-                context.abort(grpc.StatusCode.UNKNOWN, str(error))
+                is_missing = str(error).startswith(grpc.StatusCode.UNIMPLEMENTED.name)
+                code = grpc.StatusCode.UNIMPLEMENTED if is_missing else grpc.StatusCode.UNKNOWN
+                context.abort(code, str(error))
             raise AssertionError("abort raises")
 
         return cast(
@@ -216,6 +219,12 @@ class CriFace(RawHandler):
         if message.container_id in self.runtime.broken_ids:
             raise RequestError("failed to update resources")
         self.runtime.update(message.container_id, resources_message(message.linux))
+        return cri.Empty()
+
+    def _update_pod(self, request: bytes) -> Message:
+        message = cri.UpdateSandboxRequest.FromString(request)
+        size = resources_message(message.resources)
+        self.runtime.update_pod(message.pod_sandbox_id, size)
         return cri.Empty()
 
     def _list_containers(self, _request: bytes) -> Message:

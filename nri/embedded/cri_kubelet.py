@@ -101,6 +101,11 @@ class CriKubelet:
         request = cri.UpdateRequest(container_id=container_id, linux=resources)
         self._call("UpdateContainerResources", request, cri.Empty)
 
+    def update_pod(self, pod_id: str, resources: cri.Resources) -> None:
+        """A whole pod is resized."""
+        request = cri.UpdateSandboxRequest(pod_sandbox_id=pod_id, resources=resources)
+        self._call("UpdatePodSandboxResources", request, cri.Empty)
+
     def _call(self, name: str, request: Message, kind: type[_Reply]) -> _Reply:
         call = cast(
             "grpc.UnaryUnaryMultiCallable[Message, _Reply]",

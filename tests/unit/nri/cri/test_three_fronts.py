@@ -23,7 +23,8 @@ from pinfold.policy.scenarios.step import Start, Synchronize
 from pinfold.policy.text.yaml_fields import read_fields
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine
-from tests.unit.nri.cri.wired_run import CriWire, NriWire, Place, Wire, WiredRun
+from tests.unit.nri.cri.wired_run import Place, WiredRun
+from tests.unit.nri.cri.wires import CriWire, NriWire, Wire
 
 ROOT = Path(__file__).parents[4]
 FILES = (
