@@ -48,7 +48,8 @@ class CriFace(RawHandler):
         """Called once it is done, before the answer."""
         self.watch: Callable[[str, bytes], None] = _unseen
         """Shown every call with its request."""
-        self._attempts: dict[str, int] = {}
+        self.attempts: dict[str, int] = {}
+        """Of containers, by id; those that were not created here are first ones."""
         self._sandboxes: dict[str, cri.SandboxConfig] = {}
         self._mounts: dict[str, list[cri.Mount]] = {}
         self._readers: list[queue.SimpleQueue[bytes | None]] = []
@@ -192,7 +193,7 @@ class CriFace(RawHandler):
         if container_id in self.runtime.containers:
             raise RequestError(f"name {name}_{metadata.attempt} is reserved for {container_id}")
         created = self.runtime.create(container_of_config(container_id, pod.id, config))
-        self._attempts[container_id] = metadata.attempt
+        self.attempts[container_id] = metadata.attempt
         self._mounts[container_id] = list(config.mounts)
         self._tell(created.id, cri.CONTAINER_CREATED_EVENT)
         return cri.CreateResponse(container_id=created.id)
@@ -282,7 +283,7 @@ class CriFace(RawHandler):
         return cri.SandboxStatusResponse(info={"info": json.dumps(info)})
 
     def _metadata(self, one: nri_pb2.Container) -> cri.ContainerMetadata:
-        return cri.ContainerMetadata(name=one.name, attempt=self._attempts.get(one.id, 0))
+        return cri.ContainerMetadata(name=one.name, attempt=self.attempts.get(one.id, 0))
 
     def _of_pod(self, pod_id: str) -> list[str]:
         every = tuple(self.runtime.containers.values())

@@ -19,7 +19,7 @@ from pinfold.policy.scenarios.scenario_file import (
     parse_scenarios,
 )
 from pinfold.policy.scenarios.scenario_run import ScenarioRun
-from pinfold.policy.scenarios.step import Start, Synchronize
+from pinfold.policy.scenarios.step import Start
 from pinfold.policy.text.yaml_fields import read_fields
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine
@@ -35,8 +35,6 @@ FILES = (
 DEFAULT = Topology(machine=machine_from_spec("socket:2 numa:2 core:2 thread:2 mem:2G"))
 State = tuple[dict[str, Place], dict[str, str]]
 """Containers that run, and the reasons of those that were refused, by path."""
-UNWIRED = Synchronize
-"""What a runtime on paper has not: several instances of one container."""
 
 
 @cache
@@ -50,9 +48,7 @@ def cases() -> Iterator[object]:
         if not path.exists():
             continue
         for scenario in load(path).scenarios:
-            found = [type(one).__name__ for one in scenario.steps if isinstance(one, UNWIRED)]
-            marks = [pytest.mark.skip(reason=f"has {found[0]}")] if found else []
-            yield pytest.param(path, scenario.id, id=f"{path.stem}/{scenario.id}", marks=marks)
+            yield pytest.param(path, scenario.id, id=f"{path.stem}/{scenario.id}")
 
 
 def simulated(scenario: Scenario, run: ScenarioRun) -> Iterator[State]:

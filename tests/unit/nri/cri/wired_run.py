@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from pinfold.cmd.state.saved_states import SavedStates
+from pinfold.nri.api import nri_pb2
 from pinfold.nri.dispatch.front import Front
 from pinfold.nri.embedded.embedded_runtime import RequestError
 from pinfold.policy.configuration.config import Config
@@ -98,7 +99,11 @@ class WiredRun:
                 self._wait(step.nanoseconds)
             case UnsupportedStep():
                 self._is_start_spoilt |= step.spoils_start
-            case Expect() | Remember() | Synchronize():
+            case Synchronize():
+                instances = sorted(step.instances, key=lambda one: one.created_at)
+                attempts = {one.id: number for number, one in enumerate(instances)}
+                self.wire.come_back(attempts, lambda: self._list_instances(step))
+            case Expect() | Remember():
                 pass
         if self.wire.front is not None:
             assert self.wire.front.settle(SECONDS)
@@ -216,6 +221,19 @@ class WiredRun:
         one = self._find(step.container)
         with suppress(RequestError):
             self.wire.update(one.id, step.resources, one.pod.qos)
+
+    def _list_instances(self, step: Synchronize) -> None:
+        """The runtime lists several instances of a container instead of the one that ran."""
+        if not step.container:
+            return
+        one, runtime = self._find(step.container), self.wire.runtime
+        message, kernel = runtime.containers.pop(one.id), runtime.kernel.pop(one.id)
+        for each in sorted(step.instances, key=lambda each: each.created_at):
+            found = nri_pb2.Container()
+            found.CopyFrom(message)
+            found.id, found.created_at = each.id, each.created_at
+            runtime.containers[each.id], runtime.kernel[each.id] = found, kernel
+            one.id = each.id
 
     def _find(self, name: str) -> Started:
         return next(

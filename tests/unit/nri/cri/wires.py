@@ -2,7 +2,7 @@
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
@@ -26,8 +26,10 @@ from pinfold.policy.engine.engine import Engine
 from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
 from pinfold.policy.model.container import ContainerId, QosClass, Resources
 from pinfold.policy.model.kubelet_resources import linux_resources
+from tests.unit.nri.cri.proxied_node import eventually
 
 SECONDS: Final = 20.0
+LOOK_SECONDS: Final = 0.5
 PATIENT: Final = Timing(deadline_seconds=10.0, first_retry_seconds=0.002, last_retry_seconds=0.004)
 
 
@@ -48,7 +50,7 @@ class Wire(ABC):
     def __init__(self, memory_bytes: int | None) -> None:
         self.runtime = EmbeddedRuntime(request_timeout_seconds=SECONDS)
         self.memory_bytes = memory_bytes
-        self.faults: list[Crashed] = []
+        self.happenings: list[Happening] = []
         self.front: Front | None = None
         self._thread: threading.Thread | None = None
 
@@ -74,12 +76,16 @@ class Wire(ABC):
     @abstractmethod
     def update(self, container_id: str, resources: Resources, qos: QosClass) -> None: ...
 
+    @abstractmethod
+    def come_back(self, attempts: Mapping[str, int], lists: Callable[[], None]) -> None:
+        """The runtime ends and comes back; then it lists other containers, of these attempts."""
+
     def close(self) -> None:
         self.end()
 
-    def report(self, happening: Happening) -> None:
-        if isinstance(happening, Crashed):
-            self.faults.append(happening)
+    @property
+    def faults(self) -> list[Crashed]:
+        return [one for one in self.happenings if isinstance(one, Crashed)]
 
     def begin(
         self, policy: Engine, advice: Mapping[ContainerId, Advice], *, has_test_hints: bool
@@ -104,7 +110,7 @@ class NriWire(Wire):
         return Plugin(
             policy,
             embedded_link(self.runtime),
-            self.report,
+            self.happenings.append,
             timing=PATIENT,
             machine_memory_bytes=self.memory_bytes,
             finder=Surroundings(has_test_hints=has_test_hints),
@@ -133,6 +139,13 @@ class NriWire(Wire):
     def update_pod(self, pod_id: str, size: nri_pb2.LinuxResources) -> None:
         self.runtime.update_pod(pod_id, size)
 
+    def come_back(self, attempts: Mapping[str, int], lists: Callable[[], None]) -> None:
+        lists()
+        self.runtime.drop()
+        assert self.runtime.wait_until_synchronized(SECONDS)
+        assert self.front is not None
+        assert self.front.wait_until_ready(SECONDS)
+
     def update(self, container_id: str, resources: Resources, qos: QosClass) -> None:
         linux = linux_resources(resources, qos, self.memory_bytes)
         self.runtime.update(container_id, resources_message(linux))
@@ -149,9 +162,10 @@ class CriWire(Wire):
         return CriProxy(
             policy,
             self.loopback.link(),
-            self.report,
+            self.happenings.append,
             machine_memory_bytes=self.memory_bytes,
             finder=Surroundings(has_test_hints=has_test_hints),
+            look_seconds=LOOK_SECONDS,
         )
 
     @property
@@ -178,6 +192,18 @@ class CriWire(Wire):
             self._kubelet.update_pod(pod_id, cri_resources(nri_pb2.LinuxContainer(resources=size)))
         except grpc.RpcError as error:
             raise RequestError(cast("grpc.Call", error).details() or "") from error
+
+    def come_back(self, attempts: Mapping[str, int], lists: Callable[[], None]) -> None:
+        self.loopback.face.stop()
+        lists()
+        self.loopback.face.attempts.update(attempts)
+        self.loopback.restart()
+        listed = self._lists()
+        # One that may be under way, one to find who is there, one to be sure of who is not.
+        assert eventually(lambda: self._lists() > listed + 3)
+
+    def _lists(self) -> int:
+        return self.loopback.face.calls.count("ListContainers")
 
     def update(self, container_id: str, resources: Resources, qos: QosClass) -> None:
         linux = linux_resources(resources, qos, self.memory_bytes)
