@@ -137,20 +137,7 @@ class Hooks:
         """The answer about a new container; an empty one where the policy is too slow."""
         begun = time.monotonic()
         policy_id, events = known.policy_id, self._events
-
-        def read() -> Newcomer:
-            pod = sandbox_of_config(message.pod_sandbox_id, message.sandbox_config)
-            container = container_of_config(policy_id, pod.id, message.config)
-            return self._arrivals.read(
-                pod, container, with_kubelet=events.asks_kubelet, seconds=FIND_SECONDS
-            )
-
-        # Not in the loop: devices and mounts are looked up, and others' calls go on meanwhile.
-        loop = asyncio.get_running_loop()
-        newcomer = await loop.run_in_executor(self._threads, read)
-        if not self._sized.is_known(newcomer.container.pod.id):
-            sandbox = sandbox_of_config(message.pod_sandbox_id, message.sandbox_config)
-            self._note_pod(sandbox, newcomer.container.pod)
+        newcomer = await self._read(policy_id, message)
 
         def late(answer: Answer) -> None:
             if not answer.refusal:
@@ -177,6 +164,31 @@ class Hooks:
             self._turns.do("refusal", lambda: self._proxied.release(policy_id))
             raise RefusedCallError(grpc.StatusCode.FAILED_PRECONDITION, objection)
         return answer
+
+    async def _read(self, policy_id: ContainerId, message: cri.CreateRequest) -> Newcomer:
+        """A container with what it is near."""
+        arrivals, config = self._arrivals, message.config
+        with_kubelet = self._events.asks_kubelet
+        sandbox = sandbox_of_config(message.pod_sandbox_id, message.sandbox_config)
+
+        def bare() -> Newcomer:
+            return arrivals.read_bare(sandbox, container_of_config(policy_id, sandbox.id, config))
+
+        def found(newcomer: Newcomer) -> Newcomer:
+            return arrivals.with_found(newcomer, with_kubelet=with_kubelet, seconds=FIND_SECONDS)
+
+        # Not in the loop where devices and mounts are looked up: others' calls go on meanwhile.
+        loop = asyncio.get_running_loop()
+        if config.devices or config.CDI_devices:
+            newcomer = await loop.run_in_executor(self._threads, lambda: found(bare()))
+        else:
+            newcomer = bare()
+            if arrivals.is_looked_for(newcomer, with_kubelet=with_kubelet):
+                newcomer = await loop.run_in_executor(self._threads, found, newcomer)
+        pod = newcomer.container.pod
+        if not self._sized.is_known(pod.id):
+            self._note_pod(sandbox, pod)
+        return newcomer
 
     def _created(self, known: KnownContainer, reply: bytes) -> None:
         known.creations -= 1

@@ -94,6 +94,17 @@ def test_fields_that_nobody_here_knows_reach_the_runtime(node: ProxiedNode) -> N
     assert b"\x9a\x06\x03new" in sent[0]
 
 
+def test_a_container_with_devices_is_looked_up_aside_and_placed(node: ProxiedNode) -> None:
+    pod = node.run_pod("own")
+    config = container_config("own", 2000)
+    config.devices.add(container_path="/dev/null", host_path="/dev/null", permissions="rw")
+    created = node.kubelet.create_container(pod, config, pod_config("own", ""))
+    node.kubelet.start_container(created)
+    assert node.cpus(created) == "1-2"
+    (known,) = node.engine.containers.values()
+    assert [one.path for one in known.devices] == ["/dev/null"]
+
+
 def test_bytes_that_are_no_message_are_the_runtimes_to_refuse(node: ProxiedNode) -> None:
     client = RawClient(node.socket)
     with pytest.raises(grpc.RpcError):
