@@ -9,6 +9,7 @@ from pinfold.nri.cri.policy_turns import PolicyTurns
 from pinfold.nri.dispatch.owner import Owner
 
 SECONDS = 10.0
+SOON = 0.3
 
 
 class Asked:
@@ -96,3 +97,35 @@ def test_each_value_has_one_who_sees_to_it(
         asyncio.run(main())
 
     assert asked(run) == expected
+
+
+@pytest.mark.parametrize("name", ["do", "ask"])
+def test_what_a_turn_leaves_is_done_aside_soon_after_it(name: str) -> None:
+    owner = Owner(lambda _, error: pytest.fail(str(error)))
+    turns = PolicyTurns(owner)
+    done = threading.Event()
+    threads: list[threading.Thread] = []
+
+    def report() -> None:
+        threads.append(threading.current_thread())
+        done.set()
+
+    def work() -> None:
+        owner.afterwards(report)
+
+    async def main() -> None:
+        if name == "do":
+            turns.do("work", work)
+        else:
+            await turns.ask("work", work, SECONDS, late=_unseen, given_up=_unseen)
+        assert not done.is_set(), "the caller goes on first"
+        await asyncio.sleep(SOON)
+        assert done.is_set()
+
+    asyncio.run(main())
+    owner.close()
+    assert threading.current_thread() not in threads
+
+
+def _unseen(_value: None) -> None:
+    raise AssertionError("nobody is late")
