@@ -30,6 +30,8 @@ class _Updated(NamedTuple):
 
     asked: LinuxResources | None
     answer: Answer
+    is_reserved: bool
+    """What the update takes from it is taken once the runtime has agreed."""
 
 
 class Resizes:
@@ -61,22 +63,31 @@ class Resizes:
         policy_id, events = self._known.policy_id(message.container_id), self._events
         wanted = linux_value(resources_message(message.linux))
 
+        mention = Mention(container_id=policy_id, read=_unread)
+
         def update() -> _Updated:
             asked = events.asked.get(policy_id)
             if asked is None or policy_id not in events.policy.grants:
-                return _Updated(None, Answer())
-            mention = Mention(container_id=policy_id, read=_unread)
-            return _Updated(asked, events.update(mention, wanted))
+                return _Updated(None, Answer(), is_reserved=False)
+            reserved = self._proxied.reserve(policy_id, wanted)
+            if reserved is not None:
+                return _Updated(asked, reserved, is_reserved=True)
+            return _Updated(asked, events.update(mention, wanted), is_reserved=False)
 
         def take_back(found: _Updated) -> None:
-            if found.asked is not None:
+            if found.asked is not None and not found.answer.refusal:
                 self._proxied.take_back(policy_id, found.asked, found.answer)
+
+        def settle(found: _Updated) -> None:
+            self._proxied.post_present(found.answer.all)
+            if found.is_reserved and policy_id in events.policy.grants:
+                self._proxied.post_present(events.update(mention, wanted).all)
 
         found = await self._turns.ask(
             "UpdateContainerResources",
             update,
             PATIENCE_SECONDS,
-            late=lambda one: events.post(one.answer),
+            late=settle,
             given_up=take_back,
         )
         if found is None or found.asked is None:
@@ -92,7 +103,7 @@ class Resizes:
             return Passage(request=request, done=_no_reply, failed=_nothing)
         return Passage(
             request=request,
-            done=lambda _: self._turns.do("update", lambda: self._proxied.post_present(answer.all)),
+            done=lambda _: self._turns.do("update", lambda: settle(found)),
             failed=lambda _: self._turns.do("undone update", lambda: take_back(found)),
         )
 
