@@ -19,6 +19,9 @@ RUNTIME: Final = "/runtime.v1.RuntimeService/"
 MESSAGE_OPTIONS: Final = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    # Texts of errors are metadata; usually they are cut off with their status at 8 to 16 KiB.
+    ("grpc.max_metadata_size", MESSAGE_BYTES_MAX),
+    ("grpc.absolute_max_metadata_size", MESSAGE_BYTES_MAX),
 )
 _OPTIONS: Final = (
     *MESSAGE_OPTIONS,
