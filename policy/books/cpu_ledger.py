@@ -135,9 +135,15 @@ class Ledger:
         root = self.tree.root
         return root.reserved.mask or root.cpus.mask
 
-    def room_within(self, pool_id: PoolId, cpus: int) -> int:
-        """Milli-cpus that a share of a pool can still be promised on these of its cpus alone."""
+    def room_within(self, pool_id: PoolId, cpus: int, but: Grant | None = None) -> int:
+        """Milli-cpus that a share of a pool can still be promised on these of its cpus alone.
+
+        `but`: a grant of this pool whose share counts as given back, as in `without_share`. That is
+        more by its share in the pool and in all around it, and nothing else in those inside.
+        """
         room = self.room.grantable_milli[pool_id]
+        if but is not None and but.has_shared_part:
+            room += but.shared_milli
         free = self.free_sharable[pool_id]
         if not free & ~cpus:
             return room
@@ -150,7 +156,7 @@ class Ledger:
                 counted |= inner.cpus.mask
             elif inner.cpus.mask & cpus:
                 pending.extend(inner.children)
-        promised += self._narrowed.promised(free & cpus, counted)
+        promised += self._narrowed.promised(free & cpus, counted, but)
         return min(room, 1000 * (free & cpus).bit_count() - promised)
 
     @property
