@@ -19,7 +19,6 @@ from ..model.container import ContainerId
 from ..model.grant import Grant
 from ..model.request import CpuType
 from ..pools.domains import Domains
-from ..rules.podaffinity.rule_set import RequiredTerm
 from .judge import is_held
 from .judgement import Barrier
 from .openings import Openings, OpeningSearch
@@ -161,11 +160,7 @@ def _can_make_way(container_id: ContainerId, books: Books) -> bool:
         return False
     if not standing.has_required_affinity:
         return True
-    container = books.affinity.residents.container(container_id)
-    return not any(
-        isinstance(one.rule, RequiredTerm) and not one.rule.is_anti
-        for one in standing.matching(container)
-    )
+    return not standing.is_required(books.affinity.residents.container(container_id))
 
 
 class _InTheWay:
