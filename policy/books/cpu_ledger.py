@@ -99,16 +99,26 @@ class Ledger:
     @property
     def sliceable(self) -> Sequence[int]:
         """By pool id, how many cpus of `slice` may be taken at once. O(pools) after a change."""
+        return self.sliceable_up_to(len(self.tree.root.cpus))
+
+    def sliceable_up_to(self, wanted: int) -> Sequence[int]:
+        """The same where it is less than wanted, else any that is not: picks hardly any slice."""
         counts = self.room.sliceable
         owed = self._owed
         if not owed:
             return counts
         return [
             min(count, self.slice(pool.id).bit_count())
-            if count and pool.cpus.mask & owed
+            if count and pool.cpus.mask & owed and self.cut_within(pool.id) < min(count, wanted)
             else count
             for count, pool in zip(counts, self.tree.pools, strict=True)
         ]
+
+    def cut_within(self, pool_id: PoolId, region: int = -1) -> int:
+        """A number of cpus of a region that `slice` has at least, as no cpus are picked for it."""
+        if self._stale:
+            _ = self.room
+        return self._pool_room.cut_within(pool_id, region & ~self._owed, self.free_sharable)
 
     @property
     def free_for_all(self) -> tuple[int, int, int]:

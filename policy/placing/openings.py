@@ -190,7 +190,7 @@ class OpeningSearch:
         free = ledger.free_sharable[pool_id] & region
         if count and (free | ledger.free_isolated[pool_id] & region).bit_count() < count:
             return False
-        if count:
+        if count and not self._has_own_for_sure(pool_id, region):
             own = self.exclusive(pool_id, region)
             if own.bit_count() < count:
                 return False
@@ -204,6 +204,14 @@ class OpeningSearch:
             return True
         wanted = request.shared_milli + 1000 * count
         return ledger.room_within(self.tree.pools[pool_id].id, region) >= wanted
+
+    def _has_own_for_sure(self, number: int, region: int) -> bool:
+        """Whether sharable cpus of a region serve that need not be looked at one by one."""
+        request = self.request
+        if request.wants_isolated or request.strict_hints or self.judgement.companions:
+            return False
+        pool_id = self.tree.pools[number].id
+        return self.ledger.cut_within(pool_id, region) >= request.exclusive
 
     def _parts(
         self, regions: Sequence[int], closed: frozenset[int], best: list[int]
