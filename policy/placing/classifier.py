@@ -192,6 +192,7 @@ class Classifier:
             smt=preferences.smt or SmtPreference.ANY,
             hide_hyperthreads=preferences.hide_hyperthreads
             or preferences.smt is SmtPreference.HIDE,
+            idle_level=preferences.idle_cpus,
             memory_kinds=kinds,
             cold_start_ns=cold_start_ns,
             preserve_memory=preferences.preserve_memory,

@@ -15,10 +15,12 @@ from ...topology.model.machine import Level
 from ...topology.sets.cpuset import CpuSet
 from ..books.books import Books
 from ..books.cpu_ledger import Ledger
+from ..books.ties import is_held
 from ..model.container import ContainerId
 from ..model.grant import Grant
 from ..model.request import CpuType
 from ..pools.domains import Domains
+from ..rules.podaffinity.rule_set import RequiredTerm
 from .judge import is_held
 from .judgement import Barrier
 from .openings import Openings, OpeningSearch
