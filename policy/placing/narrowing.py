@@ -20,8 +20,6 @@ from ..model.container import ContainerId
 from ..model.grant import Grant
 from ..model.request import CpuType
 from ..pools.domains import Domains
-from ..rules.podaffinity.rule_set import RequiredTerm
-from .judge import is_held
 from .judgement import Barrier
 from .openings import Openings, OpeningSearch
 from .restriction import Restriction
