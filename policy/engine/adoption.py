@@ -202,6 +202,9 @@ def _explained(
     root = ledger.tree.root
     if request.cpu_type is CpuType.PRESERVE:
         claimed = claimed_part(request, *ledger.free_for_all)
+        if advice is not None:
+            # The rest was others' when it came; by now somebody else may share that.
+            claimed &= advice.exclusive
         grant = _grant(container, request, claimed, root)
         return structs.replace(grant, isolated=claimed & root.isolated)
     # An offline cpu cannot run anybody; the kernel leaves it in the set it was told.
