@@ -72,10 +72,12 @@ class SandboxMetadata(_message.Message):
     def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., namespace: _Optional[str] = ..., attempt: _Optional[int] = ...) -> None: ...
 
 class LinuxSandbox(_message.Message):
-    __slots__ = ("cgroup_parent",)
+    __slots__ = ("cgroup_parent", "resources")
     CGROUP_PARENT_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
     cgroup_parent: str
-    def __init__(self, cgroup_parent: _Optional[str] = ...) -> None: ...
+    resources: Resources
+    def __init__(self, cgroup_parent: _Optional[str] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ...) -> None: ...
 
 class SandboxConfig(_message.Message):
     __slots__ = ("metadata", "labels", "annotations", "linux")
@@ -94,6 +96,14 @@ class RunSandboxRequest(_message.Message):
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     config: SandboxConfig
     def __init__(self, config: _Optional[_Union[SandboxConfig, _Mapping]] = ...) -> None: ...
+
+class UpdateSandboxRequest(_message.Message):
+    __slots__ = ("pod_sandbox_id", "resources")
+    POD_SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    pod_sandbox_id: str
+    resources: Resources
+    def __init__(self, pod_sandbox_id: _Optional[str] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ...) -> None: ...
 
 class RunSandboxResponse(_message.Message):
     __slots__ = ("pod_sandbox_id",)

@@ -66,6 +66,7 @@ class Census:
         listed = await read_list(self._upstream)
         alive = [one for one in listed.containers.values() if one.state in _ALIVE]
         described = await describe(self._upstream, listed, alive, self._known.policy_id)
+        self._hooks.note_pods(described.pods)
         events = self._events
 
         def read() -> Listing:
@@ -112,6 +113,7 @@ class Census:
             lambda: self._settle(listed, number, before),
             _ADOPTION_SECONDS,
             late=lambda _: None,
+            given_up=lambda _: None,
         )
         if settled is None:
             return

@@ -6,39 +6,30 @@ nobody knows what came of them are left to the next list of the runtime's contai
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 import grpc
 
-from ...policy.model.container import ContainerId, PodId
-from ...policy.model.kubelet_resources import LinuxResources
+from ...policy.model.container import ContainerId, Pod, PodId
 from ..api import cri_proxy_pb2 as cri
+from ..api import nri_pb2
 from ..dispatch.answer import Answer
 from ..dispatch.newcomer import Mention, Newcomer
 from ..dispatch.report import Answered, Outcome, Report
 from ..plugin.arrivals import FIND_SECONDS, Arrivals
-from ..plugin.messages import linux_value
+from ..plugin.messages import linux_value, pod_value
 from .known_containers import InstanceKey, KnownContainer, KnownContainers
-from .nri_messages import container_of_config, resources_message, sandbox_of_config
+from .nri_messages import container_of_config, sandbox_of_config
+from .pod_resizes import SizedPods
 from .policy_turns import PolicyTurns
 from .proxy_events import ProxyEvents
 from .relay import Hook, Passage, RefusedCallError
+from .resizes import PATIENCE_SECONDS, Resizes, write_answer
 from .uncarried_classes import UncarriedClasses
 
-
-class _Updated(NamedTuple):
-    """What a container asked for before an update, None where that is not known; the answer."""
-
-    asked: LinuxResources | None
-    answer: Answer
-
-
-_NO_QUOTA: Final = -1
-PATIENCE_SECONDS: Final = 2.0
-"""For which a call waits for the policy; then it passes unchanged, and is told later."""
 ADOPTION_SECONDS: Final = 2.0
 """For which a call waits until all that runs is known."""
 
@@ -73,6 +64,8 @@ class Hooks:
         self._look = look
         self._started = started
         self._uncarried = UncarriedClasses(report)
+        self._sized = SizedPods()
+        self._resizes = Resizes(events, turns, known, self._sized, self._wait_for_adoption, look)
 
     def table(self) -> Mapping[str, Hook]:
         """The hooks by method of the RuntimeService."""
@@ -80,7 +73,8 @@ class Hooks:
             "RunPodSandbox": self._run_pod,
             "CreateContainer": self._create,
             "StartContainer": self._start,
-            "UpdateContainerResources": self._update,
+            "UpdateContainerResources": self._resizes.update,
+            "UpdatePodSandboxResources": self._resizes.update_pod,
             "StopContainer": partial(self._end, self.stopped),
             "RemoveContainer": partial(self._end, self.removed),
             "StopPodSandbox": partial(self._end, self._pod_stopped),
@@ -95,9 +89,18 @@ class Hooks:
             with_kubelet = self._events.asks_kubelet
             sandbox = sandbox_of_config(sandbox_id, config)
             pod = self._arrivals.expect(sandbox, with_kubelet=with_kubelet)
+            self._note_pod(sandbox, pod)
             self._turns.do("RunPodSandbox", lambda: self._events.policy.expect(pod))
 
         return Passage(request=request, done=done, failed=_nothing)
+
+    def note_pods(self, sandboxes: Iterable[nri_pb2.PodSandbox]) -> None:
+        """Pods that were there before."""
+        for one in sandboxes:
+            self._note_pod(one, pod_value(one))
+
+    def _note_pod(self, sandbox: nri_pb2.PodSandbox, pod: Pod) -> None:
+        self._sized.note(pod, linux_value(sandbox.linux.pod_resources))
 
     async def _create(self, request: bytes) -> Passage:
         await self._wait_for_adoption()
@@ -124,7 +127,7 @@ class Hooks:
             )
         if answer.own is not None:
             known.created_with = answer.own
-            _write(answer, message.config.linux.resources)
+            write_answer(answer, message.config.linux.resources)
             request = message.SerializeToString()
         return Passage(
             request=request, done=partial(self._created, known), failed=partial(self._failed, known)
@@ -134,36 +137,20 @@ class Hooks:
         """The answer about a new container; an empty one where the policy is too slow."""
         begun = time.monotonic()
         policy_id, events = known.policy_id, self._events
-
-        def read() -> Newcomer:
-            pod = sandbox_of_config(message.pod_sandbox_id, message.sandbox_config)
-            container = container_of_config(policy_id, pod.id, message.config)
-            return self._arrivals.read(
-                pod, container, with_kubelet=events.asks_kubelet, seconds=FIND_SECONDS
-            )
-
-        # Not in the loop: devices and mounts are looked up, and others' calls go on meanwhile.
-        loop = asyncio.get_running_loop()
-        newcomer = await loop.run_in_executor(self._threads, read)
-        is_cancelled = False
+        newcomer = await self._read(policy_id, message)
 
         def late(answer: Answer) -> None:
-            if is_cancelled:
-                self._proxied.release(policy_id)
-            elif not answer.refusal:
+            if not answer.refusal:
                 events.post(answer)
 
-        try:
-            answer = await self._turns.ask(
-                "CreateContainer",
-                lambda: events.create(newcomer),
-                PATIENCE_SECONDS,
-                late=late,
-                in_time=self._proxied.created,
-            )
-        except asyncio.CancelledError:
-            is_cancelled = True
-            raise
+        answer = await self._turns.ask(
+            "CreateContainer",
+            lambda: events.create(newcomer),
+            PATIENCE_SECONDS,
+            late=late,
+            given_up=lambda _: self._proxied.release(policy_id),
+            in_time=self._proxied.created,
+        )
         outcome = Outcome.LATE if answer is None else Outcome.DONE
         if answer is not None and answer.refusal:
             outcome = Outcome.REFUSED
@@ -177,6 +164,31 @@ class Hooks:
             self._turns.do("refusal", lambda: self._proxied.release(policy_id))
             raise RefusedCallError(grpc.StatusCode.FAILED_PRECONDITION, objection)
         return answer
+
+    async def _read(self, policy_id: ContainerId, message: cri.CreateRequest) -> Newcomer:
+        """A container with what it is near."""
+        arrivals, config = self._arrivals, message.config
+        with_kubelet = self._events.asks_kubelet
+        sandbox = sandbox_of_config(message.pod_sandbox_id, message.sandbox_config)
+
+        def bare() -> Newcomer:
+            return arrivals.read_bare(sandbox, container_of_config(policy_id, sandbox.id, config))
+
+        def found(newcomer: Newcomer) -> Newcomer:
+            return arrivals.with_found(newcomer, with_kubelet=with_kubelet, seconds=FIND_SECONDS)
+
+        # Not in the loop where devices and mounts are looked up: others' calls go on meanwhile.
+        loop = asyncio.get_running_loop()
+        if config.devices or config.CDI_devices:
+            newcomer = await loop.run_in_executor(self._threads, lambda: found(bare()))
+        else:
+            newcomer = bare()
+            if arrivals.is_looked_for(newcomer, with_kubelet=with_kubelet):
+                newcomer = await loop.run_in_executor(self._threads, found, newcomer)
+        pod = newcomer.container.pod
+        if not self._sized.is_known(pod.id):
+            self._note_pod(sandbox, pod)
+        return newcomer
 
     def _created(self, known: KnownContainer, reply: bytes) -> None:
         known.creations -= 1
@@ -223,43 +235,6 @@ class Hooks:
         else:
             self._look()
 
-    async def _update(self, request: bytes) -> Passage:
-        await self._wait_for_adoption()
-        message = cri.UpdateRequest.FromString(request)
-        policy_id, events = self._known.policy_id(message.container_id), self._events
-        wanted = linux_value(resources_message(message.linux))
-
-        def update() -> _Updated:
-            asked = events.asked.get(policy_id)
-            if asked is None or policy_id not in events.policy.grants:
-                return _Updated(None, Answer())
-            mention = Mention(container_id=policy_id, read=_unread)
-            return _Updated(asked, events.update(mention, wanted))
-
-        found = await self._turns.ask(
-            "UpdateContainerResources",
-            update,
-            PATIENCE_SECONDS,
-            late=lambda one: events.post(one.answer),
-        )
-        if found is None or found.asked is None:
-            return Passage(request=request, done=_no_reply, failed=lambda _: self._look())
-        answer = found.answer
-        if answer.refusal:
-            self._turns.do("refused update", lambda: self._proxied.post_present(answer.others))
-            raise RefusedCallError(grpc.StatusCode.RESOURCE_EXHAUSTED, answer.refusal)
-        if answer.own is not None:
-            _write(answer, message.linux)
-            request = message.SerializeToString()
-        if answer.is_echo:
-            return Passage(request=request, done=_no_reply, failed=_nothing)
-        take_back = partial(self._proxied.take_back, policy_id, found.asked, answer)
-        return Passage(
-            request=request,
-            done=lambda _: self._turns.do("update", lambda: self._proxied.post_present(answer.all)),
-            failed=lambda _: self._turns.do("undone update", take_back),
-        )
-
     async def _end(self, ended: Callable[[str], None], request: bytes) -> Passage:
         await self._wait_for_adoption()
         of = cri.OfOneRequest.FromString(request).id
@@ -291,6 +266,7 @@ class Hooks:
 
     def _pod_removed(self, sandbox_id: str) -> None:
         self._known.forget_sandbox(PodId(sandbox_id))
+        self._sized.forget(PodId(sandbox_id))
         self._turns.do("RemovePodSandbox", lambda: self._events.remove_pod(PodId(sandbox_id)))
 
     async def _wait_for_adoption(self) -> None:
@@ -305,24 +281,9 @@ class Hooks:
             raise RefusedCallError(grpc.StatusCode.UNAVAILABLE, text) from None
 
 
-def _write(answer: Answer, resources: cri.Resources) -> None:
-    """Put what the policy decided in the place of what the kubelet asks for."""
-    own = answer.own
-    if own is not None and own.cpus:
-        resources.cpuset_cpus = str(own.cpus)
-    if own is not None and own.mems:
-        resources.cpuset_mems = str(own.mems)
-    if answer.lifts_quota:
-        resources.cpu_quota = _NO_QUOTA
-
-
 def _unread() -> Newcomer:
     raise AssertionError("a container that holds cpus is never read again")
 
 
 def _nothing(_is_certain: bool) -> None:
     """A failure that changes nothing."""
-
-
-def _no_reply(_reply: bytes) -> None:
-    """A success that changes nothing."""

@@ -44,12 +44,12 @@ def sandbox_of_config(sandbox_id: str, config: cri.SandboxConfig) -> nri_pb2.Pod
         namespace=metadata.namespace,
         labels=config.labels,
         annotations=config.annotations,
-        linux=nri_pb2.LinuxPodSandbox(cgroup_parent=config.linux.cgroup_parent),
+        linux=linux_sandbox_message(config.linux),
     )
 
 
-def sandbox_of_list(sandbox: cri.Sandbox, cgroup_parent: str) -> nri_pb2.PodSandbox:
-    """A sandbox of a list, which does not tell its cgroup."""
+def sandbox_of_list(sandbox: cri.Sandbox, linux: cri.LinuxSandbox) -> nri_pb2.PodSandbox:
+    """A sandbox of a list, which tells neither its cgroup nor its resources."""
     metadata = sandbox.metadata
     return nri_pb2.PodSandbox(
         id=sandbox.id,
@@ -58,8 +58,16 @@ def sandbox_of_list(sandbox: cri.Sandbox, cgroup_parent: str) -> nri_pb2.PodSand
         namespace=metadata.namespace,
         labels=sandbox.labels,
         annotations=sandbox.annotations,
-        linux=nri_pb2.LinuxPodSandbox(cgroup_parent=cgroup_parent),
+        linux=linux_sandbox_message(linux),
     )
+
+
+def linux_sandbox_message(linux: cri.LinuxSandbox) -> nri_pb2.LinuxPodSandbox:
+    """The cgroup of a sandbox, and the resources of the whole pod if it has some of its own."""
+    message = nri_pb2.LinuxPodSandbox(cgroup_parent=linux.cgroup_parent)
+    if linux.HasField("resources"):
+        message.pod_resources.CopyFrom(resources_message(linux.resources))
+    return message
 
 
 def container_of_config(

@@ -1,13 +1,19 @@
 """Turns at the policy, taken from an event loop that must not wait for anybody."""
 
 import asyncio
+import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from ..dispatch.owner import Owner
 from ..dispatch.turn import Done, Failed, Turn
 
 T = TypeVar("T")
+
+_QUIET_SECONDS: Final = 0.01
+"""After the last turn: few runtimes take longer to create a container."""
+_LEFT_SECONDS: Final = 0.1
+"""For which reports and the like are put off at most."""
 
 
 class PolicyTurns:
@@ -18,7 +24,9 @@ class PolicyTurns:
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
-        self._is_tidying = False
+        self._has_timer = False
+        self._last = 0.0
+        self._since = 0.0
 
     def do(self, name: str, work: Callable[[], None]) -> None:
         """Do this before whatever is asked for later; the caller does not wait."""
@@ -34,14 +42,19 @@ class PolicyTurns:
         seconds: float,
         *,
         late: Callable[[T], None],
+        given_up: Callable[[T], None],
         in_time: Callable[[T], T] | None = None,
     ) -> T | None:
         """The value of work; None where it is not over in time, and `late` gets it then.
 
-        A caller that is cancelled is never told either: `late` gets what it would have got. Raises
-        what the work raises, which is reported already.
+        A caller that is cancelled is never told either: `given_up` gets what it would have got.
+        Raises what the work raises, which is reported already.
         """
         loop, is_over = asyncio.get_running_loop(), asyncio.Event()
+        is_given_up = False
+
+        def unheard(value: T) -> None:
+            (given_up if is_given_up else late)(value)
 
         def told(value: T) -> T:
             value = value if in_time is None else in_time(value)
@@ -55,7 +68,7 @@ class PolicyTurns:
                 loop.call_soon_threadsafe(is_over.set)
                 raise
 
-        turn = Turn(name, failing, late, told)
+        turn = Turn(name, failing, unheard, told)
         if self._owner.hold(turn):
             self._owner.do_held(turn)
             self._tidy()
@@ -66,8 +79,9 @@ class PolicyTurns:
         except TimeoutError:
             turn.abandon()
         except asyncio.CancelledError:
+            is_given_up = True
             if not turn.abandon() and isinstance(turn.outcome, Done):
-                self.do(name, lambda: late(_certain(turn.outcome)))
+                self.do(name, lambda: given_up(_certain(turn.outcome)))
             raise
         finally:
             self._tidy()
@@ -75,13 +89,28 @@ class PolicyTurns:
         return _value(turn.wait(seconds))
 
     def _tidy(self) -> None:
-        """Have the owner's thread do what is left, as the calls go on without it."""
-        if self._owner.has_left and not self._is_tidying:
-            self._is_tidying = True
-            self._owner.submit("what is left", self._tidied)
+        """Have the owner's thread do what is left once no call is under way, or soon at least.
 
-    def _tidied(self) -> None:
-        self._is_tidying = False
+        It would take Python's lock from the loop just when the runtime's answer comes.
+        """
+        self._last = time.monotonic()
+        if self._has_timer or not self._owner.has_left:
+            return
+        self._has_timer, self._since = True, self._last
+        asyncio.get_running_loop().call_later(_QUIET_SECONDS, self._look)
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        is_quiet = now - self._last >= _QUIET_SECONDS or now - self._since >= _LEFT_SECONDS
+        if is_quiet or self._owner.is_overloaded:
+            self._has_timer = False
+            self._owner.submit("what is left", _nothing)
+        else:
+            asyncio.get_running_loop().call_later(_QUIET_SECONDS, self._look)
+
+
+def _nothing() -> None:
+    """Work of the owner's thread, which does all that is left beside it."""
 
 
 def _value(outcome: Done[T] | Failed | None) -> T | None:

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable
 
+from ...policy.engine.decision import Decision
 from ...policy.model.container import ContainerId
-from ...policy.model.kubelet_resources import LinuxResources, estimate
+from ...policy.model.grant import Refusal
+from ...policy.model.kubelet_resources import LinuxResources, estimate, merge
 from ...policy.model.pinning import Pinning
 from ..dispatch.actuator import Actuator
 from ..dispatch.answer import Answer
@@ -56,6 +58,43 @@ class ProxyEvents:
         self.events.post(self.events.stop(container_id))
         self.events.post(self.events.remove(container_id))
 
+    def reserve(self, container_id: ContainerId, wanted: LinuxResources) -> Answer | None:
+        """The answer to an update that takes something from a container: it keeps that meanwhile.
+
+        It has what is enough before the update and after it, until the runtime has agreed; then it
+        is updated. None where nothing is taken, or nobody knows.
+        """
+        events, policy = self.events, self.events.policy
+        asked, known = events.asked.get(container_id), policy.containers.get(container_id)
+        if asked is None or known is None or container_id not in policy.grants:
+            return None
+        merged = merge(asked, wanted)
+        after = estimate(merged, known.pod.qos, self._machine_memory_bytes)
+        both = known.resources.covering(after)
+        if merged == asked or both == after:
+            return None
+        others: dict[ContainerId, Pinning] = {}
+        if both != known.resources:
+            decision = policy.update(container_id, both)
+            self._tell_update(container_id, decision)
+            others = {one.container_id: one.after for one in decision.changes}
+            others.pop(container_id, None)
+            if isinstance(decision.result, Refusal):
+                reason = decision.result.reason
+                return Answer(container_id=container_id, others=others, refusal=reason)
+        return Answer(
+            container_id=container_id,
+            own=policy.pinning(container_id),
+            lifts_quota=policy.lifts_quota(container_id),
+            others=others,
+        )
+
+    def _tell_update(self, container_id: ContainerId, decision: Decision) -> None:
+        container = self.events.policy.containers[container_id]
+        self._owner.afterwards(
+            lambda: self._report(Decided(event="update", container=container, decision=decision))
+        )
+
     def take_back(self, container_id: ContainerId, asked: LinuxResources, answer: Answer) -> None:
         """Have a container ask for what it did before: the runtime failed to update it.
 
@@ -66,12 +105,11 @@ class ProxyEvents:
         if known is None or container_id not in policy.grants:
             return
         resources = estimate(asked, known.pod.qos, self._machine_memory_bytes)
-        decision = policy.update(container_id, resources)
         self.events.asked[container_id] = asked
-        container = policy.containers[container_id]
-        self._owner.afterwards(
-            lambda: self._report(Decided(event="update", container=container, decision=decision))
-        )
+        if resources == known.resources:
+            return
+        decision = policy.update(container_id, resources)
+        self._tell_update(container_id, decision)
         others = (one.container_id for one in decision.changes)
         self.post_present({*answer.all, *others, container_id})
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from .upstream import RUNTIME, Metadata, RawCall, Upstream, last_of
+from .upstream import RUNTIME, Metadata, RawCall, UnaryCall, Upstream
 
 Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 if TYPE_CHECKING:
@@ -78,22 +78,38 @@ class Relay(RawHandler):
     ) -> grpc.RpcMethodHandler[bytes, bytes]:
         """The handler of a method."""
         method = handler_call_details.method
+        # Bytes in, bytes out; the stubs leave the types open.
+        if (hook := self._hooks.get(method)) is not None:
+            handler = grpc.unary_unary_rpc_method_handler(  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+                self._hooked(method, hook)
+            )
+        else:
+            handler = grpc.unary_stream_rpc_method_handler(  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+                self._unhooked(method)
+            )
+        return cast("grpc.RpcMethodHandler[bytes, bytes]", handler)
 
+    def _unhooked(self, method: str) -> Callable[[bytes, Context], AsyncIterator[bytes]]:
         async def serve(request: bytes, context: Context) -> AsyncIterator[bytes]:
             try:
                 async for reply in self._answers(method, request, context):
                     yield reply
-            except RefusedCallError as refusal:
-                await context.abort(refusal.code, str(refusal))
-            except grpc.aio.AioRpcError as error:
-                trailing = tuple(passed_on(cast(Metadata, error.trailing_metadata() or ())))
-                await context.abort(error.code(), error.details() or "", trailing)
+            except (RefusedCallError, grpc.aio.AioRpcError) as error:
+                await _abort(context, error)
 
-        # Bytes in, bytes out; the stubs leave the types open.
-        handler = grpc.unary_stream_rpc_method_handler(  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-            serve
-        )
-        return cast("grpc.RpcMethodHandler[bytes, bytes]", handler)
+        return serve
+
+    def _hooked(
+        self, method: str, hook: Hook
+    ) -> Callable[[bytes, Context], Coroutine[Any, Any, bytes]]:
+        async def serve(request: bytes, context: Context) -> bytes:
+            try:
+                return await self._answer(method, hook, request, context)
+            except (RefusedCallError, grpc.aio.AioRpcError) as error:
+                await _abort(context, error)
+                raise AssertionError("abort raises") from error
+
+        return serve
 
     def _answers(self, method: str, request: bytes, context: Context) -> AsyncIterator[bytes]:
         if method.startswith(_OLD_SERVICES):
@@ -101,12 +117,11 @@ class Relay(RawHandler):
             raise RefusedCallError(grpc.StatusCode.UNIMPLEMENTED, text)
         if (stream := self._streams.get(method)) is not None:
             return stream(context)
-        if (hook := self._hooks.get(method)) is not None:
-            return self._hooked(method, hook, request, context)
         return self._passed(method, request, context)
 
     async def _passed(self, method: str, request: bytes, context: Context) -> AsyncIterator[bytes]:
-        call = await self._begun(method, request, context)
+        await self._connected()
+        call = self._upstream.call(method, request, *_terms(context))
         try:
             await send_initial(call, context)
             async for reply in call:
@@ -116,27 +131,25 @@ class Relay(RawHandler):
             # Nothing happens to one that is over.
             call.cancel()
 
-    async def _hooked(
-        self, method: str, hook: Hook, request: bytes, context: Context
-    ) -> AsyncIterator[bytes]:
+    async def _answer(self, method: str, hook: Hook, request: bytes, context: Context) -> bytes:
+        """The reply to a hooked call, which is unary."""
         await self._connected()
         try:
             passage = await hook(request)
         except DecodeError:
             # The runtime is to say what is wrong with it.
-            async for reply in self._passed(method, request, context):
-                yield reply
-            return
+            passage = Passage(request=request, done=_unheard, failed=_unheard)
         is_open = True
-        reply = b""
         try:
-            call = await self._begun(method, passage.request, context)
+            await self._connected()
+            call = self._upstream.call_unary(method, passage.request, *_terms(context))
             try:
-                reply = await last_of(call)
+                reply = await call
                 is_open = False
                 passage.done(reply)
                 await send_initial(call, context)
                 await set_trailing(call, context)
+                return reply
             finally:
                 call.cancel()
         except grpc.aio.AioRpcError as error:
@@ -152,13 +165,6 @@ class Relay(RawHandler):
         finally:
             if is_open:
                 passage.failed(False)
-        yield reply
-
-    async def _begun(self, method: str, request: bytes, context: Context) -> RawCall:
-        await self._connected()
-        metadata = tuple(passed_on(cast(Metadata, context.invocation_metadata() or ())))
-        seconds = context.time_remaining()
-        return self._upstream.call(method, request, metadata, seconds)
 
     async def _connected(self) -> None:
         if not await self._upstream.is_connected():
@@ -166,12 +172,30 @@ class Relay(RawHandler):
             raise RefusedCallError(grpc.StatusCode.UNAVAILABLE, text)
 
 
-async def send_initial(call: RawCall, context: Context) -> None:
+def _terms(context: Context) -> tuple[Metadata, float | None]:
+    """The metadata that goes with a call, and the seconds that it may take."""
+    metadata = passed_on(cast(Metadata, context.invocation_metadata() or ()))
+    return metadata, context.time_remaining()
+
+
+async def _abort(context: Context, error: RefusedCallError | grpc.aio.AioRpcError) -> None:
+    if isinstance(error, RefusedCallError):
+        await context.abort(error.code, str(error))
+    else:
+        trailing = tuple(passed_on(cast(Metadata, error.trailing_metadata() or ())))
+        await context.abort(error.code(), error.details() or "", trailing)
+
+
+def _unheard(_outcome: object) -> None:
+    """An outcome that changes nothing."""
+
+
+async def send_initial(call: RawCall | UnaryCall, context: Context) -> None:
     """Send the initial metadata of the runtime's answer on."""
     await context.send_initial_metadata(tuple(passed_on(await call.initial_metadata())))
 
 
-async def set_trailing(call: RawCall, context: Context) -> None:
+async def set_trailing(call: RawCall | UnaryCall, context: Context) -> None:
     """Have the trailing metadata of the runtime's answer go with ours."""
     context.set_trailing_metadata(tuple(passed_on(await call.trailing_metadata() or ())))
 

@@ -18,6 +18,7 @@ from .upstream import Upstream
 _SECONDS: Final = 10.0
 _TOGETHER_MAX: Final = 32
 """Statuses asked for at once."""
+_POD_RESOURCES: Final = ("cpu_shares", "cpu_quota", "cpu_period", "memory_limit_in_bytes")
 _INFO_MAX: Final = 4 << 20
 """Characters of a status that are read as JSON."""
 
@@ -85,8 +86,8 @@ async def describe(
     infos = await asyncio.gather(
         *(ask("PodSandboxStatus", one, cri.SandboxStatusResponse) for one in sandbox_ids)
     )
-    parents = {
-        one: _cgroup_parent(info.info) if info is not None else ""
+    linux = {
+        one: linux_sandbox_of(info.info) if info is not None else cri.LinuxSandbox()
         for one, info in zip(sandbox_ids, infos, strict=True)
     }
     found: list[nri_pb2.Container] = []
@@ -99,13 +100,13 @@ async def describe(
             *(pid_of(answer.info), claims_of(answer.info)),
         )
         found.append(message)
-        if not parents[one.pod_sandbox_id]:
+        if not linux[one.pod_sandbox_id].cgroup_parent:
             score = status.resources.linux.oom_score_adj
             sandbox = listed.sandboxes.get(one.pod_sandbox_id)
             uid = "" if sandbox is None else sandbox.metadata.uid
-            parents[one.pod_sandbox_id] = cgroup_parent_by_score(score, uid)
+            linux[one.pod_sandbox_id].cgroup_parent = cgroup_parent_by_score(score, uid)
     pods = [
-        sandbox_of_list(listed.sandboxes[one], parents[one])
+        sandbox_of_list(listed.sandboxes[one], linux[one])
         for one in sandbox_ids
         if one in listed.sandboxes
     ]
@@ -140,11 +141,24 @@ def claims_of(info: Mapping[str, str]) -> list[str]:
     return [one for one in texts if isinstance(one, str) and one.startswith(CLAIM_PREFIX)]
 
 
-def _cgroup_parent(info: Mapping[str, str]) -> str:
-    found: Any = _info(info)
-    for key in ("config", "linux", "cgroup_parent"):
-        found = cast("dict[str, Any]", found).get(key) if isinstance(found, dict) else None
-    return found if isinstance(found, str) else ""
+def linux_sandbox_of(info: Mapping[str, str]) -> cri.LinuxSandbox:
+    """The cgroup and the resources of a sandbox, from a verbose status; empty where it has none.
+
+    Source: containerd, `pkg/cri/server/podsandbox/sandbox_status.go`.
+    """
+    linux = _mapping(_mapping(_info(info), "config"), "linux")
+    parent, resources = linux.get("cgroup_parent"), _mapping(linux, "resources")
+    found = cri.LinuxSandbox(cgroup_parent=parent if isinstance(parent, str) else "")
+    for name in _POD_RESOURCES:
+        value = resources.get(name)
+        if isinstance(value, int) and abs(value) < 1 << 63:
+            setattr(found.resources, name, value)
+    return found
+
+
+def _mapping(parent: Mapping[str, Any], key: str) -> dict[str, Any]:
+    found = parent.get(key)
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
 def _info(info: Mapping[str, str]) -> dict[str, Any]:

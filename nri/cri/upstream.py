@@ -19,6 +19,9 @@ RUNTIME: Final = "/runtime.v1.RuntimeService/"
 MESSAGE_OPTIONS: Final = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    # Texts of errors are metadata; usually they are cut off with their status at 8 to 16 KiB.
+    ("grpc.max_metadata_size", MESSAGE_BYTES_MAX),
+    ("grpc.absolute_max_metadata_size", MESSAGE_BYTES_MAX),
 )
 _OPTIONS: Final = (
     *MESSAGE_OPTIONS,
@@ -34,15 +37,8 @@ _OPTIONS: Final = (
 
 Metadata = Sequence[tuple[str, "str | bytes"]]
 RawCall: TypeAlias = "grpc.aio.UnaryStreamCall[bytes, bytes]"
+UnaryCall: TypeAlias = "grpc.aio.UnaryUnaryCall[bytes, bytes]"
 _Reply = TypeVar("_Reply", bound=Message)
-
-
-async def last_of(call: RawCall) -> bytes:
-    """The reply of a unary call. Raises `AioRpcError`."""
-    reply = b""
-    async for one in call:
-        reply = one
-    return reply
 
 
 class Upstream:
@@ -83,10 +79,24 @@ class Upstream:
         )
         return cast("RawCall", start(request, timeout=seconds, metadata=tuple(metadata)))
 
+    def call_unary(
+        self,
+        method: str,
+        request: bytes,
+        metadata: Metadata = (),
+        seconds: float | None = None,
+    ) -> UnaryCall:
+        """Call a method that is known to be unary, for which less is to be waited for."""
+        # As above.
+        start = self._channel.unary_unary(  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+            method, None, None
+        )
+        return cast("UnaryCall", start(request, timeout=seconds, metadata=tuple(metadata)))
+
     async def ask(self, name: str, request: Message, kind: type[_Reply], seconds: float) -> _Reply:
         """The reply to a call of our own. Raises `grpc.aio.AioRpcError`."""
-        call = self.call(RUNTIME + name, request.SerializeToString(), (), seconds)
-        return kind.FromString(await last_of(call))
+        call = self.call_unary(RUNTIME + name, request.SerializeToString(), (), seconds)
+        return kind.FromString(await call)
 
     async def close(self) -> None:
         """End the connection, and the calls under way."""

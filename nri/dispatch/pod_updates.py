@@ -1,6 +1,6 @@
 """Resizes of whole pods, as a runtime announces them."""
 
-from ...policy.model.container import Pod
+from ...policy.model.container import Pod, Resources
 from ...policy.model.grant import Refusal
 from ...policy.model.kubelet_resources import LinuxResources, estimate
 from .answer import Answer
@@ -15,7 +15,12 @@ def update_pod(events: Events, pod: Pod, wanted: LinuxResources) -> Answer:
     """
     if not pod.id:
         return Answer()
-    resized = events.policy.resize_pod(pod, estimate(wanted, pod.qos, None))
+    return resize_pod(events, pod, estimate(wanted, pod.qos, None))
+
+
+def resize_pod(events: Events, pod: Pod, size: Resources) -> Answer:
+    """Give a pod this size; containers that change are told."""
+    resized = events.policy.resize_pod(pod, size)
     if isinstance(resized, Refusal):
         return Answer(refusal=resized.reason)
     events.adjust("resize of a pod", resized)

@@ -48,7 +48,8 @@ class CriFace(RawHandler):
         """Called once it is done, before the answer."""
         self.watch: Callable[[str, bytes], None] = _unseen
         """Shown every call with its request."""
-        self._attempts: dict[str, int] = {}
+        self.attempts: dict[str, int] = {}
+        """Of containers, by id; those that were not created here are first ones."""
         self._sandboxes: dict[str, cri.SandboxConfig] = {}
         self._mounts: dict[str, list[cri.Mount]] = {}
         self._readers: list[queue.SimpleQueue[bytes | None]] = []
@@ -64,6 +65,7 @@ class CriFace(RawHandler):
             "StopContainer": self._stop,
             "RemoveContainer": self._remove,
             "UpdateContainerResources": self._update,
+            "UpdatePodSandboxResources": self._update_pod,
             "ListContainers": self._list_containers,
             "ListPodSandbox": self._list_pods,
             "ContainerStatus": self._status,
@@ -128,7 +130,9 @@ class CriFace(RawHandler):
             except KeyError as error:
                 context.abort(grpc.StatusCode.NOT_FOUND, f"no {error.args[0]} here")
             except RequestError as error:
-                context.abort(grpc.StatusCode.UNKNOWN, str(error))
+                is_missing = str(error).startswith(grpc.StatusCode.UNIMPLEMENTED.name)
+                code = grpc.StatusCode.UNIMPLEMENTED if is_missing else grpc.StatusCode.UNKNOWN
+                context.abort(code, str(error))
             raise AssertionError("abort raises")
 
         return cast(
@@ -189,7 +193,7 @@ class CriFace(RawHandler):
         if container_id in self.runtime.containers:
             raise RequestError(f"name {name}_{metadata.attempt} is reserved for {container_id}")
         created = self.runtime.create(container_of_config(container_id, pod.id, config))
-        self._attempts[container_id] = metadata.attempt
+        self.attempts[container_id] = metadata.attempt
         self._mounts[container_id] = list(config.mounts)
         self._tell(created.id, cri.CONTAINER_CREATED_EVENT)
         return cri.CreateResponse(container_id=created.id)
@@ -216,6 +220,12 @@ class CriFace(RawHandler):
         if message.container_id in self.runtime.broken_ids:
             raise RequestError("failed to update resources")
         self.runtime.update(message.container_id, resources_message(message.linux))
+        return cri.Empty()
+
+    def _update_pod(self, request: bytes) -> Message:
+        message = cri.UpdateSandboxRequest.FromString(request)
+        size = resources_message(message.resources)
+        self.runtime.update_pod(message.pod_sandbox_id, size)
         return cri.Empty()
 
     def _list_containers(self, _request: bytes) -> Message:
@@ -262,11 +272,18 @@ class CriFace(RawHandler):
 
     def _pod_status(self, request: bytes) -> Message:
         config = self._sandboxes[cri.StatusRequest.FromString(request).id]
-        info = {"config": {"linux": {"cgroup_parent": config.linux.cgroup_parent}}}
+        linux: dict[str, object] = {"cgroup_parent": config.linux.cgroup_parent}
+        if config.linux.HasField("resources"):
+            linux["resources"] = {
+                one.name: value
+                for one, value in config.linux.resources.ListFields()
+                if isinstance(value, int)
+            }
+        info = {"config": {"linux": linux}}
         return cri.SandboxStatusResponse(info={"info": json.dumps(info)})
 
     def _metadata(self, one: nri_pb2.Container) -> cri.ContainerMetadata:
-        return cri.ContainerMetadata(name=one.name, attempt=self._attempts.get(one.id, 0))
+        return cri.ContainerMetadata(name=one.name, attempt=self.attempts.get(one.id, 0))
 
     def _of_pod(self, pod_id: str) -> list[str]:
         every = tuple(self.runtime.containers.values())

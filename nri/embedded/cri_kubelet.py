@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 
 from ...policy.manifests.manifest import ContainerSpec, PodSpec
 from ..api import cri_proxy_pb2 as cri
+from ..api import nri_pb2
 from ..cri.upstream import MESSAGE_OPTIONS, RUNTIME
 from ..plugin.string_entries import write_entries
 from .cri_face import cri_resources
@@ -100,6 +101,11 @@ class CriKubelet:
         request = cri.UpdateRequest(container_id=container_id, linux=resources)
         self._call("UpdateContainerResources", request, cri.Empty)
 
+    def update_pod(self, pod_id: str, resources: cri.Resources) -> None:
+        """A whole pod is resized."""
+        request = cri.UpdateSandboxRequest(pod_sandbox_id=pod_id, resources=resources)
+        self._call("UpdatePodSandboxResources", request, cri.Empty)
+
     def _call(self, name: str, request: Message, kind: type[_Reply]) -> _Reply:
         call = cast(
             "grpc.UnaryUnaryMultiCallable[Message, _Reply]",
@@ -116,11 +122,15 @@ class CriKubelet:
 def sandbox_config(pod: PodSpec) -> cri.SandboxConfig:
     """The configuration of a pod's sandbox, as the kubelet makes it."""
     sandbox = sandbox_message(pod)
+    linux = cri.LinuxSandbox(cgroup_parent=sandbox.linux.cgroup_parent)
+    if sandbox.linux.HasField("pod_resources"):
+        found = nri_pb2.LinuxContainer(resources=sandbox.linux.pod_resources)
+        linux.resources.CopyFrom(cri_resources(found))
     return cri.SandboxConfig(
         metadata=cri.SandboxMetadata(
             name=sandbox.name, uid=sandbox.uid, namespace=sandbox.namespace
         ),
         labels=sandbox.labels,
         annotations=sandbox.annotations,
-        linux=cri.LinuxSandbox(cgroup_parent=sandbox.linux.cgroup_parent),
+        linux=linux,
     )

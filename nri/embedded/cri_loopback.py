@@ -34,6 +34,10 @@ class CriLoopback:
             read_back=kernel_reader(self._runtime),
         )
 
+    def restart(self) -> None:
+        """Serve the face again, which was stopped."""
+        self.face.start(self._runtime_socket)
+
     def close(self) -> None:
         """End the face, and remove its socket."""
         self.kubelet.close()

@@ -45,10 +45,13 @@ class Surroundings:
         if self._kubelet is not None:
             self._kubelet.expect(pod)
 
+    def looks(self, container: Container, *, with_kubelet: bool) -> bool:
+        """Whether anybody is to be asked: about most containers without devices nobody is."""
+        return with_kubelet or self._has_test_hints or is_interesting(container)
+
     def find(self, container: Container, *, with_kubelet: bool, seconds: float) -> Found:
         """The hints of a container that is about to be placed."""
-        if not with_kubelet and not self._has_test_hints and not is_interesting(container):
-            # As most containers without devices are: nobody is to be asked.
+        if not self.looks(container, with_kubelet=with_kubelet):
             return _NOTHING
         view = self._look((container,), seconds)
         if with_kubelet and self._kubelet is not None and _asks_kubelet(container):

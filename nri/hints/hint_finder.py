@@ -34,6 +34,10 @@ class HintFinder(Protocol):
         """A pod begins, and its containers follow: ask the kubelet about them. Does not wait."""
         ...
 
+    def looks(self, container: Container, *, with_kubelet: bool) -> bool:
+        """Whether `find` looks around for a container, or knows at once that there is nothing."""
+        ...
+
     def find(self, container: Container, *, with_kubelet: bool, seconds: float) -> Found:
         """The hints of a container that is about to be placed."""
         ...

@@ -66,21 +66,38 @@ class Arrivals:
         seconds: float,
     ) -> Newcomer:
         """A new container with its hints, as far as they are found in time."""
+        newcomer = self.read_bare(pod, message)
+        return self.with_found(newcomer, with_kubelet=with_kubelet, seconds=seconds)
+
+    def read_bare(self, pod: nri_pb2.PodSandbox, message: nri_pb2.Container) -> Newcomer:
+        """A new container without hints. Asks nobody."""
         linux = container_linux_value(message)
         container, problems = container_value(
             message, self._pods.read(pod), linux, self._machine_memory_bytes
         )
         # Central rules may say what it is to be near.
         container = self._complete(container)
-        finder = self._finder
-        if finder is not None:
-            found = self._told(
-                lambda: finder.find(container, with_kubelet=with_kubelet, seconds=seconds)
-            )
-            problems = (*problems, *found.problems.get(container.id, ()))
-            if hints := found.hints.get(container.id, ()):
-                container = replace(container, hints=hints)
         return Newcomer(container=container, linux=linux, problems=problems)
+
+    def is_looked_for(self, newcomer: Newcomer, *, with_kubelet: bool) -> bool:
+        """Whether anybody is to be asked for the hints of a new container."""
+        finder = self._finder
+        return finder is not None and finder.looks(newcomer.container, with_kubelet=with_kubelet)
+
+    def with_found(self, newcomer: Newcomer, *, with_kubelet: bool, seconds: float) -> Newcomer:
+        """A new container with its hints, as far as they are found in time."""
+        finder, container = self._finder, newcomer.container
+        if finder is None:
+            return newcomer
+        found = self._told(
+            lambda: finder.find(container, with_kubelet=with_kubelet, seconds=seconds)
+        )
+        hints, odd = found.hints.get(container.id, ()), found.problems.get(container.id, ())
+        if not hints and not odd:
+            return newcomer
+        container = replace(container, hints=hints) if hints else container
+        problems = (*newcomer.problems, *odd)
+        return Newcomer(container=container, linux=newcomer.linux, problems=problems)
 
     def read_running(
         self, pod: nri_pb2.PodSandbox, message: nri_pb2.Container, *, with_kubelet: bool

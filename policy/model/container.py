@@ -48,6 +48,31 @@ class Resources:
     hugepage_bytes: Mapping[int, int] = field(default_factory=dict[int, int])
     """Limit in bytes by page size in bytes."""
 
+    def covering(self, other: "Resources") -> "Resources":
+        """The least that is enough for both.
+
+        >>> size = Resources(cpu_request_milli=2000, cpu_limit_milli=2000)
+        >>> both = size.covering(Resources(cpu_request_milli=500, memory_request_bytes=7))
+        >>> both.cpu_request_milli, both.cpu_limit_milli, both.memory_request_bytes
+        (2000, None, 7)
+        """
+        pages = {**other.hugepage_bytes, **self.hugepage_bytes}
+        return Resources(
+            cpu_request_milli=max(self.cpu_request_milli, other.cpu_request_milli),
+            cpu_limit_milli=_larger_limit(self.cpu_limit_milli, other.cpu_limit_milli),
+            memory_request_bytes=max(self.memory_request_bytes, other.memory_request_bytes),
+            may_request_memory=self.may_request_memory or other.may_request_memory,
+            memory_limit_bytes=_larger_limit(self.memory_limit_bytes, other.memory_limit_bytes),
+            hugepage_bytes={
+                size: max(amount, other.hugepage_bytes.get(size, 0))
+                for size, amount in pages.items()
+            },
+        )
+
+
+def _larger_limit(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else max(one, other)
+
 
 class Device(Struct, frozen=True, kw_only=True):
     """A device node or block device a container gets; `type` is "c" or "b"."""

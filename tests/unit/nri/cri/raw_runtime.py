@@ -20,7 +20,7 @@ DETAILS = b"\x00\x01\xff details"
 
 
 class RawRuntime(RawHandler):
-    """Calls by the last part of their method: Echo, Fail, Count, Wait, Big."""
+    """Calls by the last part of their method: Echo, Fail, Long, Count, Wait, Big."""
 
     def __init__(self) -> None:
         self.metadata: dict[str, str | bytes] = {}
@@ -50,6 +50,10 @@ class RawRuntime(RawHandler):
     def _fail(self, _request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
         context.set_trailing_metadata((("grpc-status-details-bin", DETAILS), ("why", "so")))
         context.abort(grpc.StatusCode.NOT_FOUND, 'no container "x" — really')
+        yield b""
+
+    def _long(self, request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
+        context.abort(grpc.StatusCode.UNKNOWN, "x" * int(request))
         yield b""
 
     def _count(self, request: bytes, _context: grpc.ServicerContext) -> Iterator[bytes]:
@@ -118,7 +122,13 @@ class RawClient:
         # The stubs want serializers where bytes are sent.
         self.channel: Any = grpc.insecure_channel(
             f"unix:{path}",
-            options=[("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)],
+            options=[
+                ("grpc.max_receive_message_length", -1),
+                ("grpc.max_send_message_length", -1),
+                # As Go's clients have it.
+                ("grpc.max_metadata_size", 16 << 20),
+                ("grpc.absolute_max_metadata_size", 16 << 20),
+            ],
         )
 
     def stream(self, name: str, request: bytes, **options: Any) -> Any:

@@ -94,6 +94,17 @@ def test_fields_that_nobody_here_knows_reach_the_runtime(node: ProxiedNode) -> N
     assert b"\x9a\x06\x03new" in sent[0]
 
 
+def test_a_container_with_devices_is_looked_up_aside_and_placed(node: ProxiedNode) -> None:
+    pod = node.run_pod("own")
+    config = container_config("own", 2000)
+    config.devices.add(container_path="/dev/null", host_path="/dev/null", permissions="rw")
+    created = node.kubelet.create_container(pod, config, pod_config("own", ""))
+    node.kubelet.start_container(created)
+    assert node.cpus(created) == "1-2"
+    (known,) = node.engine.containers.values()
+    assert [one.path for one in known.devices] == ["/dev/null"]
+
+
 def test_bytes_that_are_no_message_are_the_runtimes_to_refuse(node: ProxiedNode) -> None:
     client = RawClient(node.socket)
     with pytest.raises(grpc.RpcError):
@@ -302,6 +313,52 @@ def test_a_resize_that_fails_at_the_runtime_is_undone(node: ProxiedNode) -> None
     node.settled()
     assert (node.cpus(own), node.cpus(shared)) == ("1-2", "3-7")
     assert {one.resources.cpu_request_milli for one in known(node)} == {0, 2000}
+
+
+@pytest.mark.parametrize("succeeds", [True, False])
+def test_what_an_update_takes_goes_to_others_once_the_runtime_agreed(
+    node: ProxiedNode, succeeds: bool
+) -> None:
+    own = node.run("own", 4000)
+    gate, is_begun = threading.Event(), threading.Event()
+
+    def wait(method: str) -> None:
+        if method == "UpdateContainerResources" and not is_begun.is_set():
+            is_begun.set()
+            gate.wait(10)
+            if not succeeds:
+                raise RequestError("it cannot be updated")
+
+    node.face.before = wait
+    resources = api.LinuxContainerResources(cpu_shares=2048, cpu_quota=200_000)
+    with ThreadPoolExecutor(1) as pool:
+        updated = pool.submit(node.kubelet.update_resources, own, resources)
+        assert is_begun.wait(5)
+        with pytest.raises(grpc.RpcError) as found:
+            node.run("early", 5000)
+        assert code(found.value) is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert node.cpus(own) == "1-4"
+        gate.set()
+        failed = updated.exception(10) is not None
+    assert failed is not succeeds
+    node.settled()
+    assert node.cpus(own) == ("1-2" if succeeds else "1-4")
+    late = node.run("late", 5000 if succeeds else 3000)
+    assert node.cpus(late) == ("3-7" if succeeds else "5-7")
+
+
+def test_an_update_that_gives_cpus_and_takes_memory_does_both(node: ProxiedNode) -> None:
+    own = node.run("own", 2000)
+    for cpus, memory in ((2, 2 << 30), (3, 1 << 30), (2, 3 << 30)):
+        resources = api.LinuxContainerResources(
+            cpu_shares=1024 * cpus, cpu_quota=100_000 * cpus, memory_limit_in_bytes=memory
+        )
+        node.kubelet.update_resources(own, resources)
+        node.settled()
+        assert node.cpus(own) == f"1-{cpus}"
+        (container,) = known(node)
+        assert container.resources.cpu_request_milli == 1000 * cpus
+        assert container.resources.memory_limit_bytes == memory
 
 
 def test_every_reader_gets_every_event(node: ProxiedNode) -> None:

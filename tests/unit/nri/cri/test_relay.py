@@ -64,6 +64,17 @@ def test_an_error_arrives_with_its_text_and_details(runtime: RawRuntime, client:
     }
 
 
+@pytest.mark.parametrize("length", [9000, 20_000, 1_000_000])
+def test_an_error_with_a_long_text_arrives_whole(
+    runtime: RawRuntime, client: RawClient, length: int
+) -> None:
+    with pytest.raises(grpc.RpcError) as found:
+        client.unary("Long", str(length).encode())
+    error: Any = found.value
+    assert error.code() is grpc.StatusCode.UNKNOWN
+    assert error.details() == "x" * length
+
+
 def test_an_unknown_method_is_unimplemented_every_time(
     runtime: RawRuntime, client: RawClient
 ) -> None:

@@ -19,22 +19,22 @@ from pinfold.policy.scenarios.scenario_file import (
     parse_scenarios,
 )
 from pinfold.policy.scenarios.scenario_run import ScenarioRun
-from pinfold.policy.scenarios.step import Start, Synchronize
+from pinfold.policy.scenarios.step import Start
 from pinfold.policy.text.yaml_fields import read_fields
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine
-from tests.unit.nri.cri.wired_run import CriWire, NriWire, Place, Wire, WiredRun
+from tests.unit.nri.cri.wired_run import Place, WiredRun
+from tests.unit.nri.cri.wires import CriWire, NriWire, Wire
 
 ROOT = Path(__file__).parents[4]
 FILES = (
     ROOT.parent / "shared" / "scenarios" / "given.yaml",
     *sorted((ROOT / "tests" / "golden" / "scenarios").glob("*.yaml")),
+    *sorted((ROOT / "tests" / "scenarios").glob("*.yaml")),
 )
 DEFAULT = Topology(machine=machine_from_spec("socket:2 numa:2 core:2 thread:2 mem:2G"))
 State = tuple[dict[str, Place], dict[str, str]]
 """Containers that run, and the reasons of those that were refused, by path."""
-UNWIRED = Synchronize
-"""What a runtime on paper has not: several instances of one container."""
 
 
 @cache
@@ -48,9 +48,7 @@ def cases() -> Iterator[object]:
         if not path.exists():
             continue
         for scenario in load(path).scenarios:
-            found = [type(one).__name__ for one in scenario.steps if isinstance(one, UNWIRED)]
-            marks = [pytest.mark.skip(reason=f"has {found[0]}")] if found else []
-            yield pytest.param(path, scenario.id, id=f"{path.stem}/{scenario.id}", marks=marks)
+            yield pytest.param(path, scenario.id, id=f"{path.stem}/{scenario.id}")
 
 
 def simulated(scenario: Scenario, run: ScenarioRun) -> Iterator[State]:

@@ -1,38 +1,22 @@
-"""A scenario over the wire: the embedded runtime, a front before the policy, and a kubelet."""
+"""A scenario over a wire, step by step."""
 
-import threading
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Final, cast
-
-import grpc
 
 from pinfold.cmd.state.saved_states import SavedStates
 from pinfold.nri.api import nri_pb2
-from pinfold.nri.cri.cri_proxy import CriProxy
 from pinfold.nri.dispatch.front import Front
-from pinfold.nri.dispatch.report import Crashed, Happening
-from pinfold.nri.embedded.cri_face import cri_resources
-from pinfold.nri.embedded.cri_kubelet import CriKubelet
-from pinfold.nri.embedded.cri_loopback import CriLoopback
-from pinfold.nri.embedded.embedded_cri import embedded_link
-from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime, RequestError
-from pinfold.nri.embedded.kubelet import container_message, resources_message, sandbox_message
-from pinfold.nri.hints.combined_hints import Surroundings
-from pinfold.nri.plugin.plugin import Plugin, Timing
+from pinfold.nri.embedded.embedded_runtime import RequestError
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.adoption import Advice
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.reason import reason_of
 from pinfold.policy.hints.hint_text import TEST_APIS
-from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
-from pinfold.policy.model.container import ContainerId, QosClass, Resources
-from pinfold.policy.model.kubelet_resources import linux_resources
+from pinfold.policy.manifests.manifest import PodSpec
+from pinfold.policy.model.container import ContainerId
 from pinfold.policy.scenarios.step import (
     CreatePod,
     DeletePods,
@@ -54,9 +38,7 @@ from pinfold.topology.model.machine import Machine
 from pinfold.topology.sets.base_errors import PinfoldError
 from pinfold.topology.sets.cpuset import NodeSet
 from pinfold.topology.sysfs.overrides import override_machine, parse_overrides
-
-SECONDS: Final = 20.0
-PATIENT: Final = Timing(deadline_seconds=10.0, first_retry_seconds=0.002, last_retry_seconds=0.004)
+from tests.unit.nri.cri.wires import SECONDS, Started, Wire
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,155 +51,6 @@ class Place:
     exclusive: str
     decided_by: str
     reason: str
-
-
-@dataclass(slots=True, kw_only=True)
-class Started:
-    """A container that runs, as its kubelet knows it."""
-
-    pod: PodSpec
-    spec: ContainerSpec
-    pod_id: str
-    id: str
-    attempt: int = 0
-
-
-class Wire(ABC):
-    """A runtime on paper with a front before it, and a kubelet's way to it."""
-
-    def __init__(self, memory_bytes: int | None) -> None:
-        self.runtime = EmbeddedRuntime(request_timeout_seconds=SECONDS)
-        self.memory_bytes = memory_bytes
-        self.faults: list[Crashed] = []
-        self.front: Front | None = None
-        self._thread: threading.Thread | None = None
-
-    @abstractmethod
-    def make_front(self, policy: Engine, *, has_test_hints: bool) -> Front: ...
-
-    @abstractmethod
-    def run_pod(self, pod: PodSpec) -> str: ...
-
-    @abstractmethod
-    def start(self, one: Started) -> str:
-        """The id of the container; raises `RequestError` with the reason where it is refused."""
-
-    @abstractmethod
-    def remove(self, container_id: str) -> None: ...
-
-    @abstractmethod
-    def remove_pod(self, pod_id: str) -> None: ...
-
-    @abstractmethod
-    def update(self, container_id: str, resources: Resources, qos: QosClass) -> None: ...
-
-    def close(self) -> None:
-        self.end()
-
-    def report(self, happening: Happening) -> None:
-        if isinstance(happening, Crashed):
-            self.faults.append(happening)
-
-    def begin(
-        self, policy: Engine, advice: Mapping[ContainerId, Advice], *, has_test_hints: bool
-    ) -> None:
-        self.front = self.make_front(policy, has_test_hints=has_test_hints)
-        self.front.events.advice = advice
-        self._thread = threading.Thread(target=self.front.run, daemon=True)
-        self._thread.start()
-        assert self.front.wait_until_ready(SECONDS)
-
-    def end(self) -> None:
-        front, thread, self.front = self.front, self._thread, None
-        if front is not None and thread is not None:
-            front.stop()
-            thread.join()
-
-
-class NriWire(Wire):
-    """The policy as an NRI plugin."""
-
-    def make_front(self, policy: Engine, *, has_test_hints: bool) -> Front:
-        return Plugin(
-            policy,
-            embedded_link(self.runtime),
-            self.report,
-            timing=PATIENT,
-            machine_memory_bytes=self.memory_bytes,
-            finder=Surroundings(has_test_hints=has_test_hints),
-        )
-
-    def run_pod(self, pod: PodSpec) -> str:
-        message = sandbox_message(pod)
-        self.runtime.run_pod(message)
-        return message.id
-
-    def start(self, one: Started) -> str:
-        message = container_message(one.spec, one.pod, self.memory_bytes, one.attempt)
-        try:
-            created = self.runtime.create(message)
-        except RequestError as error:
-            raise RequestError(str(error.__cause__ or error)) from error
-        self.runtime.start(created.id)
-        return created.id
-
-    def remove(self, container_id: str) -> None:
-        self.runtime.remove(container_id)
-
-    def remove_pod(self, pod_id: str) -> None:
-        self.runtime.remove_pod(pod_id)
-
-    def update(self, container_id: str, resources: Resources, qos: QosClass) -> None:
-        linux = linux_resources(resources, qos, self.memory_bytes)
-        self.runtime.update(container_id, resources_message(linux))
-
-
-class CriWire(Wire):
-    """The policy as a CRI proxy; while there is none the kubelet talks to the runtime itself."""
-
-    def __init__(self, memory_bytes: int | None, folder: Path) -> None:
-        super().__init__(memory_bytes)
-        self._loopback = CriLoopback(self.runtime, folder, memory_bytes)
-
-    def make_front(self, policy: Engine, *, has_test_hints: bool) -> Front:
-        return CriProxy(
-            policy,
-            self._loopback.link(),
-            self.report,
-            machine_memory_bytes=self.memory_bytes,
-            finder=Surroundings(has_test_hints=has_test_hints),
-        )
-
-    @property
-    def _kubelet(self) -> CriKubelet:
-        return self._loopback.direct if self.front is None else self._loopback.kubelet
-
-    def run_pod(self, pod: PodSpec) -> str:
-        return self._kubelet.run_pod(pod)
-
-    def start(self, one: Started) -> str:
-        try:
-            return self._kubelet.start(one.pod_id, one.pod, one.spec, one.attempt)
-        except grpc.RpcError as error:
-            raise RequestError(cast("grpc.Call", error).details() or "") from error
-
-    def remove(self, container_id: str) -> None:
-        self._kubelet.remove(container_id)
-
-    def remove_pod(self, pod_id: str) -> None:
-        self._kubelet.remove_pod(pod_id)
-
-    def update(self, container_id: str, resources: Resources, qos: QosClass) -> None:
-        linux = linux_resources(resources, qos, self.memory_bytes)
-        message = nri_pb2.LinuxContainer(resources=resources_message(linux))
-        try:
-            self._kubelet.update(container_id, cri_resources(message))
-        except grpc.RpcError as error:
-            raise RequestError(cast("grpc.Call", error).details() or "") from error
-
-    def close(self) -> None:
-        super().close()
-        self._loopback.close()
 
 
 class WiredRun:
@@ -266,7 +99,11 @@ class WiredRun:
                 self._wait(step.nanoseconds)
             case UnsupportedStep():
                 self._is_start_spoilt |= step.spoils_start
-            case Expect() | Remember() | Synchronize():
+            case Synchronize():
+                instances = sorted(step.instances, key=lambda one: one.created_at)
+                attempts = {one.id: number for number, one in enumerate(instances)}
+                self.wire.come_back(attempts, lambda: self._list_instances(step))
+            case Expect() | Remember():
                 pass
         if self.wire.front is not None:
             assert self.wire.front.settle(SECONDS)
@@ -384,6 +221,19 @@ class WiredRun:
         one = self._find(step.container)
         with suppress(RequestError):
             self.wire.update(one.id, step.resources, one.pod.qos)
+
+    def _list_instances(self, step: Synchronize) -> None:
+        """The runtime lists several instances of a container instead of the one that ran."""
+        if not step.container:
+            return
+        one, runtime = self._find(step.container), self.wire.runtime
+        message, kernel = runtime.containers.pop(one.id), runtime.kernel.pop(one.id)
+        for each in sorted(step.instances, key=lambda each: each.created_at):
+            found = nri_pb2.Container()
+            found.CopyFrom(message)
+            found.id, found.created_at = each.id, each.created_at
+            runtime.containers[each.id], runtime.kernel[each.id] = found, kernel
+            one.id = each.id
 
     def _find(self, name: str) -> Started:
         return next(

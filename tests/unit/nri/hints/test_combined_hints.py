@@ -304,6 +304,9 @@ class Expectant:
     def expect(self, pod: Pod) -> None:
         self.expected.append(pod.name)
 
+    def looks(self, container: Container, *, with_kubelet: bool) -> bool:
+        return with_kubelet
+
     def find(self, container: Container, *, with_kubelet: bool, seconds: float) -> Found:
         return Found()
 

@@ -1,0 +1,218 @@
+"""Wires: the embedded runtime, a front before the policy, and a kubelet's way to them."""
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, cast
+
+import grpc
+
+from pinfold.nri.api import nri_pb2
+from pinfold.nri.cri.cri_proxy import CriProxy
+from pinfold.nri.dispatch.front import Front
+from pinfold.nri.dispatch.report import Crashed, Happening
+from pinfold.nri.embedded.cri_face import cri_resources
+from pinfold.nri.embedded.cri_kubelet import CriKubelet
+from pinfold.nri.embedded.cri_loopback import CriLoopback
+from pinfold.nri.embedded.embedded_cri import embedded_link
+from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime, RequestError
+from pinfold.nri.embedded.kubelet import container_message, resources_message, sandbox_message
+from pinfold.nri.hints.combined_hints import Surroundings
+from pinfold.nri.plugin.plugin import Plugin, Timing
+from pinfold.policy.engine.adoption import Advice
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.model.container import ContainerId, QosClass, Resources
+from pinfold.policy.model.kubelet_resources import linux_resources
+from tests.unit.nri.cri.proxied_node import eventually
+
+SECONDS: Final = 20.0
+LOOK_SECONDS: Final = 0.5
+PATIENT: Final = Timing(deadline_seconds=10.0, first_retry_seconds=0.002, last_retry_seconds=0.004)
+
+
+@dataclass(slots=True, kw_only=True)
+class Started:
+    """A container that runs, as its kubelet knows it."""
+
+    pod: PodSpec
+    spec: ContainerSpec
+    pod_id: str
+    id: str
+    attempt: int = 0
+
+
+class Wire(ABC):
+    """A runtime on paper with a front before it, and a kubelet's way to it."""
+
+    def __init__(self, memory_bytes: int | None) -> None:
+        self.runtime = EmbeddedRuntime(request_timeout_seconds=SECONDS)
+        self.memory_bytes = memory_bytes
+        self.happenings: list[Happening] = []
+        self.front: Front | None = None
+        self._thread: threading.Thread | None = None
+
+    @abstractmethod
+    def make_front(self, policy: Engine, *, has_test_hints: bool) -> Front: ...
+
+    @abstractmethod
+    def run_pod(self, pod: PodSpec) -> str: ...
+
+    @abstractmethod
+    def start(self, one: Started) -> str:
+        """The id of the container; raises `RequestError` with the reason where it is refused."""
+
+    @abstractmethod
+    def remove(self, container_id: str) -> None: ...
+
+    @abstractmethod
+    def remove_pod(self, pod_id: str) -> None: ...
+
+    @abstractmethod
+    def update_pod(self, pod_id: str, size: nri_pb2.LinuxResources) -> None: ...
+
+    @abstractmethod
+    def update(self, container_id: str, resources: Resources, qos: QosClass) -> None: ...
+
+    @abstractmethod
+    def come_back(self, attempts: Mapping[str, int], lists: Callable[[], None]) -> None:
+        """The runtime ends and comes back; then it lists other containers, of these attempts."""
+
+    def close(self) -> None:
+        self.end()
+
+    @property
+    def faults(self) -> list[Crashed]:
+        return [one for one in self.happenings if isinstance(one, Crashed)]
+
+    def begin(
+        self, policy: Engine, advice: Mapping[ContainerId, Advice], *, has_test_hints: bool
+    ) -> None:
+        self.front = self.make_front(policy, has_test_hints=has_test_hints)
+        self.front.events.advice = advice
+        self._thread = threading.Thread(target=self.front.run, daemon=True)
+        self._thread.start()
+        assert self.front.wait_until_ready(SECONDS)
+
+    def end(self) -> None:
+        front, thread, self.front = self.front, self._thread, None
+        if front is not None and thread is not None:
+            front.stop()
+            thread.join()
+
+
+class NriWire(Wire):
+    """The policy as an NRI plugin."""
+
+    def make_front(self, policy: Engine, *, has_test_hints: bool) -> Front:
+        return Plugin(
+            policy,
+            embedded_link(self.runtime),
+            self.happenings.append,
+            timing=PATIENT,
+            machine_memory_bytes=self.memory_bytes,
+            finder=Surroundings(has_test_hints=has_test_hints),
+        )
+
+    def run_pod(self, pod: PodSpec) -> str:
+        message = sandbox_message(pod)
+        self.runtime.run_pod(message)
+        return message.id
+
+    def start(self, one: Started) -> str:
+        message = container_message(one.spec, one.pod, self.memory_bytes, one.attempt)
+        try:
+            created = self.runtime.create(message)
+        except RequestError as error:
+            raise RequestError(str(error.__cause__ or error)) from error
+        self.runtime.start(created.id)
+        return created.id
+
+    def remove(self, container_id: str) -> None:
+        self.runtime.remove(container_id)
+
+    def remove_pod(self, pod_id: str) -> None:
+        self.runtime.remove_pod(pod_id)
+
+    def update_pod(self, pod_id: str, size: nri_pb2.LinuxResources) -> None:
+        self.runtime.update_pod(pod_id, size)
+
+    def come_back(self, attempts: Mapping[str, int], lists: Callable[[], None]) -> None:
+        lists()
+        self.runtime.drop()
+        assert self.runtime.wait_until_synchronized(SECONDS)
+        assert self.front is not None
+        assert self.front.wait_until_ready(SECONDS)
+
+    def update(self, container_id: str, resources: Resources, qos: QosClass) -> None:
+        linux = linux_resources(resources, qos, self.memory_bytes)
+        self.runtime.update(container_id, resources_message(linux))
+
+
+class CriWire(Wire):
+    """The policy as a CRI proxy; while there is none the kubelet talks to the runtime itself."""
+
+    def __init__(self, memory_bytes: int | None, folder: Path) -> None:
+        super().__init__(memory_bytes)
+        self.loopback = CriLoopback(self.runtime, folder, memory_bytes)
+
+    def make_front(self, policy: Engine, *, has_test_hints: bool) -> Front:
+        return CriProxy(
+            policy,
+            self.loopback.link(),
+            self.happenings.append,
+            machine_memory_bytes=self.memory_bytes,
+            finder=Surroundings(has_test_hints=has_test_hints),
+            look_seconds=LOOK_SECONDS,
+        )
+
+    @property
+    def _kubelet(self) -> CriKubelet:
+        return self.loopback.direct if self.front is None else self.loopback.kubelet
+
+    def run_pod(self, pod: PodSpec) -> str:
+        return self._kubelet.run_pod(pod)
+
+    def start(self, one: Started) -> str:
+        try:
+            return self._kubelet.start(one.pod_id, one.pod, one.spec, one.attempt)
+        except grpc.RpcError as error:
+            raise RequestError(cast("grpc.Call", error).details() or "") from error
+
+    def remove(self, container_id: str) -> None:
+        self._kubelet.remove(container_id)
+
+    def remove_pod(self, pod_id: str) -> None:
+        self._kubelet.remove_pod(pod_id)
+
+    def update_pod(self, pod_id: str, size: nri_pb2.LinuxResources) -> None:
+        try:
+            self._kubelet.update_pod(pod_id, cri_resources(nri_pb2.LinuxContainer(resources=size)))
+        except grpc.RpcError as error:
+            raise RequestError(cast("grpc.Call", error).details() or "") from error
+
+    def come_back(self, attempts: Mapping[str, int], lists: Callable[[], None]) -> None:
+        self.loopback.face.stop()
+        lists()
+        self.loopback.face.attempts.update(attempts)
+        self.loopback.restart()
+        listed = self._lists()
+        # One that may be under way, one to find who is there, one to be sure of who is not.
+        assert eventually(lambda: self._lists() > listed + 3)
+
+    def _lists(self) -> int:
+        return self.loopback.face.calls.count("ListContainers")
+
+    def update(self, container_id: str, resources: Resources, qos: QosClass) -> None:
+        linux = linux_resources(resources, qos, self.memory_bytes)
+        message = nri_pb2.LinuxContainer(resources=resources_message(linux))
+        try:
+            self._kubelet.update(container_id, cri_resources(message))
+        except grpc.RpcError as error:
+            raise RequestError(cast("grpc.Call", error).details() or "") from error
+
+    def close(self) -> None:
+        super().close()
+        self.loopback.close()
