@@ -179,23 +179,16 @@ def adopted_grant(
 def _likely(
     request: Request, cpus: CpuSet, others: int, advice: Advice | None
 ) -> Iterator[Request]:
-    """What a container may have been served with, of its request and what that falls back to."""
-    wishes: list[Request] = []
-    wish: Request | None = request
-    while wish is not None:
-        wishes.append(wish)
-        wish = wish.fallback
-    last = wishes.pop()
+    """What a container may have been served with, or have left of that since."""
+    *wishes, last = request.wishes
     if advice is None:
-        yield from (one for one in wishes if not one.exclusive or not cpus.mask & others)
+        likely = [one for one in wishes if not one.exclusive or not cpus.mask & others]
     else:
         count = len(advice.exclusive)
         likely = [one for one in wishes if one.exclusive == count]
         if count and not likely and last.exclusive != count:
-            # It has lost some since, as to cpus that went offline.
             likely = [one for one in wishes if one.exclusive > count][:1]
-        yield from likely
-    yield last
+    return iter((*likely, last))
 
 
 def _explained(
