@@ -14,7 +14,6 @@ import msgspec
 
 from ...topology.sets.base_errors import PinfoldError
 from ..report.escaped_text import escaped
-from ..state.state_file import State
 from .control_socket import USUAL_PLACES
 from .documents import AuditDocument, ExplainDocument, MoveDocument, StatusDocument
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     import grpc
     from google.protobuf.message import Message
 
+    from ..state.state_file import State
     from .api import control_pb2 as api
 
 _SERVICE: Final = "/pinfold.control.v1.Control"
@@ -71,6 +71,7 @@ class ControlClient:
 
     def state(self) -> State:
         """The content of the daemon's state file, as it would be by now."""
+        from ..state.state_file import State
         from .api import control_pb2 as api
 
         return self._ask("State", api.StateRequest(), State)
