@@ -9,7 +9,9 @@ from ...policy.engine.gauges import Gauge, Sample
 GROUP: Final = "policy/pinning"
 
 
-def pinning_gauges(pinnings: PinningCounts, *, drifts: int, is_suspect: bool) -> Iterator[Gauge]:
+def pinning_gauges(
+    pinnings: PinningCounts, *, drifts: int, bound_threads: int, is_suspect: bool
+) -> Iterator[Gauge]:
     """Running containers by what is known of them, drift, and whether the runtime seems to hang."""
     counts = {
         "acknowledged": pinnings.acknowledged,
@@ -32,6 +34,13 @@ def pinning_gauges(pinnings: PinningCounts, *, drifts: int, is_suspect: bool) ->
         help="How often a container was found with a pinning that somebody else had changed.",
         group=GROUP,
         samples=(Sample(labels={}, value=drifts),),
+    )
+    yield Gauge(
+        name="policy.pinning.bound.threads",
+        unit="",
+        help="Threads that are bound to fewer cpus than their containers have.",
+        group=GROUP,
+        samples=(Sample(labels={}, value=bound_threads),),
     )
     yield Gauge(
         name="policy.pinning.runtime.suspect",
