@@ -14,12 +14,13 @@ from ...report.console import table_lines
 from ...report.escaped_text import escaped
 from ..output_option import output_option
 from .document_text import json_text, pin_text
+from .name_completion import complete_container
 
 _MATCHES_SHOWN: Final = 8
 
 
 @click.command()
-@click.argument("container")
+@click.argument("container", shell_complete=complete_container)
 @click.option(
     "--bundle",
     type=click.Path(path_type=Path),
