@@ -7,7 +7,7 @@ import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc
 import pytest
@@ -122,6 +122,26 @@ def test_a_refused_placement_is_exhaustion_with_the_whole_reason(node: ProxiedNo
     assert "64" in str(found.value)
     assert "CreateContainer" not in node.face.calls
     assert eventually(lambda: not node.engine.containers)
+
+
+def test_a_fault_of_the_policy_fails_no_call_and_the_container_is_placed_where_it_runs(
+    node: ProxiedNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> NoReturn:
+        raise ValueError("a fault")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(node.engine, "create", fail)
+        patched.setattr(node.engine, "update", fail)
+        own = node.run("own", 2000)
+        assert eventually(lambda: has_grants(node, 1))
+        node.settled()
+        assert node.cpus(own) == "1-2"
+        resources = api.LinuxContainerResources(cpu_shares=3072, cpu_quota=300_000)
+        node.kubelet.update_resources(own, resources)
+    assert node.runtime.containers[own].linux.resources.cpu.quota.value == 300_000
+    assert {str(one.error) for one in node.faults()} == {"a fault"}
+    node.happenings.clear()
 
 
 @pytest.mark.parametrize("end", ["stop", "remove", "stop_pod", "remove_pod"])
