@@ -171,6 +171,25 @@ def _pass(gate: threading.Event) -> None:
     gate.wait(10)
 
 
+def test_a_container_that_was_only_created_keeps_its_cpus_when_it_is_stopped(
+    node: ProxiedNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A runtime passes over a stop of what does not run yet, and starts it later."""
+    pod = node.run_pod("own")
+    created = node.create(pod, "own", 2000)
+    with monkeypatch.context() as patched:
+        patched.setattr(node.face, "exit", lambda _: None)
+        node.kubelet.stop_container(created)
+    listed = node.face.calls.count("ListContainers")
+    assert eventually(lambda: node.face.calls.count("ListContainers") > listed + 2)
+    assert has_grants(node, 1)
+    node.kubelet.start_container(created)
+    assert node.cpus(created) == "1-2"
+    assert has_grants(node, 1)
+    node.kubelet.stop_container(created)
+    assert has_grants(node, 0)
+
+
 def test_a_call_that_fails_gives_nothing_back(node: ProxiedNode) -> None:
     own = node.run("own", 2000)
     node.face.before = _failing("StopContainer")
@@ -245,6 +264,7 @@ def test_a_cancelled_creation_that_came_to_nothing_gives_its_cpus_back(node: Pro
     assert has_grants(node, 1), "nobody knows yet"
     gate.set()
     assert eventually(lambda: grants(node) == 0)
+    node.settled()
     assert releases(node) == 1
 
 
