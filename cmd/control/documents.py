@@ -57,6 +57,8 @@ class ContainerDocument(NodeDocument, frozen=True, kw_only=True):
     kernel: PinDocument | None
     granted_milli: int = 0
     """Its exclusive cpus and its share, in milli-cpus."""
+    idle: str = ""
+    """Idle cpus that it may use at the moment beside those of its pool."""
     drift: bool
     decided_by: str
     problems: tuple[str, ...]

@@ -92,6 +92,7 @@ def _container(
         kind=grant.kind.value,
         intended=pin_document(intended),
         kernel=None if kernel is None else pin_document(kernel),
+        idle=str(snapshot.idle_of(container_id)),
         granted_milli=1000 * len(grant.exclusive) + grant.shared_milli,
         # What is just being told is no drift, unless it failed.
         drift=differs and (container_id not in unsettled or bool(problem)),

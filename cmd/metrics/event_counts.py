@@ -86,11 +86,15 @@ class EventCounts:
         """Placements by level and whether their cpus are in one domain of it."""
         with self._lock:
             masks, self._uncounted = self._uncounted, []
+            if not masks:
+                return dict(self._alignment)
             for level, domains in domains_of(machine).items():
                 found = self._alignment
-                for mask in masks:
-                    is_aligned = any(not mask & ~one.mask for one in domains.values())
-                    found[level, "aligned" if is_aligned else "split"] += 1
+                outside = [~one.mask for one in domains.values()]
+                # Many have the same cpus, as those that share a pool's.
+                for mask, count in Counter(masks).items():
+                    is_aligned = 0 in [mask & one for one in outside]
+                    found[level, "aligned" if is_aligned else "split"] += count
             return dict(self._alignment)
 
     def _count(self, happening: Happening) -> None:

@@ -18,7 +18,6 @@ from prometheus_client.utils import (
 )
 
 from ...policy.engine.gauges import Gauge
-from ...policy.engine.gauges import Sample as Value
 from .process_figures import ProcessFigures
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
@@ -54,7 +53,8 @@ class Exposition:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._families: dict[tuple[str, str, str], _Family] = {}
+        self._families: dict[tuple[str, str], _Family] = {}
+        """By name and description."""
         self._process: ProcessFigures | None = None
 
     def page(
@@ -75,10 +75,11 @@ class Exposition:
             known, self._families = self._families, {}
             parts: list[bytes] = []
             for gauge in gauges:
-                key = (gauge.name, gauge.unit, gauge.help)
-                self._families[key] = family = known.get(key) or _Family(gauge)
-                parts.append(family.text(gauge.samples))
-            parts.extend(_formatted(_Only(family)) for family in families)
+                name = prometheus_name(gauge.name, gauge.unit)
+                family = self._family(known, GaugeMetricFamily(name, gauge.help))
+                parts.append(family.text_of_gauge(gauge))
+            for metric in families:
+                parts.append(self._family(known, metric).text_of_metric(metric))
             if with_build:
                 parts.append(_build())
             if with_process:
@@ -86,56 +87,73 @@ class Exposition:
                 parts.append(_formatted(self._process))
             return b"".join(parts)
 
+    def _family(self, known: "Mapping[tuple[str, str], _Family]", metric: Metric) -> "_Family":
+        key = (metric.name, metric.documentation)
+        family = self._families[key] = known.get(key) or _Family(metric)
+        return family
+
 
 class _Family:
-    """A gauge's part of each page. Series that are not on a page are forgotten."""
+    """A family's part of each page; kept as long as its series are the same ones."""
 
-    def __init__(self, gauge: Gauge) -> None:
-        self._name = prometheus_name(gauge.name, gauge.unit)
-        self._help = gauge.help
+    def __init__(self, metric: Metric) -> None:
+        """`metric`: says of which name, type and description it is."""
+        self._about = (metric.name, metric.documentation, metric.type)
+        self._name = metric.name
         self._head = self._format([])
-        self._series: dict[tuple[str, ...], str] = {}
-        """By the names and then the texts of labels what comes before a value."""
+        self._labels: Sequence[object] = ()
+        """The names and labels of all series, in whatever form they came."""
+        self._starts: list[str] = []
+        """For each of them what comes before its value."""
+        self._values: Sequence[float] = ()
+        self._text = self._head.encode()
 
-    def text(self, values: Sequence[Value]) -> bytes:
-        """The lines of these values, in their order."""
-        series, lines = self._series, [self._head]
-        numbers: dict[float, str] = {}
-        for start in range(0, len(values), _LINES_AT_ONCE):
-            if len(values) >= _SAMPLES_AT_ONCE:
-                time.sleep(_PAUSE_SECONDS)
-            part = values[start : start + _LINES_AT_ONCE]
-            keys = [(*one.labels, *one.labels.values()) for one in part]
+    def text_of_gauge(self, gauge: Gauge) -> bytes:
+        """The lines of the values of a gauge, in their order."""
+        if gauge.labels is not self._labels and gauge.labels != self._labels:
             self._learn(
-                {key: one for key, one in zip(keys, part, strict=True) if key not in series}
+                Sample(self._name, {_label(key): text for key, text in one.items()}, 0.0)
+                for one in gauge.labels
             )
-            for key, one in zip(keys, part, strict=True):
-                number = numbers.get(one.value)
-                if number is None:
-                    # Many cpus have the same one.
-                    number = numbers[one.value] = _number(one.value)
-                lines.append(f"{series[key]} {number}\n")
-        if len(series) > len(values):
-            kept = ((*one.labels, *one.labels.values()) for one in values)
-            self._series = {key: series[key] for key in kept}
-        return "".join(lines).encode()
+            self._labels = gauge.labels
+        return self._lines(gauge.values)
 
-    def _learn(self, values: Mapping[tuple[str, ...], Value]) -> None:
-        if values:
-            text = self._format([one.labels for one in values.values()])
-            # Not `splitlines`: the library escapes this one of the characters that end a line.
-            lines = text.removeprefix(self._head).split("\n")
-            for key, line in zip(values, lines[:-1], strict=True):
-                self._series[key] = line.removesuffix(f" {_ZERO}")
+    def text_of_metric(self, metric: Metric) -> bytes:
+        """The lines of the samples of a family of the library."""
+        labels = [(one.name, one.labels) for one in metric.samples]
+        if labels != self._labels:
+            self._learn(Sample(name, one, 0.0) for name, one in labels)
+            self._labels = labels
+        return self._lines([one.value for one in metric.samples])
 
-    def _format(self, labels: Iterable[Mapping[str, str]]) -> str:
-        """The family with a zero for each set of labels."""
-        family = GaugeMetricFamily(self._name, self._help)
-        family.samples = _Unhurried(
-            Sample(family.name, {_label(key): text for key, text in one.items()}, 0.0)
-            for one in labels
-        )
-        return _formatted(_Only(family)).decode()
+    def _lines(self, values: Sequence[float]) -> bytes:
+        if values != self._values:
+            parts, starts = [self._head], self._starts
+            numbers: dict[float, str] = {}
+            for start in range(0, len(values), _LINES_AT_ONCE):
+                if len(values) >= _SAMPLES_AT_ONCE:
+                    time.sleep(_PAUSE_SECONDS)
+                part = values[start : start + _LINES_AT_ONCE]
+                # Many cpus have the same one.
+                numbers |= {one: _number(one) for one in set(part).difference(numbers)}
+                lines = zip(starts[start : start + _LINES_AT_ONCE], part, strict=True)
+                parts.append("".join([f"{one} {numbers[value]}\n" for one, value in lines]))
+            self._values, self._text = values, "".join(parts).encode()
+        return self._text
+
+    def _learn(self, samples: Iterable[Sample]) -> None:
+        """`samples`: one of each series, each 0."""
+        text = self._format(samples).removeprefix(self._head)
+        # Not `splitlines`: the library escapes this one of the characters that end a line.
+        self._starts = [one.removesuffix(f" {_ZERO}") for one in text.split("\n")[:-1]]
+        # Else the text of as many others would do.
+        self._values, self._text = (), self._head.encode()
+
+    def _format(self, samples: Iterable[Sample]) -> str:
+        """The family as the library formats it."""
+        metric = Metric(*self._about)
+        metric.samples = _Unhurried(samples)
+        return _formatted(_Only(metric)).decode()
 
 
 class _Only(Collector):

@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Final
 
 from ...nri.dispatch.actuator import SUSPECT
-from ...policy.engine.gauges import is_selected, read_gauges
+from ...policy.engine.gauges import GaugeReader, is_selected
 from ...topology.sysfs.available_memory import read_used_memory
 from ...topology.sysfs.sysfs_tree import SysfsTree
 from ..daemon.daemon import Daemon
@@ -39,6 +39,7 @@ class MetricPages:
         self._daemon = daemon
         self._tree = tree
         self._groups = groups
+        self._gauges = GaugeReader()
         self._exposition = Exposition()
 
     def pages(self, *, with_metrics: bool) -> Pages:
@@ -68,9 +69,10 @@ class MetricPages:
         pinning = pinning_gauges(
             actuator.counts(), drifts=self._daemon.tally.drifts, is_suspect=actuator.is_suspect
         )
+        # Read as the page is made, one page at a time.
         gauges = (
             gauge
-            for gauge in chain(read_gauges(snapshot, used_bytes), pinning)
+            for gauge in chain(self._gauges.read(snapshot, used_bytes), pinning)
             if is_selected(gauge.group, self._groups)
         )
         look = DaemonLook(

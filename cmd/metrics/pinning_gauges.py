@@ -4,26 +4,26 @@ from collections.abc import Iterator
 from typing import Final
 
 from ...nri.dispatch.pin_state import PinningCounts
-from ...policy.engine.gauges import Gauge, Sample
+from ...policy.engine.gauges import Gauge
 
 GROUP: Final = "policy/pinning"
+_STATES: Final = ("acknowledged", "waiting", "failing", "unknown")
+_STATE_LABELS: Final = tuple({"state": one} for one in _STATES)
 
 
 def pinning_gauges(pinnings: PinningCounts, *, drifts: int, is_suspect: bool) -> Iterator[Gauge]:
     """Running containers by what is known of them, drift, and whether the runtime seems to hang."""
-    counts = {
-        "acknowledged": pinnings.acknowledged,
-        "waiting": pinnings.waiting,
-        "failing": pinnings.failing,
-        "unknown": pinnings.blind,
-    }
     yield Gauge(
         name="policy.pinning.container.count",
         unit="",
         help="Running containers by whether the kernel is known to have what they were told.",
         group=GROUP,
-        samples=tuple(
-            Sample(labels={"state": state}, value=count) for state, count in counts.items()
+        labels=_STATE_LABELS,
+        values=(
+            pinnings.acknowledged,
+            pinnings.waiting,
+            pinnings.failing,
+            pinnings.blind,
         ),
     )
     yield Gauge(
@@ -31,12 +31,12 @@ def pinning_gauges(pinnings: PinningCounts, *, drifts: int, is_suspect: bool) ->
         unit="",
         help="How often a container was found with a pinning that somebody else had changed.",
         group=GROUP,
-        samples=(Sample(labels={}, value=drifts),),
+        values=(drifts,),
     )
     yield Gauge(
         name="policy.pinning.runtime.suspect",
         unit="",
         help="1 while the runtime seems to hang, and nothing is sent to it.",
         group=GROUP,
-        samples=(Sample(labels={}, value=int(is_suspect)),),
+        values=(int(is_suspect),),
     )

@@ -136,6 +136,9 @@ KEYS: tuple[KnownKey, ...] = (
     _scoped("pool-name", "the name of a pool", "the pool to use", _OWN),
     _scoped("on-unsatisfiable", "fail or degrade", "what to do if a required rule fails", _OWN),
     _scoped("exclusive", "a number of cpus, or request", "cpus for itself, of any class", _OWN),
+    _scoped(
+        "idle-cpus", "l3, numa or socket", "where it may use cpus that are nobody's, too", _OWN
+    ),
     _scoped("near-device", "a device or a resource", "the device to be near, and no other", _OWN),
     _scoped("load", "the name of a class", "what it loads, to keep away from its like", _OWN),
     _scoped("quota", "keep or lift", "whether its cpu limit holds on cpus of its own", _OWN),

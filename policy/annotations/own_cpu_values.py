@@ -1,10 +1,12 @@
-"""The values of annotations about cpus for a container alone, and how each is read from text."""
+"""The values of annotations about own cpus and idle ones, and how each is read from text."""
 
 import enum
 from typing import Final
 
+from ...topology.model.machine import Level
 from ...topology.sets.base_errors import quoted
 from ...topology.sets.cpuset import MAX_IDS
+from ..text.suggestion import suggestion
 from ..text.yaml_nodes import TextError
 from .annotation_values import parse_bool
 
@@ -12,6 +14,7 @@ AS_REQUESTED: Final = -1
 """In place of a number of cpus: as many as it requests, rounded up."""
 _REQUEST: Final = "request"
 _WHOLE_CORES: Final = "whole-cores"
+_IDLE_LEVELS: Final = {level.value: level for level in (Level.L3, Level.NUMA, Level.SOCKET)}
 
 
 class HiddenThreads(enum.Enum):
@@ -47,3 +50,16 @@ def parse_hidden_threads(text: str) -> HiddenThreads:
         return HiddenThreads.OWN if parse_bool(text) else HiddenThreads.NONE
     except TextError as error:
         raise TextError(error.what, "write 'true', 'false' or 'whole-cores'") from error
+
+
+def parse_idle_level(text: str) -> Level:
+    """The level of the domains of which a container may use idle cpus.
+
+    >>> parse_idle_level("numa")
+    <Level.NUMA: 'numa'>
+    """
+    word = text.strip().lower()
+    if word not in _IDLE_LEVELS:
+        what = f"{quoted(text.strip())} is no level of idle cpus"
+        raise TextError(what, suggestion(word, list(_IDLE_LEVELS)))
+    return _IDLE_LEVELS[word]

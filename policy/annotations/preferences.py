@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from ...topology.model.machine import MemoryKind
+from ...topology.model.machine import Level, MemoryKind
 from ...topology.sets.base_errors import quoted
 from ..model.container import Container
 from ..model.cpu_preference import (
@@ -46,7 +46,12 @@ from .annotations import (
     own_annotations,
     read_annotations,
 )
-from .own_cpu_values import HiddenThreads, parse_exclusive, parse_hidden_threads
+from .own_cpu_values import (
+    HiddenThreads,
+    parse_exclusive,
+    parse_hidden_threads,
+    parse_idle_level,
+)
 from .resource_values import MemoryUse, parse_device, parse_memory_use, parse_quota_use
 
 T = TypeVar("T")
@@ -83,6 +88,8 @@ class Preferences:
     load: Chosen[str] | None = None
     quota: QuotaUse | None = None
     memory: MemoryUse | None = None
+    idle_cpus: Level | None = None
+    """The level of the domains of which it may use idle cpus."""
     exclusive: int | None = None
     """How many cpus it wants for itself, or `AS_REQUESTED`."""
     memory_types: frozenset[MemoryKind] | None = None
@@ -165,6 +172,7 @@ class _Reader:
             hide_hyperthreads=hidden is not HiddenThreads.NONE,
             whole_cores=hidden is HiddenThreads.WHOLE_CORES,
             exclusive=self._value("exclusive", parse_exclusive, None),
+            idle_cpus=self._value("idle-cpus", parse_idle_level, None),
             near_device=self._value("near-device", parse_device, None),
             load=self._chosen("load", parse_word),
             quota=self._value("quota", parse_quota_use, None),

@@ -31,6 +31,7 @@ from ..rules.podaffinity.rule_set import PlacementRules
 from ..rules.podaffinity.standing_rules import StandingRules
 from .booking import Booking
 from .cpu_ledger import Ledger
+from .idle_cpus import IdleCpus
 from .pinning import Pinner
 
 WITHHELD: Final = ContainerId("(not for containers)")
@@ -53,9 +54,10 @@ class Books:
         self.ledger = Ledger(self.tree, self.picker)
         self.memory = MemoryLedger(MemoryNodes.of(machine, self.supply.memory))
         self.pool_memory = PoolMemory(self.tree, self.memory)
-        self.pinner = Pinner(self.ledger, config, self.picker.cores)
         self.affinity = AffinityIndex()
         self.standing = StandingRules()
+        self.idle = IdleCpus(self.tree, self.affinity, self.standing, lambda: self.domains)
+        self.pinner = Pinner(self.ledger, config, self.picker.cores, self.idle)
         self._due_dram: dict[ContainerId, None] = {}
         self._expected: list[ContainerId] = []
         self._machine, self._config = machine, config
@@ -214,10 +216,21 @@ class Books:
         self.affinity.add(container, affinity)
         if not rules and self.standing.is_empty:
             return 0
-        return self.standing.add(container, rules)
+        uncounted = self.standing.add(container, rules)
+        self._doubt_idle_cpus(container, rules)
+        return uncounted
+
+    def _doubt_idle_cpus(self, owner: Container, rules: PlacementRules) -> None:
+        """Look anew at who may use idle cpus: rules of a container begin or cease to count."""
+        for one in self.idle.doubt(owner, rules):
+            self.pinner.mark(one)
 
     def withdraw(self, container_id: ContainerId) -> None:
         """Let a container and its rules count no more. Unknown ids change nothing."""
+        rules = self.standing.of(container_id)
+        if rules.required:
+            owner = self.affinity.residents.container(container_id)
+            self._doubt_idle_cpus(owner, rules)
         self.affinity.remove(container_id)
         self.standing.remove(container_id)
 
@@ -234,13 +247,18 @@ class Books:
         return books
 
     def presence(self, container_id: ContainerId) -> int:
-        """A mask of the cpus a container runs on; none where it holds nothing."""
+        """A mask of the cpus a container runs on; none where it holds nothing.
+
+        Without the idle ones that it may use: it is not there to anybody's rule.
+        """
         grant = self.ledger.grants.get(container_id)
         if grant is None:
             return 0
         told = self.pinner.told(container_id)
         # After an adoption some run on fewer cpus than they could, until the next event.
         cpus = told.cpus if told is not None else None
+        if cpus is not None and grant.idle_level is not None:
+            cpus = cpus & (self.pinner.pool_cpus.of(grant) or cpus) or None
         if cpus is None:
             cpus = self.pinner.pool_cpus.of(grant)
         if cpus is None:

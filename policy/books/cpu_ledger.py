@@ -99,16 +99,26 @@ class Ledger:
     @property
     def sliceable(self) -> Sequence[int]:
         """By pool id, how many cpus of `slice` may be taken at once. O(pools) after a change."""
+        return self.sliceable_up_to(len(self.tree.root.cpus))
+
+    def sliceable_up_to(self, wanted: int) -> Sequence[int]:
+        """The same where it is less than wanted, else any that is not: picks hardly any slice."""
         counts = self.room.sliceable
         owed = self._owed
         if not owed:
             return counts
         return [
             min(count, self.slice(pool.id).bit_count())
-            if count and pool.cpus.mask & owed
+            if count and pool.cpus.mask & owed and self.cut_within(pool.id) < min(count, wanted)
             else count
             for count, pool in zip(counts, self.tree.pools, strict=True)
         ]
+
+    def cut_within(self, pool_id: PoolId, region: int = -1) -> int:
+        """A number of cpus of a region that `slice` has at least, as no cpus are picked for it."""
+        if self._stale:
+            _ = self.room
+        return self._pool_room.cut_within(pool_id, region & ~self._owed, self.free_sharable)
 
     @property
     def free_for_all(self) -> tuple[int, int, int]:
@@ -135,9 +145,15 @@ class Ledger:
         root = self.tree.root
         return root.reserved.mask or root.cpus.mask
 
-    def room_within(self, pool_id: PoolId, cpus: int) -> int:
-        """Milli-cpus that a share of a pool can still be promised on these of its cpus alone."""
+    def room_within(self, pool_id: PoolId, cpus: int, but: Grant | None = None) -> int:
+        """Milli-cpus that a share of a pool can still be promised on these of its cpus alone.
+
+        `but`: a grant of this pool whose share counts as given back, as in `without_share`. That is
+        more by its share in the pool and in all around it, and nothing else in those inside.
+        """
         room = self.room.grantable_milli[pool_id]
+        if but is not None and but.has_shared_part:
+            room += but.shared_milli
         free = self.free_sharable[pool_id]
         if not free & ~cpus:
             return room
@@ -150,7 +166,7 @@ class Ledger:
                 counted |= inner.cpus.mask
             elif inner.cpus.mask & cpus:
                 pending.extend(inner.children)
-        promised += self._narrowed.promised(free & cpus, counted)
+        promised += self._narrowed.promised(free & cpus, counted, but)
         return min(room, 1000 * (free & cpus).bit_count() - promised)
 
     @property

@@ -61,10 +61,14 @@ class NarrowedShares:
         self._is_sparing_nobody = True
         self._owed = None
 
-    def promised(self, cpus: int, counted: int) -> int:
+    def promised(self, cpus: int, counted: int, but: Grant | None = None) -> int:
         """Milli-cpus promised to those that have some of these cpus, not all in `counted`."""
         shares = self._shares.values()
-        return sum([milli for mask, milli in shares if mask & cpus and mask & ~counted])
+        found = sum([milli for mask, milli in shares if mask & cpus and mask & ~counted])
+        if but is not None and but.has_shared_part and but.container_id in self._shares:
+            mask, milli = self._shares[but.container_id]
+            found -= milli if mask & cpus and mask & ~counted else 0
+        return found
 
     def owed(self, free: int, version: int) -> int:
         """A mask of free cpus that are not to be taken: enough of each set for its grants.

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ...topology.model.machine import Level
 from ...topology.sets.cpuset import CpuSet, NodeSet
 from ..configuration.config import Config
 from ..cpus.cpu_blocks import CpuBlocks
@@ -13,6 +14,7 @@ from ..model.grant import Grant, PoolId
 from ..model.pinning import Change, Pinning
 from ..model.request import CpuType
 from .cpu_ledger import Ledger
+from .idle_cpus import IdleCpus
 
 
 class PoolCpus(Struct, frozen=True, kw_only=True):
@@ -56,9 +58,14 @@ class PoolCpus(Struct, frozen=True, kw_only=True):
 class Pinner:
     """Turns grants into pinnings, and remembers what the kernel was told about each container."""
 
-    def __init__(self, ledger: Ledger, config: Config, cores: CpuBlocks) -> None:
-        """`cores`: the online threads of every core."""
+    def __init__(
+        self, ledger: Ledger, config: Config, cores: CpuBlocks, idle: IdleCpus | None = None
+    ) -> None:
+        """`cores`: the online threads of every core. Without `idle` nobody uses idle cpus."""
         self._ledger = ledger
+        self._idle = idle
+        self._widened: dict[tuple[PoolId, Level, bool], CpuSet] = {}
+        """Cpus of those who use idle ones, too: one set for all of a pool."""
         self._config = config
         self._cores = cores
         self._parents = [pool.parent for pool in ledger.tree.pools]
@@ -94,11 +101,15 @@ class Pinner:
     def note(self, container_id: ContainerId, pinning: Pinning) -> None:
         """The kernel has been told this."""
         self._told[container_id] = pinning
+        if self._idle is not None and container_id in self._ledger.grants:
+            self._idle.know(self._ledger.grants[container_id])
 
     def forget(self, container_id: ContainerId) -> None:
         """The container is gone, or holds nothing."""
         self._told.pop(container_id, None)
         self._marked.pop(container_id, None)
+        if self._idle is not None:
+            self._idle.forget(container_id)
 
     def mark(self, container_id: ContainerId) -> None:
         """A container's pinning may differ by more than the shared cpus of its pool."""
@@ -111,8 +122,11 @@ class Pinner:
         """
         concerned = self._marked
         self._marked = {}
-        for pool_id in self._refresh():
+        refreshed = self._refresh()
+        for pool_id in refreshed:
             concerned |= dict.fromkeys(self._ledger.sharing(pool_id))
+        if refreshed and self._idle is not None:
+            concerned |= dict.fromkeys(self._idle.users)
         for pen_id in [one for one in concerned if one in self._ledger.pens]:
             del concerned[pen_id]
             concerned |= dict.fromkeys(self._ledger.members(pen_id))
@@ -142,7 +156,7 @@ class Pinner:
             told = self._told[container_id]
             own = grant.exclusive if grant.exclusive else grant.rest
             if told.cpus is not None and told.cpus.mask & taken & ~own.mask:
-                self._told[container_id] = replace(told, cpus=self._cpus.of(grant))
+                self._told[container_id] = replace(told, cpus=self._cpus_of(grant))
 
     def catch_up(self) -> tuple[Change, ...]:
         """Tell everybody on shared cpus which they are by now, whatever was told. O(grants)."""
@@ -158,6 +172,7 @@ class Pinner:
             return []
         self._version = self._ledger.sharable_version
         before, self._cpus = self._cpus, self._effective()
+        self._widened.clear()
         pairs = zip(before.shared, self._cpus.shared, strict=True)
         return [PoolId(pool_id) for pool_id, (old, new) in enumerate(pairs) if old is not new]
 
@@ -187,9 +202,24 @@ class Pinner:
     def pinning(self, grant: Grant) -> Pinning:
         """The pinning of a container of this grant."""
         return Pinning(
-            cpus=self._cpus.of(grant) if self._config.pin_cpu else None,
+            cpus=self._cpus_of(grant) if self._config.pin_cpu else None,
             mems=self._mems(grant),
         )
+
+    def _cpus_of(self, grant: Grant) -> CpuSet | None:
+        """The cpus that a grant stands for, and the idle ones that its container may use."""
+        cpus = self._cpus.of(grant)
+        level = None if self._idle is None else self._idle.level_of(grant)
+        if self._idle is None or level is None or cpus is None:
+            return cpus
+        key = grant.pool_id, level, grant.hide_hyperthreads
+        known = self._widened.get(key)
+        if known is None:
+            idle = self._cpus.shared[-1].mask & self._idle.around(grant.pool_id, level)
+            mask = cpus.mask | idle
+            wider = self._cores.lowest_members(mask) if grant.hide_hyperthreads else mask
+            known = self._widened[key] = cpus if mask == cpus.mask else CpuSet(wider)
+        return known
 
     def _mems(self, grant: Grant) -> NodeSet | None:
         if not self._config.pin_memory or grant.preserve_memory or not grant.memory.mask:

@@ -80,6 +80,31 @@ class PoolRoom:
             sliceable=tuple(self._sliceable),
         )
 
+    def cut(self, pool_id: int, free: Sequence[int]) -> int:
+        """The number of cpus in the slice of a pool, as it was measured last.
+
+        `free`: by pool id the mask of its free sharable cpus, here and below.
+        """
+        spare = self._spare
+        inside = (free[pool_id] & self.own[pool_id]).bit_count()
+        return inside + sum([spare[child] for child in self._children[pool_id]])
+
+    def cut_within(self, pool_id: int, region: int, free: Sequence[int]) -> int:
+        """A number of cpus that the slice of a pool has in a region at least.
+
+        Whichever cpus the pools below keep for those they owe: they may all be in the region.
+        """
+        here = free[pool_id] & region
+        if not here or here == free[pool_id]:
+            return self.cut(pool_id, free) if here else 0
+        found = (here & self.own[pool_id]).bit_count()
+        for child in self._children[pool_id]:
+            inside = self.cut_within(child, region, free)
+            if inside:
+                kept = self.cut(child, free) - self._spare[child]
+                found += max(0, inside - max(0, kept))
+        return found
+
     def _look_below(self, owed: Owed, stale: set[int]) -> None:
         # Children have lower ids than their parents.
         for pool_id in sorted(stale):

@@ -248,16 +248,25 @@ def _explained(
     if advice is None:
         return grant
     named = next((one for one in ledger.tree.pools if one.name == advice.pool), pool)
-    is_believed = cpus <= named.cpus or (
-        grant.has_shared_part and not grant.exclusive and cpus == _lent_to(named, ledger)
-    )
     within = advice.within
     return structs.replace(
         grant,
-        pool_id=named.id if is_believed else pool.id,
+        pool_id=named.id if _explains(named, cpus, grant, ledger) else pool.id,
         grown=advice.grown if exclusive == advice.exclusive else (),
         within=within if within is not None and cpus - exclusive <= within else None,
     )
+
+
+def _explains(pool: Pool, cpus: CpuSet, grant: Grant, ledger: Ledger) -> bool:
+    """Whether a container of a pool may run on these cpus."""
+    if cpus <= pool.cpus:
+        return True
+    if not grant.has_shared_part or grant.exclusive:
+        return False
+    lent = _lent_to(pool, ledger)
+    if grant.idle_level is None:
+        return cpus == lent
+    return not cpus.isdisjoint(pool.cpus if lent is None else lent)
 
 
 def _lent_to(pool: Pool, ledger: Ledger) -> CpuSet | None:
@@ -356,6 +365,7 @@ def _grant(container: Container, request: Request, exclusive: CpuSet, pool: Pool
         preserve_memory=request.preserve_memory,
         hide_hyperthreads=request.hide_hyperthreads,
         is_strict=request.is_strict,
+        idle_level=request.idle_level,
     )
 
 

@@ -4,14 +4,14 @@ Instruments, units and labels are those of the Go policy, without those of cache
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple
 
 from msgspec import Struct
 
 from ...topology.sets.cpuset import CpuSet, NodeSet, iter_runs
-from ..pools.pool_tree import Pool
+from ..pools.pool_tree import Pool, PoolTree
 from ..text.glob import compile_glob
 from .snapshot import Snapshot
 
@@ -22,6 +22,9 @@ _FRACTION_BITS: Final = 60
 """Of shares of cpus, which are summed as integers: so differences leave no remainder."""
 
 
+Labels = Sequence[Mapping[str, str]]
+
+
 class Sample(NamedTuple):
     """One value of a gauge."""
 
@@ -30,7 +33,10 @@ class Sample(NamedTuple):
 
 
 class Gauge(Struct, frozen=True, kw_only=True):
-    """One instrument; no two of its samples have the same labels."""
+    """One instrument with its values, each of which has labels of its own.
+
+    Labels and values are apart: a large machine has thousands, and only the values change.
+    """
 
     name: str
     unit: str
@@ -38,27 +44,66 @@ class Gauge(Struct, frozen=True, kw_only=True):
     help: str
     group: str
     """A group and a subsystem, by which it is selected."""
-    samples: tuple[Sample, ...]
+    labels: Sequence[Mapping[str, str]] = ({},)
+    """One for each value; the same object as before where nothing changed."""
+    values: Sequence[float]
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """The values, each with its labels. O(values)."""
+        return tuple(map(Sample, self.labels, self.values))
+
+
+class GaugeReader:
+    """Reads gauges of one snapshot after the other, whose labels are made once. For one thread."""
+
+    def __init__(self) -> None:
+        self._tree: PoolTree | None = None
+        self._zones: dict[tuple[str, ...], Labels] = {}
+        """Of all pools, by the names of the labels."""
+        self._online: CpuSet | None = None
+        self._cpus: tuple[int, ...] = ()
+        self._cpu_labels: Labels = ()
+
+    def read(self, snapshot: Snapshot, used_bytes: Mapping[int, int]) -> Iterator[Gauge]:
+        """Every instrument, each as it is asked for. O(pools + nodes + cpus + runs of cpusets).
+
+        `used_bytes`: memory in use by whatever, by node id, as far as that is known.
+        """
+        self._learn(snapshot)
+        for instrument in _ZONE_INSTRUMENTS:
+            yield _zone_gauge(instrument, snapshot, self._zones[instrument.labels])
+        yield from _node_gauges(snapshot, used_bytes)
+        yield from _cpu_gauges(snapshot, self._cpus, self._cpu_labels)
+        unmet = sum([len(one.unmet) for one in snapshot.decisions.values()])
+        yield Gauge(
+            name="policy.rule.unmet.count",
+            unit="",
+            help="Required rules between containers, and about pools, that do not hold.",
+            group=SYSTEM,
+            values=(unmet,),
+        )
+
+    def _learn(self, snapshot: Snapshot) -> None:
+        tree, online = snapshot.tree, snapshot.machine.online
+        if tree is not self._tree:
+            # Texts of cpus and memory nodes take longer than what is measured of them.
+            known = [_pool_labels(pool) for pool in tree.pools]
+            names = {one.labels for one in _ZONE_INSTRUMENTS}
+            self._zones = {
+                some: tuple([{label: one[label] for label in some} for one in known])
+                for some in names
+            }
+            self._tree = tree
+        if online != self._online:
+            self._cpus = tuple(online)
+            self._cpu_labels = tuple([{"cpu.id": str(cpu)} for cpu in self._cpus])
+            self._online = online
 
 
 def read_gauges(snapshot: Snapshot, used_bytes: Mapping[int, int]) -> Iterator[Gauge]:
-    """Every instrument, each as it is asked for. O(pools + nodes + cpus + runs of cpusets).
-
-    `used_bytes`: memory in use by whatever, by node id, as far as that is known.
-    """
-    # Texts of cpus and memory nodes take longer than what is measured of them.
-    labels = [_pool_labels(pool) for pool in snapshot.tree.pools]
-    for instrument in _ZONE_INSTRUMENTS:
-        yield _zone_gauge(instrument, snapshot, labels)
-    yield from _node_gauges(snapshot, used_bytes)
-    yield from _cpu_gauges(snapshot)
-    unmet = sum([len(one.unmet) for one in snapshot.decisions.values()])
-    yield _system_gauge(
-        "rule.unmet.count",
-        "",
-        "Required rules between containers, and about pools, that do not hold.",
-        [Sample(labels={}, value=unmet)],
-    )
+    """Every instrument of a single snapshot; see `GaugeReader.read`."""
+    return GaugeReader().read(snapshot, used_bytes)
 
 
 def is_selected(group: str, patterns: Sequence[str]) -> bool:
@@ -173,21 +218,19 @@ def _pool_labels(pool: Pool) -> Mapping[str, str]:
     return {"zone": pool.name, "cpus": str(_usable(pool)), "mems": str(pool.memory_nodes)}
 
 
-def _zone_gauge(
-    instrument: _ZoneInstrument, snapshot: Snapshot, labels: Sequence[Mapping[str, str]]
-) -> Gauge:
-    """`labels`: by pool id all that any instrument has."""
-    samples: list[Sample] = []
-    for known, value in zip(labels, instrument.values(snapshot), strict=True):
-        if value is not None:
-            own = {label: known[label] for label in instrument.labels}
-            samples.append(Sample(labels=own, value=value))
+def _zone_gauge(instrument: _ZoneInstrument, snapshot: Snapshot, labels: Labels) -> Gauge:
+    """`labels`: by pool id."""
+    known, values = labels, instrument.values(snapshot)
+    measured = [one for one in values if one is not None]
+    if len(measured) < len(values):
+        known = [one for one, value in zip(labels, values, strict=True) if value is not None]
     return Gauge(
         name=f"policy.topologyaware.zone.{instrument.name}",
         unit=instrument.unit,
         help=instrument.help,
         group=ZONES,
-        samples=tuple(samples),
+        labels=known,
+        values=measured,
     )
 
 
@@ -203,65 +246,78 @@ def _node_gauges(snapshot: Snapshot, used_bytes: Mapping[int, int]) -> Iterator[
     for mask, count in masks.items():
         for node_id in NodeSet(mask):
             counts[node_id] += count
+    sized = [node for node in nodes if node.memory_bytes is not None]
     yield _system_gauge(
         "mem.node.capacity",
         "bytes",
         "Memory of the NUMA node.",
-        [
-            Sample(
-                labels={"node.id": str(node.id), "node.type": node.kind.name},
-                value=node.memory_bytes,
-            )
-            for node in nodes
-            if node.memory_bytes is not None
-        ],
+        [{"node.id": str(node.id), "node.type": node.kind.name} for node in sized],
+        [node.memory_bytes or 0 for node in sized],
     )
+    used = [int(node.id) for node in nodes if node.id in used_bytes]
     yield _system_gauge(
         "mem.node.usage",
         "bytes",
         "Memory of the NUMA node that is in use, by whatever.",
-        [
-            Sample(labels={"node.id": str(node.id)}, value=used_bytes[node.id])
-            for node in nodes
-            if node.id in used_bytes
-        ],
+        [{"node.id": str(one)} for one in used],
+        [used_bytes[one] for one in used],
     )
     yield _system_gauge(
         "mem.node.container.count",
         "",
         "Containers that may use memory of the NUMA node.",
-        [Sample(labels={"node.id": str(one)}, value=count) for one, count in counts.items()],
+        [{"node.id": str(one)} for one in counts],
+        list(counts.values()),
     )
 
 
-def _cpu_gauges(snapshot: Snapshot) -> Iterator[Gauge]:
-    online = snapshot.machine.online
+def _cpu_gauges(snapshot: Snapshot, cpus: Sequence[int], labels: Labels) -> Iterator[Gauge]:
+    """`cpus`: the online ones, ascending; `labels`: theirs."""
+    online = snapshot.machine.online.mask
     # Differences at the ends of each run of cpus, whose sums are the values: sets have few runs,
     # and a thousand containers on thousands of cpus would be millions of additions.
-    parts, users = [0] * (online.mask.bit_length() + 1), [0] * (online.mask.bit_length() + 1)
+    parts, users = Counter[int](), Counter[int]()
     for mask, (count, whole) in _cpu_users(snapshot).items():
         part = (whole << _FRACTION_BITS) // mask.bit_count()
-        for first, end in iter_runs(mask & online.mask):
+        for first, end in iter_runs(mask & online):
             parts[first] += part
             parts[end] -= part
             users[first] += count
             users[end] -= count
-    part_sums, counts = list(accumulate(parts)), list(accumulate(users))
+    length = online.bit_length()
+    shares = [one / (1 << _FRACTION_BITS) for one in _levels(parts)]
     yield _system_gauge(
         "cpu.allocation",
         "milli-cores",
         "What containers ask for, divided evenly among the CPUs they run on.",
-        [
-            Sample(labels={"cpu.id": str(cpu)}, value=part_sums[cpu] / (1 << _FRACTION_BITS))
-            for cpu in online
-        ],
+        labels,
+        _selected(_spread(parts, shares, length), cpus),
     )
     yield _system_gauge(
         "cpu.container.count",
         "",
         "Containers that may run on the CPU.",
-        [Sample(labels={"cpu.id": str(cpu)}, value=counts[cpu]) for cpu in online],
+        labels,
+        _selected(_spread(users, _levels(users), length), cpus),
     )
+
+
+def _levels(steps: Mapping[int, int]) -> list[int]:
+    """The sums of all steps up to each place, in the order of places."""
+    return list(accumulate(steps[place] for place in sorted(steps)))
+
+
+def _spread(places: Iterable[int], levels: Sequence[float], length: int) -> list[float]:
+    """A level from each place to the next one; 0 before the first, and behind the last."""
+    values: list[float] = [0] * length
+    order = sorted(places)
+    for first, end, level in zip(order, order[1:], levels, strict=False):
+        values[first:end] = [level] * (end - first)
+    return values
+
+
+def _selected(values: Sequence[float], cpus: Sequence[int]) -> Sequence[float]:
+    return values if len(cpus) == len(values) else [values[cpu] for cpu in cpus]
 
 
 def _cpu_users(snapshot: Snapshot) -> Mapping[int, tuple[int, int]]:
@@ -271,10 +327,14 @@ def _cpu_users(snapshot: Snapshot) -> Mapping[int, tuple[int, int]]:
         cpus = snapshot.cpus_of(container_id)
         if cpus:
             count, milli = users.get(cpus.mask, (0, 0))
-            milli += 1000 * len(grant.exclusive) + grant.shared_milli
+            milli += 1000 * grant.exclusive.mask.bit_count() + grant.shared_milli
             users[cpus.mask] = (count + 1, milli)
     return users
 
 
-def _system_gauge(name: str, unit: str, text: str, samples: Sequence[Sample]) -> Gauge:
-    return Gauge(name=f"policy.{name}", unit=unit, help=text, group=SYSTEM, samples=tuple(samples))
+def _system_gauge(
+    name: str, unit: str, text: str, labels: Labels, values: Sequence[float]
+) -> Gauge:
+    return Gauge(
+        name=f"policy.{name}", unit=unit, help=text, group=SYSTEM, labels=labels, values=values
+    )

@@ -1,4 +1,4 @@
-"""Notes about a placement: preferred rules that are not met, levels that the machine lacks.
+"""Notes about a placement: preferred rules that are not met, levels the machine lacks, idle cpus.
 
 They are for people, and are worked out when nobody waits for an answer.
 """
@@ -27,10 +27,17 @@ _LOOKED_AT_MAX: Final = 256
 def note_placement(container_id: ContainerId, roster: Roster, books: Books) -> tuple[str, ...]:
     """The notes about a container, kept with its decision. Unknown ids have none."""
     decision, known = roster.decisions.get(container_id), roster.classified.get(container_id)
-    if decision is None or known is None or not (known.placement or decision.weights):
+    if decision is None or known is None:
         return ()
-    container = roster.containers[container_id]
-    notes = placement_notes(container, known.placement, decision.weights, books)
+    grant, level = books.ledger.grants.get(container_id), known.request.idle_level
+    notes: tuple[str, ...] = ()
+    if grant is not None and level is not None:
+        notes = (books.idle.note(grant, level),)
+    if known.placement or decision.weights:
+        container = roster.containers[container_id]
+        notes += placement_notes(container, known.placement, decision.weights, books)
+    if not notes:
+        return ()
     roster.decisions[container_id] = replace(decision, notes=notes)
     return notes
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from msgspec import Struct
 
 from ...topology.model.machine import Machine
-from ...topology.sets.cpuset import CpuSet, NodeSet
+from ...topology.sets.cpuset import NO_CPUS, CpuSet, NodeSet
 from ..books.pinning import PoolCpus
 from ..books.pool_room import Room
 from ..configuration.config import Config
@@ -77,6 +77,13 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
         if told is not None and told.cpus:
             return told.cpus
         return self.pool_cpus.of(self.grants[container_id]) or self.containers[container_id].cpus
+
+    def idle_of(self, container_id: ContainerId) -> CpuSet:
+        """The idle cpus that a placed container was given beside those of its pool."""
+        grant, told = self.grants[container_id], self.pinnings.get(container_id)
+        if grant.idle_level is None or told is None or told.cpus is None:
+            return NO_CPUS
+        return told.cpus - (self.pool_cpus.of(grant) or told.cpus)
 
     def memory_of(self, container_id: ContainerId) -> NodeSet:
         """The memory nodes a placed container has."""

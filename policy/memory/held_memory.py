@@ -35,7 +35,8 @@ class HeldMemory:
 
     def usage(self, zone: NodeSet) -> int:
         """Bytes held of the zone and of all zones within it. O(zones)."""
-        return sum(one.held_bytes for one in self.sums if not one.mask & ~zone.mask)
+        outside = ~zone.mask
+        return sum([one.held_bytes for one in self.sums if not one.mask & outside])
 
     def available(self, zone: NodeSet) -> int | None:
         """Bytes that can be had without moving anybody; None where the size is not known. O(zones).
@@ -45,7 +46,8 @@ class HeldMemory:
         capacity = self.capacity(zone)
         if capacity is None:
             return None
-        around = [one.left_bytes for one in self.sums if not zone.mask & ~one.mask]
+        mask = zone.mask
+        around = [one.left_bytes for one in self.sums if one.mask & mask == mask]
         return max(0, min([capacity - self.usage(zone), *around]))
 
     def free_page_bytes(self, page_bytes: int) -> int:

@@ -5,6 +5,7 @@ from typing import NamedTuple, NewType
 
 from msgspec import Struct
 
+from ...topology.model.machine import Level
 from ...topology.sets.cpuset import NO_CPUS, NO_NODES, CpuSet, NodeSet
 from .container import ContainerId
 from .request import CpuType
@@ -53,6 +54,8 @@ class Grant(Struct, frozen=True, kw_only=True):
     And the reserved ones on which it runs while it has none of those.
     """
 
+    idle_level: Level | None = None
+    """Its shared part may run on idle cpus, too, of the domains of this level round its pool."""
     beside: tuple[CpuSet, ...] = ()
     """Sets of shared cpus of others of each of which one must stay shared: its rules need them."""
     pen: ContainerId | None = None
@@ -78,6 +81,12 @@ class Grant(Struct, frozen=True, kw_only=True):
     def has_own_cpus_alone(self) -> bool:
         """Whether all cpus it runs on are its own."""
         return bool(self.exclusive) and not self.has_shared_part
+
+    @property
+    def can_use_idle_cpus(self) -> bool:
+        """Whether idle cpus are for it, where it wants some: all its cpus are shared ones."""
+        shares = self.cpu_type is CpuType.NORMAL and not self.exclusive and self.pen is None
+        return shares and not self.is_strict
 
     @property
     def is_narrowed(self) -> bool:

@@ -7,7 +7,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ...topology.drawing.machine_tree import bytes_text
-from ...topology.model.machine import MemoryKind
+from ...topology.model.machine import Level, MemoryKind
 from ...topology.sets.cpuset import CpuSet
 from .container import ContainerId, QosClass
 from .cpu_preference import BurstLevel, CpuPriority, SmtPreference
@@ -58,6 +58,8 @@ class Request(Struct, frozen=True, kw_only=True):
     """Its own cpus must be all threads of their cores."""
     fallback: "Request | None" = None
     """What it is served with where there is no room for this; None: nothing less will do."""
+    idle_level: Level | None = None
+    """What it shares it may exceed by idle cpus of the domains of this level; None: it may not."""
     claimed: CpuSet | None = None
     """Cpus that it has from elsewhere, and for itself; of preserved containers."""
     class_cpus: CpuSet | None = None

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...topology.model.machine import Level, Machine, MemoryKind, NumaNode
+from ...topology.model.machine import Machine, MemoryKind, NumaNode
 from ...topology.sets.cpuset import CpuSet
 from ..annotations.annotation_values import IrqAffinity
 from ..annotations.annotations import read_annotations
@@ -17,7 +16,7 @@ from ..annotations.resource_values import MemoryUse
 from ..configuration.config import Config, OnBadAnnotation, SchedulingClass
 from ..hints.hint_filter import hints_of
 from ..model.container import Container, ContainerId, Pod, PodId, QosClass
-from ..model.cpu_preference import BurstLevel, CpuPriority, QuotaUse, SmtPreference
+from ..model.cpu_preference import CpuPriority, QuotaUse, SmtPreference
 from ..model.hint import Hint
 from ..model.request import CpuType, Isolation, Request
 from ..pools.memory_supply import read_memory_supply
@@ -32,20 +31,12 @@ from ..tuning.cpu_class import cpu_class_wish, suitable_cpus
 from ..tuning.interrupts import Interrupt, InterruptTable, irq_wish
 from ..tuning.resource_class import NO_CLASSES, ResourceClasses, resource_classes
 from ..tuning.scheduling import scheduling_class
+from .wishes.burst_level import burst_level
 from .wishes.load_class import load_problems
 from .wishes.own_cpus import can_yield, own_count, with_own_cpus
 
 SYSTEM_NAMESPACE = "kube-system"
 
-_BURST_LEVELS: Final = {
-    Level.SYSTEM: BurstLevel.SYSTEM,
-    Level.SOCKET: BurstLevel.PACKAGE,
-    Level.DIE: BurstLevel.DIE,
-    Level.NUMA: BurstLevel.NUMA,
-    Level.L3: BurstLevel.L3_CACHE,
-    Level.CLUSTER: BurstLevel.L2_CACHE,
-    Level.CORE: BurstLevel.CORE,
-}
 
 _DEFAULT_MEMORY = frozenset({MemoryKind.DRAM, MemoryKind.PMEM})
 """High-bandwidth memory is scarce: only for those who ask for it. PMEM can mean CXL memory."""
@@ -196,11 +187,12 @@ class Classifier:
             container_id=container.id,
             qos=container.pod.qos,
             burst_level=preferences.burst_level
-            or _burst_level(config.unlimited_burstable, placement),
+            or burst_level(config.unlimited_burstable, rules, placement),
             priority=self._priority(container, preferences),
             smt=preferences.smt or SmtPreference.ANY,
             hide_hyperthreads=preferences.hide_hyperthreads
             or preferences.smt is SmtPreference.HIDE,
+            idle_level=preferences.idle_cpus,
             memory_kinds=kinds,
             cold_start_ns=cold_start_ns,
             preserve_memory=preferences.preserve_memory,
@@ -277,14 +269,6 @@ class Classifier:
         if container.pod.qos is not QosClass.GUARANTEED and preferences.exclusive is None:
             return CpuPriority.NONE
         return preferences.cpu_priority or self._config.default_cpu_priority
-
-
-def _burst_level(level: BurstLevel, rules: PlacementRules) -> BurstLevel:
-    """The level to burst in: none so wide that replicas that keep apart find no domain left."""
-    order = tuple(BurstLevel)
-    apart = [one.term.level for one in rules.required if one.is_anti]
-    apart += [one.level for one in rules.spread if one.is_required]
-    return max([level, *(_BURST_LEVELS[one] for one in apart)], key=order.index)
 
 
 def grave_problems(

@@ -6,11 +6,11 @@ from typing import Final, TypedDict, Unpack
 
 from ...topology.model.machine import Level
 from ..books.books import Books
+from ..books.ties import is_held, is_tied
 from ..books.whereabouts import Whereabouts
 from ..configuration.affinity_fields import KubeCompat
 from ..configuration.config import Config, OnUnsatisfiable
 from ..model.container import Container, ContainerId
-from ..model.grant import Grant
 from ..model.level_name import a_level
 from ..model.request import CpuType, Request
 from ..rules.podaffinity.rule_set import (
@@ -20,7 +20,7 @@ from ..rules.podaffinity.rule_set import (
     SpreadRule,
     is_lasting,
 )
-from ..rules.podaffinity.standing_rules import StandingRule, StandingRules
+from ..rules.podaffinity.standing_rules import StandingRule
 from ..rules.podaffinity.term import Term, container_labels
 from ..rules.podaffinity.term_selection import select_spread, select_term
 from .classifier import SYSTEM_NAMESPACE
@@ -85,22 +85,6 @@ class Judge:
         books = self._books
         container = books.affinity.residents.container(container_id)
         return is_tied(container, books.ledger.grants[container_id], books.standing)
-
-
-def is_tied(container: Container, grant: Grant, standing: StandingRules) -> bool:
-    """Whether another place of a resident might break a rule among these."""
-    if standing.is_empty:
-        return False
-    if grant.within is not None or is_held(standing.of(container.id)):
-        return True
-    return any(isinstance(one.rule, RequiredTerm) for one in standing.matching(container))
-
-
-def is_held(rules: PlacementRules) -> bool:
-    """Whether a container has rules that must hold where it is."""
-    if rules.required or rules.pool_required or rules.pool_name is not None:
-        return True
-    return any(one.is_required for one in rules.spread)
 
 
 def _is_exempt(container: Container, cpu_type: CpuType) -> bool:

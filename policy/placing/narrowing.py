@@ -15,12 +15,11 @@ from ...topology.model.machine import Level
 from ...topology.sets.cpuset import CpuSet
 from ..books.books import Books
 from ..books.cpu_ledger import Ledger
+from ..books.ties import is_held
 from ..model.container import ContainerId
 from ..model.grant import Grant
 from ..model.request import CpuType
 from ..pools.domains import Domains
-from ..rules.podaffinity.rule_set import RequiredTerm
-from .judge import is_held
 from .judgement import Barrier
 from .openings import Openings, OpeningSearch
 from .restriction import Restriction
@@ -161,31 +160,24 @@ def _can_make_way(container_id: ContainerId, books: Books) -> bool:
         return False
     if not standing.has_required_affinity:
         return True
-    container = books.affinity.residents.container(container_id)
-    return not any(
-        isinstance(one.rule, RequiredTerm) and not one.rule.is_anti
-        for one in standing.matching(container)
-    )
+    return not standing.is_required(books.affinity.residents.container(container_id))
 
 
 class _InTheWay:
     """Residents that are alike and may have to leave a region, and what is left without one."""
 
-    __slots__ = ("_grant", "_ledger", "_without", "count", "cpus", "levels")
+    __slots__ = ("_grant", "_ledger", "count", "cpus", "levels")
 
     def __init__(self, grant: Grant, levels: frozenset[Level], ledger: Ledger) -> None:
         self._grant = grant
         self._ledger = ledger
-        self._without: Ledger | None = None
         self.count = 0
         self.cpus = standing_cpus(grant, ledger)
         self.levels = levels
 
     def can_leave(self, cover: int) -> bool:
         """Whether the request of each still fits on what it has elsewhere."""
-        if self._without is None:
-            self._without = self._ledger.without_share(self._grant)
-        return _has_room(self._grant, self.cpus & ~cover, self._without)
+        return _has_room(self._grant, self.cpus & ~cover, self._ledger, but=self._grant)
 
 
 def _in_the_way(movable: _Movable, ledger: Ledger) -> Sequence[_InTheWay]:
@@ -222,8 +214,9 @@ def _cover(levels: frozenset[Level], cpus: int, domains: Domains) -> int:
     return cover
 
 
-def _has_room(grant: Grant, cpus: int, ledger: Ledger) -> bool:
+def _has_room(grant: Grant, cpus: int, ledger: Ledger, but: Grant | None = None) -> bool:
     if not ledger.free_sharable[grant.pool_id] & cpus:
         return False
     # Who asks for nothing is never short of it.
-    return not grant.shared_milli or ledger.room_within(grant.pool_id, cpus) >= grant.shared_milli
+    wanted = grant.shared_milli
+    return not wanted or ledger.room_within(grant.pool_id, cpus, but) >= wanted

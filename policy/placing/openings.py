@@ -1,6 +1,6 @@
 """Openings: the cpus of each pool that rules between containers leave to a newcomer."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -98,7 +98,7 @@ class OpeningSearch:
     ) -> Openings:
         """The best region of each pool that is not closed."""
         best = [0] * len(self.tree.pools)
-        for pool, inside in self._by_pool(regions, closed):
+        for pool, inside in self._parts(regions, closed, best):
             if pool.id in closed:
                 continue
             if len(inside) > 1:
@@ -138,6 +138,8 @@ class OpeningSearch:
     def _pulled(self, pool_id: int, region: int) -> int:
         judgement = self.judgement
         cpus = region & self._left(pool_id)
+        if not judgement.pulls.reaches(cpus):
+            return 0
         if self.request.exclusive:
             cpus = judgement.pulls.best(cpus, self.request.exclusive)
         return judgement.pulls.score(cpus)
@@ -188,7 +190,7 @@ class OpeningSearch:
         free = ledger.free_sharable[pool_id] & region
         if count and (free | ledger.free_isolated[pool_id] & region).bit_count() < count:
             return False
-        if count:
+        if count and not self._has_own_for_sure(pool_id, region):
             own = self.exclusive(pool_id, region)
             if own.bit_count() < count:
                 return False
@@ -202,6 +204,38 @@ class OpeningSearch:
             return True
         wanted = request.shared_milli + 1000 * count
         return ledger.room_within(self.tree.pools[pool_id].id, region) >= wanted
+
+    def _has_own_for_sure(self, number: int, region: int) -> bool:
+        """Whether sharable cpus of a region serve that need not be looked at one by one."""
+        request = self.request
+        if request.wants_isolated or request.strict_hints or self.judgement.companions:
+            return False
+        pool_id = self.tree.pools[number].id
+        return self.ledger.cut_within(pool_id, region) >= request.exclusive
+
+    def _parts(
+        self, regions: Sequence[int], closed: frozenset[int], best: list[int]
+    ) -> Iterable[tuple[Pool, list[int]]]:
+        """The parts of the regions in each pool, but for pools known to be whole: `best` has those.
+
+        Most rules leave one region, with most subtrees as they are.
+        """
+        is_plain = self.request.total_milli and not closed and not self.judgement.companions
+        if len(regions) != 1 or not is_plain or self.tree.has_repeated_pools:
+            return self._by_pool(regions, closed)
+        pools, masks, region = self.tree.pools, self.tree.masks, regions[0]
+        found: list[tuple[Pool, list[int]]] = []
+        pending = [self.tree.root]
+        while pending:
+            pool = pending.pop()
+            here = region & masks[pool.id]
+            if here == masks[pool.id]:
+                best[pool.first : pool.id + 1] = masks[pool.first : pool.id + 1]
+            elif here:
+                if not any([not here & ~masks[child] for child in pool.children]):
+                    found.append((pool, [here]))
+                pending.extend([pools[child] for child in pool.children])
+        return found
 
     def _by_pool(
         self, regions: Sequence[int], closed: frozenset[int]

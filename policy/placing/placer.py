@@ -189,6 +189,7 @@ class Placer:
             memory_bytes=request.memory_bytes,
             preserve_memory=request.preserve_memory,
             hide_hyperthreads=request.hide_hyperthreads,
+            idle_level=request.idle_level,
         )
         broken = self._broken_at_root(request, judgement)
         return Placement(booking=Booking(grant=grant), decided_by="runs already", broken=broken)
@@ -277,6 +278,7 @@ class Placer:
             preserve_memory=request.preserve_memory,
             hide_hyperthreads=request.hide_hyperthreads,
             is_strict=request.is_strict,
+            idle_level=request.idle_level,
         )
 
     def _reason(self, request: Request, lineup: Lineup) -> str:

@@ -159,7 +159,7 @@ def _demands(request: Request, ledger: Ledger, isolated: Column) -> tuple[Demand
     count, milli = request.exclusive, request.shared_milli
     demands: list[Demand] = []
     if count:
-        serving = zip(isolated, ledger.sliceable, strict=True)
+        serving = zip(isolated, ledger.sliceable_up_to(count), strict=True)
         if request.isolation is Isolation.REQUIRED:
             own = Demand("isolated CPUs", count, [one + count for one in isolated])
         else:

@@ -36,6 +36,10 @@ class Pulls:
         self._pulling[level] = self._pulling.get(level, 0) | indexes
         self._reach |= self._domains.members(level, indexes)
 
+    def reaches(self, cpus: int) -> bool:
+        """Whether a container on any of these cpus is drawn or pushed."""
+        return bool(cpus & self._reach)
+
     def score(self, cpus: int) -> int:
         """The sum for a newcomer on these cpus, scaled. O(levels x domains of the cpus)."""
         if not cpus & self._reach:

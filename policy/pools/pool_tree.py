@@ -73,6 +73,10 @@ class PoolTree(Struct, frozen=True, kw_only=True):
     pools: tuple[Pool, ...]
     ancestors: tuple[tuple[PoolId, ...], ...]
     """For each pool its ancestors, the parent first, the root last."""
+    masks: tuple[int, ...]
+    """The cpus of each pool."""
+    has_repeated_pools: bool
+    """Whether the only pool inside some pool has all of its cpus."""
 
     @property
     def root(self) -> Pool:
@@ -222,9 +226,14 @@ def number_branches(root: Branch, machine: Machine, supply: Supply) -> PoolTree:
     for pool in reversed(pools):
         parent = parents.get(pool.id)
         ancestors[pool.id] = () if parent is None else (parent, *ancestors[parent])
+    masks = tuple(pool.cpus.mask for pool in pools)
     return PoolTree(
         pools=tuple(replace(pool, parent=parents.get(pool.id)) for pool in pools),
         ancestors=tuple(ancestors[pool.id] for pool in pools),
+        masks=masks,
+        has_repeated_pools=any(
+            len(pool.children) == 1 and masks[pool.children[0]] == masks[pool.id] for pool in pools
+        ),
     )
 
 

@@ -52,6 +52,8 @@ class AffinityRule:
     """From -MAX_WEIGHT to MAX_WEIGHT, never 0; a positive one pulls, a negative one pushes."""
     is_symmetric: bool = False
     """Whether it also counts when the other container is placed and this one is there already."""
+    is_mutual: bool = field(default=False, compare=False)
+    """Whether it is shorthand, which gives the other the same rule, where weights are symmetric."""
     source: str = field(default="", compare=False)
     """The annotation and line it comes from, for people."""
 
@@ -222,6 +224,7 @@ class _Reader:
             scope=_SAME_POD,
             match=match,
             weight=self._sign,
+            is_mutual=self._is_symmetric,
             source=f"{self._key} (shorthand)",
         )
 

@@ -47,6 +47,24 @@ def benchmarks(
         Benchmark(name="decision-medium", size=medium, samples=2000, take=time_decisions),
         Benchmark(name="decision-large", size=large, samples=1000, take=time_decisions),
         Benchmark(
+            name="decision-small-required",
+            size=small.with_required_rules,
+            samples=2000,
+            take=time_decisions,
+        ),
+        Benchmark(
+            name="decision-medium-required",
+            size=medium.with_required_rules,
+            samples=1000,
+            take=time_decisions,
+        ),
+        Benchmark(
+            name="decision-large-required",
+            size=large.with_required_rules,
+            samples=500,
+            take=time_decisions,
+        ),
+        Benchmark(
             name="decision-unread",
             size=medium,
             text="as medium, all annotations never read before",

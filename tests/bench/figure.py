@@ -26,10 +26,19 @@ METRICS: Final = (
 FLOOR_METRICS: Final = METRICS[: METRICS.index("rss") + 1]
 """What the floor has: it writes nothing and updates nobody."""
 
+_DRIVEN: Final = (
+    *("small", "medium", "wide", "large"),
+    *("small-required", "medium-required", "large-required"),
+)
+"""The sizes at which plugins are driven."""
+
 NAMES: Final = (
     "decision-small",
     "decision-medium",
     "decision-large",
+    "decision-small-required",
+    "decision-medium-required",
+    "decision-large-required",
     "decision-unread",
     "affinity-product",
     "affinity-joint-keys",
@@ -48,7 +57,7 @@ NAMES: Final = (
         for way in ("way-arrival", "way-symmetric", "way-rebalanced", "way-exclusive")
         for size in ("small", "medium", "large")
     ),
-    *(f"{metric}-{size}" for metric in METRICS for size in ("small", "medium", "wide", "large")),
+    *(f"{metric}-{size}" for metric in METRICS for size in _DRIVEN),
     *(f"floor-{metric}" for metric in FLOOR_METRICS),
 )
 """The figures of this project in the order they are written; those of others come after them."""
@@ -60,6 +69,9 @@ _BUDGETS: Final = {
     "decision-small": "p99 0.3",
     "decision-medium": "p99 1",
     "decision-large": "p99 5",
+    "decision-small-required": "p99 0.3",
+    "decision-medium-required": "p99 1",
+    "decision-large-required": "p99 5",
     "affinity-product": "cpu 20",
     "affinity-joint-keys": "cpu 20",
     "affinity-patterns": "cpu 20",

@@ -1,6 +1,5 @@
 """Pods without end, by chance but the same in every run."""
 
-import enum
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from typing import Final
 from pinfold.nri.embedded.kubelet import stable_id
 from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec, qos_class
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
-from tests.bench.sizes import Size
+from tests.bench.sizes import RuleKind, Size
 
 _NAMES: Final = ("main", "sidecar", "log")
 _POD_SIZES: Final = (1, 1, 1, 2, 2, 3)
@@ -74,13 +73,6 @@ podAffinity:
 )
 
 
-class RuleKind(enum.Enum):
-    """The language that the rules of half of the pods are written in."""
-
-    WEIGHTED = "weights"
-    REQUIRED = "required and preferred rules at levels"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Workload:
     """What its replicas have in common, their annotations above all."""
@@ -96,19 +88,18 @@ def pods(
     size: Size,
     unread_percent: int = UNREAD_PERCENT,
     seed: int = 1,
-    kind: RuleKind = RuleKind.WEIGHTED,
 ) -> Iterator[PodSpec]:
-    """Pods of one to three containers that suit a machine. Half of them have affinity rules.
+    """Pods of one to three containers that suit a machine. Half of them have the size's rules.
 
     They are replicas of some workloads, but for those whose annotations nobody has read before.
     """
     chance = random.Random(seed)
     count = -(-size.containers // _CONTAINERS_PER_WORKLOAD)
-    workloads = [_workload(chance, kind) for _ in range(count)]
+    workloads = [_workload(chance, size.kind) for _ in range(count)]
     number = 0
     while True:
         is_unread = chance.randrange(100) < unread_percent
-        workload = _workload(chance, kind) if is_unread else chance.choice(workloads)
+        workload = _workload(chance, size.kind) if is_unread else chance.choice(workloads)
         yield _pod(size, chance, workload, number)
         number += 1
 
@@ -117,10 +108,9 @@ def containers(
     size: Size,
     unread_percent: int = UNREAD_PERCENT,
     seed: int = 1,
-    kind: RuleKind = RuleKind.WEIGHTED,
 ) -> Iterator[Container]:
     """The containers of `pods`, as the policy gets them."""
-    for spec in pods(size, unread_percent, seed, kind):
+    for spec in pods(size, unread_percent, seed):
         pod = Pod(
             id=PodId(stable_id(f"sandbox/{spec.name}")),
             name=spec.name,

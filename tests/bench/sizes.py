@@ -1,10 +1,21 @@
 """The machines that are measured, and how full of containers they are."""
 
-from dataclasses import dataclass, field
+import enum
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Final
 
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine
+
+_machine = lru_cache(machine_from_spec)
+
+
+class RuleKind(enum.Enum):
+    """The language that the rules of half of the pods are written in."""
+
+    WEIGHTED = "weights"
+    REQUIRED = "required and preferred rules at levels"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,10 +33,17 @@ class Size:
     exclusive_percent: int
     exclusive_max: int
     shared_max_milli: int
+    kind: RuleKind = RuleKind.WEIGHTED
     machine: Machine = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "machine", machine_from_spec(self.spec))
+        object.__setattr__(self, "machine", _machine(self.spec))
+
+    @property
+    def with_required_rules(self) -> "Size":
+        """The same where half of the pods have required and preferred rules instead of weights."""
+        name, text = f"{self.name}-required", f"{self.text}, required rules"
+        return replace(self, name=name, text=text, kind=RuleKind.REQUIRED)
 
     @property
     def memory_bytes(self) -> int:
@@ -73,4 +91,10 @@ LARGE: Final = Size(
     shared_max_milli=3000,
 )
 
-SIZES: Final = (SMALL, MEDIUM, WIDE, LARGE)
+SIZES: Final = (
+    SMALL,
+    MEDIUM,
+    WIDE,
+    LARGE,
+    *(size.with_required_rules for size in (SMALL, MEDIUM, LARGE)),
+)

@@ -8,7 +8,7 @@ from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId
 from pinfold.policy.model.grant import Refusal
-from tests.bench.population import UNREAD_PERCENT, RuleKind, containers
+from tests.bench.population import UNREAD_PERCENT, containers
 from tests.bench.sizes import Size
 from tests.bench.timings import Timings
 
@@ -18,19 +18,13 @@ _REFUSALS_MAX_PERCENT = 5
 class Turnover:
     """A full machine on which every newcomer replaces a container picked by chance."""
 
-    def __init__(
-        self,
-        size: Size,
-        garbage: Garbage,
-        unread_percent: int = UNREAD_PERCENT,
-        kind: RuleKind = RuleKind.WEIGHTED,
-    ) -> None:
+    def __init__(self, size: Size, garbage: Garbage, unread_percent: int = UNREAD_PERCENT) -> None:
         """Places as many containers as the size says, and lets half of them be replaced."""
         self.engine = Engine(size.machine, Config())
         self.refusals = 0
         self._garbage = garbage
         self._chance = random.Random(2)
-        self._stream = containers(size, unread_percent, kind=kind)
+        self._stream = containers(size, unread_percent)
         self._residents: list[ContainerId] = []
         while len(self._residents) < size.containers:
             self._welcome(self.engine.create(next(self._stream)))
@@ -70,12 +64,7 @@ class Turnover:
         return True
 
 
-def time_decisions(
-    size: Size,
-    samples: int,
-    unread_percent: int = UNREAD_PERCENT,
-    kind: RuleKind = RuleKind.WEIGHTED,
-) -> Timings:
+def time_decisions(size: Size, samples: int, unread_percent: int = UNREAD_PERCENT) -> Timings:
     """The time of `Engine.create` on a machine that stays as full as it is.
 
     A refusal is a decision, too, but a machine that refuses many is not the one that was to be
@@ -84,7 +73,7 @@ def time_decisions(
     garbage = Garbage()
     garbage.start()
     try:
-        turnover = Turnover(size, garbage, unread_percent, kind)
+        turnover = Turnover(size, garbage, unread_percent)
         timings = Timings()
         for _ in range(samples):
             turnover.turn(timings)

@@ -437,8 +437,9 @@ class Walk:
             ("smt.pinfold.dev", ("pack", "spread", "hide")),
             ("exclusive.pinfold.dev", ("1", "3", "request")),
             (f"hide-hyperthreads.{PREFIX}", ("whole-cores",)),
+            ("idle-cpus.pinfold.dev", ("l3", "numa", "socket")),
         ):
-            if self.random.random() < 0.06:
+            if self.random.random() < (0.2 if key.startswith("idle") else 0.06):
                 found[f"{key}/pod"] = self.random.choice(values)
         return found
 

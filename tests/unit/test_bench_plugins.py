@@ -87,6 +87,13 @@ def test_sizes_are_the_machines_that_the_goals_are_for() -> None:
     ]
 
 
+def test_the_goals_are_the_same_whatever_rules_are_made_of() -> None:
+    measured = {"pinfold": {"create": record("ms", 0.5, 1)}}
+    rows = [list(comparison(name, measured)) for name in ("small", "small-required")]
+    assert rows[0] == rows[1]
+    assert "<= 3 x floor" in rows[0][0]
+
+
 def record(unit: str, p50: float, p99: float) -> Record:
     return Record(name="", size="", unit=unit, p50=p50, p99=p99, n=1)
 

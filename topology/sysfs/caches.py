@@ -5,7 +5,7 @@ Instruction. Source: Documentation/ABI/stable/sysfs-devices-system-cpu.
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..model.machine import Cache
 from ..sets.cpuset import CpuSet
@@ -19,15 +19,18 @@ _UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 def read_caches(attributes: Attributes, cores: tuple[CpuSet, ...]) -> tuple[Cache, ...]:
     """Every cache once, sorted by level, type and lowest cpu. Cores: those of the online cpus."""
     reader = _Reader(attributes, cores)
+    most = 0
     for core in cores:
         shown: list[int] = []
         for cpu in core:
+            # One thread speaks for its core, unless it shows few caches and another shows others.
+            if shown and len(shown) >= most and core is not cores[0]:
+                break
             indexes = attributes.numbered(f"{CPU}/cpu{cpu}/cache", "index")
-            # One thread speaks for its core, unless another shows other caches.
             if indexes != shown and indexes:
                 shown = indexes
-                for index in indexes:
-                    reader.read(cpu, core, f"{CPU}/cpu{cpu}/cache/index{index}")
+                reader.read(cpu, core, indexes)
+        most = max(most, len(shown))
     reader.note_gaps()
     return in_order(reader.found)
 
@@ -58,46 +61,79 @@ def cache_bytes(text: str) -> int | None:
     return int(digits) * _UNITS[unit]
 
 
+class _Kind(NamedTuple):
+    """A cache by what it has in common with those of other cores."""
+
+    level: int
+    type: str
+    is_of_one_core: bool
+
+
 class _Reader:
-    """Cache objects by (level, type): the first cpu that shows a cache defines who shares it."""
+    """Cache objects by (level, type): the first cpu that shows a cache defines who shares it.
+
+    Cores whose caches have the same sizes are of one make: level and type of their caches are read
+    once, and whether a cache of level 1 is shared by the threads of its core alone. For the others
+    neighbours that are offline could make a shared cache look like a core's own.
+    """
 
     def __init__(self, attributes: Attributes, cores: tuple[CpuSet, ...]) -> None:
         self._attributes = attributes
         self._online = CpuSet()
         for core in cores:
             self._online |= core
+        self._makes: dict[tuple[str, ...], tuple[_Kind | None, ...]] = {}
         self._taken: dict[tuple[int, str], int] = {}
         self._unshared = CpuSet()
         self._without_id = False
         self.found: list[Cache] = []
 
-    def read(self, cpu: int, core: CpuSet, directory: str) -> None:
+    def read(self, cpu: int, core: CpuSet, indexes: list[int]) -> None:
+        folder = f"{CPU}/cpu{cpu}/cache"
+        sizes = [self._attributes.text(f"{folder}/index{one}/size") or "" for one in indexes]
+        make = (*map(str, indexes), *sizes)
+        kinds = self._makes.get(make)
+        if kinds is None:
+            directories = (f"{folder}/index{one}" for one in indexes)
+            kinds = tuple(self._kind(one, core) for one in directories)
+            if all(sizes):
+                self._makes[make] = kinds
+        for index, size, kind in zip(indexes, sizes, kinds, strict=True):
+            if kind is not None and not self._taken.get(kind[:2], 0) >> cpu & 1:
+                self._add(cpu, core, f"{folder}/index{index}", kind, size)
+
+    def _kind(self, directory: str, core: CpuSet) -> _Kind | None:
         attributes = self._attributes
         level = attributes.number(f"{directory}/level")
         kind = attributes.text(f"{directory}/type") or "Unified"
         if level is None or level < 1 or kind not in _TYPES:
             attributes.warn(directory, f"passed over: level {level}, type {kind[:40]!r}")
-            return
-        taken = self._taken.get((level, kind), 0)
-        if taken >> cpu & 1:
-            return
-        shared = attributes.first_cpus(directory, ("shared_cpu_list", "shared_cpu_map"))
+            return None
+        is_own = level == 1 and self._shared(directory) == core
+        return _Kind(level, kind, is_own)
+
+    def _shared(self, directory: str) -> CpuSet | None:
+        return self._attributes.first_cpus(directory, ("shared_cpu_list", "shared_cpu_map"))
+
+    def _add(self, cpu: int, core: CpuSet, directory: str, kind: _Kind, size: str) -> None:
+        level, name, is_of_one_core = kind
+        shared = core if is_of_one_core else self._shared(directory)
         if not shared:
             # ia64 kernels show all-zero maps; such a cache belongs to the core.
             self._unshared |= core
             shared = core
+        taken = self._taken.get((level, name), 0)
         cpus = CpuSet(shared.mask & self._online.mask & ~taken | 1 << cpu)
-        self._taken[level, kind] = taken | cpus.mask
-        number = attributes.number(f"{directory}/id")
+        self._taken[level, name] = taken | cpus.mask
+        number = self._attributes.number(f"{directory}/id")
         self._without_id |= number is None
-        size = attributes.text(f"{directory}/size")
         self.found.append(
             Cache(
                 level=level,
-                type=kind,
+                type=name,
                 cpus=cpus,
                 id=number if number is not None and number >= 0 else None,
-                size_bytes=(cache_bytes(size) if size else None) or 0,
+                size_bytes=cache_bytes(size) or 0,
             )
         )
 

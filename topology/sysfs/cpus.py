@@ -83,8 +83,8 @@ def read_layout(attributes: Attributes, online: CpuSet) -> Layout:
     """The sockets, dies, clusters and cores of the online cpus."""
     sockets, socket_of = _read_sockets(attributes, online)
     dies, die_of = _read_dies(attributes, sockets)
-    clusters, cluster_of = _read_clusters(attributes, online, socket_of, die_of)
     groups, unknown = _partition(attributes, online, _CORE_FILES)
+    clusters, cluster_of = _read_clusters(attributes, online, groups, socket_of, die_of)
     if unknown:
         attributes.warn(
             f"{CPU}/cpu*/topology", f"no thread siblings of cpus {unknown}: one thread per core"
@@ -212,14 +212,23 @@ def _read_dies(
 def _read_clusters(
     attributes: Attributes,
     online: CpuSet,
+    cores: list[_Group],
     socket_of: Mapping[int, int],
     die_of: Mapping[int, int],
 ) -> tuple[tuple[Domain, ...], Mapping[int, int]]:
     ids: dict[int, int] = {}
+    siblings = {core.speaker: core.cpus.mask for core in cores}
+    without = 0
 
     def is_known(cpu: int) -> bool:
+        nonlocal without
+        if without >> cpu & 1:
+            return False
         cluster = attributes.number(f"{_topology(cpu)}/cluster_id")
-        if cluster is None or not 0 <= cluster < 2**31 or cluster == _NO_ID:
+        if cluster is None:
+            return False
+        if not 0 <= cluster < 2**31 or cluster == _NO_ID:
+            without |= siblings.get(cpu, 0)
             return False
         ids[cpu] = cluster
         return True

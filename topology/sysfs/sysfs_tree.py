@@ -7,6 +7,7 @@ the kernel refuses to show (EIO, EBUSY), reads as None: only an unreadable root 
 import errno
 import os
 import stat
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 from ..sets.base_errors import TopologyError
@@ -62,7 +63,8 @@ class DirectoryTree:
         self._inside = self._top.rstrip("/") + "/"
         # Nothing is outside of "/": a live machine is spared the looking.
         self._is_everything = self._inside == "/"
-        self._directories: dict[str, str | None] = {"": self._top}
+        self._known: dict[str, str | None] = self._tops()
+        """The real places of directories by their paths; None for those outside of the tree."""
 
     @property
     def root(self) -> str:
@@ -79,33 +81,43 @@ class DirectoryTree:
         real = os.path.realpath(full)
         return real if f"{real}/".startswith(self._inside) else None
 
+    def _tops(self) -> dict[str, str | None]:
+        # A /sys directory has nothing beside it.
+        return {"": None, "sys": self._top} if self._skip else {"": self._top}
+
     def _directory(self, path: str) -> str | None:
-        """The real place of a directory, given without the prefix; None outside of the tree."""
-        if path in self._directories:
-            return self._directories[path]
+        """The real place of a directory; None outside of the tree."""
+        if path in self._known:
+            return self._known[path]
         parent, _, name = path.rpartition("/")
         above = self._directory(parent)
-        place = None if above is None else f"{above}/{name}"
-        if place is not None and (name == ".." or os.path.islink(place)):
-            place = self._followed(place)
-        if len(self._directories) >= _DIRECTORIES_MAX:
-            # All at once: whatever is still asked for is soon known again.
-            self._directories = {"": self._top}
-        self._directories[path] = place
+        if above is None:
+            return None
+        here = f"{above}/{name}"
+        try:
+            is_link = name == ".." or stat.S_ISLNK(os.lstat(here).st_mode)
+        except OSError:
+            # Not remembered: processes and cgroups come.
+            return None
+        place = self._followed(here) if is_link else here
+        self._remember({path: place})
         return place
+
+    def _remember(self, places: Mapping[str, str | None]) -> None:
+        if len(self._known) + len(places) > _DIRECTORIES_MAX:
+            # All at once: whatever is still asked for is soon known again.
+            self._known = self._tops()
+        self._known.update(places)
 
     def _place(self, path: str) -> str | None:
         """Where to open a file or a directory; its last component may still be a link."""
         if self._is_everything:
             return self._full(path)
-        if self._skip and path != "sys" and not path.startswith("sys/"):
-            return None
-        inner = path[self._skip :].strip("/")
-        directory, _, name = inner.rpartition("/")
-        if name == "..":
-            return self._directory(inner)
-        above = self._directory(directory)
-        return None if above is None else f"{above}/{name}"
+        directory, _, name = path.rpartition("/")
+        if name in ("", "..") or not directory:
+            return self._directory(path.strip("/"))
+        above = self._known.get(directory) or self._directory(directory.strip("/"))
+        return above and f"{above}/{name}"
 
     def _open(self, path: str, flags: int) -> int:
         """A descriptor. Raises `OSError`."""
@@ -164,11 +176,21 @@ class DirectoryTree:
         except OSError:
             return []
         try:
-            return sorted(os.listdir(file))
+            if self._is_everything:
+                return sorted(os.listdir(file))
+            with os.scandir(file) as entries:
+                found = {one.name: one.is_dir(follow_symlinks=False) for one in entries}
         except OSError:
             return []
         finally:
             os.close(file)
+        # Directories that are no links are where they seem to be, and need not be looked at.
+        path = path.strip("/")
+        place = self._directory(path)
+        folders = [name for name, is_folder in found.items() if is_folder]
+        if place is not None and len(folders) < _DIRECTORIES_MAX:
+            self._remember({f"{path}/{name}": f"{place}/{name}" for name in folders})
+        return sorted(found)
 
     def resolve(self, path: str) -> str | None:
         """The path with all links followed, still inside the tree; None where it leads nowhere."""

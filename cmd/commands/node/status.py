@@ -50,6 +50,8 @@ def status_text(document: StatusDocument) -> str:
     found = msgspec.to_builtins(document)
     for one in found["containers"]:
         del one["granted_milli"]
+        if not one["idle"]:
+            del one["idle"]
     return json.dumps(found, indent=2, sort_keys=True, ensure_ascii=False)
 
 
@@ -123,7 +125,7 @@ def _container_row(one: ContainerDocument) -> Sequence[str]:
     return (
         one.container,
         one.pool,
-        one.kind,
+        f"{one.kind} + idle" if one.idle else one.kind,
         _ids(one.intended.cpus),
         _ids(one.intended.mems),
         kernel,

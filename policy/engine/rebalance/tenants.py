@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from ....topology.model.machine import MemoryKind
 from ....topology.sets.cpuset import NodeSet
 from ...annotations.preferences import parse_preferences
+from ...books.ties import is_tied
 from ...model.container import ContainerId
 from ...model.cpu_preference import MovePreference
 from ...model.grant import Grant, PoolId
 from ...model.request import CpuType, Request
-from ...placing.judge import is_tied
 from ...placing.mover import immovable
 from ...pools.pool_tree import Pool, PoolTree
 from ...rules.podaffinity.standing_rules import StandingRules

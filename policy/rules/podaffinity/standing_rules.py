@@ -24,6 +24,9 @@ LOOKED_AT_MAX: Final = 64
 """So many different rules of a namespace count of those that are looked at together: nobody who
 writes them decides how long the next newcomer takes. Equal ones are one."""
 
+_FEW: Final = 32
+"""So many rules are asked one by one in less time than the keys of a container are looked up."""
+
 _Rule = RequiredTerm | PreferredTerm
 _GroupName = tuple[_Rule, str, str]
 
@@ -46,8 +49,8 @@ class StandingRules:
         # How many of them are of a namespace.
         self._sizes: dict[tuple[IndexKey, str], int] = {}
         self._lasting: dict[ContainerId, None] = {}
-        self._affinities = 0
-        """Different rules that require somebody."""
+        self._requiring: dict[_GroupName, StandingRule] = {}
+        """Those that require somebody."""
         # The containers with rules, by what the instances of one have in common.
         self._instances: dict[InstanceKey, dict[ContainerId, None]] = {}
 
@@ -64,7 +67,7 @@ class StandingRules:
     @property
     def has_required_affinity(self) -> bool:
         """Whether a container that is there must be with others."""
-        return self._affinities > 0
+        return bool(self._requiring)
 
     def add(self, owner: Container, rules: PlacementRules) -> int:
         """Keep the rules of a container, in place of those it has.
@@ -92,7 +95,8 @@ class StandingRules:
         if any(self._sizes.get(one, 0) >= LOOKED_AT_MAX for one in sizes):
             return False
         group = self._groups[name] = StandingRule(name[0])
-        self._affinities += _requires_somebody(name[0])
+        if _requires_somebody(name[0]):
+            self._requiring[name] = group
         for one in sizes:
             self._index.setdefault(one[0], {})[name] = group
             self._sizes[one] = self._sizes.get(one, 0) + 1
@@ -110,7 +114,7 @@ class StandingRules:
             if group.owners:
                 continue
             del self._groups[name]
-            self._affinities -= _requires_somebody(name[0])
+            self._requiring.pop(name, None)
             for key in name[0].term.index_keys(owner):
                 found = self._index[key]
                 del found[name]
@@ -132,6 +136,18 @@ class StandingRules:
     def of(self, owner_id: ContainerId) -> PlacementRules:
         """The rules of a container; none for those that have none."""
         return self._rules.get(owner_id, NO_PLACEMENT_RULES)
+
+    def is_required(self, container: Container) -> bool:
+        """Whether a container that is there must be with this one."""
+        if len(self._requiring) > _FEW:
+            return any(_requires_somebody(one.rule) for one in self.matching(container))
+        labels = container_labels(container)
+        instances = self._instances.get(instance_key(container), ())
+        return any(
+            group.rule.term.includes(next(iter(group.owners.values())), container, labels)
+            and any(one not in instances for one in group.owners)
+            for group in self._requiring.values()
+        )
 
     def matching(self, newcomer: Container) -> list[StandingRule]:
         """The rules that are about a container, each with its owners but for itself."""

@@ -26,6 +26,9 @@ GOALS: Final[Mapping[str, Goals]] = {
     "large": Goals(create_floors=8, cpu_floors=7, resident_mib=80, ready_ms=1000),
 }
 
+_REQUIRED: Final = "-required"
+"""What rules are made of changes no goal."""
+
 SPREAD_MAX: Final = 3
 """The slowest creation of a hundred, as a multiple of the half."""
 
@@ -44,7 +47,13 @@ def comparison(size: str, measured: Mapping[str, Mapping[str, Record]]) -> Itera
         for plugin, records in measured.items():
             record = records.get(metric)
             if record is not None and (plugin != "floor" or metric in _COMPARED):
-                yield _row(plugin, metric, record, floor.get(metric), GOALS.get(size)).rstrip()
+                yield _row(
+                    plugin,
+                    metric,
+                    record,
+                    floor.get(metric),
+                    GOALS.get(size.removesuffix(_REQUIRED)),
+                ).rstrip()
 
 
 def multiple(amount: float, of: float) -> str:

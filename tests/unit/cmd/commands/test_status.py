@@ -8,11 +8,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from pinfold.cmd.commands.node.status import bar
+from pinfold.cmd.commands.node.status import bar, status_text
+from pinfold.cmd.control.documents import RuntimeDocument
+from pinfold.cmd.control.status_document import status_document
 from pinfold.cmd.pinfold import main
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass
+from pinfold.topology.made.spec import machine_from_spec
 
 from ..control.asked_node import AskedNode
-from ..daemon.paper_node import burstable, guaranteed
+from ..daemon.paper_node import burstable, config, guaranteed
 
 
 @pytest.fixture(name="node", scope="module")
@@ -63,6 +68,23 @@ def test_document_for_tools_is_that_of_the_contract(node: AskedNode) -> None:
         "decided_by": "exclusive_room",
         "problems": [],
     }
+
+
+def test_idle_cpus_are_told_of_those_who_may_use_them() -> None:
+    engine = Engine(machine_from_spec("socket:1 numa:2 core:4 mem:4G"), config())
+    for name, level in (("wide", "socket"), ("plain", "numa")):
+        pod = Pod(
+            id=PodId(name),
+            name=name,
+            annotations={"idle-cpus.pinfold.dev/pod": level},
+            qos=QosClass.BEST_EFFORT,
+        )
+        engine.create(Container(id=ContainerId(name), name=name, pod=pod))
+    runtime = RuntimeDocument(kind="nri", name="containerd", version="2.3.4", connected=True)
+    document = status_document(engine.snapshot(), runtime, {}, {}, ())
+    plain, wide = json.loads(status_text(document))["containers"]
+    assert (wide["kind"], wide["intended"]["cpus"], wide["idle"]) == ("shared", "1-7", "1-3")
+    assert "idle" not in plain
 
 
 def test_audit_exits_with_one_where_there_is_drift_and_with_zero_once_it_is_repaired(

@@ -27,7 +27,8 @@ SAMPLES = st.lists(
 
 
 def gauge(name: str, samples: Sequence[Sample]) -> Gauge:
-    return Gauge(name=name, unit="", help="Many\n\\.", group="any", samples=tuple(samples))
+    labels, values = [one.labels for one in samples], [one.value for one in samples]
+    return Gauge(name=name, unit="", help="Many\n\\.", group="any", labels=labels, values=values)
 
 
 class Library(Collector):

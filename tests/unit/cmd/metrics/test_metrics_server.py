@@ -34,7 +34,7 @@ from pinfold.nri.plugin.plugin import RuntimeLink
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.configuration.endpoint import Endpoint
-from pinfold.policy.engine.gauges import Gauge, Sample
+from pinfold.policy.engine.gauges import Gauge
 from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
 from pinfold.policy.model.container import ContainerId, QosClass, Resources
 from pinfold.policy.model.pinning import Pinning
@@ -220,8 +220,15 @@ def test_instruments_are_named_as_their_exporter_names_them(
 
 def test_a_large_page_is_made_with_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """A container that starts meanwhile needs its turns (see there)."""
-    samples = tuple(Sample({"n": str(number)}, number) for number in range(1000))
-    gauge = Gauge(name="many", unit="", help="Many.", group="policy/system", samples=samples)
+    labels = [{"n": str(number)} for number in range(1000)]
+    gauge = Gauge(
+        name="many",
+        unit="",
+        help="Many.",
+        group="policy/system",
+        labels=labels,
+        values=range(1000),
+    )
     pauses: list[float] = []
     monkeypatch.setattr(time, "sleep", pauses.append)
     page = Exposition().page([gauge], with_build=False, with_process=False)

@@ -356,3 +356,48 @@ def test_a_share_on_some_cpus_of_a_pool_has_room_where_no_other_has_been_promise
     ledger.add(share("b", NODE1, 3000))
     assert ledger.room_within(NODE1, cpus) == 500
     assert ledger.room_within(SOCKET0, CpuSet.parse("4-7").mask) == 500
+
+
+@pytest.mark.parametrize("spec", TREES)
+@settings(max_examples=60, deadline=None)
+@given(wanted=grants(), data=st.data())
+def test_the_room_but_for_a_grant_is_that_where_its_share_was_given_back(
+    spec: str, wanted: list[tuple[int, int, int]], data: st.DataObject
+) -> None:
+    ledger = ledger_of(spec)
+    masks = [pool.cpus.mask for pool in ledger.tree.pools]
+    sets = st.integers(0, masks[-1])
+    for grant in list(placed(ledger, wanted)):
+        within = masks[grant.pool_id] & data.draw(sets)
+        if within and data.draw(st.booleans()):
+            ledger.repool(structs.replace(grant, within=CpuSet(within)))
+    for grant in ledger.grants.values():
+        cpus = masks[grant.pool_id] & data.draw(sets)
+        given_back = ledger.without_share(grant)
+        for one in (cpus, masks[grant.pool_id]):
+            room = ledger.room_within(grant.pool_id, one, but=grant)
+            assert room == given_back.room_within(grant.pool_id, one)
+
+
+@pytest.mark.parametrize("spec", TREES)
+@settings(max_examples=60, deadline=None)
+@given(wanted=grants(), data=st.data())
+def test_a_slice_has_what_it_is_said_to_have_before_it_is_picked(
+    spec: str, wanted: list[tuple[int, int, int]], data: st.DataObject
+) -> None:
+    ledger = ledger_of(spec)
+    masks = [pool.cpus.mask for pool in ledger.tree.pools]
+    for grant in list(placed(ledger, wanted)):
+        within = masks[grant.pool_id] & data.draw(st.integers(0, masks[-1]))
+        if within and data.draw(st.booleans()):
+            ledger.repool(structs.replace(grant, within=CpuSet(within)))
+    region = data.draw(st.integers(0, masks[-1]))
+    sliceable = list(ledger.sliceable)
+    for pool in ledger.tree.pools:
+        cut = ledger.slice(pool.id)
+        assert ledger.cut_within(pool.id) <= cut.bit_count()
+        assert ledger.cut_within(pool.id, region) <= (cut & region).bit_count()
+    for least in range(1, 17):
+        found = ledger.sliceable_up_to(least)
+        for count, exact in zip(found, sliceable, strict=True):
+            assert count == exact or min(count, exact) >= least

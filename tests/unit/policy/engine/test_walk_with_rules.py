@@ -21,10 +21,16 @@ class World(laws.World):
     """The world of the laws; some pods name a pool, and a reload may reserve other cpus."""
 
     def __init__(
-        self, seed: int, *, has_pools: bool, has_reloads: bool, is_lasting: bool = False
+        self,
+        seed: int,
+        *,
+        has_pools: bool,
+        has_reloads: bool,
+        is_lasting: bool = False,
+        uses_idle: bool = False,
     ) -> None:
         self.has_pools, self.has_reloads = has_pools, has_reloads
-        self.is_lasting = is_lasting
+        self.is_lasting, self.uses_idle = is_lasting, uses_idle
         self.reserved = RESERVED[0]
         super().__init__(laws.MACHINES[seed % len(laws.MACHINES)], seed)
 
@@ -42,6 +48,8 @@ class World(laws.World):
             }
             own = dataclasses.replace(own, annotations=told)
             pod = dataclasses.replace(pod, container=dataclasses.replace(pod.container, pod=own))
+        if self.uses_idle:
+            pod = self.with_idle_cpus(pod)
         if not self.has_pools or self.random.random() >= 0.25:
             return pod
         own = pod.container.pod
@@ -49,6 +57,21 @@ class World(laws.World):
         told = {**own.annotations, "pool-name.pinfold.dev/pod": name}
         own = dataclasses.replace(own, annotations=told)
         return dataclasses.replace(pod, container=dataclasses.replace(pod.container, pod=own))
+
+    def with_idle_cpus(self, pod: laws.Pod) -> laws.Pod:
+        """A pod that may use idle cpus; some of them no rule is about."""
+        container = pod.container
+        told = {**container.pod.annotations}
+        told["idle-cpus.pinfold.dev/pod"] = self.random.choice(("l3", "numa", "socket"))
+        labels = container.pod.labels
+        if self.random.random() < 0.4:
+            told.pop("affinity.pinfold.dev/pod", None)
+            labels, pod = {"app": "nobody"}, dataclasses.replace(pod, app="nobody", rules=())
+        milli = container.resources.cpu_request_milli
+        limited = dataclasses.replace(container.resources, cpu_limit_milli=milli + 100)
+        own = dataclasses.replace(container.pod, annotations=told, labels=labels)
+        container = dataclasses.replace(container, pod=own, resources=limited)
+        return dataclasses.replace(pod, container=container)
 
     def step(self) -> None:
         kinds = (self.create, self.stop, self.crash, self.resize, self.restart, self.reload)
@@ -128,6 +151,12 @@ def walked(seed: int, **kinds: bool) -> None:
 def test_rules_between_containers_hold_or_are_told(seed: int) -> None:
     """Holds for 200 seeds."""
     walked(seed, has_pools=False, has_reloads=False)
+
+
+@pytest.mark.parametrize("seed", range(2001, 2016))
+def test_rules_hold_or_are_told_where_everybody_may_use_idle_cpus(seed: int) -> None:
+    """Holds for 200 seeds."""
+    walked(seed, has_pools=seed % 2 > 0, has_reloads=seed % 3 == 0, uses_idle=True)
 
 
 @pytest.mark.parametrize(

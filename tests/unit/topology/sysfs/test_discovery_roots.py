@@ -50,6 +50,31 @@ def test_a_tree_remembers_few_directories_and_follows_the_same_links(
     assert tree.read("sys/in/cpu/online")
 
 
+def test_links_lead_nowhere_outside_of_a_directory_that_was_listed(tmp_path: Path) -> None:
+    root = written(tmp_path / "root")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/secret").write_text("hush")
+    (root / "sys/out").symlink_to("../../outside")
+    (root / "sys/in").symlink_to("devices/system")
+    for tree in (open_tree(str(root)), open_tree(f"{root}/sys")):
+        assert tree.names("sys") == ["devices", "in", "out"]
+        assert tree.names("sys/in") == ["cpu", "node"]
+        assert tree.names("sys/out") == []
+        assert tree.read("sys/in/cpu/online") == tree.read("sys/devices/system/cpu/online")
+        assert tree.read("sys/out/secret") is None
+        assert tree.read("sys/in/../../../../outside/secret") is None
+        assert tree.read("sys/devices/../out/secret") is None
+
+
+def test_a_directory_that_comes_later_is_found(tmp_path: Path) -> None:
+    root = written(tmp_path)
+    tree = open_tree(str(root))
+    assert tree.read("proc/7/cgroup") is None
+    (root / "proc/7").mkdir(parents=True)
+    (root / "proc/7/cgroup").write_text("0::/")
+    assert tree.read("proc/7/cgroup") == "0::/"
+
+
 def test_a_root_may_be_a_sys_directory_itself(tmp_path: Path) -> None:
     root = written(tmp_path) / "sys"
     assert read_machine(str(root)) == MACHINE

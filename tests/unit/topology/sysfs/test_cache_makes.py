@@ -1,0 +1,88 @@
+"""Cores of one make: what is read of one of them only, and what of each."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+import pytest
+
+from pinfold.topology.made.generator import machine_snapshot
+from pinfold.topology.made.snapshot import SysfsSnapshot
+from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.model.machine import Machine
+from pinfold.topology.sysfs.discovery import discover
+
+CPU = "sys/devices/system/cpu"
+FILES = dict(machine_snapshot(machine_from_spec("socket:2 l3:2 core:4 thread:2 mem:2G")).files)
+CPUS = range(32)
+
+
+def read(files: Mapping[str, str]) -> Machine:
+    return discover(SysfsSnapshot(files=files).tree())
+
+
+def changed(name: str, texts: Mapping[int, str], index: int = 0) -> dict[str, str]:
+    """The files with another text in a cache's file of some cpus."""
+    return FILES | {
+        f"{CPU}/cpu{cpu}/cache/index{index}/{name}": text for cpu, text in texts.items()
+    }
+
+
+def cpus_of(machine: Machine, level: int, kind: str) -> list[str]:
+    return [str(one.cpus) for one in machine.caches if (one.level, one.type) == (level, kind)]
+
+
+def test_cores_whose_caches_have_other_sizes_may_have_other_caches() -> None:
+    late = range(16, 32)
+    files = changed("type", dict.fromkeys(late, "Unified"))
+    files |= {f"{CPU}/cpu{cpu}/cache/index0/size": "64K" for cpu in late}
+    files |= {f"{CPU}/cpu{cpu}/cache/index0/shared_cpu_list": "16-31" for cpu in late}
+    machine = read(files)
+    assert cpus_of(machine, 1, "Data") == [f"{cpu}-{cpu + 1}" for cpu in range(0, 16, 2)]
+    assert cpus_of(machine, 1, "Unified") == ["16-31"]
+    assert {one.size_bytes for one in machine.caches if one.type == "Unified" and one.level == 1}
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_a_cache_that_several_cores_share_is_read_of_each(index: int) -> None:
+    quads = {cpu: f"{cpu // 4 * 4}-{cpu // 4 * 4 + 3}" for cpu in CPUS}
+    # Sharing that a first core does not give away, as for any but the first.
+    quads |= {28: "28-29", 29: "28-29", 30: "30-31", 31: "30-31"}
+    machine = read(changed("shared_cpu_list", quads, index))
+    level = int(FILES[f"{CPU}/cpu0/cache/index{index}/level"])
+    kind = FILES[f"{CPU}/cpu0/cache/index{index}/type"].strip()
+    assert cpus_of(machine, level, kind)[-3:] == ["24-27", "28-29", "30-31"]
+
+
+def test_an_offline_neighbour_does_not_make_a_shared_cache_look_like_a_cores_own() -> None:
+    quads = {cpu: f"{cpu // 4 * 4}-{cpu // 4 * 4 + 3}" for cpu in CPUS} | {0: "0-1", 1: "0-1"}
+    files = changed("shared_cpu_list", quads, index=2) | {f"{CPU}/online": "0-1,4-31"}
+    machine = read({path: text for path, text in files.items() if not _is_of(path, (2, 3))})
+    assert cpus_of(machine, 2, "Unified")[:3] == ["0-1", "4-7", "8-11"]
+
+
+def test_caches_without_a_size_are_read_of_each_core() -> None:
+    files = {path: text for path, text in FILES.items() if not path.endswith("/size")}
+    files[f"{CPU}/cpu16/cache/index0/type"] = files[f"{CPU}/cpu17/cache/index0/type"] = "Unified"
+    assert cpus_of(read(files), 1, "Unified") == ["16-17"]
+
+
+def test_what_all_cores_have_in_common_is_read_once() -> None:
+    tree = SysfsSnapshot(files=FILES).tree()
+    counts: Counter[str] = Counter()
+
+    class Counting:
+        root = tree.root
+        beginning, names, resolve = tree.beginning, tree.names, tree.resolve
+
+        def read(self, path: str) -> str | None:
+            counts[path.rpartition("/")[2]] += "/cache/" in path
+            return tree.read(path)
+
+    assert discover(Counting()) == read(FILES)
+    assert counts["level"] == counts["type"] == 4
+    # One of level 1 for both of its kinds, each of level 2, and the four of level 3.
+    assert counts["shared_cpu_list"] == 2 + 16 + 4
+
+
+def _is_of(path: str, cpus: tuple[int, ...]) -> bool:
+    return any(path.startswith(f"{CPU}/cpu{cpu}/") for cpu in cpus)
