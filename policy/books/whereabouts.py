@@ -25,11 +25,26 @@ class Whereabouts:
         self._books = books
         self._known: dict[ContainerId, int] = {}
         self._counts: dict[tuple[Level, int], Mapping[int, int]] = {}
+        self._placed: dict[int, tuple[Container, ...]] = {}
+        self._cpus: dict[int, int] = {}
+        self._sizes: dict[int, Mapping[int, int]] = {}
 
-    def placed(self, places: int) -> list[Container]:
-        """The containers of a set that hold something. O(set)."""
-        grants, residents = self._books.ledger.grants, self._books.affinity.residents
-        return [residents.container(one) for one in residents.ids(places) if one in grants]
+    def placed(self, places: int) -> tuple[Container, ...]:
+        """The containers of a set that hold something. O(set), once."""
+        found = self._placed.get(places)
+        if found is None:
+            grants, residents = self._books.ledger.grants, self._books.affinity.residents
+            held = (one for one in residents.ids(places) if one in grants)
+            found = self._placed[places] = tuple([residents.container(one) for one in held])
+        return found
+
+    def on(self, cpus: int) -> int:
+        """The containers that run on some of these cpus. O(different sets of cpus)."""
+        places = 0
+        for presence, members in self._by_presence:
+            if presence & cpus:
+                places |= members
+        return places
 
     def cpus_of(self, container_id: ContainerId) -> int:
         """A mask of the cpus of one container."""
@@ -40,6 +55,12 @@ class Whereabouts:
 
     def cpus(self, places: int) -> int:
         """A mask of the cpus on which the containers of a set run. O(different sets of cpus)."""
+        mask = self._cpus.get(places)
+        if mask is None:
+            mask = self._cpus[places] = self._cpus_on(places)
+        return mask
+
+    def _cpus_on(self, places: int) -> int:
         mask = 0
         if places.bit_count() > _FEW:
             for presence, members in self._by_presence:
@@ -72,6 +93,12 @@ class Whereabouts:
 
     def sizes(self, places: int) -> Mapping[int, int]:
         """The numbers of containers of a set that run on the same cpus, by these."""
+        known = self._sizes.get(places)
+        if known is None:
+            known = self._sizes[places] = self._sizes_of(places)
+        return known
+
+    def _sizes_of(self, places: int) -> Mapping[int, int]:
         found: dict[int, int] = {}
         if places.bit_count() > _FEW:
             for presence, members in self._by_presence:
