@@ -27,6 +27,7 @@ class Whereabouts:
         self._counts: dict[tuple[Level, int], Mapping[int, int]] = {}
         self._placed: dict[int, tuple[Container, ...]] = {}
         self._cpus: dict[int, int] = {}
+        self._exclusive: dict[int, int] = {}
         self._sizes: dict[int, Mapping[int, int]] = {}
 
     def placed(self, places: int) -> tuple[Container, ...]:
@@ -58,6 +59,16 @@ class Whereabouts:
         mask = self._cpus.get(places)
         if mask is None:
             mask = self._cpus[places] = self._cpus_on(places)
+        return mask
+
+    def exclusive(self, places: int) -> int:
+        """A mask of the cpus that containers of a set have for themselves. O(set), once."""
+        mask = self._exclusive.get(places)
+        if mask is None:
+            grants, mask = self._books.ledger.grants, 0
+            for one in self.placed(places):
+                mask |= grants[one.id].exclusive.mask
+            self._exclusive[places] = mask
         return mask
 
     def _cpus_on(self, places: int) -> int:

@@ -82,7 +82,7 @@ class UnmetRules:
         broken = [
             one
             for one in judgement.told_at(cpus, pool_id)
-            if one.blockers or any(text.startswith(one.name) for text in remembered)
+            if one.blockers or _is_in(remembered, one)
         ]
         if is_alone:
             self.tell_owners(self._roster.containers[container_id], broken)
@@ -239,7 +239,13 @@ class UnmetRules:
 
 
 def _tells(decision: Decision, rule: Restriction) -> bool:
-    return any(text.startswith(rule.name) for text in decision.unmet)
+    return _is_in(decision.unmet, rule)
+
+
+def _is_in(texts: Sequence[str], rule: Restriction) -> bool:
+    # Worded once: there may be many of both.
+    name = rule.name if texts else ""
+    return any([text.startswith(name) for text in texts])
 
 
 def with_unmet(decision: Decision, texts: tuple[str, ...]) -> Decision:

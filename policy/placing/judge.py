@@ -1,8 +1,11 @@
 """Judges of newcomers: required and preferred rules, held against the containers that are there."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypedDict, Unpack
+
+from msgspec import Struct
 
 from ...topology.model.machine import Level
 from ..books.books import Books
@@ -105,6 +108,37 @@ class _Limits(TypedDict, total=False):
     is_lasting: bool
 
 
+class _Owners(Struct, frozen=True, kw_only=True):
+    """Owners of a standing rule that insist on it alike."""
+
+    presence: Mapping[ContainerId, tuple[Container, int]]
+    """Each with a mask of the cpus it runs on."""
+    sizes: Mapping[int, int]
+    """How many of them run on the same cpus, by these."""
+    cpus: int
+    can_break: bool
+    are_systems: bool
+
+    @classmethod
+    def of(
+        cls,
+        presence: Mapping[ContainerId, tuple[Container, int]],
+        can_break: bool,
+        are_systems: bool,
+    ) -> "_Owners":
+        sizes = Counter([cpus for _, cpus in presence.values()])
+        everywhere = 0
+        for cpus in sizes:
+            everywhere |= cpus
+        return cls(
+            presence=presence,
+            sizes=sizes,
+            cpus=everywhere,
+            can_break=can_break,
+            are_systems=are_systems,
+        )
+
+
 @dataclass(slots=True)
 class _Reading:
     """A newcomer's rules and those about it, on the way to a judgement."""
@@ -118,6 +152,9 @@ class _Reading:
     own: list[Restriction] = field(default_factory=list[Restriction])
     companions: list[Companions] = field(default_factory=list[Companions])
     guarded: list[str] = field(default_factory=list[str])
+    owners: dict[frozenset[ContainerId], Sequence[_Owners]] = field(
+        default_factory=dict[frozenset[ContainerId], Sequence[_Owners]]
+    )
 
     def read(self, matching: Sequence[StandingRule]) -> Judgement:
         pulls = Pulls(self.books.domains)
@@ -201,9 +238,7 @@ class _Reading:
             choices=choices,
             is_lasting=is_lasting(rule),
         )
-        own = 0
-        for one in matches:
-            own |= self.books.ledger.grants[one.id].exclusive.mask
+        own = self.whereabouts.exclusive(places)
         self.companions.append(
             Companions(level=level, own=own, shared=presence & ~own, rule=self.own[-1])
         )
@@ -291,16 +326,17 @@ class _Reading:
         barriers: list[Barrier] = []
         is_exempt = _is_exempt(self.container, self.request.cpu_type)
         for one in matching:
-            rule, presence = one.rule, self.whereabouts.cpus_of
-            placed = [owner for owner in one.owners.values() if presence(owner.id)]
+            rule = one.rule
+            parts = self._owners(one)
             if isinstance(rule, RequiredTerm) and rule.is_anti:
-                barriers += self._barriers(rule, placed)
+                barriers += (self._barrier(rule, part) for part in parts)
                 continue
             weight = self.config.hard_affinity_weight
             if isinstance(rule, PreferredTerm):
                 weight = rule.weight
-            for owner in placed if weight else ():
-                pulls.add(rule.term.level, presence(owner.id), weight)
+            for part in parts if weight else ():
+                for presence, count in part.sizes.items():
+                    pulls.add(rule.term.level, presence, weight * count)
         if is_exempt:
             return (), tuple(barriers)
         kept, preferred = guard(barriers, self.container, self.config, self._everything.bit_count())
@@ -310,25 +346,32 @@ class _Reading:
                 pulls.add(barrier.level, presence_of_owner, -GUARD_WEIGHT)
         return kept, ()
 
-    def _barriers(self, rule: RequiredTerm, owners: Sequence[Container]) -> Iterator[Barrier]:
-        """The rule of those who insist on it, of those who do not, and of the system's."""
-        standing, domains, level = self.books.standing, self.books.domains, rule.term.level
-        parts: dict[tuple[bool, bool], dict[ContainerId, tuple[Container, int]]] = {}
-        grants = self.books.ledger.grants
-        for owner in owners:
-            can_break = standing.of(owner.id).on_unsatisfiable is OnUnsatisfiable.DEGRADE
-            key = can_break, _is_exempt(owner, grants[owner.id].cpu_type)
-            parts.setdefault(key, {})[owner.id] = owner, self.whereabouts.cpus_of(owner.id)
-        for (can_break, is_systems), of_owner in parts.items():
-            union = 0
-            for _, presence in of_owner.values():
-                union |= presence
-            yield Barrier(
-                text=rule.term.text,
-                level=level,
-                can_break=can_break,
-                is_systems=is_systems,
-                forbidden=domains.covering(level, union),
-                owners=of_owner,
-                domains=domains,
-            )
+    def _owners(self, one: StandingRule) -> Sequence[_Owners]:
+        """The owners that hold something: who insists on it, who does not, and the system's.
+
+        Of several rules with the same owners worked out once.
+        """
+        key = frozenset(one.owners)
+        known = self.owners.get(key)
+        if known is None:
+            standing, grants = self.books.standing, self.books.ledger.grants
+            parts: dict[tuple[bool, bool], dict[ContainerId, tuple[Container, int]]] = {}
+            for owner_id, owner in one.owners.items():
+                if presence := self.whereabouts.cpus_of(owner_id):
+                    can_break = standing.of(owner_id).on_unsatisfiable is OnUnsatisfiable.DEGRADE
+                    part = can_break, _is_exempt(owner, grants[owner_id].cpu_type)
+                    parts.setdefault(part, {})[owner_id] = owner, presence
+            known = self.owners[key] = [_Owners.of(owners, *part) for part, owners in parts.items()]
+        return known
+
+    def _barrier(self, rule: RequiredTerm, part: _Owners) -> Barrier:
+        domains, level = self.books.domains, rule.term.level
+        return Barrier(
+            text=rule.term.text,
+            level=level,
+            can_break=part.can_break,
+            is_systems=part.are_systems,
+            forbidden=domains.covering(level, part.cpus),
+            owners=part.presence,
+            domains=domains,
+        )

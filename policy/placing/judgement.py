@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final
 
 from ...topology.model.machine import Level
@@ -15,6 +16,9 @@ from .restriction import Restriction, names_text
 _OWNERS_MAX: Final = 48
 """More than the containers with rules about one newcomer on an ordinary node: of more, nobody is
 counted by himself."""
+_TOLD_MAX: Final = 256
+"""Rules of residents that are told where they do not hold, each of each owner: an ordinary node has
+not so many of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +58,12 @@ class Barrier:
             level=self.level,
         )
 
-    def restrictions(self) -> Iterator[Restriction]:
-        """The rule of each owner by itself."""
+    def restrictions(self, cpus: int = -1) -> Iterator[Restriction]:
+        """The rule of each owner by itself; `cpus`: of those alone whom it keeps from some."""
+        concerned = -1 if cpus == -1 else self.domains.covering(self.level, cpus)
         for owner_id, (owner, presence) in self.owners.items():
+            if not presence & concerned:
+                continue
             yield Restriction(
                 text=self.text,
                 owner=owner.path,
@@ -150,17 +157,23 @@ class Judgement:
         return (*self.own, *(one for barrier in self.barriers for one in barrier.restrictions()))
 
     def told_at(self, cpus: int, pool_id: int) -> tuple[Restriction, ...]:
-        """Every required rule that does not hold on these cpus, those that block nobody as well."""
+        """Every required rule that does not hold on these cpus, those that block nobody as well.
+
+        Of very many, all of the newcomer's own and the first of residents'.
+        """
         found = [one for one in self.own if one.is_broken_by(cpus, pool_id)]
+        found += islice(self._of_others(cpus), _TOLD_MAX)
+        return tuple(found)
+
+    def _of_others(self, cpus: int) -> Iterator[Restriction]:
         for barrier in (*self.barriers, *self.passed):
             if cpus & barrier.forbidden:
-                found += (one for one in barrier.restrictions() if cpus & one.forbidden)
-        return tuple(found)
+                yield from (one for one in barrier.restrictions(cpus) if cpus & one.forbidden)
 
     def passed_by(self, cpus: int) -> tuple[Restriction, ...]:
         """The rules of others that do not hold on these cpus, and do not block the newcomer."""
-        rules = (one for barrier in self.passed for one in barrier.restrictions())
-        return tuple(one for one in rules if cpus & one.forbidden)
+        rules = (one for barrier in self.passed for one in barrier.restrictions(cpus))
+        return tuple(islice((one for one in rules if cpus & one.forbidden), _TOLD_MAX))
 
     def broken_by(self, cpus: int, exclusive: int, pool_id: int) -> tuple[Restriction, ...]:
         """The rules that break where the newcomer runs on these cpus, some of them its own."""
