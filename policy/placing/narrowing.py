@@ -157,8 +157,7 @@ def _can_make_way(container_id: ContainerId, books: Books) -> bool:
         # Its pool has no cpu left: it is where others lend it some, whatever its share comes to.
         return False
     rules = standing.of(container_id)
-    # Who keeps away from others goes on doing so on fewer cpus.
-    if is_held(replace(rules, required=tuple(one for one in rules.required if not one.is_anti))):
+    if is_held(rules, but_apart=True):
         return False
     if not standing.has_required_affinity:
         return True

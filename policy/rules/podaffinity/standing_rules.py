@@ -20,7 +20,7 @@ from .term import (
     sought_keys,
 )
 
-LOOKED_AT_MAX: Final = 64
+LOOKED_AT_MAX: Final = 32
 """So many different rules of a namespace count of those that are looked at together: nobody who
 writes them decides how long the next newcomer takes. Equal ones are one."""
 
