@@ -6,6 +6,7 @@ from typing import Final
 from msgspec import structs
 
 from ..books.books import Books
+from ..books.whereabouts import Whereabouts
 from ..model.container import Container, ContainerId
 from ..placing.classifier import Classified
 from ..placing.judge import Judge
@@ -25,8 +26,10 @@ _EFFORT_MAX: Final = 64
 """Containers are looked at again with so much effort in one event, the others in later ones."""
 _LASTING_MAX: Final = 32
 """So many owners of rules that are required during execution are looked at in one turn."""
+_LASTING_EFFORT_MAX: Final = 256
+"""And with so much effort; the others in later turns."""
 _EFFORT_OF_ONE: Final = 8
-"""Beside one for each rule of theirs and each that is told."""
+"""Beside one for each rule that is read and each that is told."""
 
 
 class UnmetRules:
@@ -133,19 +136,23 @@ class UnmetRules:
         """
         owners = tuple(self._books.standing.lasting)
         begin = self._lasting_looks % len(owners) if owners else 0
-        self._lasting_looks = begin + _LASTING_MAX
         found: dict[ContainerId, tuple[str, ...]] = {}
+        look, looks = _Look(self._books, self._roster, self._judge), 0
         for container_id in (*owners[begin:], *owners[:begin])[:_LASTING_MAX]:
+            if look.effort >= _LASTING_EFFORT_MAX:
+                break
+            looks += 1
             decision = self._roster.decisions.get(container_id)
             if decision is None or container_id not in self._books.ledger.grants:
                 continue
-            broken = self._broken(container_id)
+            broken = look.broken(container_id)
             told = [one for one in broken if one.is_lasting or _tells(decision, one)]
             if told:
                 self._roster.decisions[container_id] = self.told(decision, told)
             elif decision.unmet:
                 self._due[container_id] = None
             found[container_id] = tuple(one.unmet_text for one in broken if one.is_lasting)
+        self._lasting_looks = begin + looks
         self._look_again(())
         return found
 
@@ -204,17 +211,16 @@ class UnmetRules:
 
     def _look_again(self, due: Iterable[ContainerId]) -> None:
         self._due.update(dict.fromkeys(due))
-        effort = 0
-        while self._due and effort < _EFFORT_MAX:
+        look = _Look(self._books, self._roster, self._judge)
+        while self._due and look.effort < _EFFORT_MAX:
             container_id = next(iter(self._due))
             del self._due[container_id]
             decision = self._roster.decisions.get(container_id)
             if decision is None or container_id not in self._books.ledger.grants:
                 self._concerned.pop(container_id, None)
                 continue
-            rules = self._books.standing.of(container_id)
-            effort += _EFFORT_OF_ONE + len(rules.required) + len(decision.unmet)
-            broken = [one for one in self._broken(container_id) if _tells(decision, one)]
+            look.effort += len(decision.unmet)
+            broken = [one for one in look.broken(container_id) if _tells(decision, one)]
             left = tuple(one.unmet_text for one in broken)
             if left != decision.unmet:
                 self._roster.decisions[container_id] = with_unmet(decision, left)
@@ -225,14 +231,32 @@ class UnmetRules:
                 self._concerned.pop(container_id, None)
 
     def _broken(self, container_id: ContainerId) -> tuple[Restriction, ...]:
+        return _Look(self._books, self._roster, self._judge).broken(container_id)
+
+
+class _Look:
+    """A look at containers one after another, while nobody changes places."""
+
+    def __init__(self, books: Books, roster: Roster, judge: Judge) -> None:
+        self._books = books
+        self._roster = roster
+        self._judge = judge
+        self._whereabouts = Whereabouts(books)
+        self.effort = 0
+
+    def broken(self, container_id: ContainerId) -> tuple[Restriction, ...]:
         """The rules about a container's place that do not hold by now."""
         classified = self._roster.classified.get(container_id)
         if classified is None:
             return ()
         container = self._roster.containers[container_id]
-        judgement = self._judge.judge(container, classified.placement, classified.request)
+        judgement = self._judge.judge(
+            container, classified.placement, classified.request, self._whereabouts
+        )
+        self.effort += _EFFORT_OF_ONE
         if judgement is None:
             return ()
+        self.effort += judgement.effort
         cpus = self._books.presence(container_id)
         pool_id = self._books.pool_around(container_id)
         return judgement.told_at(cpus, pool_id)

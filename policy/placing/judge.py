@@ -1,11 +1,8 @@
 """Judges of newcomers: required and preferred rules, held against the containers that are there."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypedDict, Unpack
-
-from msgspec import Struct
 
 from ...topology.model.machine import Level
 from ..books.books import Books
@@ -28,7 +25,7 @@ from ..rules.podaffinity.term import Term, container_labels
 from ..rules.podaffinity.term_selection import select_spread, select_term
 from .classifier import SYSTEM_NAMESPACE
 from .guard import guard
-from .judgement import Barrier, Companions, Judgement
+from .judgement import Barrier, BarrierOwners, Companions, Judgement
 from .pulls import SCALE, Pulls
 from .restriction import Restriction, names_text
 from .wishes.whole_cores import whole_core_rule
@@ -46,9 +43,16 @@ class Judge:
         self._config = config
 
     def judge(
-        self, container: Container, rules: PlacementRules, request: Request
+        self,
+        container: Container,
+        rules: PlacementRules,
+        request: Request,
+        whereabouts: Whereabouts | None = None,
     ) -> Judgement | None:
-        """The judgement about a container; None where no rule has anything to say."""
+        """The judgement about a container; None where no rule has anything to say.
+
+        `whereabouts`: those of a judgement before it, where nobody's place has changed since.
+        """
         standing = self._books.standing
         cores = self._whole_cores(container, request) if request.whole_cores else None
         if not rules and standing.is_empty and cores is None:
@@ -56,9 +60,8 @@ class Judge:
         matching = standing.matching(container)
         if not rules and not matching and cores is None:
             return None
-        reading = _Reading(
-            self._books, self._config, container, rules, request, Whereabouts(self._books)
-        )
+        known = whereabouts or Whereabouts(self._books)
+        reading = _Reading(self._books, self._config, container, rules, request, known)
         if cores is not None:
             reading.own.append(cores)
         found = reading.read(matching)
@@ -108,37 +111,6 @@ class _Limits(TypedDict, total=False):
     is_lasting: bool
 
 
-class _Owners(Struct, frozen=True, kw_only=True):
-    """Owners of a standing rule that insist on it alike."""
-
-    presence: Mapping[ContainerId, tuple[Container, int]]
-    """Each with a mask of the cpus it runs on."""
-    sizes: Mapping[int, int]
-    """How many of them run on the same cpus, by these."""
-    cpus: int
-    can_break: bool
-    are_systems: bool
-
-    @classmethod
-    def of(
-        cls,
-        presence: Mapping[ContainerId, tuple[Container, int]],
-        can_break: bool,
-        are_systems: bool,
-    ) -> "_Owners":
-        sizes = Counter([cpus for _, cpus in presence.values()])
-        everywhere = 0
-        for cpus in sizes:
-            everywhere |= cpus
-        return cls(
-            presence=presence,
-            sizes=sizes,
-            cpus=everywhere,
-            can_break=can_break,
-            are_systems=are_systems,
-        )
-
-
 @dataclass(slots=True)
 class _Reading:
     """A newcomer's rules and those about it, on the way to a judgement."""
@@ -152,8 +124,11 @@ class _Reading:
     own: list[Restriction] = field(default_factory=list[Restriction])
     companions: list[Companions] = field(default_factory=list[Companions])
     guarded: list[str] = field(default_factory=list[str])
-    owners: dict[frozenset[ContainerId], Sequence[_Owners]] = field(
-        default_factory=dict[frozenset[ContainerId], Sequence[_Owners]]
+    choices: dict[tuple[Level, int], tuple[int, ...]] = field(
+        default_factory=dict[tuple[Level, int], tuple[int, ...]]
+    )
+    owners: dict[frozenset[ContainerId], Sequence[BarrierOwners]] = field(
+        default_factory=dict[frozenset[ContainerId], Sequence[BarrierOwners]]
     )
 
     def read(self, matching: Sequence[StandingRule]) -> Judgement:
@@ -228,9 +203,7 @@ class _Reading:
         domains, term, level = self.books.domains, rule.term, rule.term.level
         presence = self.whereabouts.cpus(places)
         allowed = domains.covering(level, presence)
-        choices: tuple[int, ...] = ()
-        if self._fits_one_domain(level):
-            choices = tuple(mask for mask in domains.masks(level) if mask & allowed)
+        choices = self._choices(level, allowed)
         self._restrict(
             term.text,
             f"cpus of {a_level(level)} with {names_text(matches)}",
@@ -248,6 +221,15 @@ class _Reading:
         return self.books.tree.root.cpus.mask
 
     def _fits_one_domain(self, level: Level) -> bool:
+    def _choices(self, level: Level, allowed: int) -> tuple[int, ...]:
+        """The allowed domains of which the newcomer must be in one; none where it fits in none."""
+        known = self.choices.get((level, allowed))
+        if known is None:
+            fits = self._fits_one_domain(level)
+            masks = self.books.domains.masks(level) if fits else ()
+            known = self.choices[level, allowed] = tuple([one for one in masks if one & allowed])
+        return known
+
         request = self.request
         count = request.exclusive + -(-request.shared_milli // 1000)
         if request.needs_shared_cpu:
@@ -346,7 +328,7 @@ class _Reading:
                 pulls.add(barrier.level, presence_of_owner, -GUARD_WEIGHT)
         return kept, ()
 
-    def _owners(self, one: StandingRule) -> Sequence[_Owners]:
+    def _owners(self, one: StandingRule) -> Sequence[BarrierOwners]:
         """The owners that hold something: who insists on it, who does not, and the system's.
 
         Of several rules with the same owners worked out once.
@@ -361,10 +343,12 @@ class _Reading:
                     can_break = standing.of(owner_id).on_unsatisfiable is OnUnsatisfiable.DEGRADE
                     part = can_break, _is_exempt(owner, grants[owner_id].cpu_type)
                     parts.setdefault(part, {})[owner_id] = owner, presence
-            known = self.owners[key] = [_Owners.of(owners, *part) for part, owners in parts.items()]
+            known = self.owners[key] = [
+                BarrierOwners.of(some, *part) for part, some in parts.items()
+            ]
         return known
 
-    def _barrier(self, rule: RequiredTerm, part: _Owners) -> Barrier:
+    def _barrier(self, rule: RequiredTerm, part: BarrierOwners) -> Barrier:
         domains, level = self.books.domains, rule.term.level
         return Barrier(
             text=rule.term.text,

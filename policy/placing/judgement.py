@@ -1,9 +1,12 @@
 """Judgements: what all rules together say about the place of one newcomer."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
+
+from msgspec import Struct
 
 from ...topology.model.machine import Level
 from ...topology.sets.cpuset import CpuSet
@@ -21,6 +24,39 @@ _TOLD_MAX: Final = 256
 not so many of them."""
 
 
+class BarrierOwners(Struct, frozen=True, kw_only=True):
+    """Owners of a standing rule that insist on it alike."""
+
+    presence: Mapping[ContainerId, tuple[Container, int]]
+    """Each with a mask of the cpus it runs on."""
+    sizes: Mapping[int, int]
+    """How many of them run on the same cpus, by these."""
+    cpus: int
+    can_break: bool
+    are_systems: bool
+    """Whether they are of the system: what they block is not limited."""
+
+    @classmethod
+    def of(
+        cls,
+        presence: Mapping[ContainerId, tuple[Container, int]],
+        can_break: bool,
+        are_systems: bool,
+    ) -> "BarrierOwners":
+        """The owners of which each runs on these cpus."""
+        sizes = Counter([cpus for _, cpus in presence.values()])
+        everywhere = 0
+        for cpus in sizes:
+            everywhere |= cpus
+        return cls(
+            presence=presence,
+            sizes=sizes,
+            cpus=everywhere,
+            can_break=can_break,
+            are_systems=are_systems,
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Barrier:
     """Equal required anti-affinity of some residents that is about a newcomer."""
@@ -34,7 +70,7 @@ class Barrier:
     """Each with a mask of the cpus it runs on."""
     domains: Domains
     is_systems: bool = False
-    """Whether the owners are of the system: what they block is not limited."""
+    """Whether the owners are of the system."""
 
     @property
     def guard_text(self) -> str:
@@ -61,18 +97,19 @@ class Barrier:
     def restrictions(self, cpus: int = -1) -> Iterator[Restriction]:
         """The rule of each owner by itself; `cpus`: of those alone whom it keeps from some."""
         concerned = -1 if cpus == -1 else self.domains.covering(self.level, cpus)
+        place = a_level(self.level)
         for owner_id, (owner, presence) in self.owners.items():
             if not presence & concerned:
                 continue
             yield Restriction(
                 text=self.text,
-                owner=owner.path,
+                owner=(path := owner.path),
                 owner_id=owner_id,
                 is_own=False,
                 can_break=self.can_break,
                 forbidden=self.domains.covering(self.level, presence),
                 blockers=(owner,),
-                wanted=f"{a_level(self.level)} without {owner.path}",
+                wanted=f"{place} without {path}",
                 level=self.level,
             )
 
@@ -114,6 +151,11 @@ class Judgement:
 
     @property
     def blocked(self) -> int:
+    @property
+    def effort(self) -> int:
+        """The number of rules that had to be read for it, those about nobody not among them."""
+        return len(self.own) + len(self.barriers) + len(self.passed)
+
         """A mask of the cpus that some required rule keeps the newcomer from."""
         mask = 0
         for one in self.own:

@@ -65,3 +65,24 @@ def test_of_the_rules_that_block_too_much_the_first_are_told_and_the_others_coun
     told = [one.what for one in problems if one.where.startswith("antiAffinityLimits")]
     assert 0 < len(told) <= 17
     assert sum("would block more" in one for one in told) <= 16
+
+
+def test_who_made_way_for_one_that_is_gone_has_its_cpus_back_some_at_a_time() -> None:
+    engine = engine_of("socket:1 numa:1 core:16 thread:2 mem:8G")
+    for number in range(_MANY):
+        engine.create(container_of(f"c{number}", 0.01, app="crowd", shares=True))
+    newcomer = container_of("own", 2, apart(term("core", "crowd")))
+    engine.create(newcomer)
+    assert _narrowed(engine) == _MANY
+    engine.stop(newcomer.id)
+    left = _narrowed(engine)
+    assert 0 < left < _MANY
+    while left:
+        changes = engine.widen()
+        assert len(changes) == left - _narrowed(engine) > 0
+        left = _narrowed(engine)
+    assert not engine.widen()
+
+
+def _narrowed(engine: Engine) -> int:
+    return sum(one.within is not None for one in engine.grants.values())
