@@ -14,7 +14,7 @@ from ..model.container import Container, ContainerId
 from .books import Books
 
 _FEW: Final = 64
-"""So many containers are looked at one by one."""
+"""So many containers are looked at one by one, for all questions together."""
 
 
 class Whereabouts:
@@ -26,6 +26,7 @@ class Whereabouts:
         self._known: dict[ContainerId, int] = {}
         self._counts: dict[tuple[Level, int], Mapping[int, int]] = {}
         self._placed: dict[int, tuple[Container, ...]] = {}
+        self._looked_at = 0
         self._cpus: dict[int, int] = {}
         self._exclusive: dict[int, int] = {}
         self._sizes: dict[int, Mapping[int, int]] = {}
@@ -35,8 +36,8 @@ class Whereabouts:
         found = self._placed.get(places)
         if found is None:
             grants, residents = self._books.ledger.grants, self._books.affinity.residents
-            held = (one for one in residents.ids(places) if one in grants)
-            found = self._placed[places] = tuple([residents.container(one) for one in held])
+            some = residents.containers(places)
+            found = self._placed[places] = tuple([one for one in some if one.id in grants])
         return found
 
     def on(self, cpus: int) -> int:
@@ -73,7 +74,7 @@ class Whereabouts:
 
     def _cpus_on(self, places: int) -> int:
         mask = 0
-        if places.bit_count() > _FEW:
+        if self._are_many(places):
             for presence, members in self._by_presence:
                 if members & places:
                     mask |= presence
@@ -111,7 +112,7 @@ class Whereabouts:
 
     def _sizes_of(self, places: int) -> Mapping[int, int]:
         found: dict[int, int] = {}
-        if places.bit_count() > _FEW:
+        if self._are_many(places):
             for presence, members in self._by_presence:
                 if count := (members & places & self._granted).bit_count():
                     found[presence] = count
@@ -120,6 +121,11 @@ class Whereabouts:
             presence = self.cpus_of(container.id)
             found[presence] = found.get(presence, 0) + 1
         return found
+
+    def _are_many(self, places: int) -> bool:
+        """Whether these and those looked at before are too many to be looked at one by one."""
+        self._looked_at += places.bit_count()
+        return self._looked_at > _FEW
 
     @cached_property
     def _by_presence(self) -> Iterable[tuple[int, int]]:

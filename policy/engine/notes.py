@@ -3,7 +3,7 @@
 They are for people, and are worked out when nobody waits for an answer.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -22,7 +22,7 @@ from .roster import Roster
 
 _NOTES_MAX: Final = 16
 _LOOKED_AT_MAX: Final = 256
-"""So many containers are looked at for the weights and for each spread rule."""
+"""So many containers are looked at for the weights."""
 
 
 def note_placement(container_id: ContainerId, roster: Roster, books: Books) -> tuple[str, ...]:
@@ -111,19 +111,15 @@ class _Look:
         return f" ({count} containers, {domains} {level_noun(level)}{plural})"
 
     def _of_spread(self, rule: SpreadRule) -> Iterator[str]:
-        books, domains = self._books, self._books.domains
-        usable = books.supply.usable.mask
-        counts = {mask & -mask: 0 for mask in domains.masks(rule.level) if mask & usable}
+        books, usable = self._books, self._books.supply.usable.mask
         places = select_spread(books.affinity.residents, self._container, rule)
-        for one in self._placed(places):
-            for bit in self._bits(rule.level, books.presence(one.id)):
-                if bit in counts:
-                    counts[bit] += 1
+        by_count = self._whereabouts.domains_by_count(rule.level, places, usable)
         labels = container_labels(self._container)
         itself = rule.selector is not None and rule.selector.matches(labels)
-        least = min(counts.values(), default=0) if len(counts) >= rule.min_domains else 0
-        own = self._bits(rule.level, self._cpus)
-        most = max((counts[bit] + itself for bit in own if bit in counts), default=0)
+        domains = sum(bits.bit_count() for bits in by_count.values())
+        least = min(by_count, default=0) if domains >= rule.min_domains else 0
+        own = books.domains.indexes(rule.level, self._cpus)
+        most = max((count + itself for count, bits in by_count.items() if bits & own), default=0)
         if most - least > rule.max_skew:
             noun = level_noun(rule.level)
             yield f"{rule.text}: {most} of them in its {noun}, and {least} in another one"
@@ -157,12 +153,3 @@ class _Look:
                     f"this machine has no level {level.value}: collapsed, what holds at"
                     f" {a_level(level)} holds at {a_level(wider)}"
                 )
-
-    def _placed(self, places: int) -> Sequence[Container]:
-        grants, residents = self._books.ledger.grants, self._books.affinity.residents
-        found = (one for one in residents.ids(places) if one in grants)
-        return [residents.container(one) for one in islice(found, _LOOKED_AT_MAX)]
-
-    def _bits(self, level: Level, cpus: int) -> Sequence[int]:
-        indexes = self._books.domains.indexes(level, cpus)
-        return [mask & -mask for mask in self._books.domains.masks(level) if mask & -mask & indexes]

@@ -122,12 +122,15 @@ class _Costs:
     def __init__(self, weak: Sequence[_Weak]) -> None:
         self.weak = weak
         self._of_broken: dict[int, int] = {0: 0}
-        # Rules that ask for one domain, or for pools, are few.
-        self._special = [
-            (1 << number, one)
-            for number, one in enumerate(weak)
-            if one.rule.choices or one.rule.closed_pools
-        ]
+        # Rules that ask for one domain, or for pools. Those for the same domains break together.
+        self._special: list[tuple[int, _Weak, int]] = []
+        self._breaks: dict[tuple[int, int, int], bool] = {}
+        kinds: dict[object, int] = {}
+        for number, one in enumerate(weak):
+            rule = one.rule
+            if rule.choices or rule.closed_pools:
+                kind = rule.choices, rule.forbidden, rule.closed_pools
+                self._special.append((1 << number, one, kinds.setdefault(kind, len(kinds))))
 
     def cost(self, part: _Atom, pool_id: int) -> int:
         """What a part of a pool breaks."""
@@ -135,8 +138,14 @@ class _Costs:
         if cost is None:
             cost = sum([self.weak[bit].cost for bit in iter_bits(part.broken)])
             self._of_broken[part.broken] = cost
-        for bit, one in self._special:
-            if not part.broken & bit and one.rule.is_broken_by(part.cpus, pool_id):
+        for bit, one, kind in self._special:
+            if part.broken & bit:
+                continue
+            key = kind, part.cpus, pool_id
+            is_broken = self._breaks.get(key)
+            if is_broken is None:
+                is_broken = self._breaks[key] = one.rule.is_broken_by(part.cpus, pool_id)
+            if is_broken:
                 cost += one.cost
         return cost
 
