@@ -109,7 +109,7 @@ class Allocator:
             classified.request, classified.cpu_class, self.config, lambda: self.occupancy
         )
         judgement = self._judge.judge(container, classified.placement, request)
-        if judgement is not None and judgement.guarded:
+        if judgement is not None and (judgement.guarded or judgement.uncounted):
             problems = (*problems, *guard_problems(judgement, container))
             classified = structs.replace(classified, problems=problems)
         placement: Placement | Failure | None = None

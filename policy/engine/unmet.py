@@ -283,7 +283,10 @@ def with_unmet(decision: Decision, texts: tuple[str, ...]) -> Decision:
 
 
 def guard_problems(judgement: Judgement, container: Container) -> tuple[Problem, ...]:
-    """Anti-affinity of other namespaces that would block too much, the first of very many."""
+    """Anti-affinity of other namespaces that would block too much, the first of very many.
+
+    And how many rules of others do not count at all.
+    """
     texts = judgement.guarded
     more = len(texts) - _TOLD_MAX
     what = "would block more than its namespace may: it counts as preferred"
@@ -291,7 +294,15 @@ def guard_problems(judgement: Judgement, container: Container) -> tuple[Problem,
     if more > 0:
         told.append(f"so do {more} more rules")
     where = f"antiAffinityLimits of {container.path}"
-    return tuple(Problem(where=where, what=one, is_advice=True) for one in told)
+    found = [Problem(where=where, what=one, is_advice=True) for one in told]
+    if judgement.uncounted:
+        what = f"{judgement.uncounted} rules of containers that are there do not count for it:"
+        what += f" {LOOKED_AT_MAX} others of their namespace do"
+        fix = "write fewer different ones there"
+        found.append(
+            Problem(where=f"affinity to {container.path}", what=what, fix=fix, is_advice=True)
+        )
+    return tuple(found)
 
 
 def with_uncounted(classified: Classified, container: Container, count: int) -> Classified:

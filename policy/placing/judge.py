@@ -20,7 +20,7 @@ from ..rules.podaffinity.rule_set import (
     SpreadRule,
     is_lasting,
 )
-from ..rules.podaffinity.standing_rules import StandingRule
+from ..rules.podaffinity.standing_rules import StandingRule, first_of_each_namespace
 from ..rules.podaffinity.term import Term, container_labels
 from ..rules.podaffinity.term_selection import select_spread, select_term
 from .classifier import SYSTEM_NAMESPACE
@@ -57,14 +57,14 @@ class Judge:
         cores = self._whole_cores(container, request) if request.whole_cores else None
         if not rules and standing.is_empty and cores is None:
             return None
-        matching = standing.matching(container)
+        matching, uncounted = first_of_each_namespace(standing.matching(container))
         if not rules and not matching and cores is None:
             return None
         known = whereabouts or Whereabouts(self._books)
         reading = _Reading(self._books, self._config, container, rules, request, known)
         if cores is not None:
             reading.own.append(cores)
-        found = reading.read(matching)
+        found = reading.read(matching, uncounted)
         return None if found.is_silent else found
 
     def _whole_cores(self, container: Container, request: Request) -> Restriction | None:
@@ -131,7 +131,7 @@ class _Reading:
         default_factory=dict[frozenset[ContainerId], Sequence[BarrierOwners]]
     )
 
-    def read(self, matching: Sequence[StandingRule]) -> Judgement:
+    def read(self, matching: Sequence[StandingRule], uncounted: int) -> Judgement:
         pulls = Pulls(self.books.domains)
         if self.rules:
             self._read_affinity()
@@ -151,6 +151,7 @@ class _Reading:
             pulls=pulls,
             pool_scores=self._pool_scores(),
             guarded=tuple(self.guarded),
+            uncounted=uncounted,
             domains=self.books.domains,
         )
 
@@ -216,11 +217,6 @@ class _Reading:
             Companions(level=level, own=own, shared=presence & ~own, rule=self.own[-1])
         )
 
-    @property
-    def _everything(self) -> int:
-        return self.books.tree.root.cpus.mask
-
-    def _fits_one_domain(self, level: Level) -> bool:
     def _choices(self, level: Level, allowed: int) -> tuple[int, ...]:
         """The allowed domains of which the newcomer must be in one; none where it fits in none."""
         known = self.choices.get((level, allowed))
@@ -230,6 +226,11 @@ class _Reading:
             known = self.choices[level, allowed] = tuple([one for one in masks if one & allowed])
         return known
 
+    @property
+    def _everything(self) -> int:
+        return self.books.tree.root.cpus.mask
+
+    def _fits_one_domain(self, level: Level) -> bool:
         request = self.request
         count = request.exclusive + -(-request.shared_milli // 1000)
         if request.needs_shared_cpu:

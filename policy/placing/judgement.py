@@ -141,6 +141,8 @@ class Judgement:
     """By pool id the sum of preferred pool terms, scaled like pulls; empty without any."""
     guarded: tuple[str, ...] = ()
     """Rules of others that would block too much, and are preferences for this newcomer."""
+    uncounted: int = 0
+    """How many rules of others do not count: their namespaces have too many about the newcomer."""
     domains: Domains
 
     @property
@@ -150,12 +152,12 @@ class Judgement:
         return is_free and not self.pulls and not self.pool_scores and not self.guarded
 
     @property
-    def blocked(self) -> int:
-    @property
     def effort(self) -> int:
         """The number of rules that had to be read for it, those about nobody not among them."""
         return len(self.own) + len(self.barriers) + len(self.passed)
 
+    @property
+    def blocked(self) -> int:
         """A mask of the cpus that some required rule keeps the newcomer from."""
         mask = 0
         for one in self.own:
