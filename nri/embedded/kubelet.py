@@ -66,6 +66,9 @@ def container_message(
     linux = linux_resources(container.resources, pod.qos, machine_memory_bytes)
     message.linux.resources.CopyFrom(resources_message(linux))
     message.linux.oom_score_adj.value = linux.oom_score_adj or 0
+    message.env.extend(container.environment)
+    if container.placed_on is not None:
+        message.linux.resources.cpu.cpus = str(container.placed_on)
     return message
 
 

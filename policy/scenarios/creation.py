@@ -3,7 +3,9 @@
 from dataclasses import replace
 from typing import Final
 
+from ...topology.sets.cpuset import NO_CPUS
 from ..annotations.annotation_budget import admit
+from ..annotations.cpu_claims import claimed_cpus
 from ..annotations.resource_annotation import refined_resources
 from ..hints.hint_text import annotated_hints
 from ..manifests.manifest import ContainerSpec, PodSpec
@@ -52,7 +54,12 @@ def created_container(
     linux = linux_resources(spec.resources, pod.qos, memory_bytes)
     known = as_told(spec.resources, pod.qos)
     resources, problems = refined_resources(known, linux, pod, spec.name, memory_bytes)
-    container = replace(container, resources=resources)
+    claimed, unread = claimed_cpus(spec.environment, container.path)
+    if claimed is None and spec.placed_on is not None:
+        # Two plugins that set the cpus of one container keep it from being created.
+        claimed = NO_CPUS
+    problems = (*problems, *unread)
+    container = replace(container, resources=resources, cpus=spec.placed_on, claimed=claimed)
     if not reads_test_hints:
         return container, problems
     return replace(container, hints=annotated_hints(container)[0]), problems

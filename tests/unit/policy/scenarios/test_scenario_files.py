@@ -6,7 +6,7 @@ import pytest
 
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.scenarios.scenario_file import Scenario, Topology
-from pinfold.policy.scenarios.scenario_run import run_scenario
+from pinfold.policy.scenarios.simulation import run_scenario
 from tests.scenarios.scenario_files import scenarios_in
 
 FOLDER = Path(__file__).parents[3] / "golden" / "scenarios"
