@@ -179,16 +179,16 @@ def adopted_grant(
 def _likely(
     request: Request, cpus: CpuSet, others: int, advice: Advice | None
 ) -> Iterator[Request]:
-    """What a container may have been served with, of its request and what that falls back to."""
-    wish: Request | None = request
-    while wish is not None:
-        if advice is None:
-            is_likely = not wish.exclusive or not cpus.mask & others
-        else:
-            is_likely = wish.exclusive == len(advice.exclusive)
-        if is_likely or wish.fallback is None:
-            yield wish
-        wish = wish.fallback
+    """What a container may have been served with, or have left of that since."""
+    *wishes, last = request.wishes
+    if advice is None:
+        likely = [one for one in wishes if not one.exclusive or not cpus.mask & others]
+    else:
+        count = len(advice.exclusive)
+        likely = [one for one in wishes if one.exclusive == count]
+        if count and not likely and last.exclusive != count:
+            likely = [one for one in wishes if one.exclusive > count][:1]
+    return iter((*likely, last))
 
 
 def _explained(
@@ -202,6 +202,9 @@ def _explained(
     root = ledger.tree.root
     if request.cpu_type is CpuType.PRESERVE:
         claimed = claimed_part(request, *ledger.free_for_all)
+        if advice is not None:
+            # The rest was others' when it came; by now somebody else may share that.
+            claimed &= advice.exclusive
         grant = _grant(container, request, claimed, root)
         return structs.replace(grant, isolated=claimed & root.isolated)
     # An offline cpu cannot run anybody; the kernel leaves it in the set it was told.

@@ -48,8 +48,6 @@ class Allocator:
         self._placer = Placer(self.books, chooser, self._judge)
         self.unmet = UnmetRules(self.books, self.roster, self._judge)
         self._shares = ShiftedShares(self.books, self.roster, self._judge)
-        self._displaced: list[ContainerId] = []
-        """Those whose rules are to be looked at anew."""
         self._resizer = Resizer(self.books)
         self._mover = Mover(self.books)
         pens = self.books, self.roster, self._judge, self._placer, self.unmet
@@ -145,7 +143,7 @@ class Allocator:
         grant = placement.booking.grant
         self.books.adopt_memory(classified.request, grant, grant.memory)
         forced = self._apply(placement, classified)
-        self._displaced.append(container.id)
+        self.unmet.note_displaced((container.id,))
         reason = f"it runs already: {decision.result.reason}"
         return structs.replace(
             forced,
@@ -201,7 +199,12 @@ class Allocator:
         """Give containers that were left no cpu of their pool a place where their rules hold."""
         before = dict(self.books.ledger.grants)
         found, after = self._shares.rehouse(), self.books.ledger.grants
-        self._displaced += [one for one in found if after[one] is not before[one]]
+        self.unmet.note_displaced(one for one in found if after[one] is not before[one])
+
+    def shift_shares(self) -> None:
+        """Look after containers that were left no cpu of their pool by what a pen got."""
+        if not self.books.standing.is_empty:
+            self.unmet.note_displaced(self._shares.rehouse())
 
     def keep(
         self, container: Container, others: int, advice: Advice | None, fault: Exception
@@ -325,11 +328,12 @@ class Allocator:
 
     def conclude(self, decision: Decision) -> Decision:
         """Note what the container and the others are told, and the decision itself."""
+        if isinstance(decision.result, Grant) and decision.result.pen is not None:
+            self.shift_shares()
         pinning, changes = self.books.settle(decision.container_id)
         decision = structs.replace(decision, pinning=pinning, changes=changes)
         self.roster.decisions[decision.container_id] = decision
-        while self._displaced:
-            self.unmet.look(self._displaced.pop())
+        self.unmet.look_at_displaced()
         self.unmet.refresh_moved(decision.container_id)
         return self.roster.decisions[decision.container_id]
 
@@ -341,8 +345,7 @@ class Allocator:
 
     def refresh_unmet(self) -> None:
         """Tell what does not hold, and forget what does, after what was decided about others."""
-        while self._displaced:
-            self.unmet.look(self._displaced.pop())
+        self.unmet.look_at_displaced()
         self.unmet.refresh_all()
 
     def release(self, container_id: ContainerId) -> tuple[Change, ...]:
@@ -374,7 +377,7 @@ class Allocator:
             for one in placement.booking.lifted:
                 self.unmet.note_moved(one.container_id)
             if grant.exclusive:
-                self._displaced += self._shares.rehouse()
+                self.unmet.note_displaced(self._shares.rehouse())
         decision = Decision(
             container_id=grant.container_id,
             result=grant,

@@ -235,7 +235,12 @@ class Engine:
     def resize_pod(self, pod: Pod, size: Resources) -> Refusal | tuple[Change, ...]:
         """Another size for a pod, or a refusal that changes nothing; containers `update` by it."""
         refusal = self._allocator.pens.resize_pod(pod, size)
-        return self._allocator.books.pinner.changes() if refusal is None else refusal
+        if refusal is not None:
+            return refusal
+        self._allocator.shift_shares()
+        changes = self._allocator.books.pinner.changes()
+        self._allocator.refresh_unmet()
+        return changes
 
     def pod_size(self, pod: Pod) -> Resources | None:
         """The size of a whole pod, after resizes, as far as it is known."""

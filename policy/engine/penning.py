@@ -14,13 +14,18 @@ from ..model.pinning import Pinning
 from ..model.request import CpuType, Isolation, Request
 from ..pens.pen_bookings import PenBookings
 from ..pens.pen_name import PenName, is_outside, pen_by_numbers, pod_pen, wished_pen
-from ..pens.pen_slices import Slice, fitting_slice, resized_slice, shrunk_slice
+from ..pens.pen_rules import allowed_in_pen, heed_in_pen
+from ..pens.pen_slices import (
+    Slice,
+    fitting_slice,
+    no_slice_problem,
+    resized_slice,
+    shrunk_slice,
+)
 from ..pens.pod_numbers import own_cpus, resized_with, shows_pod, together
 from ..placing.classifier import Classified, Classifier
-from ..placing.growth import allowed_cpus
 from ..placing.judge import Judge
 from ..placing.placer import Failure, Placement, Placer
-from ..text.errors import Problem
 from .decision import Decision
 from .roster import Roster
 from .unmet import UnmetRules
@@ -121,12 +126,15 @@ class Penning:
         """Book a container in a pen, with these cpus of it for itself, and note what it is."""
         request = self.bookings.enter(pen_id, container.id, classified.request, own)
         self._roster.add(container, structs.replace(classified, request=request))
-        decision = self._roster.decisions.get(container.id)
+        self._note_grant(container.id)
+
+    def _note_grant(self, container_id: ContainerId) -> None:
+        """Note what a container holds that was decided about when its pod had no pen, or less."""
+        decision = self._roster.decisions.get(container_id)
         if decision is not None and isinstance(decision.result, Grant):
-            # It was decided when its pod had no pen, or it had a slice.
-            grant = self._books.ledger.grants[container.id]
+            grant = self._books.ledger.grants[container_id]
             pool = self._books.tree.pools[grant.pool_id].name
-            self._roster.decisions[container.id] = structs.replace(
+            self._roster.decisions[container_id] = structs.replace(
                 decision, result=grant, pool=pool, degraded=""
             )
 
@@ -138,9 +146,11 @@ class Penning:
             self.bookings.remember(pen)
             return
         other = self._roster.containers[next(iter(members))]
-        name = self.name_of(other, self._roster.classified[other.id].request)
+        classified, pen = self._roster.classified[other.id], ledger.pens[pen.container_id]
+        name = self.name_of(other, classified.request)
         if name is not None and self._is_counted(name, other):
-            self.bookings.resize(ledger.pens[pen.container_id], self.request_of(name, other))
+            allowed = self._allowed(other, classified, pen)
+            self.bookings.resize(pen, self.request_of(name, other), allowed)
 
     def resize(self, container: Container, classified: Classified) -> Decision:
         """Other resources for a container in a pen; a refusal leaves it what it had."""
@@ -241,6 +251,8 @@ class Penning:
         made = self.bookings.resize(pen, self.request_of(name, member), allowed)
         if isinstance(made, Placement):
             self._share_some(name.id)
+            for one in held:
+                self._note_grant(one.container_id)
             return None
         for one in held:
             ledger.repool(one)
@@ -284,7 +296,7 @@ class Penning:
         count = self._own_cpus(name, container, classified) if pen.exclusive else 0
         own = fitting_slice(books.ledger, pen, count, classified.request, books.picker)
         if len(own) < count:
-            problems = (*problems, _no_slice(container, count, pen))
+            problems = (*problems, no_slice_problem(container, count, pen))
         self.enter(name.id, container, classified, own)
         self._share_some(name.id)
         grant = books.ledger.grants[container.id]
@@ -301,24 +313,24 @@ class Penning:
         judgement = self._judge.judge(container, classified.placement, classified.request)
         if judgement is None:
             return decision
-        cpus = books.pinner.pool_cpus.of(grant) or NO_CPUS
-        broken = judgement.told_at(cpus.mask, grant.pool_id)
+        cpus = heed_in_pen(judgement, grant, books)
+        broken = judgement.told_at(cpus, grant.pool_id)
         self._unmet.tell_owners(container, broken)
         return self._unmet.told(decision, broken)
 
     def _allowed(self, container: Container, classified: Classified, *held: Grant) -> int | None:
-        """A mask of the cpus where rules go on to hold for a container and its pen, or residents.
+        """A mask of the cpus that rules leave to a container and its pen, or residents; None: all.
 
-        None where rules say nothing.
+        Rules of the other containers in the pen count as well, and those about them.
         """
-        judgement = self._judge.judge(container, classified.placement, classified.request)
-        if judgement is None:
-            return None
-        shared = self._books.pinner.pool_cpus
-        cpus = 0
-        for one in held:
-            cpus |= (shared.of(one) or NO_CPUS).mask
-        return allowed_cpus(judgement, held[0], cpus)
+        members = [one for pen in held for one in self._books.ledger.members(pen.container_id)]
+        others = [
+            (self._roster.containers[one], self._roster.classified[one])
+            for one in members
+            if one != container.id
+        ]
+        both = ((container, classified), *others)
+        return allowed_in_pen(both, held, self._books, self._judge)
 
     def _share_some(self, pen_id: ContainerId) -> None:
         """Leave a cpu to share where somebody shares: the youngest slice is nobody's own then."""
@@ -327,7 +339,9 @@ class Penning:
             return
         container = self._roster.containers[sliced.container_id]
         classified = self._roster.classified[container.id]
-        problem = _no_slice(container, len(sliced.exclusive), self._books.ledger.pens[pen_id])
+        problem = no_slice_problem(
+            container, len(sliced.exclusive), self._books.ledger.pens[pen_id]
+        )
         self._books.ledger.drop(container.id)
         classified = structs.replace(classified, problems=(*classified.problems, problem))
         self.enter(pen_id, container, classified, NO_CPUS)
@@ -372,15 +386,3 @@ class Penning:
             and grants[one].cpu_type is CpuType.NORMAL
             and not is_outside(containers[one])
         ]
-
-
-def _no_slice(container: Container, count: int, pen: Grant) -> Problem:
-    cpus = f"{count} cpu{'s' if count > 1 else ''}"
-    return Problem(
-        where=container.path,
-        what=f"it shares its pod's cpus {pen.exclusive}: with {cpus} of its own"
-        " none would be left for the others",
-        fix="ask for more cpus for the pod",
-        is_advice=True,
-        container=container.name,
-    )

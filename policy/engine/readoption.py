@@ -175,10 +175,14 @@ def _adopt(
                 books.expect(container, requests[container.id])
     homeless: list[Container] = []
     left: list[tuple[Container, Request]] = []
+    claims = [(one, requests[one.id]) for one in running if requests[one.id].claimed]
     # What an exclusive grant holds is legal for nobody else, so those come first.
     for container in running:
         request, hint = requests[container.id], advice.get(container.id)
         with _blame(container):
+            if request.claimed:
+                # It was told of by whoever creates pods, and may be about others' cpus.
+                continue
             if not has_own_cpus(request, hint):
                 left.append((container, request))
             elif not allocator.adopt(container, request, others[container.id], hint):
@@ -187,7 +191,7 @@ def _adopt(
         with _blame(group.containers[0]):
             found = adopt_pen(group, advice, books, allocator.roster, allocator.pens)
             homeless.extend(found)
-    for container, request in left:
+    for container, request in (*claims, *left):
         with _blame(container):
             hint = advice.get(container.id)
             if not allocator.adopt(container, request, others[container.id], hint):

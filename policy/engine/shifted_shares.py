@@ -74,13 +74,16 @@ class ShiftedShares:
     def rehouse(self) -> tuple[ContainerId, ...]:
         """Give containers that were left no cpu of their pool a place where their rules hold.
 
-        All those that have rules, or are what rules are about.
+        All those that have rules, or are what rules are about. Pens stay with their pool, so that
+        containers in them go where everybody does who is left nothing there.
         """
-        return tuple(
-            grant.container_id
-            for grant in homeless(self._books)
-            if self._settle(grant, grant.pool_id)
-        )
+        found: list[ContainerId] = []
+        for grant in homeless(self._books):
+            if grant.is_pen:
+                found += self._books.ledger.members(grant.container_id)
+            elif self._settle(grant, grant.pool_id):
+                found.append(grant.container_id)
+        return tuple(found)
 
     def return_home(self) -> tuple[ContainerId, ...]:
         """Give containers that were left no cpu of their pool its cpus back, where there are some.

@@ -40,6 +40,7 @@ class UnmetRules:
         self._concerned: dict[ContainerId, set[ContainerId]] = {}
         """The containers at which rules do not hold, and the others that stand in the way."""
         self._moved: set[ContainerId] = set()
+        self._displaced: list[ContainerId] = []
         self._lasting_looks = 0
         self._due: dict[ContainerId, None] = {}
         """The containers to be looked at again, in this order."""
@@ -111,13 +112,19 @@ class UnmetRules:
         self._roster.decisions[container_id] = decision
         return decision
 
-    def look(self, container_id: ContainerId) -> None:
-        """Tell what does not hold at a container that had to leave its place."""
-        decision = self._roster.decisions.get(container_id)
-        if decision is not None:
-            broken = self._broken(container_id)
-            self.tell_owners(self._roster.containers[container_id], broken)
-            self._roster.decisions[container_id] = self.told(decision, broken)
+    def note_displaced(self, containers: Iterable[ContainerId]) -> None:
+        """Containers had to leave their places; they are looked at once all are told theirs."""
+        self._displaced += containers
+
+    def look_at_displaced(self) -> None:
+        """Tell what does not hold at containers that had to leave their places."""
+        while self._displaced:
+            container_id = self._displaced.pop()
+            decision = self._roster.decisions.get(container_id)
+            if decision is not None:
+                broken = self._broken(container_id)
+                self.tell_owners(self._roster.containers[container_id], broken)
+                self._roster.decisions[container_id] = self.told(decision, broken)
 
     def look_at_lasting(self) -> Mapping[ContainerId, tuple[str, ...]]:
         """Tell which rules required during execution do not hold, by owner, none where all do.

@@ -85,6 +85,11 @@ class Request(Struct, frozen=True, kw_only=True):
         return 1000 * self.exclusive + self.shared_milli
 
     @property
+    def wishes(self) -> "tuple[Request, ...]":
+        """The request and what it falls back to, in this order."""
+        return (self,) if self.fallback is None else (self, *self.fallback.wishes)
+
+    @property
     def needs_shared_cpu(self) -> bool:
         """Whether some of its time is spent on sharable cpus."""
         return self.shared_milli > 0 or not self.exclusive

@@ -7,8 +7,10 @@ from msgspec.structs import replace
 from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..books.cpu_ledger import Ledger
 from ..cpus.picker import CpuPicker
+from ..model.container import Container
 from ..model.grant import Grant, Refusal
 from ..model.request import Request
+from ..text.errors import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,19 @@ def rest_of(ledger: Ledger, pen: Grant) -> CpuSet:
     for one in ledger.members(pen.container_id):
         rest -= ledger.grants[one].exclusive
     return rest
+
+
+def no_slice_problem(container: Container, count: int, pen: Grant) -> Problem:
+    """The problem of a container that shares its pod's cpus although it asks for its own."""
+    cpus = f"{count} cpu{'s' if count > 1 else ''}"
+    return Problem(
+        where=container.path,
+        what=f"it shares its pod's cpus {pen.exclusive}: with {cpus} of its own"
+        " none would be left for the others",
+        fix="ask for more cpus for the pod",
+        is_advice=True,
+        container=container.name,
+    )
 
 
 def _shared_min(ledger: Ledger, pen: Grant, but: Grant | None = None) -> int:

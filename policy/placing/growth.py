@@ -84,7 +84,7 @@ def closed_pools(judgement: Judgement, pool_id: PoolId, *, firmly: bool) -> froz
 
 
 def homeless(books: Books) -> tuple[Grant, ...]:
-    """Shared grants of which exclusive ones have taken all cpus. O(grants of pools concerned).
+    """Shared grants, pens too, of which exclusive ones have taken all cpus. O(grants concerned).
 
     But for those that have reserved cpus meanwhile.
     """
@@ -93,8 +93,7 @@ def homeless(books: Books) -> tuple[Grant, ...]:
         grant
         for pool, free in zip(ledger.tree.pools, ledger.free_sharable, strict=True)
         for grant in ledger.sharing(pool.id).values()
-        if not grant.is_pen
-        and not (free if grant.within is None else (free | reserved) & grant.within.mask)
+        if not (free if grant.within is None else (free | reserved) & grant.within.mask)
     )
 
 

@@ -154,6 +154,9 @@ def _can_make_way(container_id: ContainerId, books: Books) -> bool:
     if grant.within is not None and grant.within & books.tree.root.reserved:
         # It waits on the reserved cpus, and has no others to make way to.
         return False
+    if books.presence(container_id) & ~standing_cpus(grant, books.ledger):
+        # Its pool has no cpu left: it is where others lend it some, whatever its share comes to.
+        return False
     rules = standing.of(container_id)
     # Who keeps away from others goes on doing so on fewer cpus.
     if is_held(replace(rules, required=tuple(one for one in rules.required if not one.is_anti))):

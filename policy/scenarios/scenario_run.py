@@ -16,11 +16,10 @@ from ..hints.hint_text import TEST_APIS
 from ..manifests.manifest import ContainerSpec, PodSpec
 from ..model.container import Container, ContainerId, ContainerState, Pod
 from ..model.grant import Grant, Refusal
-from ..model.kubelet_resources import as_told
 from ..tuning.interrupts import Interrupt
 from ..tuning.scheduling import scheduling_values
 from .container_result import container_result
-from .creation import created_container, created_pod
+from .creation import NodeMemory, created_container, created_pod, resized
 from .evaluator_tables import Value
 from .present import Present
 from .result import ContainerResult, ScenarioResult
@@ -88,7 +87,7 @@ class ScenarioRun:
         self.engine: Engine | None = None
         self.is_started = False
         self.runtime = Runtime(topology.machine, topology.devices)
-        self._machine = topology.machine
+        self._machine, self._memory_qos = topology.machine, topology.memory_qos
         self._names = MachineNames(topology.machine)
         self._config = config
         self._remembered: dict[str, Value] = dict(topology.aliases)
@@ -278,7 +277,7 @@ class ScenarioRun:
             spec,
             pod,
             self._serial,
-            memory_bytes=sum(node.memory_bytes or 0 for node in self._machine.numa_nodes),
+            memory=NodeMemory.of(self._machine, self._memory_qos),
             reads_test_hints=self._reads_test_hints,
         )
         config = self.engine.config if self.engine is not None else self._config
@@ -354,7 +353,8 @@ class ScenarioRun:
         one = self._find(step.container)
         if one is None or self.engine is None or not self.is_started:
             return
-        resources = as_told(step.resources, one.container.pod.qos)
+        memory = NodeMemory.of(self._machine, self._memory_qos)
+        resources = resized(one.container, step.resources, memory)
         decision: Decision = self.engine.update(one.container.id, resources)
         self.runtime.apply(decision.changes)
         error = ""

@@ -26,17 +26,15 @@ from pinfold.policy.model.request import CpuType
 from pinfold.policy.text.errors import ConfigError
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import (
-    CoreKind,
-    Domain,
     Machine,
     MemoryKind,
     NumaNode,
     NumaNodeId,
 )
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
+from tests.property.walk_machines import GIB, hybrid
 from tests.unit.topology.model.offline import without
 
-GIB = 2**30
 STEPS = int(os.environ.get("PINFOLD_WALK_STEPS", "13000"))
 
 
@@ -53,30 +51,6 @@ def with_slow_memory() -> Machine:
     far = (28, 17, 28, 10, 40, 30), (13, 24, 30, 40, 10, 30), (24, 13, 40, 30, 30, 10)
     return dataclasses.replace(
         plain, numa_nodes=(*plain.numa_nodes, *extra), distances=(*near, *far)
-    )
-
-
-def hybrid() -> Machine:
-    """Eight performance cores, and two clusters of four efficient ones."""
-    plain = machine_from_spec("socket:1 core:16 mem:32G")
-    clusters = {cpu: 100 + cpu // 4 if cpu >= 8 else cpu for cpu in plain.cpus}
-    return dataclasses.replace(
-        plain,
-        cpus={
-            key: dataclasses.replace(
-                cpu,
-                kind=CoreKind.EFFICIENT if key >= 8 else CoreKind.PERFORMANCE,
-                cluster=clusters[key],
-            )
-            for key, cpu in plain.cpus.items()
-        },
-        clusters=tuple(
-            Domain(
-                label=f"0/0/{number}",
-                cpus=CpuSet.collect(cpu for cpu, one in clusters.items() if one == number),
-            )
-            for number in sorted(set(clusters.values()))
-        ),
     )
 
 
@@ -101,15 +75,25 @@ class Walk:
     def __init__(self, machine: Machine, seed: int) -> None:
         self.random = random.Random(seed)
         self.machine = self.full = machine
-        self.config = Config(reserved_resources=Amounts(cpu="750m"))
+        self.config = self.configured(Config(reserved_resources=Amounts(cpu="750m")))
         self.engine = Engine(machine, self.config)
         self.running: dict[ContainerId, Container] = {}
         self.kernel: dict[ContainerId, Pinning] = {}
         self.history: list[str] = []
         self.count = 0
 
+    def configured(self, config: Config) -> Config:
+        """A configuration with what all of a walk's have."""
+        return config
+
     def step(self) -> None:
-        events = {
+        events = self.events()
+        self.random.choices(tuple(events), tuple(events.values()))[0]()
+        self.check()
+
+    def events(self) -> dict[Callable[[], None], int]:
+        """What may happen next, and how often in comparison."""
+        return {
             self.create: 50,
             self.adopt: 3,
             self.stop: 25,
@@ -121,11 +105,18 @@ class Walk:
             self.reconfigure: 1,
             self.plug: 2,
         }
-        self.random.choices(tuple(events), tuple(events.values()))[0]()
-        self.check()
+
+    def newcomer(self) -> Container:
+        """A new container; an older instance of it is gone, as the engine releases that itself."""
+        container = self.new_container()
+        for container_id, one in list(self.running.items()):
+            if (one.pod.uid, one.name) == (container.pod.uid, container.name):
+                del self.running[container_id]
+                del self.kernel[container_id]
+        return container
 
     def create(self) -> None:
-        container = self.new_container()
+        container = self.newcomer()
         decision = self.engine.create(container)
         self.told(decision)
         if isinstance(decision.result, Grant):
@@ -137,7 +128,7 @@ class Walk:
 
     def adopt(self) -> None:
         """A container runs already when it is heard of; it cannot be refused."""
-        container = self.new_container()
+        container = self.newcomer()
         if self.random.random() < 0.5:
             cpus = self.random.sample(list(self.machine.online), 1)
             container = dataclasses.replace(container, cpus=CpuSet.collect(cpus))
@@ -246,7 +237,7 @@ class Walk:
             reserved_resources=Amounts(cpu=amount, memory=reserved),
             available_resources=Amounts(cpu=f"exclude-cpuset:{excluded}", memory=available),
         )
-        self.change(config, self.machine)
+        self.change(self.configured(config), self.machine)
 
     def memory_sets(self) -> list[tuple[str | None, str | None]]:
         """Available and reserved memory of a configuration, such that some is left."""
@@ -376,15 +367,9 @@ class Walk:
             annotations=self.annotations(),
             qos=qos,
         )
-        key = (pod.uid, f"c{number % 3}")
-        for container_id, one in list(self.running.items()):
-            if (one.pod.uid, one.name) == key:
-                # The newcomer is a new instance of it: the engine releases the old one itself.
-                del self.running[container_id]
-                del self.kernel[container_id]
         return Container(
             id=ContainerId(f"c-{number}-{attempt}"),
-            name=key[1],
+            name=f"c{number % 3}",
             pod=pod,
             resources=self.resources(qos),
             state=ContainerState.RUNNING,

@@ -22,7 +22,8 @@ from pinfold.policy.model.pinning import Pinning
 from pinfold.policy.model.request import CpuType
 from pinfold.topology.model.machine import Machine
 from pinfold.topology.sets.cpuset import CpuSet
-from tests.property.test_engine_walk import GIB, MACHINES, Walk
+from tests.property.test_engine_walk import MACHINES, Walk
+from tests.property.walk_machines import GIB
 
 STEPS = int(os.environ.get("PINFOLD_PEN_WALK_STEPS", "3000"))
 PODS = 10
@@ -44,10 +45,6 @@ class PenWalk(Walk):
             self.pods[number] = self.new_pod(pod_id)
         pod = self.pods[number]
         name = f"c{self.random.randrange(4)}"
-        for container_id, one in list(self.running.items()):
-            if (one.pod.uid, one.name) == (pod.uid, name):
-                del self.running[container_id]
-                del self.kernel[container_id]
         return Container(
             id=ContainerId(f"{pod_id}-{name}-{self.random.randrange(10**9)}"),
             name=name,

@@ -447,3 +447,19 @@ def test_20_a_restart_keeps_everybody_and_his_decisions_result() -> None:
     again.synchronize(running, dict[ContainerId, Advice]())
     assert isinstance(again.decisions[web.id].result, Grant)
     assert cpus(again, web) == cpus(engine, web)
+
+
+def test_a_guest_on_cpus_of_a_wider_pool_makes_way_for_nobody() -> None:
+    """Its own pool is full: what it has a share of there leads nowhere."""
+    engine = engine_of("socket:1 numa:2 core:3 mem:8G")
+    guest, home = container_of("guest", 0, app="guest"), pool("NUMA node #1")
+    placed(engine, guest)
+    (node,) = (one for one in engine.tree.pools if one.name == "NUMA node #1")
+    engine.move(guest.id, node.id)
+    for number in range(3):
+        placed(engine, container_of(f"own-{number}", 1, annotations=home))
+    placed(engine, container_of("other", 1))
+    assert cpus(engine, guest) == "2"
+    rules = apart(term("core", "guest"))
+    decision = engine.create(container_of("late", 0.25, rules, fails=True))
+    assert isinstance(decision.result, Refusal), decision.pinning

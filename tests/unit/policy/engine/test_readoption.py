@@ -288,3 +288,23 @@ def test_a_container_on_cpus_that_are_lent_to_it_stays_in_the_pool_it_was_placed
     again = Engine(NODES, CONFIG)
     again.synchronize(before.running(), before.advice())
     assert again.grants == before.grants
+
+
+@pytest.mark.parametrize("is_remembered", [True, False])
+def test_a_claim_of_cpus_that_are_anothers_takes_them_from_nobody_at_a_restart(
+    is_remembered: bool,
+) -> None:
+    owner = running("owner", 2000)
+    claimer = replace(running("claimer", 3000), claimed=CpuSet.parse("5-7"))
+    engine = Engine(NODES, CONFIG)
+    cpus = engine.create(owner).pinning.cpus
+    assert str(cpus) == "4-5"
+    engine.create(claimer)
+    before = engine.snapshot()
+    again = Engine(NODES, CONFIG)
+    advice = before.advice() if is_remembered else dict[ContainerId, Advice]()
+    synchronized = again.synchronize([claimer, replace(owner, cpus=cpus)], advice)
+    assert [one.container_id for one in synchronized.changes if one.after.cpus != cpus] == []
+    assert again.grants[owner.id].exclusive == cpus
+    assert str(again.grants[claimer.id].exclusive) == "6-7"
+    again.check()

@@ -1,0 +1,299 @@
+"""The random walk with pods of all kinds that Kubernetes and the annotations know, at once.
+
+Beside those of the walks below: init and ephemeral containers, claimed cpus, devices, load
+classes, annotations by central rule, rules between containers, pods that are resized, restarts in
+place, moves, and looks at rules that are required during execution.
+"""
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from pinfold.policy.annotations.annotation_keys import OWN_DOMAIN
+from pinfold.policy.configuration.affinity_fields import AntiAffinityLimits
+from pinfold.policy.configuration.annotation_rule_fields import (
+    AnnotationRule,
+    ContainerSelector,
+    LoadClass,
+    LoadLevel,
+)
+from pinfold.policy.configuration.config import Config
+from pinfold.policy.engine.decision import Decision
+from pinfold.policy.model.container import Container, ContainerId, QosClass, Resources
+from pinfold.policy.model.grant import Grant, PoolId, Refusal
+from pinfold.policy.model.hint import Hint, HintOrigin
+from pinfold.policy.model.pinning import Pinning
+from pinfold.policy.model.request import CpuType
+from pinfold.topology.sets.cpuset import CpuSet, NodeSet
+from tests.property.test_pen_walk import PenWalk
+from tests.property.test_rule_laws import LEVELS, Rule, touched
+from tests.unit.policy.engine.ruled_pods import apart, near, prefer, term
+
+DEVICE = "0000:3b:00.0"
+RULES_KEY = f"affinity.{OWN_DOMAIN}/pod"
+FAILS_KEY = f"on-unsatisfiable.{OWN_DOMAIN}/pod"
+POOL_KEY = f"pool-name.{OWN_DOMAIN}/pod"
+EPHEMERAL = "debugger-x7k2p"
+
+
+class KindsWalk(PenWalk):
+    """Pods of all kinds."""
+
+    def configured(self, config: Config) -> Config:
+        return msgspec.structs.replace(
+            config,
+            anti_affinity_limits=AntiAffinityLimits(max_blocked_cpus="100%"),
+            load_classes=(
+                LoadClass(name="vector", level=LoadLevel.CORE),
+                LoadClass(name="cache", level=LoadLevel.L2),
+                LoadClass(name="stream", level=LoadLevel.L3),
+            ),
+            rules=(
+                AnnotationRule(
+                    name="spread",
+                    match=ContainerSelector(pods=("pod-1*", "pen-1")),
+                    annotations={f"smt.{OWN_DOMAIN}": "spread"},
+                ),
+                AnnotationRule(
+                    name="own cpus",
+                    match=ContainerSelector(qos=(QosClass.BURSTABLE,), containers=("c2",)),
+                    annotations={f"exclusive.{OWN_DOMAIN}": "request"},
+                ),
+            ),
+        )
+
+    def events(self) -> dict[Callable[[], None], int]:
+        return {
+            **super().events(),
+            self.run_init_container: 4,
+            self.restart_in_place: 4,
+            self.resize_pod: 5,
+            self.look_at_rules: 3,
+            self.move: 2,
+            self.forget_places: 1,
+        }
+
+    def new_container(self) -> Container:
+        container = super().new_container()
+        draw = self.random
+        if draw.random() < 0.04:
+            container = dataclasses.replace(container, name=EPHEMERAL)
+        if draw.random() < 0.2:
+            node = draw.choice(self.machine.numa_nodes).id
+            hint = Hint(
+                provider=draw.choice((DEVICE, "0000:af:00.0", "podresourceapi:vendor.com/gpu")),
+                origin=draw.choice((HintOrigin.DEVICE, HintOrigin.POD_RESOURCES, HintOrigin.CLAIM)),
+                numa_nodes=NodeSet.collect((node,)),
+            )
+            container = dataclasses.replace(container, hints=(hint,))
+        if draw.random() < 0.04:
+            count = draw.randrange(1, 3)
+            cpus = CpuSet.collect(draw.sample(list(self.full.online), count))
+            container = dataclasses.replace(container, claimed=cpus)
+        return container
+
+    def annotations(self) -> dict[str, str]:
+        found, draw = super().annotations(), self.random
+        for key, values in (
+            ("load", ("vector", "cache", "stream")),
+            ("near-device", (DEVICE, "vendor.com/gpu", "0000:00:00.0")),
+            ("quota", ("keep", "lift")),
+            ("memory", ("interleave",)),
+            ("pod-pool", ("true", "false")),
+            ("group", ("red", "blue")),
+            ("move", ("never",)),
+        ):
+            if draw.random() < 0.06:
+                found[f"{key}.{OWN_DOMAIN}/pod"] = draw.choice(values)
+        if draw.random() < 0.15:
+            found[RULES_KEY] = json.dumps(self.written_rules())
+            if draw.random() < 0.6:
+                found[FAILS_KEY] = "fail"
+        if draw.random() < 0.03:
+            found[POOL_KEY] = draw.choice(self.engine.tree.pools).name
+        return found
+
+    def written_rules(self) -> dict[str, Any]:
+        draw = self.random
+        one = term(draw.choice(LEVELS), f"app-{draw.randrange(5)}")
+        shape: Callable[[dict[str, Any]], dict[str, Any]] = draw.choice(
+            (
+                apart,
+                apart,
+                near,
+                lambda each: prefer(50, each),
+                lambda each: prefer(50, each, is_anti=True),
+            )
+        )
+        written = shape(one)
+        if draw.random() < 0.3:
+            text = json.dumps(written).replace("IgnoredDuring", "RequiredDuring")
+            written = json.loads(text) if "required" in text else written
+        return written
+
+    def run_init_container(self) -> None:
+        """A container that ends before others of its pod begin."""
+        container = self.newcomer()
+        decision = self.engine.create(container)
+        self.told(decision)
+        if isinstance(decision.result, Grant):
+            self.running[container.id] = container
+            self.kernel[container.id] = decision.pinning
+            self.check()
+            del self.running[container.id]
+            del self.kernel[container.id]
+        self.apply(self.engine.stop(container.id))
+        self.apply(self.engine.remove(container.id))
+
+    def restart_in_place(self) -> None:
+        """A container comes back to the cpus that it had, as nothing happened meanwhile."""
+        if not self.running:
+            return
+        container_id = self.random.choice(sorted(self.running))
+        container, held = self.running.pop(container_id), self.engine.grants[container_id]
+        degraded = self.engine.decisions[container_id].degraded
+        del self.kernel[container_id]
+        followers = self.engine.stop(container_id)
+        self.apply(followers)
+        self.count += 1
+        again = dataclasses.replace(container, id=ContainerId(f"{container_id}-{self.count}"))
+        decision = self.engine.create(again)
+        self.told(decision)
+        if isinstance(decision.result, Refusal):
+            self.engine.remove(again.id)
+            return
+        self.running[again.id], self.kernel[again.id] = again, decision.pinning
+        is_as_before = len(decision.result.exclusive) == len(held.exclusive) and not degraded
+        # Whoever was told something had been waiting for what it left.
+        is_as_before = is_as_before and not followers
+        if held.pen is None and is_as_before and not self.has_rules_about(again):
+            assert decision.result.exclusive == held.exclusive, "others' cpus for its own"
+
+    def has_rules_about(self, container: Container) -> bool:
+        """Whether somebody's rules, its own among them, may be about a container."""
+        pods = [one.pod for one in (container, *self.running.values())]
+        return any({RULES_KEY, POOL_KEY} & one.annotations.keys() for one in pods)
+
+    def resize_pod(self) -> None:
+        """Another size for a pod; now and then it is undone by the old one."""
+        sized = [one for one in self.running.values() if one.pod.resources is not None]
+        if not sized:
+            return
+        pod = self.random.choice(sorted(sized, key=lambda one: one.id)).pod
+        size = pod.resources
+        assert size is not None
+        milli = 1000 * self.random.choice((1, 2, 3, 4, 6))
+        limit = milli if pod.qos is QosClass.GUARANTEED else milli + 1000
+        larger = dataclasses.replace(size, cpu_request_milli=milli, cpu_limit_milli=limit)
+        before = dict(self.kernel)
+        self.take_size(pod, larger, before)
+        if self.random.random() < 0.3:
+            self.take_size(pod, size, dict(self.kernel))
+
+    def take_size(self, pod: Any, size: Resources, before: dict[ContainerId, Pinning]) -> None:
+        resized = self.engine.resize_pod(pod, size)
+        if isinstance(resized, Refusal):
+            now = {one: self.engine.pinning(one) for one in self.running}
+            assert now == before, "a refused resize of a pod changes nothing"
+            return
+        self.apply(resized)
+        assert self.engine.resize_pod(pod, size) == (), "the same size again changes nothing"
+
+    def look_at_rules(self) -> None:
+        """Containers whose rules stopped holding are placed anew, or stay as they were."""
+        for container_id in self.engine.look_at_rules():
+            if container_id in self.running:
+                self.take_place(self.engine.place_anew(container_id))
+
+    def move(self) -> None:
+        if not self.running:
+            return
+        container_id = self.random.choice(sorted(self.running))
+        pool = PoolId(self.random.randrange(len(self.engine.tree.pools)))
+        self.take_place(self.engine.move(container_id, pool))
+
+    def take_place(self, decision: Decision) -> None:
+        before = dict(self.kernel)
+        self.told(decision)
+        if isinstance(decision.result, Refusal):
+            now = {one: self.engine.pinning(one) for one in self.running}
+            assert now == before, "a refused move changes nothing"
+        else:
+            self.kernel[decision.container_id] = decision.pinning
+
+    def forget_places(self) -> None:
+        self.engine.forget_places()
+
+    def check_others(self, before: Mapping[ContainerId, Decision]) -> None:
+        """Of rules that stop holding everybody is told; nothing else is decided."""
+        super().check_others({})
+        for container_id, was in before.items():
+            now = self.engine.decisions[container_id]
+            if self.engine.grants[container_id].pen is None:
+                assert (now.decided_by, now.degraded) == (was.decided_by, was.degraded)
+
+    def check(self) -> None:
+        super().check()
+        for container_id, container in self.running.items():
+            grant = self.engine.grants[container_id]
+            if container.name == EPHEMERAL:
+                is_grouped = grant.pen is not None and grant.pen.startswith("group ")
+                assert grant.pen is None or is_grouped, "an ephemeral container in a pod's pen"
+            if container.claimed is not None:
+                assert grant.cpu_type is CpuType.PRESERVE, "a claim is left alone"
+                assert grant.exclusive <= container.claimed, "cpus beside its claim"
+            if self.engine.lifts_quota(container_id):
+                assert grant.exclusive, "no quota on cpus that others use"
+        for broken in self.broken_rules():
+            raise AssertionError(broken)
+
+    def broken_rules(self) -> Iterator[str]:
+        """Anti-affinity that insists, does not hold, and about which nobody is told.
+
+        Of containers that are in no pen: there a place may change with each that comes or goes.
+        """
+        places = {
+            key: touched_cpus
+            for key, pinning in self.kernel.items()
+            if self.is_ruled(key) and (touched_cpus := frozenset(pinning.cpus or ()))
+        }
+        for key, cpus in places.items():
+            owner = self.running[key]
+            rule = required_apart(owner)
+            if rule is None:
+                continue
+            own = touched(self.machine, rule.level, cpus)
+            for other_key, others in places.items():
+                other = self.running[other_key]
+                if other.pod.id == owner.pod.id or other.pod.labels["app"] != rule.app:
+                    continue
+                if own & touched(self.machine, rule.level, others):
+                    told = (
+                        *self.engine.decisions[key].unmet,
+                        *self.engine.decisions[other_key].unmet,
+                    )
+                    if not any(owner.path in text for text in told):
+                        yield f"{key} {rule} is broken by {other_key}"
+
+    def is_ruled(self, container_id: ContainerId) -> bool:
+        """Whether rules hold for a container: it is neither exempt nor in a pen."""
+        if self.engine.grants[container_id].cpu_type is not CpuType.NORMAL:
+            return False
+        return self.running[container_id].pod.namespace != "kube-system"
+
+
+def required_apart(container: Container) -> Rule | None:
+    """The anti-affinity that a container's pod insists on."""
+    annotations = container.pod.annotations
+    if FAILS_KEY not in annotations:
+        return None
+    written = json.loads(annotations.get(RULES_KEY, "{}")).get("podAntiAffinity", {})
+    for key, terms in written.items():
+        if key.startswith("required"):
+            (one,) = terms
+            app = one["labelSelector"]["matchLabels"]["app"]
+            return Rule(one["topologyKey"], app, True)
+    return None

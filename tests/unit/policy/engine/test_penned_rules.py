@@ -1,0 +1,81 @@
+"""Rules between containers where some of these are in a pen: those of each count for all of it."""
+
+from dataclasses import replace
+
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.model.container import Container, Resources
+from pinfold.policy.model.grant import Grant, Refusal
+from pinfold.topology.sets.cpuset import CpuSet
+from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, term
+
+FRONT = {"group.pinfold.dev/pod": "front"}
+TWO_NODES = "socket:2 core:4 mem:8G"
+"""Cpus 0 to 3 (0 is reserved), and 4 to 7."""
+
+
+def cpus(engine: Engine, one: Container) -> CpuSet:
+    pinning = engine.pinning(one.id)
+    assert pinning is not None
+    assert pinning.cpus is not None
+    return pinning.cpus
+
+
+def create(engine: Engine, *containers: Container) -> None:
+    for one in containers:
+        decision = engine.create(one)
+        assert isinstance(decision.result, Grant), decision.result
+        engine.check()
+
+
+def test_a_group_does_not_grow_to_where_one_of_its_containers_must_not_be() -> None:
+    """The newcomer itself may be anywhere; a socket has room for three of five cpus."""
+    engine = engine_of(TWO_NODES)
+    first = container_of("first", 3, app="noisy", annotations=FRONT)
+    alone = container_of("alone", 0.5, apart(term("socket", "noisy")), app="alone", fails=True)
+    create(engine, first, alone)
+    before = cpus(engine, first)
+    decision = engine.create(container_of("second", 2, app="quiet", annotations=FRONT))
+    assert isinstance(decision.result, Refusal), decision.pinning
+    engine.check()
+    assert cpus(engine, first) == before
+    assert not cpus(engine, alone) & before
+
+
+def test_rules_of_a_container_that_shares_a_pen_hold_when_another_leaves_it() -> None:
+    engine = engine_of(TWO_NODES)
+    noisy = container_of("noisy", 0, app="noisy", annotations=FRONT, shares=True)
+    other = container_of("other", 0.5, app="quiet", annotations=FRONT, shares=True)
+    alone = container_of("alone", 0.5, apart(term("socket", "noisy")), app="alone", fails=True)
+    create(engine, noisy, other, alone)
+    engine.stop(other.id)
+    engine.check()
+    assert not cpus(engine, alone) & cpus(engine, noisy)
+
+
+def test_everybody_is_told_whose_rules_break_as_a_pen_is_left_no_cpu() -> None:
+    """A guest that asks for nothing goes to where a rule keeps it from, as all is taken."""
+    engine = engine_of(TWO_NODES)
+    owner = container_of("owner", 0.5, apart(term("socket", "guest")), app="owner", fails=True)
+    guest = container_of("guest", 0, app="guest", annotations=FRONT, shares=True)
+    create(engine, owner, guest)
+    there = cpus(engine, guest)
+    assert not cpus(engine, owner) & there
+    pod = {"group.pinfold.dev/pod": "back"}
+    create(engine, *(container_of(f"w{n}", 1, app="w", annotations=pod) for n in range(5)))
+    create(engine, container_of("last", 1, app="w"))
+    assert not cpus(engine, guest) & there
+    told = engine.decisions[owner.id].unmet + engine.decisions[guest.id].unmet
+    assert any(owner.path in text for text in told)
+
+
+def test_a_pod_that_is_resized_shows_what_its_containers_hold_by_then() -> None:
+    engine = engine_of(TWO_NODES)
+    size = Resources(cpu_request_milli=1000, cpu_limit_milli=1000, memory_limit_bytes=2**30)
+    container = container_of("web", 1, annotations={"pod-pool.pinfold.dev/pod": "true"})
+    container = replace(container, pod=replace(container.pod, resources=size))
+    larger = replace(container.resources, cpu_request_milli=2000, cpu_limit_milli=2000)
+    create(engine, container)
+    engine.resize_pod(container.pod, replace(size, cpu_request_milli=2000, cpu_limit_milli=2000))
+    engine.update(container.id, larger)
+    engine.resize_pod(container.pod, size)
+    assert engine.decisions[container.id].result == engine.grants[container.id]
