@@ -107,7 +107,9 @@ class Hooks:
         message = cri.CreateRequest.FromString(request)
         metadata = message.config.metadata
         key = InstanceKey(message.pod_sandbox_id, metadata.name, metadata.attempt)
-        earlier = self._known.get(key)
+        while (earlier := self._known.get(key)) is not None and not earlier.is_placed.is_set():
+            # Whoever asks again meanwhile gets the same answer; or is the first, if that gave up.
+            await earlier.is_placed.wait()
         known = self._known.begin(key)
         answer = Answer()
         if earlier is None:
@@ -118,6 +120,8 @@ class Hooks:
                 if not known.creations and not known.runtime_id:
                     self._known.forget(known)
                 raise
+            finally:
+                known.is_placed.set()
         else:
             # The kubelet asks again for what may be there by now: it has its cpus already.
             policy = self._events.policy

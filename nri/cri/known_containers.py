@@ -4,8 +4,9 @@ A container is placed before the runtime gives it an id. Until then, and for the
 this process knows it, its id is made of its sandbox, its name and its attempt.
 """
 
+import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...policy.model.container import ContainerId, PodId
@@ -37,6 +38,8 @@ class KnownContainer:
     """The pinning that its creation carried, if it carried one."""
     creations: int = 0
     """Calls under way that may create it."""
+    is_placed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the policy has answered the first of them, or nobody waits for that any more."""
     doubted_at: float | None = None
     """When a call ended of which nobody knows whether it created the container."""
     noted: int = 0

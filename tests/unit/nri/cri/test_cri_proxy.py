@@ -223,6 +223,40 @@ def test_a_creation_that_fails_gives_its_cpus_back_once_and_may_be_tried_again(
     assert has_grants(node, 1)
 
 
+@pytest.mark.parametrize(
+    ("milli", "statuses"),
+    [
+        pytest.param(2000, {"", "UNKNOWN"}, id="the second finds the name taken"),
+        pytest.param(64_000, {"RESOURCE_EXHAUSTED"}, id="both are refused"),
+    ],
+)
+def test_of_two_creations_of_one_container_at_once_none_passes_unplaced(
+    node: ProxiedNode, milli: int, statuses: set[str]
+) -> None:
+    pod, sent, gate = node.run_pod("own"), list[bytes](), threading.Event()
+    node.face.watch = lambda _, request: sent.append(request)
+    node.proxy.owner.submit("busy", lambda: gate.wait(10))
+
+    def create(_: int) -> str:
+        try:
+            node.create(pod, "own", milli)
+        except grpc.RpcError as error:
+            return code(error).name
+        return ""
+
+    with ThreadPoolExecutor(2) as pool:
+        created = [pool.submit(create, number) for number in range(2)]
+        time.sleep(0.3)
+        gate.set()
+        assert {one.result(10) for one in created} == statuses
+    creations = [one for one in sent if b"own" in one]
+    assert len(creations) == (2 if "" in statuses else 0)
+    for one in creations:
+        request = api.CreateContainerRequest.FromString(one)
+        assert request.config.linux.resources.cpuset_cpus == "1-2"
+    assert has_grants(node, 1 if "" in statuses else 0)
+
+
 def test_what_came_of_a_cancelled_creation_is_learned_from_a_list(node: ProxiedNode) -> None:
     pod = node.run_pod("own")
     gate = threading.Event()
