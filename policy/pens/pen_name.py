@@ -29,6 +29,8 @@ def pod_pen(pod: Pod) -> PenName:
 
 def wished_pen(container: Container) -> PenName | None:
     """The pen that a container's annotations ask for; None where they ask for none."""
+    if not container.pod.annotations:
+        return None
     preferences = parse_preferences(container)
     pod = container.pod
     if preferences.group is not None:

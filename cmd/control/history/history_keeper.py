@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import structs
 
+from ....nri.dispatch.courtesy import Courtesy
 from ....nri.dispatch.front import Front
 from ....nri.dispatch.report import Decided, Happening, Identified, Released, Synchronized
 from ....policy.engine.adoption import KEPT
@@ -19,7 +20,6 @@ from ....policy.engine.snapshot import Snapshot
 from ....policy.model.container import Container, ContainerId
 from ....policy.model.grant import Refusal
 from ...state.saved_container import PlacedContainer
-from ...state.saved_pods import unhurried
 from .history_file import BYTES_MAX, HistoryFile, parse_line
 from .saved_decision import (
     PRESENT,
@@ -37,6 +37,8 @@ _TABLES_WAITING_MAX: Final = 64
 """Decisions that wait with all they were made from; further ones are kept without candidates."""
 _WAITING_MAX: Final = 4096
 _BUSY_SECONDS: Final = 10.0
+_SAVED_AT_ONCE: Final = 4
+"""The candidates of one decision take a millisecond where there are many pools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +162,7 @@ class HistoryKeeper:
         if not batch and not (is_last and self._unnamed):
             return
         lines: list[bytes] = []
+        courtesy = plugin.owner.courtesy
         if not self._has_begun:
             self._paths, self._has_begun = dict(self._living()), True
         if self.file.is_full:
@@ -168,14 +171,17 @@ class HistoryKeeper:
             )
             self.file.turn()
             at = batch[0].at if batch else self._clock()
-            lines.extend(map(msgspec.json.encode, self._present(snapshot, at)))
-        lines.extend(map(msgspec.json.encode, self._saved(batch, is_last=is_last)))
+            lines.extend(map(msgspec.json.encode, self._present(snapshot, at, courtesy)))
+        saved = self._saved(batch, courtesy, is_last=is_last)
+        lines.extend(map(msgspec.json.encode, saved))
         if lines:
             self.file.append(lines)
 
-    def _present(self, snapshot: Snapshot, at: float) -> Iterator[SavedDecision]:
+    def _present(
+        self, snapshot: Snapshot, at: float, courtesy: Courtesy
+    ) -> Iterator[SavedDecision]:
         """Containers that an earlier part of the file tells of, as they are."""
-        for container_id, grant in unhurried(snapshot.grants.items()):
+        for container_id, grant in courtesy.among(snapshot.grants.items()):
             # The others are told of by what waits, or will: a snapshot may know of them before.
             if container_id in self._paths:
                 yield present_container(
@@ -190,9 +196,11 @@ class HistoryKeeper:
                     ),
                 )
 
-    def _saved(self, batch: list[_Waiting], *, is_last: bool) -> Iterator[SavedDecision]:
+    def _saved(
+        self, batch: list[_Waiting], courtesy: Courtesy, *, is_last: bool
+    ) -> Iterator[SavedDecision]:
         gone = {one.happening.container.id for one in batch if isinstance(one.happening, Released)}
-        for one in unhurried(batch):
+        for one in courtesy.among(batch, _SAVED_AT_ONCE):
             match one.happening:
                 case Released(container=container):
                     yield from self._named(container.id, container, gone)
