@@ -13,9 +13,11 @@ from ...topology.model.machine import Level
 from ..books.books import Books
 from ..books.whereabouts import Whereabouts
 from ..model.container import Container, ContainerId
+from ..model.grant import Refusal
 from ..model.level_name import a_level, level_noun
+from ..placing.judgement import OWNERS_MAX
 from ..placing.restriction import names_text, together_text
-from ..rules.podaffinity.rule_set import PlacementRules, PreferredTerm, SpreadRule
+from ..rules.podaffinity.rule_set import PlacementRules, PreferredTerm, RequiredTerm, SpreadRule
 from ..rules.podaffinity.term import container_labels
 from ..rules.podaffinity.term_selection import select_spread, select_term
 from .roster import Roster
@@ -34,13 +36,32 @@ def note_placement(container_id: ContainerId, roster: Roster, books: Books) -> t
     notes: tuple[str, ...] = ()
     if grant is not None and level is not None:
         notes = (books.idle.note(grant, level),)
+    container = roster.containers[container_id]
+    if decision.unmet or isinstance(decision.result, Refusal):
+        notes += _counted_together(container, books)
     if known.placement or decision.weights:
-        container = roster.containers[container_id]
         notes += placement_notes(container, known.placement, decision.weights, books)
     if not notes:
         return ()
     roster.decisions[container_id] = replace(decision, notes=notes)
     return notes
+
+
+def _counted_together(container: Container, books: Books) -> tuple[str, ...]:
+    """The note that rules which are broken were not counted by owner, as there were too many."""
+    rules = [
+        one
+        for one in books.standing.matching(container)
+        if isinstance(one.rule, RequiredTerm) and one.rule.is_anti
+    ]
+    owners = sum([len(one.owners) for one in rules])
+    if owners <= OWNERS_MAX:
+        return ()
+    plural = "s" if len(rules) != 1 else ""
+    return (
+        f"{owners} required rules of containers that are there are about it, more than"
+        f" {OWNERS_MAX}: counted as {len(rules)} rule{plural}, those with one text as one",
+    )
 
 
 def placement_notes(

@@ -16,7 +16,7 @@ from ..pools.domains import Domains
 from .pulls import Pulls
 from .restriction import Restriction, names_text
 
-_OWNERS_MAX: Final = 48
+OWNERS_MAX: Final = 48
 """More than the containers with rules about one newcomer on an ordinary node: of more, nobody is
 counted by himself."""
 _TOLD_MAX: Final = 256
@@ -196,7 +196,7 @@ class Judgement:
 
     def restrictions(self) -> tuple[Restriction, ...]:
         """Every required rule by itself, those of very many residents together."""
-        if sum([len(barrier.owners) for barrier in self.barriers]) > _OWNERS_MAX:
+        if sum([len(barrier.owners) for barrier in self.barriers]) > OWNERS_MAX:
             return (*self.own, *(barrier.whole for barrier in self.barriers))
         return (*self.own, *(one for barrier in self.barriers for one in barrier.restrictions()))
 
