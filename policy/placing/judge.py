@@ -1,8 +1,9 @@
 """Judges of newcomers: required and preferred rules, held against the containers that are there."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final, TypedDict, Unpack
+
+from msgspec import Struct, field
 
 from ...topology.model.machine import Level
 from ..books.books import Books
@@ -111,8 +112,7 @@ class _Limits(TypedDict, total=False):
     is_lasting: bool
 
 
-@dataclass(slots=True)
-class _Reading:
+class _Reading(Struct):
     """A newcomer's rules and those about it, on the way to a judgement."""
 
     books: Books

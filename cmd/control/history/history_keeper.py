@@ -5,12 +5,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 
 from ....nri.dispatch.courtesy import Courtesy
 from ....nri.dispatch.front import Front
@@ -41,8 +40,7 @@ _SAVED_AT_ONCE: Final = 4
 """The candidates of one decision take a millisecond where there are many pools."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
+class _Waiting(Struct, frozen=True):
     at: float
     happening: Decided | Identified | Released | Synchronized
 
