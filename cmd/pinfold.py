@@ -30,6 +30,7 @@ COMMANDS: Final = (
     CommandRow("top", "node.top", "Show what pools and containers use of what they were granted."),
     CommandRow("describe", "node.describe", "Explain the places of all containers of a pod."),
     CommandRow("explain", "node.explain", "Say why a container is where it is."),
+    CommandRow("follow", "node.follow", "Show decisions as they are made."),
     CommandRow("audit", "node.audit", "Compare every pin with what the kernel has."),
     CommandRow("gather", "bundle.gather", "Save all that is needed to look into this node."),
     CommandRow("demo", "demo", "Run the daemon with example pods and explain the placements."),

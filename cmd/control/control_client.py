@@ -6,7 +6,7 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
@@ -15,7 +15,13 @@ import msgspec
 from ...topology.sets.base_errors import PinfoldError
 from ..report.escaped_text import escaped
 from .control_socket import USUAL_PLACES
-from .documents import AuditDocument, ExplainDocument, MoveDocument, StatusDocument
+from .documents import (
+    AuditDocument,
+    ExplainDocument,
+    FollowedDocument,
+    MoveDocument,
+    StatusDocument,
+)
 
 if TYPE_CHECKING:
     import grpc
@@ -86,20 +92,34 @@ class ControlClient:
         request = api.MoveRequest(container_id=container_id, from_pool=from_pool, to_pool=to_pool)
         return self._ask("Move", request, MoveDocument)
 
-    def _ask(self, method: str, request: Message, kind: type[_Kind]) -> _Kind:
-        self._knock()
-        import grpc
-
+    def follow(self) -> Iterator[FollowedDocument]:
+        """Decisions from now on, as they are made; signs of life are among them."""
         from .api import control_pb2 as api
 
-        options = [
-            ("grpc.max_receive_message_length", _ANSWER_BYTES_MAX),
-            # A socket has no proxy, whatever the environment says.
-            ("grpc.enable_http_proxy", 0),
-            # Else questions of several threads share a connection, which the first one closes.
-            ("grpc.use_local_subchannel_pool", 1),
-        ]
-        with grpc.insecure_channel(f"unix:{self._path}", options) as channel:
+        with self._channel() as channel:
+            import grpc
+
+            call = cast(
+                "grpc.UnaryStreamMultiCallable[api.FollowRequest, api.Document]",
+                # The stubs leave the serializers' types open.
+                channel.unary_stream(  # pyright: ignore[reportUnknownMemberType]
+                    f"{_SERVICE}/Follow",
+                    request_serializer=api.FollowRequest.SerializeToString,
+                    response_deserializer=api.Document.FromString,
+                ),
+            )
+            try:
+                for answer in cast("Iterator[api.Document]", call(api.FollowRequest())):
+                    yield self._decoded(answer.json, FollowedDocument)
+            except grpc.RpcError as error:
+                raise self._refused(error) from error
+
+    def _ask(self, method: str, request: Message, kind: type[_Kind]) -> _Kind:
+        from .api import control_pb2 as api
+
+        with self._channel() as channel:
+            import grpc
+
             call = cast(
                 "grpc.UnaryUnaryMultiCallable[Message, api.Document]",
                 # The stubs leave the serializers' types open.
@@ -113,8 +133,25 @@ class ControlClient:
                 answer = call(request, timeout=self._seconds)
             except grpc.RpcError as error:
                 raise self._refused(error) from error
+        return self._decoded(answer.json, kind)
+
+    def _channel(self) -> grpc.Channel:
+        """A connection of its own to a daemon that listens."""
+        self._knock()
+        import grpc
+
+        options = [
+            ("grpc.max_receive_message_length", _ANSWER_BYTES_MAX),
+            # A socket has no proxy, whatever the environment says.
+            ("grpc.enable_http_proxy", 0),
+            # Else questions of several threads share a connection, which the first one closes.
+            ("grpc.use_local_subchannel_pool", 1),
+        ]
+        return grpc.insecure_channel(f"unix:{self._path}", options)
+
+    def _decoded(self, text: bytes, kind: type[_Kind]) -> _Kind:
         try:
-            return msgspec.json.decode(answer.json, type=kind)
+            return msgspec.json.decode(text, type=kind)
         except msgspec.DecodeError as error:
             raise ControlError(
                 f"{self._path}: an answer of another version ({error}) — use the pinfold of the"

@@ -4,6 +4,8 @@ What it needs of the policy is one snapshot, taken in a turn; everything else is
 thread that asks, while the policy goes on.
 """
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -28,6 +30,7 @@ from .documents import (
     RuntimeDocument,
 )
 from .explain_document import explain_document
+from .following.followed_decisions import followed_decisions
 from .history.history_keeper import HistoryKeeper
 from .history.saved_decision import SavedDecision
 from .move_step import move_container
@@ -130,6 +133,14 @@ class ControlDesk(Struct, frozen=True, kw_only=True):
         return _encoded(
             move_container(self.daemon, self._snapshot("move"), container_id, from_pool, to_pool)
         )
+
+    def follow(self, over: threading.Event) -> Iterator[bytes]:
+        """The documents of what is decided until it is over. Raises `TimeoutError`."""
+
+        def paths() -> dict[ContainerId, str]:
+            return {one.id: one.path for one in self._snapshot("follow").containers.values()}
+
+        return map(_encoded, followed_decisions(self.journal.feed, over, paths, time.time))
 
     def is_well(self) -> bool:
         """Whether the runtime is connected and the policy answers."""

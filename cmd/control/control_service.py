@@ -14,7 +14,7 @@ import os
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar, cast
@@ -26,7 +26,8 @@ from ...policy.model.container import ContainerId
 from .api import control_pb2 as api
 from .container_names import ControlRequestError
 from .control_desk import ControlDesk
-from .tool_services import STREAMS_MAX, ToolServices
+from .stream_places import STREAMS_MAX, StreamPlaces
+from .tool_services import ToolServices
 
 SERVICE: Final = "pinfold.control.v1.Control"
 REQUEST_BYTES_MAX: Final = 1 << 16
@@ -48,6 +49,7 @@ class ControlService:
         """`beside`: the control socket. Raises `OSError`, `RuntimeError`."""
         self._desk = desk
         self._log = log
+        self._places = StreamPlaces()
         self._turns = threading.BoundedSemaphore(_CALLS_AT_ONCE)
         _clear(beside)
         self._folder = beside.with_name(f"{_mark(beside)}{secrets.token_hex(3)}")
@@ -76,9 +78,10 @@ class ControlService:
                                 request.to_pool,
                             ),
                         ),
+                        "Follow": self._stream_handler(),
                     },
                 ),
-                *ToolServices(desk.is_well, SERVICE, [api.DESCRIPTOR]).handlers(),
+                *ToolServices(desk.is_well, SERVICE, [api.DESCRIPTOR], self._places).handlers(),
             ],
             options=[
                 ("grpc.max_receive_message_length", REQUEST_BYTES_MAX),
@@ -120,6 +123,24 @@ class ControlService:
             grpc.unary_unary_rpc_method_handler(
                 answer,
                 request_deserializer=request.FromString,
+                response_serializer=api.Document.SerializeToString,
+            ),
+        )
+
+    def _stream_handler(self) -> grpc.RpcMethodHandler[api.FollowRequest, api.Document]:
+        def follow(
+            asked: api.FollowRequest, context: grpc.ServicerContext
+        ) -> Iterator[api.Document]:
+            del asked
+            with self._places.taken(context) as over, self._errors(context):
+                for text in self._desk.follow(over):
+                    yield api.Document(json=text)
+
+        return cast(
+            "grpc.RpcMethodHandler[api.FollowRequest, api.Document]",
+            grpc.unary_stream_rpc_method_handler(
+                follow,
+                request_deserializer=api.FollowRequest.FromString,
                 response_serializer=api.Document.SerializeToString,
             ),
         )

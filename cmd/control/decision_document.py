@@ -1,11 +1,12 @@
 """One decision as a document, as far as it speaks for itself: what was chosen, and from what."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from ...policy.engine.decision import Decision
 from ...policy.engine.reason import request_text, runner_up
 from ...policy.model.container import Container, ContainerId
 from ...policy.model.grant import Dropped, Grant, Refusal
+from ...policy.model.pinning import Change
 from .documents import (
     GRANT,
     REFUSAL,
@@ -43,7 +44,7 @@ def decision_document(
         notes=decision.notes,
         problems=tuple(map(str, decision.problems)),
         candidates=tuple(_candidates(decision)) if with_candidates else (),
-        moved=tuple(_moved(decision, paths)),
+        moved=tuple(moved_documents(decision.changes, paths)),
     )
 
 
@@ -63,8 +64,11 @@ def _candidates(decision: Decision) -> Iterator[CandidateDocument]:
             yield CandidateDocument(pool=name, rank=None, dropped=dropped)
 
 
-def _moved(decision: Decision, paths: Mapping[ContainerId, str]) -> Iterator[MovedDocument]:
-    for change in decision.changes:
+def moved_documents(
+    changes: Iterable[Change], paths: Mapping[ContainerId, str]
+) -> Iterator[MovedDocument]:
+    """The documents of containers that others' decisions change."""
+    for change in changes:
         yield MovedDocument(
             container=paths.get(change.container_id, change.container_id),
             from_=pin_document(change.before),

@@ -20,6 +20,7 @@ from ...policy.engine.decision import Decision
 from ...policy.engine.reconfiguration import Fate
 from ...policy.model.container import Container, ContainerId
 from ...policy.model.grant import Grant, Refusal
+from .following.decision_feed import DecisionFeed
 
 REFUSALS_MAX: Final = 32
 """The last so many: a refused container is tried again and again, under new ids."""
@@ -52,6 +53,8 @@ class DecisionJournal:
         """The containers of the list that is being looked at."""
         self._ended: deque[ContainerId] = deque()
         self._refusals: deque[JournalEntry] = deque(maxlen=REFUSALS_MAX)
+        self.feed: Final = DecisionFeed()
+        """Decisions from now on."""
         self.runtime = ""
         """The name and version of the runtime that was connected last."""
 
@@ -61,6 +64,7 @@ class DecisionJournal:
             case Decided():
                 self._decided(happening)
             case Released(container=container):
+                self.feed.give(self._clock(), happening)
                 self._ended.append(container.id)
                 while len(self._ended) > _ENDED_MAX:
                     self._times.pop(self._ended.popleft(), None)
@@ -92,6 +96,7 @@ class DecisionJournal:
 
     def _decided(self, happening: Decided) -> None:
         container, decision, now = happening.container, happening.decision, self._clock()
+        self.feed.give(now, happening)
         known = self._times.get(container.id)
         # What is listed anew after a connection broke was decided before.
         is_repetition = happening.event == "synchronize"

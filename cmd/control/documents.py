@@ -153,6 +153,24 @@ class ExplainDocument(NodeDocument, frozen=True, kw_only=True, omit_defaults=Tru
     """Annotations by central rule; left out where there are none."""
 
 
+class FollowedDocument(NodeDocument, frozen=True, kw_only=True, omit_defaults=True):
+    """A decision of this moment, or the end of a container."""
+
+    at: str
+    event: str
+    """create, update, adopt, …; release for the end of a container, nothing for a sign of life."""
+    container: str = ""
+    id: str = ""
+    result: str | None = None
+    pool: str | None = None
+    cpus: str | None = None
+    mems: str | None = None
+    decided_by: str = ""
+    moved: tuple[MovedDocument, ...] = ()
+    dropped: int = 0
+    """How many were left out before it, as the client was too slow."""
+
+
 class DriftDocument(NodeDocument, frozen=True, kw_only=True):
     """A container that the kernel has elsewhere."""
 

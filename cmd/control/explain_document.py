@@ -27,7 +27,7 @@ def explain_document(
     pin = pin_document(now) if is_granted and now else None
     return ExplainDocument(
         container=container.path,
-        at=None if at is None else _time_text(at),
+        at=None if at is None else time_text(at),
         result=decided.result,
         pool=decided.pool,
         cpus=pin.cpus if pin else decided.cpus,
@@ -46,7 +46,7 @@ def explain_document(
     )
 
 
-def _time_text(at: float) -> str:
+def time_text(at: float) -> str:
     """A time in UTC. Source: RFC 3339."""
     moment = datetime.datetime.fromtimestamp(int(at), datetime.UTC)
     return moment.isoformat().replace("+00:00", "Z")

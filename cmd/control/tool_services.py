@@ -9,9 +9,7 @@ control API never wait for them.
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, cast
 
 import grpc
@@ -19,13 +17,11 @@ from google.protobuf.descriptor import FileDescriptor
 
 from .api import health_pb2 as health
 from .api import reflection_pb2 as reflection
+from .stream_places import StreamPlaces
 
 HEALTH: Final = "grpc.health.v1.Health"
 REFLECTION: Final = "grpc.reflection.v1.ServerReflection"
 OLDER_REFLECTION: Final = "grpc.reflection.v1alpha.ServerReflection"
-STREAMS_MAX: Final = 4
-"""Streams of all clients at once; one more is told to come later."""
-
 _LOOK_SECONDS: Final = 1.0
 _REPEAT_SECONDS: Final = 30.0
 """After which a status that has not changed is said again: the gate drops who is silent."""
@@ -39,6 +35,7 @@ class ToolServices:
         is_well: Callable[[], bool],
         service: str,
         files: Sequence[FileDescriptor],
+        places: StreamPlaces,
         look_seconds: float = _LOOK_SECONDS,
     ) -> None:
         """`service`: the server's own, besides these. `files`: those that describe it."""
@@ -47,7 +44,7 @@ class ToolServices:
         self._look_seconds = look_seconds
         own = (health.DESCRIPTOR, reflection.DESCRIPTOR)
         self._files = {one.name: one for one in (*files, *own)}
-        self._places = threading.BoundedSemaphore(STREAMS_MAX)
+        self._places = places
 
     def handlers(self) -> list[grpc.GenericRpcHandler[object, object]]:
         """The handlers for a server."""
@@ -102,11 +99,7 @@ class ToolServices:
         self, asked: health.HealthCheckRequest, context: grpc.ServicerContext
     ) -> Iterator[health.HealthCheckResponse]:
         """The status, and again whenever it is another one; also of a service that is not here."""
-        over = threading.Event()
-        with self._place(context):
-            # It is called at once for a client that is gone already.
-            if not context.add_callback(over.set):
-                return
+        with self._places.taken(context) as over:
             said, silent_seconds = self._status(asked.service), 0.0
             yield said
             while not over.wait(self._look_seconds):
@@ -131,7 +124,7 @@ class ToolServices:
         questions: Iterator[reflection.ServerReflectionRequest],
         context: grpc.ServicerContext,
     ) -> Iterator[reflection.ServerReflectionResponse]:
-        with self._place(context):
+        with self._places.taken(context):
             for asked in questions:
                 answer = self._described(asked)
                 answer.valid_host = asked.host
@@ -169,18 +162,6 @@ class ToolServices:
             if outermost in file.message_types_by_name or outermost in file.enum_types_by_name:
                 return file
         return None
-
-    @contextlib.contextmanager
-    def _place(self, context: grpc.ServicerContext) -> Generator[None]:
-        if not self._places.acquire(blocking=False):
-            context.abort(
-                grpc.StatusCode.RESOURCE_EXHAUSTED,
-                f"{STREAMS_MAX} streams are open — end one of them",
-            )
-        try:
-            yield
-        finally:
-            self._places.release()
 
 
 def _file_answer(file: FileDescriptor | None) -> reflection.ServerReflectionResponse:

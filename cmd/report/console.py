@@ -1,8 +1,8 @@
 """Tables, trees and progress of the command line, drawn by rich: the one module that knows it.
 
 Rich is imported where something is drawn: it takes some 60 ms of cpu, which neither the daemon nor
-a JSON document shall pay. Nor shall who asks why a container is where it is: tables of ASCII, whose
-characters are all of one width, are drawn here, and look the same.
+a JSON document shall pay. Nor shall who asks why a container is where it is: tables whose
+characters are all of one width are drawn here, and look the same.
 """
 
 import os
@@ -34,14 +34,16 @@ _QUIET_SECONDS: Final = 1.0
 _REDRAW_SECONDS: Final = 0.1
 _PLAIN_TERMINALS: Final = ("dumb", "unknown")
 """Source: rich.console, `Console.is_dumb_terminal`."""
+_NARROW: Final = str.maketrans("", "", "█·…—")
+"""What our own tables have besides ASCII, and is as wide."""
 _NARROW_GUIDES: Final = ("   ", "│  ", "├─ ", "└─ ")
 
 
 def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """A table as lines of text: indented, two spaces or more between its columns."""
     cells = [[escaped(one) for one in row] for row in (head, *rows)]
-    if all(one.isascii() for row in cells for one in row):
-        return _ascii_table(cells)
+    if all(one.translate(_NARROW).isascii() for row in cells for one in row):
+        return _narrow_table(cells)
     return rich_table(head, rows)
 
 
@@ -160,8 +162,8 @@ def _grow(drawn: "Tree", branches: Sequence[TextTree]) -> None:
         _grow(drawn.add(_text(branch.text)), branch.below)
 
 
-def _ascii_table(cells: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a table of ASCII, whose first row is its head."""
+def _narrow_table(cells: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table of characters of one width, whose first row is its head."""
     widths = [max(map(len, column)) for column in zip_longest(*cells, fillvalue="")]
     begin, end = ("\x1b[1m", "\x1b[0m") if _is_styled() else ("", "")
     lines: list[str] = []

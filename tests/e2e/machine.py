@@ -17,7 +17,8 @@ from tests.e2e.qmp import Monitor
 
 DISK_BYTES: Final = 16 << 20
 NUMA_NODES: Final = 4
-NODE_MEMORY: Final = "512M"
+# A pod takes some 30 MB of it, most of them for its shim and its copies of the image.
+NODE_MEMORY: Final = "1G"
 BOOT_WITHIN_SECONDS: Final = 240
 THAW_WITHIN_SECONDS: Final = 45
 
@@ -178,7 +179,7 @@ class Machine:
             *LEASH,
             *emulator.command(),
             *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
-            *("-machine", "q35", "-accel", _ACCELERATOR, "-cpu", "Nehalem", "-m", "2G"),
+            *("-machine", "q35", "-accel", _ACCELERATOR, "-cpu", "Nehalem", "-m", "4G"),
             *backends,
             *_SHAPE,
             *disks,

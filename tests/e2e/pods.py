@@ -32,6 +32,8 @@ class ContainerSpec:
     limit_milli: int = 0
     memory_request_bytes: int = 0
     memory_limit_bytes: int = 0
+    shell: str = ""
+    """What it runs; it sleeps without."""
 
     @property
     def is_guaranteed(self) -> bool:
@@ -49,6 +51,21 @@ class ContainerSpec:
             or self.memory_request_bytes
             or self.memory_limit_bytes
         )
+
+    def manifest(self) -> dict[str, object]:
+        """The container in its pod's manifest."""
+        amounts = {
+            "requests": (self.request_milli, self.memory_request_bytes),
+            "limits": (self.limit_milli, self.memory_limit_bytes),
+        }
+        resources = {
+            kind: {
+                **({"cpu": f"{milli}m"} if milli else {}),
+                **({"memory": str(memory)} if memory else {}),
+            }
+            for kind, (milli, memory) in amounts.items()
+        }
+        return {"name": self.name, "image": image.NAME, "resources": resources}
 
 
 def guaranteed(name: str, cpus: int, memory_bytes: int = 64 << 20) -> ContainerSpec:
@@ -100,6 +117,19 @@ class PodSpec:
         parts = ("", root, "kubepods", self.qos.value, f"pod{self.uid}")
         return "/".join(("", *(part for part in parts if part)))
 
+    def manifest(self) -> dict[str, object]:
+        """The pod as its author would have written it."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": self.name,
+                "namespace": self.namespace,
+                "annotations": dict(self.annotations),
+            },
+            "spec": {"containers": [one.manifest() for one in self.containers]},
+        }
+
     def sandbox_config(self, cgroup_root: str) -> api.PodSandboxConfig:
         """The pod for RunPodSandbox. It uses the host's network, so none has to be set up."""
         network = api.NamespaceOption(network=api.NODE)
@@ -118,11 +148,12 @@ class PodSpec:
         )
 
     def container_config(self, container: ContainerSpec) -> api.ContainerConfig:
-        """One of the pod's containers for CreateContainer. It sleeps until it is killed."""
+        """One of the pod's containers for CreateContainer. It runs until it is killed."""
         network = api.NamespaceOption(network=api.NODE)
         return api.ContainerConfig(
             metadata=api.ContainerMetadata(name=container.name),
             image=api.ImageSpec(image=image.NAME),
+            args=["sh", "-c", container.shell] if container.shell else (),
             labels={
                 "io.kubernetes.container.name": container.name,
                 "io.kubernetes.pod.name": self.name,

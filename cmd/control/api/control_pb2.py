@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%pinfold/cmd/control/api/control.proto\x12\x12pinfold.control.v1\"\x0f\n\rStatusRequest\"#\n\x0e\x45xplainRequest\x12\x11\n\tcontainer\x18\x01 \x01(\t\"\x1e\n\x0c\x41uditRequest\x12\x0e\n\x06repair\x18\x01 \x01(\x08\"\x0e\n\x0cStateRequest\"G\n\x0bMoveRequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\x12\x11\n\tfrom_pool\x18\x02 \x01(\t\x12\x0f\n\x07to_pool\x18\x03 \x01(\t\"\x18\n\x08\x44ocument\x12\x0c\n\x04json\x18\x01 \x01(\x0c\x32\xfa\x02\n\x07\x43ontrol\x12I\n\x06Status\x12!.pinfold.control.v1.StatusRequest\x1a\x1c.pinfold.control.v1.Document\x12K\n\x07\x45xplain\x12\".pinfold.control.v1.ExplainRequest\x1a\x1c.pinfold.control.v1.Document\x12G\n\x05\x41udit\x12 .pinfold.control.v1.AuditRequest\x1a\x1c.pinfold.control.v1.Document\x12G\n\x05State\x12 .pinfold.control.v1.StateRequest\x1a\x1c.pinfold.control.v1.Document\x12\x45\n\x04Move\x12\x1f.pinfold.control.v1.MoveRequest\x1a\x1c.pinfold.control.v1.Documentb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%pinfold/cmd/control/api/control.proto\x12\x12pinfold.control.v1\"\x0f\n\rStatusRequest\"#\n\x0e\x45xplainRequest\x12\x11\n\tcontainer\x18\x01 \x01(\t\"\x1e\n\x0c\x41uditRequest\x12\x0e\n\x06repair\x18\x01 \x01(\x08\"\x0e\n\x0cStateRequest\"G\n\x0bMoveRequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\x12\x11\n\tfrom_pool\x18\x02 \x01(\t\x12\x0f\n\x07to_pool\x18\x03 \x01(\t\"\x0f\n\rFollowRequest\"\x18\n\x08\x44ocument\x12\x0c\n\x04json\x18\x01 \x01(\x0c\x32\xc7\x03\n\x07\x43ontrol\x12I\n\x06Status\x12!.pinfold.control.v1.StatusRequest\x1a\x1c.pinfold.control.v1.Document\x12K\n\x07\x45xplain\x12\".pinfold.control.v1.ExplainRequest\x1a\x1c.pinfold.control.v1.Document\x12G\n\x05\x41udit\x12 .pinfold.control.v1.AuditRequest\x1a\x1c.pinfold.control.v1.Document\x12G\n\x05State\x12 .pinfold.control.v1.StateRequest\x1a\x1c.pinfold.control.v1.Document\x12\x45\n\x04Move\x12\x1f.pinfold.control.v1.MoveRequest\x1a\x1c.pinfold.control.v1.Document\x12K\n\x06\x46ollow\x12!.pinfold.control.v1.FollowRequest\x1a\x1c.pinfold.control.v1.Document0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,8 +41,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STATEREQUEST']._serialized_end=161
   _globals['_MOVEREQUEST']._serialized_start=163
   _globals['_MOVEREQUEST']._serialized_end=234
-  _globals['_DOCUMENT']._serialized_start=236
-  _globals['_DOCUMENT']._serialized_end=260
-  _globals['_CONTROL']._serialized_start=263
-  _globals['_CONTROL']._serialized_end=641
+  _globals['_FOLLOWREQUEST']._serialized_start=236
+  _globals['_FOLLOWREQUEST']._serialized_end=251
+  _globals['_DOCUMENT']._serialized_start=253
+  _globals['_DOCUMENT']._serialized_end=277
+  _globals['_CONTROL']._serialized_start=280
+  _globals['_CONTROL']._serialized_end=735
 # @@protoc_insertion_point(module_scope)

@@ -34,6 +34,10 @@ class MoveRequest(_message.Message):
     to_pool: str
     def __init__(self, container_id: _Optional[str] = ..., from_pool: _Optional[str] = ..., to_pool: _Optional[str] = ...) -> None: ...
 
+class FollowRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class Document(_message.Message):
     __slots__ = ("json",)
     JSON_FIELD_NUMBER: _ClassVar[int]

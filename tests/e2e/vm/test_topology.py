@@ -7,7 +7,7 @@ import pytest
 
 pytestmark = [pytest.mark.e2e, pytest.mark.vm]
 
-NODE_MEMORY_BYTES = 512 << 20
+NODE_MEMORY_BYTES = 1 << 30
 
 
 class Seen(Protocol):

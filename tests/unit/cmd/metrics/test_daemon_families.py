@@ -15,6 +15,7 @@ from pinfold.cmd.daemon.reload_record import ReloadRecord
 from pinfold.cmd.metrics.daemon_families import DaemonLook, daemon_families, fragmentation
 from pinfold.cmd.metrics.event_counts import EventCounts
 from pinfold.nri.dispatch.report import Answered, Crashed, Drifted, Happening, Outcome, Reconfigured
+from pinfold.policy.manifests.manifest import parse_manifests
 from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet
@@ -26,6 +27,19 @@ MANUAL = Path(__file__).parents[4] / "docs" / "operating.md"
 ALERTS = CONFIGS / "prometheus" / "pinfold-alerts.yaml"
 DASHBOARD = CONFIGS / "grafana" / "pinfold.json"
 FOREIGN = {"up"}
+SHOP = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: shop
+  annotations:
+    resource-policy.nri.io/affinity: |
+      web:
+      - scope: {key: pod/name, operator: Equals, values: [shop]}
+        match: {key: name, operator: Equals, values: [db]}
+        weight: 5
+spec: {containers: [{name: db}, {name: web}]}
+"""
 MACHINE = machine_from_spec("socket:2 numa:1 core:4 thread:1 mem:8G")
 
 
@@ -59,6 +73,18 @@ def fixture_node(counts: EventCounts) -> Iterator[PaperNode]:
     node.start()
     yield node
     node.stop()
+
+
+def test_satisfied_weight_is_that_of_containers_that_are_where_they_wish(
+    node: PaperNode, counts: EventCounts
+) -> None:
+    def weight() -> dict[tuple[str, ...], float]:
+        return values(daemon_families(look(node, counts)))["pinfold_satisfied_weight"]
+
+    assert weight() == {(): 0.0}
+    (shop,) = parse_manifests(SHOP, "shop.yaml")
+    node.run(shop)
+    assert weight() == {(): 5.0}
 
 
 def test_placements_alignment_and_updates_are_counted(node: PaperNode, counts: EventCounts) -> None:
