@@ -47,7 +47,7 @@ class Allocator:
         chooser = Chooser(self.books.tree, self.books.picker.classes)
         self._placer = Placer(self.books, chooser, self._judge)
         self.unmet = UnmetRules(self.books, self.roster, self._judge)
-        self._shares = ShiftedShares(self.books, self.roster, self._judge)
+        self.shares = ShiftedShares(self.books, self.roster, self._judge)
         self._resizer = Resizer(self.books)
         self._mover = Mover(self.books)
         pens = self.books, self.roster, self._judge, self._placer, self.unmet
@@ -191,20 +191,20 @@ class Allocator:
         if judgement is None:
             return
         self.unmet.tell_adopted(container.id, judgement, remembered, is_alone=is_alone)
-        self._shares.hold_back(judgement, grant, cpus)
+        self.shares.hold_back(judgement, grant, cpus)
         if is_alone:
             self.rehouse()
 
     def rehouse(self) -> None:
         """Give containers that were left no cpu of their pool a place where their rules hold."""
         before = dict(self.books.ledger.grants)
-        found, after = self._shares.rehouse(), self.books.ledger.grants
+        found, after = self.shares.rehouse(), self.books.ledger.grants
         self.unmet.note_displaced(one for one in found if after[one] is not before[one])
 
     def shift_shares(self) -> None:
         """Look after containers that were left no cpu of their pool by what a pen got."""
         if not self.books.standing.is_empty:
-            self.unmet.note_displaced(self._shares.rehouse())
+            self.unmet.note_displaced(self.shares.rehouse())
 
     def keep(
         self, container: Container, others: int, advice: Advice | None, fault: Exception
@@ -351,16 +351,11 @@ class Allocator:
         if container_id in self.books.ledger.grants:
             self._give_back(container_id)
             self.books.relax()
-            self._shares.widen(container_id)
-            moved = self._shares.return_home()
+            self.shares.widen(container_id)
+            moved = self.shares.return_home()
             changes = self.books.pinner.changes()
             self.unmet.refresh(container_id, (*moved, *(one.container_id for one in changes)))
             return changes
-        return self.books.pinner.changes()
-
-    def widen(self) -> tuple[Change, ...]:
-        """Let containers that had to make way for others, who are gone, have more cpus again."""
-        self._shares.widen_due()
         return self.books.pinner.changes()
 
     def _give_back(self, container_id: ContainerId) -> None:
@@ -376,11 +371,11 @@ class Allocator:
     def _apply(self, placement: Placement, classified: Classified) -> Decision:
         grant = self.books.take(placement.booking)
         if not self.books.standing.is_empty:
-            self._shares.note_narrowed(placement)
+            self.shares.note_narrowed(placement)
             for one in placement.booking.lifted:
                 self.unmet.note_moved(one.container_id)
             if grant.exclusive:
-                self.unmet.note_displaced(self._shares.rehouse())
+                self.unmet.note_displaced(self.shares.rehouse())
         decision = Decision(
             container_id=grant.container_id,
             result=grant,

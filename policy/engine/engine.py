@@ -272,7 +272,8 @@ class Engine:
 
         Of very many some in the event itself, and some at each call.
         """
-        return self._allocator.widen()
+        self._allocator.shares.widen_due()
+        return self._allocator.books.pinner.changes()
 
     def place_anew(self, container_id: ContainerId) -> Decision:
         """Place a container live where rules hold that are required during its execution.

@@ -96,10 +96,11 @@ def _least_broken(
     search: OpeningSearch, pool: Pool, everywhere: Sequence[_Atom], costs_of: "_Costs"
 ) -> tuple[int, int, int, int, int] | None:
     """The part of a pool that breaks least and fits, after what to compare it by."""
-    pool_id, inside, weak = pool.id, pool.cpus.mask, costs_of.weak
+    pool_id, inside = pool.id, pool.cpus.mask
     atoms = [_Atom(one.cpus & inside, one.broken) for one in everywhere if one.cpus & inside]
     candidates = {
-        _closure(one, atoms, weak) if len(atoms) <= _CLOSURES_MAX else one for one in atoms
+        _closure(one, atoms, costs_of.within(one)) if len(atoms) <= _CLOSURES_MAX else one
+        for one in atoms
     }
     union = _Atom(0, 0)
     for atom in sorted(atoms, key=lambda one: (one.broken.bit_count(), one.cpus & -one.cpus)):
@@ -126,11 +127,19 @@ class _Costs:
         self._special: list[tuple[int, _Weak, int]] = []
         self._breaks: dict[tuple[int, int, int], bool] = {}
         kinds: dict[object, int] = {}
+        choices: dict[tuple[int, ...], int] = {}
         for number, one in enumerate(weak):
             rule = one.rule
             if rule.choices or rule.closed_pools:
                 kind = rule.choices, rule.forbidden, rule.closed_pools
                 self._special.append((1 << number, one, kinds.setdefault(kind, len(kinds))))
+            if rule.choices:
+                choices[rule.choices] = choices.get(rule.choices, 0) | 1 << number
+        # Which rules ask for the same domains, and the domain of each cpu.
+        self._domains = [
+            (numbers, {cpu: domain for domain in some for cpu in iter_bits(domain)})
+            for some, numbers in choices.items()
+        ]
 
     def cost(self, part: _Atom, pool_id: int) -> int:
         """What a part of a pool breaks."""
@@ -148,6 +157,15 @@ class _Costs:
             if is_broken:
                 cost += one.cost
         return cost
+
+    def within(self, atom: _Atom) -> int:
+        """A mask of the cpus in the domains that rules ask for which an atom does not break."""
+        mask, lowest = -1, (atom.cpus & -atom.cpus).bit_length() - 1
+        for numbers, domain_of in self._domains:
+            domain = domain_of.get(lowest, 0) if numbers & ~atom.broken else 0
+            if domain and not atom.cpus & ~domain:
+                mask &= domain
+        return mask
 
 
 def _atoms(region: int, weak: Sequence[_Weak]) -> list[_Atom]:
@@ -170,17 +188,10 @@ def _atoms(region: int, weak: Sequence[_Weak]) -> list[_Atom]:
     return atoms
 
 
-def _closure(atom: _Atom, atoms: Sequence[_Atom], weak: Sequence[_Weak]) -> _Atom:
-    """An atom with all others on which nothing more breaks."""
-    domains = [
-        domain
-        for number, one in enumerate(weak)
-        if one.rule.choices and not atom.broken >> number & 1
-        for domain in one.rule.choices
-        if not atom.cpus & ~domain
-    ]
+def _closure(atom: _Atom, atoms: Sequence[_Atom], within: int) -> _Atom:
+    """An atom with all others within some cpus on which nothing more breaks."""
     found = 0
     for other in atoms:
-        if not other.broken & ~atom.broken and not any(other.cpus & ~one for one in domains):
+        if not other.broken & ~atom.broken and not other.cpus & ~within:
             found |= other.cpus
     return _Atom(found, atom.broken)

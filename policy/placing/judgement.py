@@ -233,12 +233,17 @@ class Judgement:
         """Shared cpus of companions without which the newcomer would be alone, by domain."""
         found: list[CpuSet] = []
         for one in self.companions:
-            for index in bits(self.domains.indexes(one.level, cpus)):
-                domain = self.domains.members(one.level, index)
-                here = one.shared & domain & ~exclusive
-                if here and not one.own & domain:
+            for domain in self._shared_domains(one, cpus):
+                if here := one.shared & domain & ~exclusive:
                     found.append(CpuSet(here))
         return tuple(found)
+
+    def _shared_domains(self, one: Companions, cpus: int) -> Iterator[int]:
+        """Domains of these cpus in which companions have shared cpus, and none of their own."""
+        domains, level = self.domains, one.level
+        here = domains.indexes(level, one.shared) & ~domains.indexes(level, one.own)
+        for index in bits(here & domains.indexes(level, cpus)):
+            yield domains.members(level, index)
 
     def names_in_the_way(self) -> str:
         """The first of those that must not share a domain with the newcomer, for people."""
@@ -253,11 +258,11 @@ class Judgement:
     def owed(self, region: int) -> int:
         """Cpus of a region that the newcomer must leave, so that companions stay beside it."""
         kept = 0
-        for one in self.companions:
-            for index in bits(self.domains.indexes(one.level, region)):
-                domain = self.domains.members(one.level, index)
+        # Many rules may be about the same companions.
+        for one in {(one.level, one.own, one.shared): one for one in self.companions}.values():
+            for domain in self._shared_domains(one, region):
                 here = one.shared & domain
-                if here and not one.own & domain and not kept & here:
+                if not kept & here:
                     kept |= 1 << (here.bit_length() - 1)
         return kept
 
