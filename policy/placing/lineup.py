@@ -70,8 +70,12 @@ class Lineup(Struct, frozen=True, kw_only=True):
 
     def candidates(self) -> tuple[Rank | Dropped, ...]:
         """Ranks of the pools by id, or what spoke against one. O(pools x criteria) each time."""
+        feasible = set(self.feasible())
         return tuple(
-            [self._objection(pool_id) or rank for pool_id, rank in enumerate(ranks(self.contest))]
+            [
+                rank if pool_id in feasible else self._objection(pool_id) or rank
+                for pool_id, rank in enumerate(ranks(self.contest))
+            ]
         )
 
     def packed(self) -> "Lineup":
