@@ -53,7 +53,18 @@ class UnmetRules:
         if broken:
             others = {other.id for one in broken for other in one.blockers}
             self._concerned.setdefault(decision.container_id, set()).update(others)
-        return with_unmet(decision, tuple(one.unmet_text for one in broken))
+        return with_unmet(decision, self._texts(decision.container_id, broken))
+
+    def _texts(self, container_id: ContainerId, broken: Iterable[Restriction]) -> tuple[str, ...]:
+        """The rules that do not hold at a container, with those alone whom it shares domains."""
+        cpus = self._books.presence(container_id)
+        return tuple(one.beside(self._beside(one, cpus)).unmet_text for one in broken)
+
+    def _beside(self, rule: Restriction, cpus: int) -> Sequence[Container]:
+        if not 1 < len(rule.blockers) <= _TOLD_MAX:
+            return rule.blockers
+        books, here = self._books, self._books.domains.covering(rule.level, cpus)
+        return [one for one in rule.blockers if books.presence(one.id) & here]
 
     def tell_owners(self, newcomer: Container, broken: Iterable[Restriction]) -> None:
         """Note in the decisions of residents that a container breaks rules of theirs."""
@@ -151,7 +162,8 @@ class UnmetRules:
                 self._roster.decisions[container_id] = self.told(decision, told)
             elif decision.unmet:
                 self._due[container_id] = None
-            found[container_id] = tuple(one.unmet_text for one in broken if one.is_lasting)
+            lasting = [one for one in broken if one.is_lasting]
+            found[container_id] = self._texts(container_id, lasting)
         self._lasting_looks = begin + looks
         self._look_again(())
         return found
@@ -221,7 +233,7 @@ class UnmetRules:
                 continue
             look.effort += len(decision.unmet)
             broken = [one for one in look.broken(container_id) if _tells(decision, one)]
-            left = tuple(one.unmet_text for one in broken)
+            left = self._texts(container_id, broken)
             if left != decision.unmet:
                 self._roster.decisions[container_id] = with_unmet(decision, left)
             if broken:

@@ -1,7 +1,7 @@
 """Restrictions: what one required rule leaves to a newcomer of the cpus and pools."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ...topology.model.machine import Level
@@ -51,6 +51,10 @@ class Restriction:
     def unmet_text(self) -> str:
         """The rule, its owner and the reason, of a placement that breaks it."""
         return f"{self.name}: {self.reason}"
+
+    def beside(self, blockers: Sequence[Container]) -> "Restriction":
+        """The same where only these of the blockers are near; with all where none is."""
+        return replace(self, blockers=tuple(blockers)) if blockers else self
 
     def is_broken_by(self, cpus: int, pool_id: int) -> bool:
         """Whether a place on these cpus of this pool breaks the rule."""

@@ -16,6 +16,7 @@ from pinfold.policy.configuration.affinity_fields import (
 )
 from pinfold.policy.configuration.check import MACHINE_LABELS
 from pinfold.policy.configuration.config import Config, OnUnsatisfiable
+from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.cpus.picker import CpuPicker
 from pinfold.policy.manifests.annotation_lint import lint_manifests
 from pinfold.policy.manifests.manifest import parse_manifests
@@ -49,6 +50,16 @@ from pinfold.topology.made.spec import machine_from_spec
 
 TEXT = (Path(__file__).parents[2] / "docs/annotations.md").read_text()
 EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
+NODE = config_from_values(
+    {
+        "control": {"rdt": {"enable": True}, "blockio": {"enable": True}},
+        "loadClasses": [{"name": "bandwidth", "level": "l2"}],
+        "schedulingClasses": [{"name": "background", "policy": "batch"}],
+        "cpuClasses": [{"name": "turbo", "minFreq": "base", "maxFreq": "turbo"}],
+        "sharedPoolCPUClass": "turbo",
+    }
+)
+"""A node that has the classes that examples ask for."""
 
 
 def containers(example: str) -> dict[str, Container]:
@@ -64,7 +75,12 @@ def containers(example: str) -> dict[str, Container]:
 
 
 def test_there_are_examples() -> None:
-    assert len(EXAMPLES) == 11
+    assert len(EXAMPLES) == 14
+
+
+def test_every_annotation_is_in_an_example() -> None:
+    written = "\n".join(EXAMPLES)
+    assert [key.name for key in KEYS if key.name not in written] == []
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -87,7 +103,7 @@ def test_an_example_is_without_fault_and_has_an_effect(example: str) -> None:
 def test_an_example_is_not_refused(example: str) -> None:
     machine = machine_from_spec("socket:2 numa:2 core:4 thread:2 mem:4G")
     pods = parse_manifests(example, "docs")
-    result = run_scenario(pods_scenario(pods), Topology(machine=machine), Config())
+    result = run_scenario(pods_scenario(pods), Topology(machine=machine), NODE)
     assert result.refusals == ()
     assert result.remarks == ()
 

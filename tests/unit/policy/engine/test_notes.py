@@ -148,3 +148,14 @@ def test_rules_of_many_owners_that_are_counted_together_are_told(
     found = " ".join(notes(engine, web))
     assert all(word in found for word in words)
     assert ("counted as" in found) is bool(words)
+
+
+def test_a_rule_that_does_not_hold_names_those_alone_who_are_near() -> None:
+    engine = engine_of("socket:1 numa:2 core:4 mem:4G")
+    for number in range(2):
+        wolf = container_of(f"wolf{number}", 1, app="wolf", annotations=pool(number))
+        placed(engine, wolf)
+    placed(engine, sheep := container_of("sheep", 1, apart(term("numa", "wolf"))))
+    here = int(engine.decisions[sheep.id].pool[-1])
+    (text,) = engine.decisions[sheep.id].unmet
+    assert text.endswith(f"in one NUMA node with default/wolf{here}/main")
