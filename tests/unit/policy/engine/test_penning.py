@@ -355,3 +355,68 @@ def test_shared_containers_make_room_for_the_rest_of_a_pod() -> None:
     assert isinstance(decision.result, Grant), decision.result
     assert node.taken == 4
     assert CpuSet.parse(node.cpus(one, "own")) == before
+
+
+PAGE = 2 << 20
+PAGED = "socket:1 numa:2 core:4 mem:8G hugepages:2M=64"
+"""Two memory nodes, with 64 huge pages each."""
+
+
+def paged(pages: int, cpus: int = 1) -> Resources:
+    return replace(whole(cpus, memory=GIB), hugepage_bytes={PAGE: pages * PAGE})
+
+
+def promised(node: Node, pen: str = "p") -> Mapping[int, int]:
+    """The huge pages of the only pen, by the memory nodes they come from."""
+    memory = node.engine.snapshot().memory
+    return {mask: holding.pages()[PAGE] for holding, mask in memory.holdings if holding.pages()}
+
+
+def test_huge_pages_of_a_pods_containers_are_promised_to_its_pen() -> None:
+    node, of = Node(PAGED), pod(whole(3))
+    node.create(container(of, "a"), container(of, "b", paged(40)))
+    (mask,) = promised(node)
+    assert promised(node) == {mask: 40}
+    assert node.engine.grants[ContainerId("p-a")].memory.mask == mask
+    node.create(container(of, "c", paged(20)))
+    assert promised(node) == {mask: 60}
+    node.stop(of, "b")
+    assert promised(node) == {mask: 20}
+    node.stop(of, "c")
+    assert promised(node) == {}
+
+
+def test_a_pen_has_the_memory_nodes_that_its_huge_pages_need() -> None:
+    node, of = Node(PAGED), pod(whole(3))
+    node.create(container(of, "a"), container(of, "b", paged(40)), container(of, "c", paged(40)))
+    assert promised(node) == {0b11: 80}
+    assert str(node.engine.grants[ContainerId("p-a")].memory) == "0-1"
+
+
+def test_a_container_whose_huge_pages_are_nowhere_left_is_refused() -> None:
+    node, of = Node(PAGED), pod(whole(3))
+    node.create(container(of, "a"), container(of, "b", paged(40)))
+    decision = node.engine.create(container(of, "c", paged(100)))
+    assert isinstance(decision.result, Refusal)
+    assert "huge pages" in decision.result.reason
+    assert sum(promised(node).values()) == 40
+    node.engine.check()
+
+
+def test_huge_pages_that_are_told_of_the_pod_count_once() -> None:
+    node = Node(PAGED)
+    of = pod(replace(whole(3), hugepage_bytes={PAGE: 50 * PAGE}))
+    # What a container without limits shows of its pod is cpus and memory.
+    node.create(container(of, "a", whole(3)), container(of, "b", paged(40)))
+    assert list(promised(node).values()) == [50]
+
+
+@pytest.mark.parametrize("is_remembered", [True, False])
+def test_a_restart_promises_the_huge_pages_of_a_pen(is_remembered: bool) -> None:
+    node, of = Node(PAGED), pod(whole(3))
+    containers = [container(of, "a"), container(of, "b", paged(40)), container(of, "c", paged(20))]
+    node.create(*containers)
+    before = promised(node)
+    answer = restarted(node, containers, is_remembered=is_remembered)
+    assert not answer.changes
+    assert promised(node) == before
