@@ -52,7 +52,7 @@ class Penning:
         self._judge = judge
         self._unmet = unmet
         self.classifier = classifier
-        self.bookings = PenBookings(books, placer)
+        self.bookings = PenBookings(books, placer, judge.is_bound)
 
     def name_of(self, container: Container, request: Request) -> PenName | None:
         """The pen that a container belongs in; None where it has a place of its own."""
