@@ -313,7 +313,8 @@ class Penning:
         if judgement is None:
             return decision
         cpus = heed_in_pen(judgement, grant, books)
-        broken = judgement.told_at(cpus, grant.pool_id)
+        # Those who make way for a new pen have not been told yet: they seem to be where they were.
+        broken = begun.broken if begun and begun.lineup else judgement.told_at(cpus, grant.pool_id)
         self._unmet.tell_owners(container, broken)
         return self._unmet.told(decision, broken)
 
@@ -365,10 +366,7 @@ class Penning:
         return name.is_group or self.size_of(container) is None
 
     def _changed(self, name: PenName, pen: Grant, container: Container) -> Request | None:
-        """The request of a pen that follows its containers; None where it stays as it is.
-
-        The size of a pod is known, but for the huge pages that its containers have.
-        """
+        """The request of a pen that follows its containers, or their pages; None where it stays."""
         if self._is_counted(name, container):
             return self.request_of(name, container)
         held = self._books.memory.request_of(pen.container_id)
