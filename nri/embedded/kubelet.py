@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from msgspec import Struct
@@ -36,7 +37,8 @@ def sandbox_message(pod: PodSpec) -> nri_pb2.PodSandbox:
     uid = stable_id(f"pod/{pod.namespace}/{pod.name}")[:32]
     linux = nri_pb2.LinuxPodSandbox(cgroup_parent=_CGROUP_PARENTS[pod.qos] + uid)
     if pod.resources is not None:
-        size = linux_resources(pod.resources, pod.qos, None)
+        # Huge pages are told of single containers, never of a pod.
+        size = linux_resources(replace(pod.resources, hugepage_bytes={}), pod.qos, None)
         linux.pod_resources.CopyFrom(resources_message(size))
     return nri_pb2.PodSandbox(
         id=stable_id(f"sandbox/{pod.namespace}/{pod.name}"),

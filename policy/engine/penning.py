@@ -22,7 +22,7 @@ from ..pens.pen_slices import (
     resized_slice,
     shrunk_slice,
 )
-from ..pens.pod_numbers import own_cpus, resized_with, shows_pod, together
+from ..pens.pod_numbers import own_cpus, resized_with, shows_pod, together, with_pages
 from ..placing.classifier import Classified, Classifier
 from ..placing.judge import Judge
 from ..placing.placer import Failure, Placement, Placer
@@ -52,7 +52,7 @@ class Penning:
         self._judge = judge
         self._unmet = unmet
         self.classifier = classifier
-        self.bookings = PenBookings(books, placer)
+        self.bookings = PenBookings(books, placer, judge.is_bound)
 
     def name_of(self, container: Container, request: Request) -> PenName | None:
         """The pen that a container belongs in; None where it has a place of its own."""
@@ -84,8 +84,7 @@ class Penning:
         pen, made = self._books.ledger.pens.get(name.id), None
         if pen is None:
             made = self._begin(name, container, classified)
-        elif self._is_counted(name, container):
-            request = self.request_of(name, container)
+        elif request := self._changed(name, pen, container):
             made = self.bookings.resize(pen, request, self._allowed(container, classified, pen))
         if isinstance(made, Failure):
             self._books.withdraw(container.id)
@@ -151,9 +150,9 @@ class Penning:
         other = self._roster.containers[next(iter(members))]
         classified, pen = self._roster.classified[other.id], ledger.pens[pen.container_id]
         name = self.name_of(other, classified.request)
-        if name is not None and self._is_counted(name, other):
+        if name is not None and (request := self._changed(name, pen, other)):
             allowed = self._allowed(other, classified, pen)
-            self.bookings.resize(pen, self.request_of(name, other), allowed)
+            self.bookings.resize(pen, request, allowed)
 
     def resize(self, container: Container, classified: Classified) -> Decision:
         """Other resources for a container in a pen; a refusal leaves it what it had."""
@@ -269,8 +268,8 @@ class Penning:
         self, name: PenName, container: Container, classified: Classified
     ) -> Placement | Failure:
         """A new pen, around the containers of the pod that hold something by now."""
-        request = self.request_of(name, container)
         residents = () if name.is_group else self._residents(container)
+        request = self.request_of(name, container, (*residents, container))
         if not residents:
             judgement = self._judge.judge(container, classified.placement, request)
             weights = self._books.affinity.affinities(container, classified.rules).weights
@@ -317,7 +316,8 @@ class Penning:
         if judgement is None:
             return decision
         cpus = heed_in_pen(judgement, grant, books)
-        broken = judgement.told_at(cpus, grant.pool_id)
+        # Those who make way for a new pen have not been told yet: they seem to be where they were.
+        broken = begun.broken if begun and begun.lineup else judgement.told_at(cpus, grant.pool_id)
         self._unmet.tell_owners(container, broken)
         return self._unmet.told(decision, broken)
 
@@ -368,15 +368,25 @@ class Penning:
         """Whether a pen is as large as its containers together."""
         return name.is_group or self.size_of(container) is None
 
+    def _changed(self, name: PenName, pen: Grant, container: Container) -> Request | None:
+        """The request of a pen that follows its containers, or their pages; None where it stays."""
+        if self._is_counted(name, container):
+            return self.request_of(name, container)
+        held = self._books.memory.request_of(pen.container_id)
+        if held is None or not (container.resources.hugepage_bytes or held.hugepage_bytes):
+            return None
+        request = self.request_of(name, container)
+        if request.hugepage_bytes == held.hugepage_bytes:
+            return None
+        return structs.replace(request, exclusive=len(pen.exclusive), shared_milli=pen.shared_milli)
+
     def _demand(self, name: PenName, container: Container, given: Sequence[Container]) -> Resources:
         size = None if name.is_group else self.size_of(container)
-        if size is not None:
-            return size
-        if given:
-            return together(given)
-        members = self._books.ledger.members(name.id)
-        others = [self._roster.containers[one] for one in members if one != container.id]
-        return together((*others, container))
+        if not given:
+            members = self._books.ledger.members(name.id)
+            others = [self._roster.containers[one] for one in members if one != container.id]
+            given = (*others, container)
+        return together(given) if size is None else with_pages(size, given)
 
     def _residents(self, container: Container) -> Sequence[Container]:
         """The other containers of a pod that hold something, outside any pen."""

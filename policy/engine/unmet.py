@@ -182,9 +182,9 @@ class UnmetRules:
         self._look_again((*due, *(one for one in moved if one in self._concerned)))
 
     def note_moved(self, container_id: ContainerId) -> None:
-        """A container may be out of others' way by now, see `refresh_moved`."""
+        """A container, or all of a pen, may be out of others' way by now, see `refresh_moved`."""
         if self._concerned:
-            self._moved.add(container_id)
+            self._moved.update(self._books.ledger.members(container_id) or (container_id,))
 
     def refresh_moved(self, newest: ContainerId) -> None:
         """Forget what holds by now: others moved, or the newest one is whom somebody must be with.

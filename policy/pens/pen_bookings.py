@@ -1,6 +1,6 @@
 """Pens in the books: begun, put round what runs, resized, and containers in them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -22,7 +22,11 @@ _LAST_MAX: Final = 256
 class PenBookings:
     """The pens of some books, changed there in one step each."""
 
-    def __init__(self, books: Books, placer: Placer) -> None:
+    def __init__(
+        self, books: Books, placer: Placer, is_bound: Callable[[ContainerId], bool]
+    ) -> None:
+        """`is_bound`: whether rules hold a container or a pen where it is."""
+        self._is_bound = is_bound
         self._books = books
         self._placer = placer
         self._resizer = Resizer(books)
@@ -144,12 +148,13 @@ class PenBookings:
         """
         placement = self._resizer.plan(pen, request, allowed)
         more = request.exclusive - len(pen.exclusive)
-        # Rules between containers may hold those that would have to move.
-        if isinstance(placement, Placement) or more <= 0 or not self._books.standing.is_empty:
+        if isinstance(placement, Placement) or more <= 0:
             return placement
         ledger = self._books.ledger
         missing = replace(request, exclusive=more, shared_milli=0)
-        lift = make_room(missing, ledger, (pen.pool_id, *ledger.tree.ancestors[pen.pool_id]))
+        is_bound = None if self._books.standing.is_empty else self._is_bound
+        pools = pen.pool_id, *ledger.tree.ancestors[pen.pool_id]
+        lift = make_room(missing, ledger, pools, is_bound)
         if lift is None:
             return placement
         before = [ledger.counted(one.container_id) for one in lift.lifted]

@@ -104,5 +104,16 @@ def together(containers: Iterable[Container]) -> Resources:
     )
 
 
+def with_pages(size: Resources, containers: Iterable[Container]) -> Resources:
+    """Size of a pod with the huge pages of its containers, where these have more than it.
+
+    The kubelet tells the runtime of a container's own pages, and of none that a pod has as a whole.
+    """
+    pages = dict(size.hugepage_bytes)
+    for page_bytes, total in together(containers).hugepage_bytes.items():
+        pages[page_bytes] = max(total, pages.get(page_bytes, 0))
+    return replace(size, hugepage_bytes=pages) if pages else size
+
+
 def _sum(total: int | None, more: int | None) -> int | None:
     return None if total is None or more is None else total + more

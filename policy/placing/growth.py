@@ -34,7 +34,7 @@ def held_back(
             continue
         grant = books.ledger.counted(container_id)
         grant = found.get(grant.container_id) or grant
-        if not grant.has_shared_part:
+        if grant.container_id in settled or not grant.has_shared_part:
             continue
         may_have = standing_cpus(grant, books.ledger)
         if level not in covered:

@@ -77,11 +77,16 @@ class Judge:
         return whole_core_rule(container, request, cores, root.cpus.mask, free | own)
 
     def is_bound(self, container_id: ContainerId) -> bool:
-        """Whether rules of its own, or anti-affinity of others, hold a resident where it is."""
-        standing = self._books.standing
+        """Whether rules of its own, or anti-affinity of others, hold a resident where it is.
+
+        And a pen, where they hold one of the containers in it.
+        """
+        standing, ledger = self._books.standing, self._books.ledger
         if standing.is_empty:
             return False
-        grant = self._books.ledger.grants[container_id]
+        if container_id in ledger.pens:
+            return any(map(self.is_bound, ledger.members(container_id)))
+        grant = ledger.grants[container_id]
         if grant.within is not None or is_held(standing.of(container_id)):
             return True
         container = self._books.affinity.residents.container(container_id)

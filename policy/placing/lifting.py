@@ -36,7 +36,7 @@ def make_room(
 ) -> Lift | None:
     """The tightest of `pools` that has room once grants below it are lifted; None if none has.
 
-    `is_bound`: whether rules hold a container where it is; without it they hold nobody.
+    `is_bound`: whether rules hold a container or a pen where it is; without it they hold nobody.
 
     Only where nothing fits otherwise: O(pools x grants).
     """
@@ -66,7 +66,7 @@ def _lift(
         for inner in tree.subtree(pool_id)
         if inner != pool_id
         for grant in ledger.sharing(PoolId(inner)).values()
-        if not grant.is_strict and not (is_bound and (grant.is_pen or is_bound(grant.container_id)))
+        if not grant.is_strict and not (is_bound and is_bound(grant.container_id))
     )
     # Small shares first: they give back the most whole cpus for the least that is promised above.
     for grant in sorted(below, key=lambda one: (one.shared_milli, one.container_id)):

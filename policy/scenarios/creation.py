@@ -49,7 +49,10 @@ def created_pod(spec: PodSpec, serial: int) -> Pod:
         annotations=admitted.annotations,
         annotation_problems=admitted.problems + admitted_labels.problems,
         qos=spec.qos,
-        resources=None if spec.resources is None else as_told(spec.resources, spec.qos),
+        # Huge pages are told of single containers, never of a pod.
+        resources=None
+        if spec.resources is None
+        else replace(as_told(spec.resources, spec.qos), hugepage_bytes={}),
     )
 
 

@@ -25,7 +25,7 @@ from ..manifests.pod_size import pod_size
 from ..model.container import QosClass, Resources
 from ..model.memory_qos import MemoryQos
 from ..text.errors import ConfigError
-from ..text.quantity import parse_bytes, parse_milli, parse_nanoseconds
+from ..text.quantity import parse_bytes, parse_milli, parse_nanoseconds, parse_page_bytes
 from ..text.suggestion import suggestion
 from ..text.yaml_fields import Field, FieldError
 from .hardware_table import machine_from_table
@@ -253,7 +253,19 @@ def _resources(one: Field) -> Resources:
         cpu_limit_milli=cpu_limit,
         memory_request_bytes=(memory_limit or 0) if memory_request is None else memory_request,
         memory_limit_bytes=memory_limit,
+        hugepage_bytes=_huge_pages(one["hugepages"]),
     )
+
+
+def _huge_pages(pages: Field) -> Mapping[int, int]:
+    """Limits of huge pages by their size, both as in `hugepages-2Mi: 64Mi`."""
+    found: dict[int, int] = {}
+    for size, amount in pages.entries().items():
+        try:
+            found[parse_page_bytes(size)] = parse_bytes(amount.scalar())
+        except ConfigError as error:
+            raise amount.error(str(error)) from error
+    return found
 
 
 def _amount(amount: Field, parse: Callable[[str], int]) -> int | None:

@@ -1,5 +1,6 @@
 """Pods with resources of their own: one pen for the pod, slices and a shared rest inside."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -355,3 +356,141 @@ def test_shared_containers_make_room_for_the_rest_of_a_pod() -> None:
     assert isinstance(decision.result, Grant), decision.result
     assert node.taken == 4
     assert CpuSet.parse(node.cpus(one, "own")) == before
+
+
+SMALL_NODES = "socket:1 numa:4 core:2 mem:4G"
+"""Four NUMA nodes of two cpus: shares keep a whole cpu in each."""
+APART = json.dumps(
+    {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"topologyKey": "numa", "labelSelector": {"matchLabels": {"app": "foe"}}}
+            ]
+        }
+    }
+)
+
+
+def small_pods(of_whom: str, ruled: str = "") -> list[Pod]:
+    """Burstable pods with a set of cpus each; one has a required rule, and is about `foe`."""
+    found: list[Pod] = []
+    for name in of_whom:
+        small = pod(None, QosClass.BURSTABLE, name=name, wish="pod-pool.pinfold.dev/pod=true")
+        if name == ruled:
+            told = {**small.annotations, "affinity.pinfold.dev/pod": APART}
+            small = replace(small, annotations=told)
+        found.append(small)
+    return found
+
+
+SHARE = Resources(cpu_request_milli=700, cpu_limit_milli=800, memory_request_bytes=GIB // 4)
+
+
+def test_pens_make_room_where_rules_about_others_stand() -> None:
+    node, pods = Node(SMALL_NODES), small_pods("wxyz")
+    ruled = replace(
+        pod(None, QosClass.BURSTABLE, name="r"), annotations={"affinity.pinfold.dev/pod": APART}
+    )
+    node.create(container(ruled, "a", Resources()))
+    for one in pods:
+        node.create(container(one, "a", SHARE), container(one, "b", Resources()))
+    decision = node.create(container(pod(None, name="big"), "a", whole(4, memory=GIB)))
+    assert isinstance(decision.result, Grant), decision.result
+    assert node.taken == 4
+    own = CpuSet.parse(node.cpus(pod(None, name="big"), "a"))
+    for one in pods:
+        assert node.cpus(one, "a") == node.cpus(one, "b")
+        assert not CpuSet.parse(node.cpus(one, "a")) & own
+    assert not any(one.unmet for one in node.engine.decisions.values())
+
+
+def test_other_pens_than_those_with_required_rules_make_room() -> None:
+    node, pods = Node(SMALL_NODES), small_pods("wxyz", ruled="w")
+    for one in pods:
+        node.create(container(one, "a", SHARE), container(one, "b", Resources()))
+    before = {one.name: node.engine.grants[ContainerId(f"{one.name}-b")].pool_id for one in pods}
+    decision = node.create(container(pod(None, name="big"), "a", whole(4, memory=GIB)))
+    assert isinstance(decision.result, Grant), decision.result
+    after = {one.name: node.engine.grants[ContainerId(f"{one.name}-b")].pool_id for one in pods}
+    assert after["w"] == before["w"]
+    assert after != before
+    assert node.engine.decisions[ContainerId("w-a")].unmet == ()
+
+
+def test_a_pen_grows_where_rules_about_others_stand() -> None:
+    node, one = Node(SMALL_NODES), pod(whole(4))
+    ruled = replace(
+        pod(None, QosClass.BURSTABLE, name="r"), annotations={"affinity.pinfold.dev/pod": APART}
+    )
+    node.create(container(ruled, "a", Resources()))
+    node.create(container(one, "own", whole(1, memory=GIB)))
+    for other in small_pods("wxyz"):
+        node.create(container(other, "a", SHARE))
+    decision = node.create(container(one, "plain"))
+    assert isinstance(decision.result, Grant), decision.result
+    assert node.taken == 4
+
+
+PAGE = 2 << 20
+PAGED = "socket:1 numa:2 core:4 mem:8G hugepages:2M=64"
+"""Two memory nodes, with 64 huge pages each."""
+
+
+def paged(pages: int, cpus: int = 1) -> Resources:
+    return replace(whole(cpus, memory=GIB), hugepage_bytes={PAGE: pages * PAGE})
+
+
+def promised(node: Node, pen: str = "p") -> Mapping[int, int]:
+    """The huge pages of the only pen, by the memory nodes they come from."""
+    memory = node.engine.snapshot().memory
+    return {mask: holding.pages()[PAGE] for holding, mask in memory.holdings if holding.pages()}
+
+
+def test_huge_pages_of_a_pods_containers_are_promised_to_its_pen() -> None:
+    node, of = Node(PAGED), pod(whole(3))
+    node.create(container(of, "a"), container(of, "b", paged(40)))
+    (mask,) = promised(node)
+    assert promised(node) == {mask: 40}
+    assert node.engine.grants[ContainerId("p-a")].memory.mask == mask
+    node.create(container(of, "c", paged(20)))
+    assert promised(node) == {mask: 60}
+    node.stop(of, "b")
+    assert promised(node) == {mask: 20}
+    node.stop(of, "c")
+    assert promised(node) == {}
+
+
+def test_a_pen_has_the_memory_nodes_that_its_huge_pages_need() -> None:
+    node, of = Node(PAGED), pod(whole(3))
+    node.create(container(of, "a"), container(of, "b", paged(40)), container(of, "c", paged(40)))
+    assert promised(node) == {0b11: 80}
+    assert str(node.engine.grants[ContainerId("p-a")].memory) == "0-1"
+
+
+def test_a_container_whose_huge_pages_are_nowhere_left_is_refused() -> None:
+    node, of = Node(PAGED), pod(whole(3))
+    node.create(container(of, "a"), container(of, "b", paged(40)))
+    decision = node.engine.create(container(of, "c", paged(100)))
+    assert isinstance(decision.result, Refusal)
+    assert "huge pages" in decision.result.reason
+    assert sum(promised(node).values()) == 40
+    node.engine.check()
+
+
+def test_huge_pages_that_are_told_of_the_pod_count_once() -> None:
+    node = Node(PAGED)
+    of = pod(replace(whole(3), hugepage_bytes={PAGE: 50 * PAGE}))
+    # What a container without limits shows of its pod is cpus and memory.
+    node.create(container(of, "a", whole(3)), container(of, "b", paged(40)))
+    assert list(promised(node).values()) == [50]
+
+
+@pytest.mark.parametrize("is_remembered", [True, False])
+def test_a_restart_promises_the_huge_pages_of_a_pen(is_remembered: bool) -> None:
+    node, of = Node(PAGED), pod(whole(3))
+    containers = [container(of, "a"), container(of, "b", paged(40)), container(of, "c", paged(20))]
+    node.create(*containers)
+    before = promised(node)
+    answer = restarted(node, containers, is_remembered=is_remembered)
+    assert not answer.changes
+    assert promised(node) == before
