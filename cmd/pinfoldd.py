@@ -44,6 +44,7 @@ from .metrics.metrics_server import MetricsServer
 from .report.daemon_logger import DaemonLogger
 from .report.decision_log import DecisionLog
 from .report.log_setup import end_logging
+from .report.trace_report import TraceReport
 from .state.own_file import make_folder
 from .state.state_file import read_state
 from .state.state_keeper import StateKeeper
@@ -167,12 +168,13 @@ def command(
     notifier = Notifier(environment)
     keeper = None if state_dir is None else _state_keeper(state_dir, log)
     garbage, journal, counts = Garbage(), DecisionJournal(), EventCounts()
+    traces = TraceReport(log)
     history = None if state_dir is None else HistoryKeeper(state_dir, log)
     reports: list[Report] = [DecisionLog(log, access.where), notifier, garbage, journal, counts]
     is_here = sysfs_root is None and machine is None and access.embedded is None
     kernel_root = Path("/") if kernel_root is None and is_here else kernel_root
     tuner = None if kernel_root is None else tuner_below(kernel_root, state_dir, log)
-    reports.extend(one for one in (keeper, history, tuner) if one is not None)
+    reports.extend(one for one in (keeper, history, tuner, traces) if one is not None)
     surroundings = find_surroundings(root, environment)
     daemon = Daemon(
         found,
@@ -191,17 +193,17 @@ def command(
     plan_chores(daemon, watch, root, log)
     metrics = MetricsServer(daemon, root, log, counts)
     load = partial(_load_again, watch, config_path, settings, log)
-    _start(daemon, garbage, metrics, log)
+    _start(daemon, garbage, metrics, traces, log)
     try:
         if server is not None:
             server.start()
         if access.embedded is not None:
             _run_pods(access.embedded, pods, memory_bytes(found))
-        reload = partial(_reload, daemon, load, notifier, metrics, server, logs)
+        reload = partial(_reload, daemon, load, notifier, metrics, traces, server, logs)
         ended = daemon.run(notifier, reload, logs.toggle_debug)
     finally:
         notifier.stopping()
-        _stop(server, metrics, keeper, history, tuner, daemon)
+        _stop(server, metrics, keeper, history, tuner, daemon, traces)
         surroundings.close()
         notifier.close()
     if ended is Command.ENDED and not (access.identity.is_preinstalled and daemon.has_served):
@@ -213,11 +215,20 @@ def _daemon_logger(settings: Log, level: str | None, form: str | None) -> Daemon
     return DaemonLogger(settings, os.environ, level=level, form=form, is_preinstalled=is_ours)
 
 
-def _start(daemon: Daemon, garbage: Garbage, metrics: MetricsServer, log: logging.Logger) -> None:
+def _start(
+    daemon: Daemon,
+    garbage: Garbage,
+    metrics: MetricsServer,
+    traces: TraceReport,
+    log: logging.Logger,
+) -> None:
     _listen(daemon)
     daemon.timetable.every("rebalance", REBALANCE_SECONDS, BackgroundRebalance(daemon, log).look)
     daemon.timetable.every("garbage", LOOK_SECONDS, garbage.look)
     daemon.first_service.afterwards("metrics at the start", metrics.follow)
+    daemon.first_service.afterwards(
+        "traces at the start", lambda: traces.follow(daemon.engine.config.instrumentation)
+    )
     garbage.start()
     daemon.start()
 
@@ -228,7 +239,14 @@ def _tell_choice(access: Access, log: logging.Logger) -> None:
 
 
 def _stop(
-    *parts: ControlServer | MetricsServer | StateKeeper | HistoryKeeper | Tuner | Daemon | None,
+    *parts: ControlServer
+    | MetricsServer
+    | StateKeeper
+    | HistoryKeeper
+    | Tuner
+    | Daemon
+    | TraceReport
+    | None,
 ) -> None:
     for part in parts:
         if part is not None:
@@ -289,12 +307,14 @@ def _reload(
     load: Callable[[], Config],
     notifier: Notifier,
     metrics: MetricsServer,
+    traces: TraceReport,
     server: ControlServer | None,
     logs: DaemonLogger,
 ) -> None:
     reload_configuration(daemon, load, notifier, logs.logger)
     logs.follow(daemon.engine.config.log)
     metrics.follow()
+    traces.follow(daemon.engine.config.instrumentation)
     if server is not None:
         server.follow()
 

@@ -14,7 +14,6 @@ import msgspec
 
 from ...topology.sets.base_errors import PinfoldError
 from ..report.escaped_text import escaped
-from ..state.state_file import State
 from .control_socket import USUAL_PLACES
 from .documents import AuditDocument, ExplainDocument, MoveDocument, StatusDocument
 
@@ -22,12 +21,12 @@ if TYPE_CHECKING:
     import grpc
     from google.protobuf.message import Message
 
+    from ..state.state_file import State
     from .api import control_pb2 as api
 
 _SERVICE: Final = "/pinfold.control.v1.Control"
 _SECONDS: Final = 20.0
-_PROBE_TIME: Final = struct.pack("ll", 5, 0)
-"""Seconds and microseconds. Source: socket(7), SO_SNDTIMEO; unix(7) has it for `connect`."""
+_PROBE_SECONDS_MAX: Final = 5.0
 _ANSWER_BYTES_MAX: Final = 1 << 26
 
 _Kind = TypeVar("_Kind", bound=msgspec.Struct)
@@ -47,9 +46,13 @@ class ControlError(PinfoldError):
 class ControlClient:
     """Questions to one daemon, each over a connection of its own."""
 
-    def __init__(self, path: Path | None) -> None:
-        """`path`: its control socket; None for the first one in the usual places."""
+    def __init__(self, path: Path | None, seconds: float = _SECONDS) -> None:
+        """`path`: its control socket; None for the first one in the usual places.
+
+        `seconds`: how long an answer may take.
+        """
         self._path = path or usual_path(USUAL_PLACES)
+        self._seconds = seconds
 
     def status(self) -> StatusDocument:
         """The status of the node. Raises `ControlError`, as all do."""
@@ -71,6 +74,7 @@ class ControlClient:
 
     def state(self) -> State:
         """The content of the daemon's state file, as it would be by now."""
+        from ..state.state_file import State
         from .api import control_pb2 as api
 
         return self._ask("State", api.StateRequest(), State)
@@ -106,7 +110,7 @@ class ControlClient:
                 ),
             )
             try:
-                answer = call(request, timeout=_SECONDS)
+                answer = call(request, timeout=self._seconds)
             except grpc.RpcError as error:
                 raise self._refused(error) from error
         try:
@@ -122,7 +126,10 @@ class ControlClient:
         with socket.socket(socket.AF_UNIX) as probe:
             # Blocking, and with an end: with a time limit of its own, the kernel's answer to many
             # others that wait is an error at once.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _PROBE_TIME)
+            seconds = min(self._seconds, _PROBE_SECONDS_MAX)
+            # Source: socket(7), SO_SNDTIMEO; unix(7) has it for `connect`.
+            patience = struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000))
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
             try:
                 probe.connect(os.fspath(self._path))
             except OSError as error:
@@ -140,7 +147,7 @@ class ControlClient:
                 f"the daemon closed the connection ({details}) — may this user ask? see its log"
             )
         if code == "DEADLINE_EXCEEDED":
-            details = f"no answer in {_SECONDS:g} s — is pinfoldd well? look at its log"
+            details = f"no answer in {self._seconds:g} s — is pinfoldd well? look at its log"
         return ControlError(f"{self._path}: {details or code.lower()}")
 
 

@@ -82,7 +82,7 @@ class ControlDesk(Struct, frozen=True, kw_only=True):
         document = decision_document(container, decision, paths)
         if decision.decided_by != KEPT or self.history is None:
             return document, found.at
-        saved = self.history.last_of(container.id)
+        saved = self.history.last_of(container.shown_id)
         before = None if saved is None else saved.document()
         if saved is None or before is None or before.pool != document.pool:
             return document, found.at

@@ -13,6 +13,7 @@ import logging
 import os
 import secrets
 import socket
+import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,12 +24,11 @@ from google.protobuf.message import Message
 
 from ...policy.model.container import ContainerId
 from .api import control_pb2 as api
-from .api import health_pb2 as health
 from .container_names import ControlRequestError
 from .control_desk import ControlDesk
+from .tool_services import STREAMS_MAX, ToolServices
 
 SERVICE: Final = "pinfold.control.v1.Control"
-HEALTH: Final = "grpc.health.v1.Health"
 REQUEST_BYTES_MAX: Final = 1 << 16
 ANSWER_BYTES_MAX: Final = 1 << 26
 _CALLS_AT_ONCE: Final = 4
@@ -48,12 +48,14 @@ class ControlService:
         """`beside`: the control socket. Raises `OSError`, `RuntimeError`."""
         self._desk = desk
         self._log = log
+        self._turns = threading.BoundedSemaphore(_CALLS_AT_ONCE)
         _clear(beside)
         self._folder = beside.with_name(f"{_mark(beside)}{secrets.token_hex(3)}")
         self._folder.mkdir(mode=0o700)
         self._path = self._folder / "s"
         self._server = grpc.server(
-            ThreadPoolExecutor(_CALLS_AT_ONCE, thread_name_prefix="control"),
+            # A stream has its thread for as long as it lasts.
+            ThreadPoolExecutor(_CALLS_AT_ONCE + STREAMS_MAX, thread_name_prefix="control"),
             handlers=[
                 grpc.method_handlers_generic_handler(
                     SERVICE,
@@ -76,13 +78,13 @@ class ControlService:
                         ),
                     },
                 ),
-                grpc.method_handlers_generic_handler(HEALTH, {"Check": self._health_handler(desk)}),
+                *ToolServices(desk.is_well, SERVICE, [api.DESCRIPTOR]).handlers(),
             ],
             options=[
                 ("grpc.max_receive_message_length", REQUEST_BYTES_MAX),
                 ("grpc.max_send_message_length", ANSWER_BYTES_MAX),
                 ("grpc.max_metadata_size", _METADATA_BYTES_MAX),
-                ("grpc.max_concurrent_streams", _CALLS_AT_ONCE),
+                ("grpc.max_concurrent_streams", _CALLS_AT_ONCE + STREAMS_MAX),
                 ("grpc.so_reuseport", 0),
             ],
             maximum_concurrent_rpcs=_CALLS_WAITING,
@@ -109,7 +111,7 @@ class ControlService:
         self, request: type[_Request], work: Callable[[_Request], bytes]
     ) -> grpc.RpcMethodHandler[_Request, api.Document]:
         def answer(asked: _Request, context: grpc.ServicerContext) -> api.Document:
-            with self._errors(context):
+            with self._turns, self._errors(context):
                 return api.Document(json=work(asked))
             raise AssertionError("an error ends the call")
 
@@ -119,28 +121,6 @@ class ControlService:
                 answer,
                 request_deserializer=request.FromString,
                 response_serializer=api.Document.SerializeToString,
-            ),
-        )
-
-    def _health_handler(
-        self, desk: ControlDesk
-    ) -> grpc.RpcMethodHandler[health.HealthCheckRequest, health.HealthCheckResponse]:
-        """Whether containers are placed: the runtime is connected, and the policy answers."""
-
-        def check(
-            asked: health.HealthCheckRequest, context: grpc.ServicerContext
-        ) -> health.HealthCheckResponse:
-            if asked.service not in ("", SERVICE):
-                context.abort(grpc.StatusCode.NOT_FOUND, f"no service {asked.service!r} is here")
-            kind = health.HealthCheckResponse
-            return kind(status=kind.SERVING if desk.is_well() else kind.NOT_SERVING)
-
-        return cast(
-            "grpc.RpcMethodHandler[health.HealthCheckRequest, health.HealthCheckResponse]",
-            grpc.unary_unary_rpc_method_handler(
-                check,
-                request_deserializer=health.HealthCheckRequest.FromString,
-                response_serializer=health.HealthCheckResponse.SerializeToString,
             ),
         )
 

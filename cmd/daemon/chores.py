@@ -48,6 +48,7 @@ def plan_chores(daemon: Daemon, watch: ConfigWatch, root: str | None, log: loggi
         look_at_memory = partial(_look_at_memory, tree, daemon)
         timetable.once("free memory at the start", 0, look_at_memory)
         timetable.every("free memory", MEMORY_SECONDS, look_at_memory)
+        timetable.every("threads", AUDIT_SECONDS, partial(daemon.audit.look_at_threads, root))
         timetable.every("cpus", CPUS_SECONDS, CpuWatch(root, daemon, log).look)
 
 

@@ -2,18 +2,22 @@
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from ...nri.dispatch.front import Front
 from ...nri.dispatch.pin_state import PinLook
-from ...nri.dispatch.report import Drifted, Report
+from ...nri.dispatch.report import Drifted, Report, ThreadsNarrowed
 from ...policy.engine.snapshot import Snapshot
 from ...policy.inquiry.audit import Drift, find_drift, is_drift
 from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
 from ..state.saved_pods import unhurried
+
+if TYPE_CHECKING:
+    from ..kernel.thread_watch import ThreadWatch
 
 AUDIT_SECONDS: Final = 10.0
 """Between two looks at what the kernel has."""
@@ -41,17 +45,21 @@ class DriftAudit:
         self._plugin = plugin
         self._report = report
         self._busy_seconds = busy_seconds
+        self._threads: ThreadWatch | None = None
+
+    @property
+    def bound_threads(self) -> int:
+        """The number of threads that are bound to fewer cpus than their containers have."""
+        return 0 if self._threads is None else self._threads.bound_threads
 
     def look(self) -> AuditResult:
         """The drift of this moment, of which nothing else is told. O(containers).
 
         Raises `TimeoutError` where the policy is busy.
         """
-        plugin, actuator = self._plugin, self._plugin.actuator
+        actuator = self._plugin.actuator
         before = actuator.looks()
-        snapshot = plugin.owner.ask(
-            "audit", lambda: plugin.events.policy.snapshot(), self._busy_seconds
-        )
+        snapshot = self._snapshot()
         settled = [one for one in before if _is_settled(one, before, snapshot)]
         kernel = self.read(settled)
         drifts = find_drift(snapshot, kernel)
@@ -83,6 +91,33 @@ class DriftAudit:
         with suppress(TimeoutError):
             self._tell(self.look())
 
+    def look_at_threads(self, root: str) -> None:
+        """Tell of threads that are bound to fewer cpus than their containers have.
+
+        They are left as they are: programs bind their own, and no runtime can unbind them. For one
+        thread. `root`: the folder that holds proc/ and sys/.
+        """
+        if self._threads is None:
+            # Imported here: it is for later than the start.
+            from ..kernel.thread_watch import ThreadWatch
+
+            self._threads = ThreadWatch(Path(root))
+        try:
+            snapshot = self._snapshot()
+        except TimeoutError:
+            # A policy that is busy is asked the next time.
+            return
+        intended = {
+            one: pinning.cpus
+            for one, pinning in snapshot.pinnings.items()
+            if pinning.cpus is not None
+        }
+        for one, threads in self._threads.look(intended).items():
+            container = snapshot.containers[one]
+            self._report(
+                ThreadsNarrowed(container=container, intended=intended[one], threads=threads)
+            )
+
     def look_and_repair(self) -> AuditResult:
         """The drift of this moment, told again; waits some seconds for what comes of it."""
         result = self.look()
@@ -101,6 +136,12 @@ class DriftAudit:
             drifts=result.drifts,
             problems=result.problems,
             repaired=repaired,
+        )
+
+    def _snapshot(self) -> Snapshot:
+        plugin = self._plugin
+        return plugin.owner.ask(
+            "audit", lambda: plugin.events.policy.snapshot(), self._busy_seconds
         )
 
     def _tell(self, result: AuditResult) -> None:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 from ...policy.model.container import ContainerId
@@ -14,6 +15,7 @@ _UNIFIED: Final = "0"
 _MOUNTS: Final = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
 _CPUSET_MOUNTS: Final = ("sys/fs/cgroup/cpuset", "sys/fs/cgroup/cpu,cpuset")
 _KNOWN_MAX: Final = 8192
+_TEXTS_KEPT: Final = 64
 
 
 def cgroup_reader(root: str) -> Callable[[ContainerId, int], Pinning | None]:
@@ -56,9 +58,16 @@ def _read_folder(tree: DirectoryTree, folder: str) -> Pinning | None:
     if cpus is None or mems is None:
         return None
     try:
-        return Pinning(cpus=CpuSet.parse(cpus.strip()), mems=NodeSet.parse(mems.strip()))
+        return _pinning(cpus, mems)
     except IdListError:
         return None
+
+
+# Containers that share cpus have the same texts, one after the other.
+@lru_cache(maxsize=_TEXTS_KEPT)
+def _pinning(cpus: str, mems: str) -> Pinning:
+    """The pinning that two files of a cgroup tell. Raises `IdListError`."""
+    return Pinning(cpus=CpuSet.parse(cpus.strip()), mems=NodeSet.parse(mems.strip()))
 
 
 def _folders(text: str, container_id: ContainerId) -> list[str]:

@@ -5,16 +5,19 @@ change of the container's cpuset undoes that, and nobody is told.
 Source: sched_setaffinity(2); proc(5), /proc/pid/status; cpuset(7).
 """
 
+import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from ...topology.sets.cpuset import CpuSet, IdListError
 from .cgroup_usage import container_folders
 
-_ALLOWED: Final = re.compile(r"^Cpus_allowed_list:\s*(\S*)", re.MULTILINE)
+_ALLOWED: Final = re.compile(rb"^Cpus_allowed_list:[ \t]*([0-9,-]+)", re.MULTILINE)
 _THREADS_MAX: Final = 65536
 """Of all containers together; further ones are not looked at."""
 
@@ -27,13 +30,24 @@ def read_affinities(root: Path, ids: Collection[str]) -> Mapping[str, Mapping[Cp
     found: dict[str, Mapping[CpuSet, int]] = {}
     left = _THREADS_MAX
     for container_id, folder in container_folders(root, ids):
-        counts: Counter[CpuSet] = Counter()
-        for pid in _processes(folder):
-            for cpus in _threads(root / "proc" / str(pid) / "task"):
-                if left:
-                    left -= 1
-                    counts[cpus] += 1
-        found[container_id] = counts
+        found[container_id] = folder_affinities(root, folder, left)
+        left -= sum(found[container_id].values())
+    return found
+
+
+def folder_affinities(root: Path, folder: Path, threads_max: int) -> Mapping[CpuSet, int]:
+    """The number of threads of one container's cgroup by the cpus they may run on.
+
+    `threads_max`: so many are looked at. Raises nothing where the cgroup is gone: it is empty.
+    """
+    counts: Counter[str] = Counter()
+    threads = (one for pid in _processes(folder) for one in _threads(f"{root}/proc/{pid}/task"))
+    for cpus in islice(threads, threads_max):
+        counts[cpus] += 1
+    found: dict[CpuSet, int] = {}
+    for text, count in counts.items():
+        with suppress(IdListError):
+            found[CpuSet.parse(text)] = count
     return found
 
 
@@ -48,15 +62,18 @@ def _processes(folder: Path) -> Iterator[int]:
         yield from map(int, filter(str.isdecimal, text.split()))
 
 
-def _threads(tasks: Path) -> Iterator[CpuSet]:
+def _threads(tasks: str) -> Iterator[str]:
+    """The cpus of each thread of a process, in the kernel's list format."""
     try:
-        threads = sorted(tasks.iterdir())
+        threads = sorted(os.listdir(tasks))
     except OSError:
         return
     for thread in threads:
         try:
-            allowed = _ALLOWED.search((thread / "status").read_text(errors="replace"))
-            if allowed is not None:
-                yield CpuSet.parse(allowed[1])
-        except (OSError, IdListError):
+            # Not by `Path`: it takes longer than the kernel does.
+            with open(f"{tasks}/{thread}/status", "rb") as file:
+                allowed = _ALLOWED.search(file.read())
+        except OSError:
             continue
+        if allowed is not None:
+            yield allowed[1].decode()

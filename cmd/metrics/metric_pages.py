@@ -67,7 +67,10 @@ class MetricPages:
             used_bytes = read_used_memory(self._tree)
         actuator = plugin.actuator
         pinning = pinning_gauges(
-            actuator.counts(), drifts=self._daemon.tally.drifts, is_suspect=actuator.is_suspect
+            actuator.counts(),
+            drifts=self._daemon.tally.drifts,
+            bound_threads=self._daemon.audit.bound_threads,
+            is_suspect=actuator.is_suspect,
         )
         # Read as the page is made, one page at a time.
         gauges = (

@@ -11,7 +11,9 @@ _STATES: Final = ("acknowledged", "waiting", "failing", "unknown")
 _STATE_LABELS: Final = tuple({"state": one} for one in _STATES)
 
 
-def pinning_gauges(pinnings: PinningCounts, *, drifts: int, is_suspect: bool) -> Iterator[Gauge]:
+def pinning_gauges(
+    pinnings: PinningCounts, *, drifts: int, bound_threads: int, is_suspect: bool
+) -> Iterator[Gauge]:
     """Running containers by what is known of them, drift, and whether the runtime seems to hang."""
     yield Gauge(
         name="policy.pinning.container.count",
@@ -32,6 +34,13 @@ def pinning_gauges(pinnings: PinningCounts, *, drifts: int, is_suspect: bool) ->
         help="How often a container was found with a pinning that somebody else had changed.",
         group=GROUP,
         values=(drifts,),
+    )
+    yield Gauge(
+        name="policy.pinning.bound.threads",
+        unit="",
+        help="Threads that are bound to fewer cpus than their containers have.",
+        group=GROUP,
+        values=(bound_threads,),
     )
     yield Gauge(
         name="policy.pinning.runtime.suspect",

@@ -1,7 +1,8 @@
 """Tables, trees and progress of the command line, drawn by rich: the one module that knows it.
 
-Rich is imported where something is drawn: it takes some 30 ms of cpu, which neither the daemon nor
-a JSON document shall pay.
+Rich is imported where something is drawn: it takes some 60 ms of cpu, which neither the daemon nor
+a JSON document shall pay. Nor shall who asks why a container is where it is: tables of ASCII, whose
+characters are all of one width, are drawn here, and look the same.
 """
 
 import os
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import StringIO
+from itertools import zip_longest
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TextIO, TypeVar
 
@@ -30,11 +32,21 @@ _GUTTER: Final = 2
 _QUIET_SECONDS: Final = 1.0
 """Whatever is over sooner needs no progress bar."""
 _REDRAW_SECONDS: Final = 0.1
+_PLAIN_TERMINALS: Final = ("dumb", "unknown")
+"""Source: rich.console, `Console.is_dumb_terminal`."""
 _NARROW_GUIDES: Final = ("   ", "│  ", "├─ ", "└─ ")
 
 
 def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """A table as lines of text: indented, two spaces or more between its columns."""
+    cells = [[escaped(one) for one in row] for row in (head, *rows)]
+    if all(one.isascii() for row in cells for one in row):
+        return _ascii_table(cells)
+    return rich_table(head, rows)
+
+
+def rich_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table in whatever characters, each as wide as a terminal shows it."""
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 0, 0, _GUTTER), header_style="")
@@ -148,6 +160,32 @@ def _grow(drawn: "Tree", branches: Sequence[TextTree]) -> None:
         _grow(drawn.add(_text(branch.text)), branch.below)
 
 
+def _ascii_table(cells: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table of ASCII, whose first row is its head."""
+    widths = [max(map(len, column)) for column in zip_longest(*cells, fillvalue="")]
+    begin, end = ("\x1b[1m", "\x1b[0m") if _is_styled() else ("", "")
+    lines: list[str] = []
+    for row in cells:
+        parts = [
+            f"{'':{_GUTTER}}{begin}{cell}{end}{'':{width - len(cell)}}"
+            for cell, width in zip(row, widths, strict=False)
+        ]
+        lines.append("".join(parts).rstrip())
+        begin = end = ""
+    return lines
+
+
+def _is_terminal() -> bool:
+    # Standard output is absent where the process was started with it closed.
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def _is_styled() -> bool:
+    """Whether standard output is a terminal with bold letters, whose owner wants them."""
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM", "") in _PLAIN_TERMINALS
+    return _is_terminal() and not is_plain
+
+
 def _text(text: str) -> "Text":
     """A text as it is: rich reads a str as markup, and loses control characters of a `Text`."""
     from rich.text import Text
@@ -158,13 +196,11 @@ def _text(text: str) -> "Text":
 def _lines(drawn: "RenderableType") -> list[str]:
     from rich.console import Console
 
-    # Standard output is absent where the process was started with it closed.
-    is_terminal = sys.stdout is not None and sys.stdout.isatty()
     # To a string, not to standard output: rich answers a reader that leaves early with status 1.
     text = StringIO()
     console = Console(
         file=text,
-        force_terminal=is_terminal and not os.environ.get("NO_COLOR"),
+        force_terminal=_is_terminal() and not os.environ.get("NO_COLOR"),
         # Both, or rich asks the terminal, and a dumb one has 80 columns.
         width=_COLUMNS,
         height=1,

@@ -14,9 +14,10 @@ from ...nri.dispatch.report import (
     Released,
     Unplaceable,
 )
-from ...policy.engine.reason import request_text, runner_up, words_of
+from ...policy.engine.reason import request_text, runner_up
 from ...policy.engine.reconfiguration import Fate, Move
 from ...policy.model.container import PodId
+from ...policy.model.criterion_words import words_of
 from ...policy.model.grant import Grant, Refusal
 from .log_fields import fields, line, name_fields, pin_fields
 from .runtime_log import RuntimeLog

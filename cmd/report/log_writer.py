@@ -17,6 +17,9 @@ _RECORD_CHARACTERS: Final = 500
 _PIECE_BYTES: Final = select.PIPE_BUF
 _POLL_MILLISECONDS: Final = 200
 _SEND_SECONDS: Final = 1.0
+_AT_ONCE_CHARACTERS: Final = 16 << 10
+"""Lines are written together until they are so long: each writing passes on Python's lock, and who
+answers a runtime may have to wait for it."""
 _GATHER_SECONDS: Final = 0.05
 """Lines that come so soon after the first are written with it: each waking of the writing thread
 takes time from whoever logs."""
@@ -102,19 +105,19 @@ class LogWriter(logging.Handler):
             self._put(one)
 
     def _run(self) -> None:
-        while (one := self._take()) is not None:
-            lines = f"{self._text(one.record)}\n".encode(errors="replace")
+        while taken := self._take():
+            text = "".join([f"{self._text(one.record)}\n" for one in taken])
             try:
-                self._sink(lines, self._has_given_up)
+                self._sink(text.encode(errors="replace"), self._has_given_up)
                 self._is_failing = False
             except OSError:
                 # The reader is gone, or its disk is full.
                 self._is_failing = True
                 with self._backlog:
-                    self._dropped += one.lines
+                    self._dropped += sum([one.lines for one in taken])
 
-    def _take(self) -> "_Waiting | None":
-        """The next record, waited for; None at the end."""
+    def _take(self) -> "list[_Waiting]":
+        """The next records, waited for; none at the end."""
         with self._backlog:
             if not self._waiting and not self._is_failing:
                 self._tell_dropped()
@@ -123,11 +126,16 @@ class LogWriter(logging.Handler):
         if is_first:
             self._stopped.wait(_GATHER_SECONDS)
         with self._backlog:
-            if self._is_over or not self._waiting:
-                return None
-            one = self._waiting.popleft()
-            self._characters -= one.characters
-            return one
+            taken: list[_Waiting] = []
+            characters = 0
+            while self._waiting and not self._is_over and characters < _AT_ONCE_CHARACTERS:
+                taken.append(self._waiting.popleft())
+                characters += taken[-1].characters
+                if self._is_failing:
+                    # It may be lost with all that goes with it.
+                    break
+            self._characters -= characters
+            return taken
 
     def _text(self, record: logging.LogRecord) -> str:
         try:

@@ -16,6 +16,7 @@ from ...nri.dispatch.report import (
     Recovered,
     Suspect,
     Synchronized,
+    ThreadsNarrowed,
     Unapplied,
     Unsupported,
     Updated,
@@ -27,6 +28,8 @@ from .log_fields import fields, line, name_fields, pin_fields
 
 _DRIFTS_REMEMBERED: Final = 1024
 """Containers known to be told already; the oldest is forgotten and may be told again."""
+_BINDINGS_SHOWN: Final = 16
+_BINDERS: Final = "the program itself, as pollers do, or somebody with taskset"
 
 
 class RuntimeLog:
@@ -38,6 +41,7 @@ class RuntimeLog:
         self._where = where
         self._last_reason = ""
         self._drifts: dict[ContainerId, Pinning] = {}
+        self._narrowings: dict[ContainerId, None] = {}
 
     def __call__(self, happening: Happening) -> None:
         """Write the log lines of a happening; those of decisions are written elsewhere."""
@@ -67,6 +71,8 @@ class RuntimeLog:
                 self._unapplied(happening)
             case Drifted():
                 self._drifted(happening)
+            case ThreadsNarrowed():
+                self._narrowed(happening)
             case Waiting(containers=containers, reason=reason):
                 self._log.warning(
                     "%s: %s; %d containers keep their cpus until the runtime calls next",
@@ -139,6 +145,28 @@ class RuntimeLog:
                 **pin_fields(happening.intended),
                 found=f"{kernel.cpus}/{kernel.mems}",
                 likely=happening.likely,
+            ),
+        )
+
+    def _narrowed(self, happening: ThreadsNarrowed) -> None:
+        # A program that binds its threads anew all the time is told of once.
+        container = happening.container
+        is_known = container.id in self._narrowings
+        self._narrowings[container.id] = None
+        if len(self._narrowings) > _DRIFTS_REMEMBERED:
+            del self._narrowings[next(iter(self._narrowings))]
+        threads = sorted(happening.threads.items(), key=lambda one: one[0].mask)
+        shown = [f"{count} on {cpus}" for cpus, count in threads[:_BINDINGS_SHOWN]]
+        more = len(threads) - len(shown)
+        self._log.log(
+            logging.DEBUG if is_known else logging.INFO,
+            "%s",
+            fields(
+                event="threads-bound",
+                **name_fields(container),
+                cpus=happening.intended,
+                threads=", ".join(shown) + (f" and {more} more" if more else ""),
+                likely=_BINDERS,
             ),
         )
 

@@ -29,8 +29,10 @@ class _Look(Struct, kw_only=True):
     pod_characters: int
     characters: int
     """Of labels, annotations, tags and hints: the fewest bytes they take."""
+    whole_bytes: int | None = None
+    """What the pod with its texts takes; None where nobody had to know."""
     text_bytes: int | None = None
-    """What they take; None where nobody had to know."""
+    """What the texts take; None where nobody had to know."""
     saved: SavedPod | None = None
     """With all of the containers' present placement, or yet to be made."""
 
@@ -60,15 +62,15 @@ class SavedPods:
             groups.setdefault(one.container.pod.id, []).append(one)
         looks = ((pod_id, self._look(pod_id, group)) for pod_id, group in groups.items())
         self._known = dict(unhurried(looks))
-        room = self._text_bytes_max
+        room, is_ample = self._text_bytes_max, self._is_room_ample()
         found: list[SavedPod] = []
         made = 0
         for pod_id in sorted(groups, key=lambda pod_id: (self._known[pod_id].characters, pod_id)):
             look = self._known[pod_id]
             before = look.saved
             # A character takes one to six bytes: they are counted only where they may fit at all.
-            has_room = look.characters <= room
-            if has_room:
+            has_room = is_ample or look.characters <= room
+            if has_room and not is_ample:
                 room -= _text_bytes(look)
                 has_room = room >= 0
             saved = _saved(look, is_cut=not has_room)
@@ -78,6 +80,23 @@ class SavedPods:
                 if made % _MADE_AT_ONCE == 0:
                     time.sleep(_PAUSE_SECONDS)
         return tuple(sorted(found, key=lambda one: one.id))
+
+    def _is_room_ample(self) -> bool:
+        """Whether there is room for all texts with all that is beside them.
+
+        So it is on an ordinary node, and nobody has to know what the texts alone take.
+        """
+        room, counted = self._text_bytes_max, 0
+        if sum([one.characters for one in self._known.values()]) > room:
+            return False
+        for look in self._known.values():
+            if look.whole_bytes is None:
+                look.whole_bytes = len(msgspec.json.encode(_saved(look, is_cut=False)))
+                counted += 1
+                if counted % _MADE_AT_ONCE == 0:
+                    time.sleep(_PAUSE_SECONDS)
+            room -= look.whole_bytes
+        return room >= 0
 
     def _look(self, pod_id: PodId, placed: list[PlacedContainer]) -> _Look:
         """Thousands of annotations are looked at once, not whenever something is saved."""
@@ -89,7 +108,8 @@ class SavedPods:
             texts: SavedPod | None = fresh
         elif _are_same_containers(known.placed, placed):
             if not all(map(_is_same_placement, known.placed, placed)):
-                known.placed, known.saved, known.text_bytes = placed, None, None
+                known.placed, known.saved = placed, None
+                known.whole_bytes = known.text_bytes = None
             return known
         else:
             texts, pod_characters = known.texts, known.pod_characters

@@ -21,8 +21,8 @@ from .saved_states import SavedStates
 from .state_file import StateFile
 
 _PAUSE_SECONDS: Final = 0.5
-_PAUSES: Final = 50
-"""A pause is so many times as long as the saving before it took: two hundredths of a processor."""
+_PAUSES: Final = 100
+"""A pause is so many times as long as the saving before it took: a hundredth of a processor."""
 _BUSY_SECONDS: Final = 10.0
 
 

@@ -177,7 +177,12 @@ class _Session:
         )
         self._stream = EventStream(self._upstream, self._happened, self._look_soon)
         streams = {GET_EVENTS: self._stream.serve}
-        self._relay = Relay(self._upstream, self._hooks.table(), streams)
+        self._relay = Relay(
+            self._upstream,
+            self._hooks.table(),
+            streams,
+            lambda what, error: report(Crashed(what, error)),
+        )
 
     async def run(self, stopping: asyncio.Event, is_ready: threading.Event) -> None:
         """Serve the kubelet until it is the end."""

@@ -13,7 +13,7 @@ from typing import Final
 
 import grpc
 
-from ...policy.model.container import ContainerId, Pod, PodId
+from ...policy.model.container import ContainerId, ContainerState, Pod, PodId
 from ..api import cri_proxy_pb2 as cri
 from ..api import nri_pb2
 from ..dispatch.answer import Answer
@@ -75,7 +75,7 @@ class Hooks:
             "StartContainer": self._start,
             "UpdateContainerResources": self._resizes.update,
             "UpdatePodSandboxResources": self._resizes.update_pod,
-            "StopContainer": partial(self._end, self.stopped),
+            "StopContainer": partial(self._end, self._stop_done),
             "RemoveContainer": partial(self._end, self.removed),
             "StopPodSandbox": partial(self._end, self._pod_stopped),
             "RemovePodSandbox": partial(self._end, self._pod_removed),
@@ -244,6 +244,19 @@ class Hooks:
                 self._look()
 
         return Passage(request=request, done=lambda _: ended(of), failed=failed)
+
+    def _stop_done(self, runtime_id: str) -> None:
+        policy_id = self._known.policy_id(runtime_id)
+
+        def stop() -> None:
+            known = self._events.policy.containers.get(policy_id)
+            if known is not None and known.state is ContainerState.CREATED:
+                # Runtimes pass over one that does not run yet, which may be started all the same.
+                self._look()
+            else:
+                self._events.post(self._events.stop(policy_id))
+
+        self._turns.do("StopContainer", stop)
 
     def stopped(self, runtime_id: str) -> None:
         """A container of the runtime is over, as that says; sandboxes and unknown ids count not."""

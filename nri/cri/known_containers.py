@@ -84,6 +84,9 @@ class KnownContainers:
         """The runtime has created a container with this id."""
         if self._by_key.get(known.key) is not known:
             return
+        if self._by_runtime_id.get(known.runtime_id) is known:
+            # An instance before it, which somebody removed past the proxy.
+            del self._by_runtime_id[known.runtime_id]
         known.runtime_id, known.doubted_at = runtime_id, None
         known.noted = self.lists + 1
         self._by_runtime_id[runtime_id] = known

@@ -55,12 +55,15 @@ class ListenPlace:
     def check(self) -> None:
         """Raise `ListenPlaceError` where others may write, or somebody listens; or `OSError`."""
         folder = self.path.parent
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make(folder)
         found = folder.stat()
-        if found.st_mode & _OTHERS_WRITE or found.st_uid not in (0, os.geteuid()):
+        is_open = found.st_mode & _OTHERS_WRITE or found.st_uid not in (0, os.geteuid())
+        # Whoever may write above it may put a folder of theirs in the place of ours.
+        writable = [folder] if is_open else list(filter(_is_open, folder.resolve().parents))
+        if writable:
             raise ListenPlaceError(
-                f"--cri-listen: {folder}: others may write there and put a socket of theirs in our"
-                " place — name a folder that is only root's to change, as /run/pinfold"
+                f"--cri-listen: {writable[0]}: others may write there and put a socket of theirs in"
+                " our place — name a folder that is only root's to change, as /run/pinfold"
             )
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISSOCK(self.path.lstat().st_mode):
@@ -88,6 +91,9 @@ class ListenPlace:
         found = (made / "s").lstat()
         self._marks = found.st_dev, found.st_ino
         os.replace(made / "s", self.path)
+        # Whatever ends this process leaves nothing but the socket behind.
+        made.rmdir()
+        self._made = None
 
     def close(self) -> None:
         """Remove the socket if it is still ours."""
@@ -97,6 +103,19 @@ class ListenPlace:
                 self.path.unlink()
         if self._made is not None:
             _remove(self._made)
+
+
+def _make(folder: Path) -> None:
+    """Make a folder with all above it that are missing, whatever the file mode creation mask."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    for one in reversed(missing):
+        one.mkdir(mode=0o700, exist_ok=True)
+
+
+def _is_open(folder: Path) -> bool:
+    """Whether others may move what is in a folder, which they may not where it is sticky."""
+    mode = folder.stat().st_mode
+    return bool(mode & _OTHERS_WRITE) and not mode & stat.S_ISVTX
 
 
 def _remove(made: Path) -> None:

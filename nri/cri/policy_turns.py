@@ -48,7 +48,7 @@ class PolicyTurns:
         """The value of work; None where it is not over in time, and `late` gets it then.
 
         A caller that is cancelled is never told either: `given_up` gets what it would have got.
-        Raises what the work raises, which is reported already.
+        None, too, where the work raises, which the owner reports.
         """
         loop, is_over = asyncio.get_running_loop(), asyncio.Event()
         is_given_up = False
@@ -114,9 +114,7 @@ def _nothing() -> None:
 
 
 def _value(outcome: Done[T] | Failed | None) -> T | None:
-    if isinstance(outcome, Failed):
-        raise outcome.error
-    return None if outcome is None else outcome.value
+    return outcome.value if isinstance(outcome, Done) else None
 
 
 def _certain(outcome: Done[T] | Failed | None) -> T:

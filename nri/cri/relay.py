@@ -66,10 +66,18 @@ class Relay(RawHandler):
     """Every method there is, or will be: hooked ones are looked at, all others are bytes."""
 
     def __init__(
-        self, upstream: Upstream, hooks: Mapping[str, Hook], streams: Mapping[str, Stream]
+        self,
+        upstream: Upstream,
+        hooks: Mapping[str, Hook],
+        streams: Mapping[str, Stream],
+        crashed: Callable[[str, Exception], None],
     ) -> None:
-        """`hooks` and `streams`: by name of a method of the RuntimeService."""
+        """`hooks` and `streams`: by name of a method of the RuntimeService.
+
+        `crashed`: told of faults in hooks, which must not fail a call.
+        """
         self._upstream = upstream
+        self._crashed = crashed
         self._hooks = {RUNTIME + name: hook for name, hook in hooks.items()}
         self._streams = {RUNTIME + name: stream for name, stream in streams.items()}
 
@@ -139,6 +147,12 @@ class Relay(RawHandler):
         except DecodeError:
             # The runtime is to say what is wrong with it.
             passage = Passage(request=request, done=_unheard, failed=_unheard)
+        except RefusedCallError:
+            raise
+        except Exception as error:
+            # A container without a place is found in a list; one that is not created is not.
+            self._crashed(method, error)
+            passage = Passage(request=request, done=_unheard, failed=_unheard)
         is_open = True
         try:
             await self._connected()
@@ -146,7 +160,7 @@ class Relay(RawHandler):
             try:
                 reply = await call
                 is_open = False
-                passage.done(reply)
+                self._tell_done(method, passage, reply)
                 await send_initial(call, context)
                 await set_trailing(call, context)
                 return reply
@@ -165,6 +179,13 @@ class Relay(RawHandler):
         finally:
             if is_open:
                 passage.failed(False)
+
+    def _tell_done(self, method: str, passage: Passage, reply: bytes) -> None:
+        try:
+            passage.done(reply)
+        except Exception as error:
+            self._crashed(method, error)
+            passage.failed(False)
 
     async def _connected(self) -> None:
         if not await self._upstream.is_connected():

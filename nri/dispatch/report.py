@@ -2,7 +2,7 @@
 
 import enum
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct
 
@@ -11,6 +11,7 @@ from ...policy.engine.reconfiguration import Move
 from ...policy.model.container import Container, ContainerId
 from ...policy.model.pinning import Change, Pinning
 from ...policy.text.errors import Problem
+from ...topology.sets.cpuset import CpuSet
 
 
 class Outcome(enum.Enum):
@@ -152,6 +153,15 @@ class Drifted(Struct, frozen=True, kw_only=True):
     """Who may have changed it."""
 
 
+class ThreadsNarrowed(Struct, frozen=True, kw_only=True):
+    """Threads of a container were found bound to fewer cpus than it has, by whomever."""
+
+    container: Container
+    intended: CpuSet
+    threads: Mapping[CpuSet, int]
+    """How many there are by the cpus they are bound to."""
+
+
 class Waiting(Struct, frozen=True):
     """Containers, so many, wait for the runtime's next call to be updated: no other way is open."""
 
@@ -205,6 +215,7 @@ Happening = (
     | CreationUndone
     | Unapplied
     | Drifted
+    | ThreadsNarrowed
     | Waiting
     | Suspect
     | Recovered
@@ -287,5 +298,5 @@ class Tally:
                 pass
             case ColdStarted() | Adjusted() | Unplaceable() | Waiting() | Recovered():
                 pass
-            case CreationUndone() | Identified():
+            case CreationUndone() | Identified() | ThreadsNarrowed():
                 pass

@@ -22,6 +22,7 @@ from ..api import nri_pb2
 from ..cri.nri_messages import container_of_config, resources_message, sandbox_of_config
 from ..cri.relay import RawHandler
 from ..cri.upstream import MESSAGE_OPTIONS, RUNTIME
+from ..plugin.string_entries import write_entries
 from .embedded_runtime import EmbeddedRuntime, RequestError
 from .kubelet import stable_id
 
@@ -313,4 +314,5 @@ def cri_resources(linux: nri_pb2.LinuxContainer) -> cri.Resources:
             cri.HugepageLimit(page_size=one.page_size, limit=one.limit)
             for one in found.hugepage_limits
         ],
+        unified=write_entries(found.unified),
     )

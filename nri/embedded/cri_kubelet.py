@@ -9,6 +9,7 @@ import grpc
 from google.protobuf.message import Message
 
 from ...policy.manifests.manifest import ContainerSpec, PodSpec
+from ...policy.model.memory_qos import MemoryQos
 from ..api import cri_proxy_pb2 as cri
 from ..api import nri_pb2
 from ..cri.upstream import MESSAGE_OPTIONS, RUNTIME
@@ -23,7 +24,13 @@ _SECONDS: Final = 30.0
 class CriKubelet:
     """A client of one socket, until `close`. Its calls raise `grpc.RpcError`."""
 
-    def __init__(self, path: str, machine_memory_bytes: int | None) -> None:
+    def __init__(
+        self,
+        path: str,
+        machine_memory_bytes: int | None,
+        memory_qos: MemoryQos = MemoryQos.OFF,
+    ) -> None:
+        self._memory_qos = memory_qos
         self._machine_memory_bytes = machine_memory_bytes
         options = (*MESSAGE_OPTIONS, ("grpc.max_reconnect_backoff_ms", 500))
         self._channel = grpc.insecure_channel(f"unix:{path}", options=options)
@@ -62,7 +69,9 @@ class CriKubelet:
 
     def create(self, pod_id: str, pod: PodSpec, container: ContainerSpec, attempt: int = 0) -> str:
         """The id of a container, which was created."""
-        message = container_message(container, pod, self._machine_memory_bytes, attempt)
+        message = container_message(
+            container, pod, self._machine_memory_bytes, attempt, self._memory_qos
+        )
         config = cri.Config(
             metadata=cri.ContainerMetadata(name=container.name, attempt=attempt),
             labels=write_entries(message.labels),

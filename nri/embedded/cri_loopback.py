@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from ...policy.model.memory_qos import MemoryQos
 from ..cri.cri_link import CriLink
 from ..cri.listen_place import ListenPlace
 from .cri_face import CriFace
@@ -15,16 +16,20 @@ class CriLoopback:
     """Both sockets in one folder, from the making until `close`; the proxy is the caller's."""
 
     def __init__(
-        self, runtime: EmbeddedRuntime, folder: Path, machine_memory_bytes: int | None
+        self,
+        runtime: EmbeddedRuntime,
+        folder: Path,
+        machine_memory_bytes: int | None,
+        memory_qos: MemoryQos = MemoryQos.OFF,
     ) -> None:
         self.face = CriFace(runtime)
         self._runtime = runtime
         self._runtime_socket = str(folder / "runtime.sock")
         self._socket = str(folder / "proxy" / "cri.sock")
         self.face.start(self._runtime_socket)
-        self.kubelet = CriKubelet(self._socket, machine_memory_bytes)
+        self.kubelet = CriKubelet(self._socket, machine_memory_bytes, memory_qos)
         """By way of the proxy."""
-        self.direct = CriKubelet(self._runtime_socket, machine_memory_bytes)
+        self.direct = CriKubelet(self._runtime_socket, machine_memory_bytes, memory_qos)
 
     def link(self) -> CriLink:
         """The link for a proxy, which may be another one each time."""

@@ -9,6 +9,7 @@ from msgspec import Struct
 from ...policy.manifests.manifest import ContainerSpec, PodSpec
 from ...policy.model.container import QosClass
 from ...policy.model.kubelet_resources import LinuxResources, linux_resources
+from ...policy.model.memory_qos import MemoryQos, memory_entries
 from ..api import nri_pb2
 from ..plugin.string_entries import write_entries
 from .embedded_runtime import EmbeddedRuntime, RequestError
@@ -49,7 +50,11 @@ def sandbox_message(pod: PodSpec) -> nri_pb2.PodSandbox:
 
 
 def container_message(
-    container: ContainerSpec, pod: PodSpec, machine_memory_bytes: int | None, attempt: int = 0
+    container: ContainerSpec,
+    pod: PodSpec,
+    machine_memory_bytes: int | None,
+    attempt: int = 0,
+    memory_qos: MemoryQos = MemoryQos.OFF,
 ) -> nri_pb2.Container:
     """A container before it is created; `attempt` tells its restarts apart."""
     name = f"{pod.namespace}/{pod.name}/{container.name}"
@@ -65,6 +70,9 @@ def container_message(
     )
     linux = linux_resources(container.resources, pod.qos, machine_memory_bytes)
     message.linux.resources.CopyFrom(resources_message(linux))
+    own = container.own or container.resources
+    entries = memory_entries(own, pod.qos, machine_memory_bytes, memory_qos)
+    message.linux.resources.unified.update(entries)
     message.linux.oom_score_adj.value = linux.oom_score_adj or 0
     message.env.extend(container.environment)
     if container.placed_on is not None:
@@ -89,7 +97,10 @@ def resources_message(linux: LinuxResources) -> nri_pb2.LinuxResources:
 
 
 def start_pods(
-    runtime: EmbeddedRuntime, pods: Iterable[PodSpec], machine_memory_bytes: int | None
+    runtime: EmbeddedRuntime,
+    pods: Iterable[PodSpec],
+    machine_memory_bytes: int | None,
+    memory_qos: MemoryQos = MemoryQos.OFF,
 ) -> list[RefusedCreation]:
     """Containers that the runtime refused while pods were run one after another.
 
@@ -101,7 +112,8 @@ def start_pods(
     for pod in pods:
         runtime.run_pod(sandbox_message(pod))
         for container in (*pod.init_containers, *pod.containers):
-            reason = _start(runtime, pod, container, machine_memory_bytes)
+            message = container_message(container, pod, machine_memory_bytes, memory_qos=memory_qos)
+            reason = _start(runtime, message, keeps_running=container.keeps_running)
             if reason is None:
                 continue
             refused.append(RefusedCreation(pod, container.name, reason))
@@ -116,16 +128,16 @@ def stable_id(text: str) -> str:
 
 
 def _start(
-    runtime: EmbeddedRuntime, pod: PodSpec, container: ContainerSpec, memory_bytes: int | None
+    runtime: EmbeddedRuntime, message: nri_pb2.Container, *, keeps_running: bool
 ) -> str | None:
     """Why the container does not run; None where it does, or did and has ended well."""
     try:
-        created = runtime.create(container_message(container, pod, memory_bytes))
+        created = runtime.create(message)
     except RequestError as error:
         # The plugin's own words; around them is what a runtime makes of an answer on its wire.
         return str(error.__cause__ or error)
     runtime.start(created.id)
-    if not container.keeps_running:
+    if not keeps_running:
         runtime.stop(created.id)
     return None
 

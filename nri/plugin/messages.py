@@ -26,6 +26,7 @@ from ...policy.model.kubelet_resources import (
     parse_page_size,
     qos_of_cgroup,
 )
+from ...policy.model.memory_qos import protected_bytes
 from ...policy.model.pinning import Pinning
 from ...policy.rules.label_budget import admit_labels
 from ...policy.text.errors import Problem
@@ -39,7 +40,6 @@ Ids = TypeVar("Ids", CpuSet, NodeSet)
 
 _NAME_LABEL: Final = "io.kubernetes.container.name"
 
-_DIGITS_MAX: Final = 19
 """Digits of 8 EiB."""
 
 PLACES_MAX: Final = 1024
@@ -207,22 +207,8 @@ def linux_value(
         memory_limit_bytes=max(0, resources.memory.limit.value),
         hugepage_bytes=hugepages,
         oom_score_adj=None if oom_score_adj is None else oom_score_adj.value,
-        memory_request_bytes=_protected_bytes(resources) if resources.unified else None,
+        memory_request_bytes=protected_bytes(resources.unified) if resources.unified else None,
     )
-
-
-def _protected_bytes(resources: nri_pb2.LinuxResources) -> int | None:
-    """The memory request, which the kubelet has the kernel protect where it is told to.
-
-    Guaranteed containers have memory.min and Burstable ones memory.low; older kubelets knew
-    memory.min alone. Source: KEP-2570.
-    """
-    for key in ("memory.min", "memory.low"):
-        text = resources.unified.get(key, "")
-        # "max", or a number that no machine has, is nobody's request.
-        if text.isascii() and text.isdigit() and len(text) < _DIGITS_MAX and int(text):
-            return int(text)
-    return None
 
 
 def container_linux_value(container: nri_pb2.Container) -> LinuxResources:

@@ -20,6 +20,7 @@ from .memory_set_faults import memory_faults
 from .moving_faults import moving_faults
 from .scheduling_faults import scheduling_faults
 from .shape import Fault, name_advice, range_faults
+from .trace_collector import collector_address, is_traced
 
 
 def find_faults(config: Config) -> list[Fault]:
@@ -35,7 +36,7 @@ def find_idle_fields(config: Config) -> list[Fault]:
         for path, advice in IDLE_FIELDS.items()
         if _value_at(values, path) != _value_at(defaults, path)
     )
-    return [*idle, *_idle_export(config)]
+    return [*idle, *_idle_export(config), *_idle_traces(config)]
 
 
 def _idle_export(config: Config) -> Iterator[Fault]:
@@ -56,6 +57,20 @@ def _idle_export(config: Config) -> Iterator[Fault]:
             yield Fault(path, f"accepted, but has no effect — {advice}")
 
 
+def _idle_traces(config: Config) -> Iterator[Fault]:
+    section = config.instrumentation
+    collector, rate = section.tracing_collector, section.sampling_rate_per_million
+    if is_traced(section) or not (collector or rate):
+        return
+    if not collector:
+        field, advice = "samplingRatePerMillion", "name a tracingCollector: 'otlp-grpc://HOST:PORT'"
+    elif collector_address(collector) is None:
+        field, advice = "tracingCollector", "traces are sent by gRPC alone: 'otlp-grpc://HOST:PORT'"
+    else:
+        field, advice = "tracingCollector", "set samplingRatePerMillion, 1000000 for all traces"
+    yield Fault(("instrumentation", field), f"accepted, but has no effect — {advice}")
+
+
 def _value_at(value: object, path: Path) -> object:
     for step in path:
         value = (mapping_of(value) or {}).get(str(step))
@@ -63,7 +78,6 @@ def _value_at(value: object, path: Path) -> object:
 
 
 _NOT_HERE: Final = "this version does not implement it; leave it out"
-_NO_TRACES: Final = "there are no traces; leave it out"
 _NO_LOG_EXPORT: Final = "logs go to the journal or standard error alone; leave it out"
 _RESCTRL: Final = "cache classes are set up in resctrl; containers are only put into them"
 
@@ -78,8 +92,6 @@ IDLE_FIELDS: Final[Mapping[Path, str]] = {
     ("log", "klog"): _NOT_HERE,
     ("instrumentation", "metrics", "polled"): "metrics are computed when somebody asks for them",
     ("instrumentation", "reportPeriod"): "metrics are served, never sent",
-    ("instrumentation", "samplingRatePerMillion"): _NO_TRACES,
-    ("instrumentation", "tracingCollector"): _NO_TRACES,
     ("instrumentation", "logExporter"): _NO_LOG_EXPORT,
     ("instrumentation", "logExportPeriod"): _NO_LOG_EXPORT,
 }

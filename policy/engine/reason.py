@@ -1,72 +1,11 @@
-"""Reasons of decisions in words: the criterion that decided, the runner-up, and the request.
-
-The one table from criteria to words: the log, `simulate`, `demo` and plans say the same.
-"""
-
-from collections.abc import Mapping
-from typing import Final
+"""Reasons of decisions in words: the criterion that decided, the runner-up, and the request."""
 
 from ...topology.drawing.machine_tree import bytes_text
 from ..model.container import Container
+from ..model.criterion_words import CRITERIA, words_of
 from ..model.grant import Refusal
 from ..placing.rank import choose
 from .decision import Decision
-
-_TIE: Final = "a tie: the first of equal pools"
-
-CRITERIA: Final[Mapping[str, str]] = {
-    "unmet": "it breaks the fewest required rules",
-    "unmet_of_others": "it breaks the fewest required rules of other containers",
-    "narrowed": "the fewest shared containers had to make way",
-    "crowded": "the others have no room left for shared cpu",
-    "isolated_missing": "it has the isolated cpus wanted",
-    "preferred": "it suits the preferred rules best",
-    "affinity": "nearest to the containers it wants near, farthest from those it avoids",
-    "hints": "nearest to its devices and mounts",
-    "hints_partial": "nearest to some of its devices and mounts",
-    "hints_depth": "the tightest pool that is nearest to its devices and mounts",
-    "hints_pool": _TIE,
-    "memory_type": "it has memory of exactly the type wanted",
-    "memory_limit": "its memory holds the container's limit",
-    "cpu_limit": "its shared cpus hold the container's limit",
-    "burst_level": "it is of the level where containers without a cpu limit may burst",
-    "burst_room": "it has most shared cpu to burst into",
-    "burst_pool": _TIE,
-    "memory_nodes": "it needs the fewest memory nodes",
-    "memory_missing": "it has the memory types wanted",
-    "cpu_class": "its cpus suit the cpu class",
-    "cpu_priority": "it has enough cpus of the priority wanted",
-    "depth": "the tightest pool that holds it",
-    "isolated_room": "it has most isolated cpus left",
-    "isolated_pool": _TIE,
-    "cpu_priority_normal": "it has enough cpus of normal priority",
-    "exclusive_room": "it has most room left",
-    "exclusive_pool": _TIE,
-    "neighbours": "it has the fewest containers",
-    "shared_room": "it has most shared cpu left",
-    "pool_id": _TIE,
-}
-"""What it means that a field of `Rank` decided."""
-
-_OTHERS: Final[Mapping[str, str]] = {
-    "only_candidate": "no other pool holds it",
-    "current pool": "it stays where it is",
-    "room_made": "it has room once shared containers were moved to wider pools",
-    "restarted": "it ran there before its restart",
-    "replaced": "a rule required during its execution holds there",
-    "rebalance": "more of what containers wish of each other is satisfied there",
-    "resize": "it grows or shrinks in place",
-    "pen": "its pod or its group runs there",
-    "kept": "it ran there already",
-    "runs already": "it runs already and cannot be refused",
-    "reserved cpus": "served from the reserved cpus",
-    "preserve cpus": "its cpus are left alone, as its annotation asks",
-}
-
-
-def words_of(decided_by: str) -> str:
-    """The meaning of `Decision.decided_by`; words that are none of ours are passed on."""
-    return CRITERIA.get(decided_by) or _OTHERS.get(decided_by) or decided_by.replace("_", " ")
 
 
 def runner_up(decision: Decision) -> str:

@@ -8,10 +8,10 @@ from msgspec import structs
 
 from ...topology.sets.cpuset import NO_CPUS, CpuSet, NodeSet
 from ..model.container import Container, ContainerId
+from ..model.criterion_words import words_of
 from ..model.pinning import Pinning
 from ..model.request import CpuType
 from ..text.errors import Problem
-from .reason import words_of
 from .snapshot import Snapshot
 
 

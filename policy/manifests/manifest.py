@@ -28,6 +28,8 @@ class ContainerSpec(Struct, frozen=True, kw_only=True):
 
     name: str
     resources: Resources = msgspec.field(default_factory=Resources)
+    own: Resources | None = None
+    """Its resources without those of its pod, where these count among `resources`."""
     devices: Mapping[str, int] = msgspec.field(default_factory=dict[str, int])
     """Numbers of devices by the names of their extended resources."""
     keeps_running: bool = True
@@ -137,8 +139,9 @@ def as_shown(
     container: ContainerSpec, whole: Resources, containers: Sequence[SizedContainer]
 ) -> ContainerSpec:
     """A container in a pod with these resources of its own, as the runtime is told of it."""
+    own = container.resources
     return msgspec.structs.replace(
-        container, resources=shown_resources(container.resources, whole, containers)
+        container, resources=shown_resources(own, whole, containers), own=own
     )
 
 

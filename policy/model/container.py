@@ -152,6 +152,11 @@ class Container:
         return self.runtime_id or self.id
 
     @property
+    def awaits_id(self) -> bool:
+        """Whether its id is made of names, sandbox/name/attempt, until the runtime gives one."""
+        return not self.runtime_id and "/" in self.id
+
+    @property
     def path(self) -> str:
         """`namespace/pod/container`, as people name a container."""
         return f"{self.pod.namespace}/{self.pod.name}/{self.name}"

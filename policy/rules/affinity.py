@@ -53,7 +53,7 @@ class AffinityRule:
     is_symmetric: bool = False
     """Whether it also counts when the other container is placed and this one is there already."""
     is_mutual: bool = field(default=False, compare=False)
-    """Whether the other container has the same rule about this one, as shorthand gives both."""
+    """Whether it is shorthand, which gives the other the same rule, where weights are symmetric."""
     source: str = field(default="", compare=False)
     """The annotation and line it comes from, for people."""
 
@@ -224,7 +224,7 @@ class _Reader:
             scope=_SAME_POD,
             match=match,
             weight=self._sign,
-            is_mutual=True,
+            is_mutual=self._is_symmetric,
             source=f"{self._key} (shorthand)",
         )
 

@@ -3,18 +3,35 @@
 from dataclasses import replace
 from typing import Final
 
+from msgspec import Struct
+
+from ...topology.model.machine import Machine
 from ...topology.sets.cpuset import NO_CPUS
 from ..annotations.annotation_budget import admit
 from ..annotations.cpu_claims import claimed_cpus
 from ..annotations.resource_annotation import refined_resources
 from ..hints.hint_text import annotated_hints
 from ..manifests.manifest import ContainerSpec, PodSpec
-from ..model.container import Container, ContainerId, Pod, PodId
-from ..model.kubelet_resources import as_told, linux_resources
+from ..model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
+from ..model.kubelet_resources import LinuxResources, as_told, estimate, linux_resources, merge
+from ..model.memory_qos import MemoryQos, memory_entries, protected_bytes
 from ..rules.label_budget import admit_labels
 from ..text.errors import Problem
 
-SOME_MEMORY_BYTES: Final = 1 << 40
+
+class NodeMemory(Struct, frozen=True):
+    """All memory of a node, and what its kubelet does about it."""
+
+    total_bytes: int
+    qos: MemoryQos = MemoryQos.OFF
+
+    @classmethod
+    def of(cls, machine: Machine, qos: MemoryQos = MemoryQos.OFF) -> "NodeMemory":
+        """The memory of a machine."""
+        return cls(sum(node.memory_bytes or 0 for node in machine.numa_nodes), qos)
+
+
+_SOME_MEMORY: Final = NodeMemory(1 << 40)
 """What counts where there is no machine."""
 
 
@@ -41,19 +58,22 @@ def created_container(
     pod: Pod,
     serial: int,
     *,
-    memory_bytes: int = SOME_MEMORY_BYTES,
+    memory: NodeMemory | None = None,
     reads_test_hints: bool = False,
 ) -> tuple[Container, tuple[Problem, ...]]:
     """A container of a pod, and what is wrong with what the pod says of its resources.
 
-    `memory_bytes`: all memory of the machine it is created on.
+    `memory`: of the node it is created on, where the policy knows no more than its kubelet tells.
     """
     container = Container(
         id=ContainerId(f"{spec.name}-{serial}"), name=spec.name, pod=pod, created_at=serial
     )
-    linux = linux_resources(spec.resources, pod.qos, memory_bytes)
+    node = memory or _SOME_MEMORY
+    linux = _written(spec.resources, spec.own or spec.resources, pod.qos, node)
     known = as_told(spec.resources, pod.qos)
-    resources, problems = refined_resources(known, linux, pod, spec.name, memory_bytes)
+    if memory is not None:
+        known = estimate(linux, pod.qos, node.total_bytes)
+    resources, problems = refined_resources(known, linux, pod, spec.name, node.total_bytes)
     claimed, unread = claimed_cpus(spec.environment, container.path)
     if claimed is None and spec.placed_on is not None:
         # Two plugins that set the cpus of one container keep it from being created.
@@ -63,3 +83,23 @@ def created_container(
     if not reads_test_hints:
         return container, problems
     return replace(container, hints=annotated_hints(container)[0]), problems
+
+
+def resized(container: Container, asked: Resources, memory: NodeMemory) -> Resources:
+    """The resources of a running container as the policy knows them once it asks for others.
+
+    The kubelet does not write anew who is to be killed first.
+    """
+    qos, before = container.pod.qos, container.resources
+    after = replace(_written(asked, asked, qos, memory), oom_score_adj=None)
+    linux = merge(_written(before, before, qos, memory), after)
+    return estimate(linux, qos, memory.total_bytes)
+
+
+def _written(
+    resources: Resources, own: Resources, qos: QosClass, memory: NodeMemory
+) -> LinuxResources:
+    """What the kubelet writes for a container that shows these resources, and has these itself."""
+    linux = linux_resources(resources, qos, memory.total_bytes)
+    entries = memory_entries(own, qos, memory.total_bytes, memory.qos)
+    return replace(linux, memory_request_bytes=protected_bytes(entries))

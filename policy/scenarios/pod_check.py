@@ -41,7 +41,7 @@ from ..rules.unmatched_rules import unmatched_rules
 from ..text.errors import Problem
 from ..text.yaml_fields import Field, FieldError
 from ..text.yaml_nodes import TextNode
-from .creation import created_container, created_pod
+from .creation import NodeMemory, created_container, created_pod
 
 _WITH_RESOURCES: Final = "agent.podResourceAPI: true"
 
@@ -78,8 +78,9 @@ class PodCheck:
         pod = created_pod(spec, 0)
         central = CentralRules(config)
         containers: list[Container] = []
+        memory = None if self._machine is None else NodeMemory.of(self._machine)
         for serial, one in enumerate((*spec.init_containers, *spec.containers), start=1):
-            container, problems = created_container(one, pod, serial)
+            container, problems = created_container(one, pod, serial, memory=memory)
             containers.append(central.completed(container))
             yield from problems
         classifier = Classifier(config, machine=self._machine)

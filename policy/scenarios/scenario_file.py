@@ -23,8 +23,10 @@ from ..manifests.manifest import (
 )
 from ..manifests.pod_size import pod_size
 from ..model.container import QosClass, Resources
+from ..model.memory_qos import MemoryQos
 from ..text.errors import ConfigError
 from ..text.quantity import parse_bytes, parse_milli, parse_nanoseconds
+from ..text.suggestion import suggestion
 from ..text.yaml_fields import Field, FieldError
 from .hardware_table import machine_from_table
 from .step import (
@@ -71,6 +73,7 @@ class Topology(Struct, frozen=True, kw_only=True):
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Names of devices by resource, or patterns; see `DeviceStock`."""
+    memory_qos: MemoryQos = MemoryQos.OFF
 
 
 class ScenarioFile(Struct, frozen=True, kw_only=True):
@@ -139,7 +142,18 @@ def build_topology(table: Field, read_sysfs: Callable[[str], Machine]) -> Topolo
             resource: tuple(one.text() for one in names.elements())
             for resource, names in table["devices"].entries().items()
         },
+        memory_qos=_memory_qos(table["memoryReservationPolicy"]),
     )
+
+
+def _memory_qos(policy: Field) -> MemoryQos:
+    """The kubelet's use of memory QoS, which is on where its policy is named."""
+    if policy.is_missing:
+        return MemoryQos.OFF
+    known = {one.value: one for one in MemoryQos}
+    if policy.text() not in known:
+        raise policy.error(f"unknown policy {policy.text()!r}", suggestion(policy.text(), known))
+    return known[policy.text()]
 
 
 def _step(step: Field) -> Step:

@@ -7,7 +7,6 @@ from ...topology.sets.base_errors import PinfoldError
 from ...topology.sysfs.overrides import override_machine, parse_overrides
 from ..configuration.config import Config
 from ..configuration.config_text import config_from_values
-from ..engine.decision import Decision
 from ..engine.engine import Engine
 from ..engine.pool_drawing import spare_supplies
 from ..engine.rebalance.plan import placement_quality
@@ -19,7 +18,7 @@ from ..model.kubelet_resources import as_told
 from ..tuning.interrupts import Interrupt
 from ..tuning.scheduling import scheduling_values
 from .container_result import container_result
-from .creation import created_container, created_pod
+from .creation import NodeMemory, created_container, created_pod, resized
 from .evaluator_tables import Value
 from .present import Present
 from .result import ContainerResult, ScenarioResult
@@ -58,7 +57,7 @@ class ScenarioRun:
         self.engine: Engine | None = None
         self.is_started = False
         self.runtime = Runtime(topology.machine, topology.devices)
-        self._machine = topology.machine
+        self._machine, self._memory_qos = topology.machine, topology.memory_qos
         self._names = MachineNames(topology.machine)
         self._config = config
         self._remembered: dict[str, Value] = dict(topology.aliases)
@@ -263,7 +262,7 @@ class ScenarioRun:
             spec,
             pod,
             self._serial,
-            memory_bytes=sum(node.memory_bytes or 0 for node in self._machine.numa_nodes),
+            memory=NodeMemory.of(self._machine, self._memory_qos),
             reads_test_hints=self._reads_test_hints,
         )
         config = self.engine.config if self.engine is not None else self._config
@@ -339,8 +338,9 @@ class ScenarioRun:
         one = self._find(step.container)
         if one is None or self.engine is None or not self.is_started:
             return
-        resources = as_told(step.resources, one.container.pod.qos)
-        decision: Decision = self.engine.update(one.container.id, resources)
+        memory = NodeMemory.of(self._machine, self._memory_qos)
+        resources = resized(one.container, step.resources, memory)
+        decision = self.engine.update(one.container.id, resources)
         self.runtime.apply(decision.changes)
         error = ""
         if isinstance(decision.result, Grant):

@@ -4,6 +4,7 @@ import asyncio
 import signal
 import sys
 import threading
+from typing import NoReturn
 
 import grpc.aio
 
@@ -16,11 +17,16 @@ from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
 async def pass_on(runtime: str, path: str) -> None:
     """Serve at a path until killed, and pass everything on to the runtime."""
     server = grpc.aio.server(  # pyright: ignore[reportUnknownMemberType]
-        handlers=[Relay(Upstream(runtime), {}, {})], options=MESSAGE_OPTIONS
+        handlers=[Relay(Upstream(runtime), {}, {}, crashed)], options=MESSAGE_OPTIONS
     )
     server.add_insecure_port(f"unix:{path}")
     await server.start()
     await server.wait_for_termination()
+
+
+def crashed(what: str, error: Exception) -> NoReturn:
+    """There are no hooks."""
+    raise AssertionError(what) from error
 
 
 def serve_runtime(path: str) -> None:

@@ -26,6 +26,8 @@ from pinfold.policy.hints.hint_text import TEST_APIS
 from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
 from pinfold.policy.model.container import ContainerId
 from pinfold.policy.model.kubelet_resources import linux_resources
+from pinfold.policy.model.memory_qos import memory_entries
+from pinfold.policy.scenarios.scenario_file import Topology
 from pinfold.policy.scenarios.step import (
     AddContainer,
     CreatePod,
@@ -44,7 +46,6 @@ from pinfold.policy.scenarios.step import (
     UpdatePod,
     Wait,
 )
-from pinfold.topology.model.machine import Machine
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 
 TIMING = Timing(deadline_seconds=7.0, first_retry_seconds=0.002, last_retry_seconds=0.004)
@@ -53,8 +54,9 @@ TIMING = Timing(deadline_seconds=7.0, first_retry_seconds=0.002, last_retry_seco
 class NodeRun:
     """Takes a scenario's steps over NRI, in one dialect."""
 
-    def __init__(self, machine: Machine, dialect: Dialect) -> None:
-        self.machine = machine
+    def __init__(self, topology: Topology, dialect: Dialect) -> None:
+        machine = self.machine = topology.machine
+        self._memory_qos = topology.memory_qos
         self.runtime = EmbeddedRuntime(dialect, 10.0)
         self.refused: list[str] = []
         self._memory_bytes = sum(node.memory_bytes or 0 for node in machine.numa_nodes)
@@ -160,7 +162,7 @@ class NodeRun:
 
     def _create(self, pod: PodSpec) -> None:
         self._pods[pod.namespace, pod.name] = pod
-        refused = start_pods(self.runtime, (pod,), self._memory_bytes)
+        refused = start_pods(self.runtime, (pod,), self._memory_bytes, self._memory_qos)
         self.refused.extend(one.reason for one in refused)
         for one in (*pod.init_containers, *pod.containers):
             self._ids[path_of(pod, one)] = container_message(one, pod, None).id
@@ -169,7 +171,9 @@ class NodeRun:
         pod = self._pods[step.namespace, step.pod]
         pod = replace(pod, containers=(*pod.containers, step.container))
         self._pods[step.namespace, step.pod] = pod
-        message = container_message(step.container, pod, self._memory_bytes)
+        message = container_message(
+            step.container, pod, self._memory_bytes, memory_qos=self._memory_qos
+        )
         self._ids[path_of(pod, step.container)] = message.id
         try:
             self.runtime.create(message)
@@ -194,7 +198,9 @@ class NodeRun:
         self.runtime.remove(self._ids.pop(path))
         if step.restarts:
             self._attempts += 1
-            message = container_message(spec, pod, self._memory_bytes, self._attempts)
+            message = container_message(
+                spec, pod, self._memory_bytes, self._attempts, self._memory_qos
+            )
             self._ids[path] = message.id
             try:
                 self.runtime.create(message)
@@ -207,7 +213,11 @@ class NodeRun:
         pod, spec = self._find(step.container)
         linux = linux_resources(step.resources, pod.qos, self._memory_bytes)
         try:
-            self.runtime.update(self._ids[path_of(pod, spec)], resources_message(linux))
+            message = resources_message(linux)
+            message.unified.update(
+                memory_entries(step.resources, pod.qos, self._memory_bytes, self._memory_qos)
+            )
+            self.runtime.update(self._ids[path_of(pod, spec)], message)
         except RequestError as error:
             self.refused.append(str(error.__cause__))
 

@@ -13,7 +13,7 @@ from ...report.console import table_lines
 from ..container_lines import natural_key
 from ..output_option import output_option
 from .bound_threads import BoundThreads, ThreadAuditDocument, bound_threads
-from .status import json_text, pin_text
+from .document_text import json_text, pin_text
 
 _HEAD: Final = ("container", "intended", "kernel", "repaired", "likely")
 _THREAD_HEAD: Final = ("container", "intended", "bound to", "threads")

@@ -9,10 +9,11 @@ from ...control.control_client import ControlClient
 from ...control.control_option import control_option
 from ..container_lines import natural_key
 from .explain import explanation_lines
+from .name_completion import complete_pod
 
 
 @click.command()
-@click.argument("pod")
+@click.argument("pod", shell_complete=complete_pod)
 @control_option
 def command(pod: str, control: Path | None) -> None:
     """Say of every container of POD (or NAMESPACE/POD) why it is where it is."""

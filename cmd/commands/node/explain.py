@@ -6,21 +6,21 @@ from typing import Final, cast
 
 import click
 
-from ....policy.engine.reason import words_of
+from ....policy.model.criterion_words import words_of
 from ...control.control_client import ControlClient
 from ...control.control_option import control_option
 from ...control.documents import GRANT, CandidateDocument, ExplainDocument, RuleDocument
 from ...report.console import table_lines
 from ...report.escaped_text import escaped
-from ..bundle.gathered_explanation import gathered_explanation
 from ..output_option import output_option
-from .status import json_text, pin_text
+from .document_text import json_text, pin_text
+from .name_completion import complete_container
 
 _MATCHES_SHOWN: Final = 8
 
 
 @click.command()
-@click.argument("container")
+@click.argument("container", shell_complete=complete_container)
 @click.option(
     "--bundle",
     type=click.Path(path_type=Path),
@@ -37,6 +37,9 @@ def command(container: str, bundle: Path | None, control: Path | None, output: s
     if bundle is None:
         found = ControlClient(control).explain(container)
     else:
+        # Imported where a bundle is named: it takes as long to load as all that is asked for else.
+        from ..bundle.gathered_explanation import gathered_explanation
+
         found = gathered_explanation(bundle, container)
     click.echo(json_text(found) if output == "json" else "\n".join(explanation_lines(found)))
 

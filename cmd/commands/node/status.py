@@ -8,14 +8,12 @@ from typing import Final
 import click
 import msgspec
 
-from ....policy.engine.reason import words_of
+from ....policy.model.criterion_words import words_of
 from ....topology.sets.cpuset import CpuSet
 from ...control.control_client import ControlClient
 from ...control.control_option import control_option
 from ...control.documents import (
     ContainerDocument,
-    NodeDocument,
-    PinDocument,
     PoolDocument,
     StatusDocument,
 )
@@ -23,6 +21,7 @@ from ...report.console import table_lines
 from ...report.escaped_text import escaped
 from ..container_lines import natural_key
 from ..output_option import output_option
+from .document_text import ids_text, pin_text
 from .watch_option import watch, watch_option
 
 _BAR_WIDTH: Final = 10
@@ -55,22 +54,6 @@ def status_text(document: StatusDocument) -> str:
     return json.dumps(found, indent=2, sort_keys=True, ensure_ascii=False)
 
 
-def json_text(document: NodeDocument) -> str:
-    """A document as one sorted JSON text."""
-    return json.dumps(msgspec.to_builtins(document), indent=2, sort_keys=True, ensure_ascii=False)
-
-
-def pin_text(pin: PinDocument | None) -> str:
-    """Cpus and memory nodes in a few words.
-
-    >>> pin_text(PinDocument(cpus="0-3", mems="0"))
-    'cpus 0-3, memory 0'
-    """
-    if pin is None:
-        return "unknown"
-    return f"cpus {_ids(pin.cpus)}, memory {_ids(pin.mems)}"
-
-
 def bar(part: int, whole: int) -> str:
     """A bar that shows how much of something is in use.
 
@@ -80,10 +63,6 @@ def bar(part: int, whole: int) -> str:
     share = 0 if whole <= 0 else min(max(part, 0), whole) * _BAR_WIDTH
     full = -(-share // whole) if share else 0
     return "█" * full + "·" * (_BAR_WIDTH - full)
-
-
-def _ids(text: str | None) -> str:
-    return "any" if text is None else text or "none"
 
 
 def _lines(status: StatusDocument) -> Iterator[str]:
@@ -126,8 +105,8 @@ def _container_row(one: ContainerDocument) -> Sequence[str]:
         one.container,
         one.pool,
         f"{one.kind} + idle" if one.idle else one.kind,
-        _ids(one.intended.cpus),
-        _ids(one.intended.mems),
+        ids_text(one.intended.cpus),
+        ids_text(one.intended.mems),
         kernel,
         words_of(one.decided_by),
     )

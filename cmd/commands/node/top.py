@@ -15,7 +15,8 @@ from ...daemon.machine_source import machine_of
 from ...kernel.cgroup_usage import read_usages
 from ...report.console import table_lines
 from ..output_option import output_option
-from .status import bar, json_text
+from .document_text import json_text
+from .status import bar
 from .usage_document import ContainerUsage, UsageDocument, usage_document
 from .watch_option import watch, watch_option
 

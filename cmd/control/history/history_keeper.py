@@ -13,10 +13,10 @@ import msgspec
 from msgspec import structs
 
 from ....nri.dispatch.front import Front
-from ....nri.dispatch.report import Decided, Happening, Released, Synchronized
+from ....nri.dispatch.report import Decided, Happening, Identified, Released, Synchronized
 from ....policy.engine.adoption import KEPT
 from ....policy.engine.snapshot import Snapshot
-from ....policy.model.container import ContainerId
+from ....policy.model.container import Container, ContainerId
 from ....policy.model.grant import Refusal
 from ...state.saved_container import PlacedContainer
 from ...state.saved_pods import unhurried
@@ -42,7 +42,7 @@ _BUSY_SECONDS: Final = 10.0
 @dataclass(frozen=True, slots=True)
 class _Waiting:
     at: float
-    happening: Decided | Released | Synchronized
+    happening: Decided | Identified | Released | Synchronized
 
 
 class HistoryKeeper:
@@ -52,7 +52,7 @@ class HistoryKeeper:
     written, and of the refused: what came and went in a few seconds leaves a line without them.
     """
 
-    takes = (Decided, Released, Synchronized)
+    takes = (Decided, Identified, Released, Synchronized)
 
     def __init__(
         self,
@@ -73,6 +73,9 @@ class HistoryKeeper:
         self._is_stopping = threading.Event()
         self._paths: dict[ContainerId, str] = {}
         """Of containers that were decided about and not released, as far as was written."""
+        self._unnamed: dict[ContainerId, list[_Waiting]] = {}
+        """Decisions about containers to which the runtime gives an id afterwards: under that one
+        they are found after a restart."""
         self._has_begun = False
         self._listed: set[ContainerId] = set()
         """The containers of the list that is being looked at."""
@@ -89,7 +92,7 @@ class HistoryKeeper:
                 if decision.lineup is not None and len(self._waiting) >= _TABLES_WAITING_MAX:
                     slim = structs.replace(decision, lineup=None)
                     happening = structs.replace(happening, decision=slim)
-            case Released() | Synchronized():
+            case Released() | Synchronized() | Identified():
                 pass
             case _:
                 return
@@ -112,7 +115,7 @@ class HistoryKeeper:
         if self._thread is not None:
             self._thread.join()
 
-    def last_of(self, container_id: ContainerId) -> SavedDecision | None:
+    def last_of(self, container_id: str) -> SavedDecision | None:
         """The last decision that was written of a container, and that gave it a place. O(bytes)."""
         mark = f'"id":"{container_id}"'.encode()
         for line in self.file.newest():
@@ -142,7 +145,7 @@ class HistoryKeeper:
             is_last = self._is_stopping.is_set()
             begun = time.thread_time()
             try:
-                self._write(plugin)
+                self._write(plugin, is_last=is_last)
             except OSError as error:  # a busy policy's timeout is one, too
                 self._complain(error.strerror or str(error))
             except Exception:
@@ -152,9 +155,9 @@ class HistoryKeeper:
                 self._complaint = ""
             self._cost_seconds = time.thread_time() - begun
 
-    def _write(self, plugin: Front) -> None:
+    def _write(self, plugin: Front, *, is_last: bool) -> None:
         batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
-        if not batch:
+        if not batch and not (is_last and self._unnamed):
             return
         lines: list[bytes] = []
         if not self._has_begun:
@@ -164,8 +167,9 @@ class HistoryKeeper:
                 "history", lambda: plugin.events.policy.snapshot(), _BUSY_SECONDS
             )
             self.file.turn()
-            lines.extend(map(msgspec.json.encode, self._present(snapshot, batch[0].at)))
-        lines.extend(map(msgspec.json.encode, self._saved(batch)))
+            at = batch[0].at if batch else self._clock()
+            lines.extend(map(msgspec.json.encode, self._present(snapshot, at)))
+        lines.extend(map(msgspec.json.encode, self._saved(batch, is_last=is_last)))
         if lines:
             self.file.append(lines)
 
@@ -186,17 +190,38 @@ class HistoryKeeper:
                     ),
                 )
 
-    def _saved(self, batch: list[_Waiting]) -> Iterator[SavedDecision]:
+    def _saved(self, batch: list[_Waiting], *, is_last: bool) -> Iterator[SavedDecision]:
         gone = {one.happening.container.id for one in batch if isinstance(one.happening, Released)}
         for one in unhurried(batch):
             match one.happening:
                 case Released(container=container):
+                    yield from self._named(container.id, container, gone)
                     if self._paths.pop(container.id, None) is not None:
-                        yield released(one.at, container.id, container.path)
+                        yield released(one.at, container.shown_id, container.path)
                 case Synchronized():
                     yield from self._ended_unseen(one.at)
-                case Decided() as decided:
-                    yield from self._decided(one.at, decided, gone)
+                case Identified(container=container):
+                    yield from self._named(container.id, container, gone)
+                case Decided(container=container) as decided:
+                    if _is_named_later(decided):
+                        self._paths[container.id] = container.path
+                        self._unnamed.setdefault(container.id, []).append(one)
+                    else:
+                        yield from self._decided(one.at, decided, gone)
+        if is_last:
+            # Nobody will tell how they are called.
+            for container_id in tuple(self._unnamed):
+                yield from self._named(container_id, None, gone)
+
+    def _named(
+        self, container_id: ContainerId, container: Container | None, gone: set[ContainerId]
+    ) -> Iterator[SavedDecision]:
+        """The decisions about a container that has an id by now, or never gets one."""
+        for one in self._unnamed.pop(container_id, ()):
+            if isinstance(one.happening, Decided):
+                named = container or one.happening.container
+                decided = structs.replace(one.happening, container=named)
+                yield from self._decided(one.at, decided, gone)
 
     def _decided(
         self, at: float, decided: Decided, gone: set[ContainerId]
@@ -243,3 +268,8 @@ class HistoryKeeper:
         if complaint != self._complaint:
             self._log.error("%s: %s — decisions are lost", self._folder, complaint)
         self._complaint = complaint
+
+
+def _is_named_later(decided: Decided) -> bool:
+    is_refused = isinstance(decided.decision.result, Refusal)
+    return decided.container.awaits_id and not is_refused

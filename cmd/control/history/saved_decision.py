@@ -95,7 +95,7 @@ def present_container(at: float, placed: PlacedContainer) -> SavedDecision:
     return _saved(at, PRESENT, container, one, None)
 
 
-def released(at: float, container_id: ContainerId, path: str) -> SavedDecision:
+def released(at: float, container_id: str, path: str) -> SavedDecision:
     """The end of a container."""
     return SavedDecision(at=at, event=RELEASE, id=container_id, path=path)
 
@@ -113,7 +113,7 @@ def _saved(
     return SavedDecision(
         at=at,
         event=event,
-        id=container.id,
+        id=container.shown_id,
         path=container.path,
         pod=msgspec.structs.replace(whole, containers=(one,)),
         decision=msgspec.structs.replace(document, candidates=()) if document else None,
@@ -125,7 +125,7 @@ def _saved_container(container: Container) -> SavedContainer:
     """A container that has nothing yet."""
     with_texts = _has_short_texts(container)
     return SavedContainer(
-        id=container.id,
+        id=container.shown_id,
         name=container.name,
         labels=container.labels if with_texts else {},
         tags=container.tags if with_texts else {},

@@ -1,6 +1,8 @@
 """`pinfold explain` and `describe` as they are typed, asked of a daemon on paper."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Generator
 from dataclasses import replace
 
@@ -38,6 +40,22 @@ def fixture_node(tmp_path_factory: pytest.TempPathFactory) -> Generator[AskedNod
 
 def pinfold(node: AskedNode, *arguments: str) -> Result:
     return CliRunner().invoke(main, [*arguments, f"--control={node.path}"])
+
+
+def test_who_asks_does_not_wait_for_what_the_daemon_alone_needs(node: AskedNode) -> None:
+    program = (
+        "import sys\n"
+        "from pinfold.cmd.pinfold import main\n"
+        "main(sys.argv[1:], standalone_mode=False)\n"
+        "print(*sys.modules)\n"
+    )
+    arguments = ["explain", "web", f"--control={node.path}"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
+    )
+    loaded = done.stdout.splitlines()[-1].split()
+    assert "default/shop/web is in" in done.stdout
+    assert not {"rich", "yaml", "tarfile", "psutil", "pinfold.policy.engine.engine"} & {*loaded}
 
 
 def test_a_person_would_say_it_so_and_then_show_the_table(node: AskedNode) -> None:

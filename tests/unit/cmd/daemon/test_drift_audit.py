@@ -28,6 +28,7 @@ from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 
+from ..commands.test_audit_threads import add_process
 from .paper_node import LOG, PATIENT, PaperNode, burstable, config, guaranteed
 
 MACHINE = machine_from_spec("socket:2 numa:1 core:4 thread:1 mem:8G")
@@ -150,6 +151,25 @@ def test_daemon_looks_every_ten_seconds(tmp_path: Path) -> None:
         assert daemon.tally.drifts == 1
     finally:
         daemon.stop()
+
+
+def test_bound_threads_are_told_of_once_and_left_as_they_are(
+    node: PaperNode, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    node.run(guaranteed("db", 3000))
+    one, other, last = CpuSet.parse(node.cpus("db"))
+    cgroup = f"kubepods/x/{node.id_of('db')}"
+    add_process(tmp_path, cgroup, 10, {10: f"{one}-{last}", 11: f"{one}", 12: f"{other}"})
+    for pid in (20, 30):
+        node.daemon.audit.look_at_threads(str(tmp_path))
+        node.settle()
+        add_process(tmp_path, cgroup, pid, {pid: f"{one}-{other}", pid + 1: f"{other}-{last}"})
+    assert node.daemon.audit.bound_threads == 4
+    told = [record for record in caplog.records if "event=threads-bound" in record.getMessage()]
+    assert [record.levelname for record in told] == ["INFO", "DEBUG"]
+    assert f'threads="1 on {one}, 1 on {other}"' in told[0].getMessage()
+    assert node.daemon.audit.look().drifts == ()
 
 
 class FakeClock:

@@ -5,15 +5,17 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pinfold.cmd.pinfold import main
-from pinfold.cmd.report.console import branch_lines, table_lines, tree_lines
+from pinfold.cmd.report.console import branch_lines, rich_table, table_lines, tree_lines
 from pinfold.topology.drawing.text_tree import TextTree
 
 PROGRAM = [sys.executable, "-m", "pinfold.cmd.pinfold"]
@@ -34,14 +36,19 @@ STRANGE = [
 ]
 
 
-def in_terminal(arguments: list[str], columns: int, environment: Mapping[str, str]) -> str:
+def in_terminal(
+    arguments: list[str],
+    columns: int,
+    environment: Mapping[str, str],
+    program: Sequence[str] = PROGRAM,
+) -> str:
     """What a command writes to a terminal of so many columns."""
     kept = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
     ours, theirs = pty.openpty()
     try:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         with subprocess.Popen(
-            [*PROGRAM, *arguments],
+            [*program, *arguments],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
@@ -89,6 +96,29 @@ def test_columns_are_as_wide_as_their_widest_cell() -> None:
         "  漢字/c",
         "             -",
     ]
+
+
+@given(
+    head=st.lists(st.text("ab []:\\\n"), min_size=1, max_size=4),
+    rows=st.lists(st.lists(st.text("xyz -[/]:\t"), max_size=4), max_size=4),
+)
+def test_a_table_of_ascii_looks_as_rich_draws_it(head: list[str], rows: list[list[str]]) -> None:
+    fitting = [row[: len(head)] for row in rows]
+    assert plain(table_lines(head, fitting)) == plain(rich_table(head, fitting))
+
+
+@pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
+def test_a_table_of_ascii_has_the_bold_letters_of_rich(environment: dict[str, str]) -> None:
+    program = (
+        "from pinfold.cmd.report.console import rich_table, table_lines\nprint(*{}, sep='\\n')"
+    )
+    table = "(['name', 'cpus'], [['web', '0-3'], ['db']])"
+    ours, theirs = (
+        in_terminal([program.format(f"{drawn}{table}")], 80, environment, [sys.executable, "-c"])
+        for drawn in ("table_lines", "rich_table")
+    )
+    assert ("\x1b[1m" in ours) is (not environment)
+    assert ours == theirs
 
 
 def test_a_tree_has_a_line_for_each_text() -> None:

@@ -457,6 +457,17 @@ def test_the_pods_with_the_shortest_texts_keep_theirs() -> None:
     assert [bool(pod.containers[0].labels) for pod in state.pods] == [False, True, True, True]
 
 
+def test_texts_are_kept_where_there_is_room_for_them_alone() -> None:
+    texts = {"a": "x" * 900, "b": "y" * 300}
+    running = [one for pod, text in texts.items() for one in talkative(pod, "main", text=text)]
+    whole = collected(running)
+    length = sum(len(msgspec.json.encode(one)) for one in whole.pods)
+    assert collected(running, SavedPods(length)) == whole
+    assert collected(running, SavedPods(length - 1)) == whole, "the rest is not text"
+    cut = collected(running, SavedPods(1200))
+    assert [pod.is_cut for pod in cut.pods] == [True, False]
+
+
 def test_what_was_read_of_a_pod_is_right_the_next_time_too() -> None:
     pods = SavedPods(5000)
     long, short = talkative("a", "main", text="x" * 4000), talkative("b", "main", text="x" * 3000)

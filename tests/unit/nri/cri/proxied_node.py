@@ -59,8 +59,11 @@ class ProxiedNode:
         self.direct.close()
         self.end_proxy()
         self.face.stop()
-        faults = [one for one in self.happenings if isinstance(one, Crashed)]
-        assert not faults
+        assert not self.faults()
+
+    def faults(self) -> list[Crashed]:
+        """What was reported as a fault of ours so far."""
+        return [one for one in self.happenings if isinstance(one, Crashed)]
 
     @property
     def engine(self) -> Engine:

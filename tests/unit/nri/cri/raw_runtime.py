@@ -86,14 +86,17 @@ def serving(path: Path, handler: RawRuntime) -> Generator[None]:
 
 
 @contextmanager
-def relaying(runtime: Path, path: Path, hooks: Mapping[str, Hook] | None = None) -> Generator[None]:
-    """A relay at a path, for a runtime at another, in a thread of its own."""
+def relaying(
+    runtime: Path, path: Path, hooks: Mapping[str, Hook] | None = None
+) -> Generator[list[str]]:
+    """A relay at a path, for a runtime at another, in a thread of its own; and its faults."""
+    faults: list[str] = []
     is_up, loop = threading.Event(), asyncio.new_event_loop()
     over = asyncio.Event()
 
     async def serve() -> None:
         upstream = Upstream(str(runtime))
-        relay = Relay(upstream, hooks or {}, {})
+        relay = Relay(upstream, hooks or {}, {}, lambda _, error: faults.append(str(error)))
         server = grpc.aio.server(  # pyright: ignore[reportUnknownMemberType]
             handlers=[relay], options=MESSAGE_OPTIONS
         )
@@ -108,7 +111,7 @@ def relaying(runtime: Path, path: Path, hooks: Mapping[str, Hook] | None = None)
     thread.start()
     try:
         assert is_up.wait(10)
-        yield
+        yield faults
     finally:
         loop.call_soon_threadsafe(over.set)
         thread.join()

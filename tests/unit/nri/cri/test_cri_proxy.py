@@ -7,7 +7,7 @@ import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc
 import pytest
@@ -124,6 +124,26 @@ def test_a_refused_placement_is_exhaustion_with_the_whole_reason(node: ProxiedNo
     assert eventually(lambda: not node.engine.containers)
 
 
+def test_a_fault_of_the_policy_fails_no_call_and_the_container_is_placed_where_it_runs(
+    node: ProxiedNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> NoReturn:
+        raise ValueError("a fault")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(node.engine, "create", fail)
+        patched.setattr(node.engine, "update", fail)
+        own = node.run("own", 2000)
+        assert eventually(lambda: has_grants(node, 1))
+        node.settled()
+        assert node.cpus(own) == "1-2"
+        resources = api.LinuxContainerResources(cpu_shares=3072, cpu_quota=300_000)
+        node.kubelet.update_resources(own, resources)
+    assert node.runtime.containers[own].linux.resources.cpu.quota.value == 300_000
+    assert {str(one.error) for one in node.faults()} == {"a fault"}
+    node.happenings.clear()
+
+
 @pytest.mark.parametrize("end", ["stop", "remove", "stop_pod", "remove_pod"])
 def test_cpus_come_back_once_the_runtime_said_so(node: ProxiedNode, end: str) -> None:
     shared, own = node.run("shared"), node.run("own", 2000)
@@ -149,6 +169,25 @@ def test_cpus_come_back_once_the_runtime_said_so(node: ProxiedNode, end: str) ->
 
 def _pass(gate: threading.Event) -> None:
     gate.wait(10)
+
+
+def test_a_container_that_was_only_created_keeps_its_cpus_when_it_is_stopped(
+    node: ProxiedNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A runtime passes over a stop of what does not run yet, and starts it later."""
+    pod = node.run_pod("own")
+    created = node.create(pod, "own", 2000)
+    with monkeypatch.context() as patched:
+        patched.setattr(node.face, "exit", str)
+        node.kubelet.stop_container(created)
+    listed = node.face.calls.count("ListContainers")
+    assert eventually(lambda: node.face.calls.count("ListContainers") > listed + 2)
+    assert has_grants(node, 1)
+    node.kubelet.start_container(created)
+    assert node.cpus(created) == "1-2"
+    assert has_grants(node, 1)
+    node.kubelet.stop_container(created)
+    assert has_grants(node, 0)
 
 
 def test_a_call_that_fails_gives_nothing_back(node: ProxiedNode) -> None:
@@ -225,6 +264,7 @@ def test_a_cancelled_creation_that_came_to_nothing_gives_its_cpus_back(node: Pro
     assert has_grants(node, 1), "nobody knows yet"
     gate.set()
     assert eventually(lambda: grants(node) == 0)
+    node.settled()
     assert releases(node) == 1
 
 

@@ -29,7 +29,7 @@ def test_the_socket_is_ours_alone_in_a_folder_that_is_ours_alone(tmp_path: Path)
     with made(place):
         assert place.path.stat().st_mode & 0o777 == 0o600
         assert place.path.parent.stat().st_mode & 0o777 == 0o700
-        assert os.listdir(place.path.parent) != ["cri.sock"], "it was made in a folder aside"
+        assert os.listdir(place.path.parent) == ["cri.sock"], "all that a kill leaves"
         place.close()
     assert os.listdir(place.path.parent) == []
 
@@ -80,6 +80,14 @@ def open_folder(folder: Path) -> str:
     return str(inner / "cri.sock")
 
 
+def folder_in_an_open_one(folder: Path) -> str:
+    inner = folder / "open"
+    inner.mkdir()
+    inner.chmod(0o777)
+    (inner / "ours").mkdir(mode=0o700)
+    return str(inner / "ours" / "cri.sock")
+
+
 def same(folder: Path) -> str:
     (folder / "link.sock").symlink_to(RUNTIME)
     return str(folder / "link.sock")
@@ -94,10 +102,17 @@ def a_long_path(folder: Path) -> str:
     [
         (a_file, "something else than a socket is there"),
         (open_folder, "others may write there"),
+        (folder_in_an_open_one, "/open: others may write there"),
         (same, "is the runtime's own socket"),
         (a_long_path, "too long for a socket"),
     ],
-    ids=["a file", "a folder of others", "the runtime's", "a long path"],
+    ids=[
+        "a file",
+        "a folder of others",
+        "a folder others may replace",
+        "the runtime's",
+        "a long path",
+    ],
 )
 def test_a_place_that_is_refused_is_named(
     tmp_path: Path, place: Callable[[Path], str], said: str
@@ -105,4 +120,22 @@ def test_a_place_that_is_refused_is_named(
     path = place(tmp_path)
     with pytest.raises(ListenPlaceError, match=said) as found:
         ListenPlace(path, RUNTIME)
-    assert str(found.value).startswith(f"--cri-listen: {os.path.dirname(path)}")
+    assert str(found.value).startswith(f"--cri-listen: {tmp_path}")
+
+
+def test_folders_that_are_made_are_ours_alone_whatever_the_mask_is(tmp_path: Path) -> None:
+    mask = os.umask(0)
+    try:
+        place = ListenPlace(str(tmp_path / "one/two/cri.sock"), RUNTIME)
+    finally:
+        os.umask(mask)
+    for folder in (place.path.parent, place.path.parent.parent):
+        assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_of_ours_in_a_sticky_one_is_good(tmp_path: Path) -> None:
+    sticky = tmp_path / "sticky"
+    sticky.mkdir()
+    sticky.chmod(0o1777)
+    with made(ListenPlace(str(sticky / "ours/cri.sock"), RUNTIME)) as sock:
+        assert sock.fileno() > 0

@@ -209,3 +209,39 @@ def test_a_refused_call_never_reaches_the_runtime(watched: Watched, client: RawC
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert error.details() == "the whole reason"
     assert watched.outcomes == []
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_fault_in_a_hook_fails_no_call(tmp_path: Path, client: RawClient, is_late: bool) -> None:
+    outcomes: list[bool] = []
+
+    def fail(_reply: bytes) -> None:
+        raise ValueError("a fault")
+
+    async def hook(request: bytes) -> Passage:
+        if not is_late:
+            fail(request)
+        return Passage(request=request, done=fail, failed=outcomes.append)
+
+    with (
+        serving(tmp_path / "r.sock", RawRuntime()),
+        relaying(tmp_path / "r.sock", tmp_path / "p.sock", {"Echo": hook}) as faults,
+    ):
+        reply, _ = client.unary("Echo", b"here")
+    assert reply == b"here"
+    assert faults == ["a fault"]
+    assert outcomes == ([False] if is_late else []), "a list is to tell what came of it"
+
+
+def test_the_end_of_a_hooked_call_goes_through(tmp_path: Path, client: RawClient) -> None:
+    runtime, watched = RawRuntime(), Watched()
+    with (
+        serving(tmp_path / "r.sock", runtime),
+        relaying(tmp_path / "r.sock", tmp_path / "p.sock", {"Wait": watched.hook}),
+    ):
+        call = client.stream("Wait", b"")
+        time.sleep(0.3)
+        call.cancel()
+        assert runtime.is_cancelled.wait(5)
+        assert watched.is_told.wait(5)
+    assert watched.outcomes == [False]

@@ -26,6 +26,7 @@ from pinfold.policy.engine.engine import Engine
 from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
 from pinfold.policy.model.container import ContainerId, QosClass, Resources
 from pinfold.policy.model.kubelet_resources import linux_resources
+from pinfold.policy.model.memory_qos import MemoryQos, memory_entries
 from tests.unit.nri.cri.proxied_node import eventually
 
 SECONDS: Final = 20.0
@@ -47,7 +48,8 @@ class Started:
 class Wire(ABC):
     """A runtime on paper with a front before it, and a kubelet's way to it."""
 
-    def __init__(self, memory_bytes: int | None) -> None:
+    def __init__(self, memory_bytes: int | None, memory_qos: MemoryQos = MemoryQos.OFF) -> None:
+        self.memory_qos = memory_qos
         self.runtime = EmbeddedRuntime(request_timeout_seconds=SECONDS)
         self.memory_bytes = memory_bytes
         self.happenings: list[Happening] = []
@@ -75,6 +77,11 @@ class Wire(ABC):
 
     @abstractmethod
     def update(self, container_id: str, resources: Resources, qos: QosClass) -> None: ...
+
+    def update_message(self, resources: Resources, qos: QosClass) -> nri_pb2.LinuxResources:
+        message = resources_message(linux_resources(resources, qos, self.memory_bytes))
+        message.unified.update(memory_entries(resources, qos, self.memory_bytes, self.memory_qos))
+        return message
 
     @abstractmethod
     def come_back(self, attempts: Mapping[str, int], lists: Callable[[], None]) -> None:
@@ -122,7 +129,9 @@ class NriWire(Wire):
         return message.id
 
     def start(self, one: Started) -> str:
-        message = container_message(one.spec, one.pod, self.memory_bytes, one.attempt)
+        message = container_message(
+            one.spec, one.pod, self.memory_bytes, one.attempt, self.memory_qos
+        )
         try:
             created = self.runtime.create(message)
         except RequestError as error:
@@ -147,16 +156,17 @@ class NriWire(Wire):
         assert self.front.wait_until_ready(SECONDS)
 
     def update(self, container_id: str, resources: Resources, qos: QosClass) -> None:
-        linux = linux_resources(resources, qos, self.memory_bytes)
-        self.runtime.update(container_id, resources_message(linux))
+        self.runtime.update(container_id, self.update_message(resources, qos))
 
 
 class CriWire(Wire):
     """The policy as a CRI proxy; while there is none the kubelet talks to the runtime itself."""
 
-    def __init__(self, memory_bytes: int | None, folder: Path) -> None:
-        super().__init__(memory_bytes)
-        self.loopback = CriLoopback(self.runtime, folder, memory_bytes)
+    def __init__(
+        self, memory_bytes: int | None, folder: Path, memory_qos: MemoryQos = MemoryQos.OFF
+    ) -> None:
+        super().__init__(memory_bytes, memory_qos)
+        self.loopback = CriLoopback(self.runtime, folder, memory_bytes, memory_qos)
 
     def make_front(self, policy: Engine, *, has_test_hints: bool) -> Front:
         return CriProxy(
@@ -206,8 +216,7 @@ class CriWire(Wire):
         return self.loopback.face.calls.count("ListContainers")
 
     def update(self, container_id: str, resources: Resources, qos: QosClass) -> None:
-        linux = linux_resources(resources, qos, self.memory_bytes)
-        message = nri_pb2.LinuxContainer(resources=resources_message(linux))
+        message = nri_pb2.LinuxContainer(resources=self.update_message(resources, qos))
         try:
             self._kubelet.update(container_id, cri_resources(message))
         except grpc.RpcError as error:

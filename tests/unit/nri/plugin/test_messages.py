@@ -30,6 +30,7 @@ from pinfold.policy.model.container import (
     Resources,
 )
 from pinfold.policy.model.kubelet_resources import LinuxResources
+from pinfold.policy.model.memory_qos import MemoryQos
 from pinfold.policy.model.pinning import Pinning
 from pinfold.policy.text.errors import Problem
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
@@ -261,6 +262,17 @@ def test_memory_request_is_what_the_kernel_protects(
     message = nri_pb2.Container(id="c", name="nginx")
     message.linux.resources.unified.update(unified)
     assert container_linux_value(message).memory_request_bytes == exact
+
+
+def test_a_kubelet_protects_what_a_container_requests_and_not_what_its_pod_does() -> None:
+    shown = Resources(memory_request_bytes=900, memory_limit_bytes=2048 << 20)
+    own = Resources(memory_request_bytes=512 << 20)
+    spec = ContainerSpec(name="c", resources=shown, own=own)
+    pod = PodSpec(name="p", qos=QosClass.BURSTABLE, containers=(spec,))
+    tiered = container_message(spec, pod, 8 << 30, memory_qos=MemoryQos.TIERED)
+    assert container_linux_value(tiered).memory_request_bytes == 512 << 20
+    plain = container_message(spec, pod, 8 << 30)
+    assert not plain.linux.resources.unified
 
 
 def test_cpuset_that_cannot_be_read_is_a_problem_and_not_the_end() -> None:

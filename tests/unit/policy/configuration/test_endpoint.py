@@ -93,13 +93,29 @@ HERE = "httpEndpoint: ':8891'"
             id="nobody to send them to",
         ),
         pytest.param(
-            f"{HERE}, samplingRatePerMillion: 5, tracingCollector: x, logExporter: y",
-            [
-                "samplingRatePerMillion: accepted, but has no effect — there are no traces",
-                "tracingCollector: accepted, but has no effect — there are no traces",
-                "logExporter: accepted, but has no effect — logs go to",
-            ],
-            id="traces and logs",
+            f"{HERE}, logExporter: y",
+            ["logExporter: accepted, but has no effect — logs go to"],
+            id="logs",
+        ),
+        pytest.param(
+            "samplingRatePerMillion: 5, tracingCollector: 'otlp-grpc://host:4317'",
+            [],
+            id="traces are sent",
+        ),
+        pytest.param(
+            "samplingRatePerMillion: 5, tracingCollector: otlp-http",
+            ["tracingCollector: accepted, but has no effect — traces are sent by gRPC alone"],
+            id="traces by HTTP",
+        ),
+        pytest.param(
+            "tracingCollector: otlp-grpc",
+            ["tracingCollector: accepted, but has no effect — set samplingRatePerMillion"],
+            id="no trace of a million",
+        ),
+        pytest.param(
+            "samplingRatePerMillion: 5",
+            ["samplingRatePerMillion: accepted, but has no effect — name a tracingCollector"],
+            id="traces for nobody",
         ),
         pytest.param(
             f"{HERE}, reportPeriod: 5s, metrics: {{polled: [policy]}}",

@@ -4,8 +4,9 @@ from msgspec import structs
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.reason import CRITERIA, reason_of, request_text, runner_up, words_of
+from pinfold.policy.engine.reason import reason_of, request_text, runner_up
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
+from pinfold.policy.model.criterion_words import CRITERIA, words_of
 from pinfold.policy.model.grant import Grant, GrantKind, PoolId, Refusal
 from pinfold.policy.model.request import CpuType
 from pinfold.policy.placing.rank import Rank

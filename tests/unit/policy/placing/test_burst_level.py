@@ -44,12 +44,13 @@ WIDTHS = [
     pytest.param({AFFINITY: ONE_WAY}, Config(), BurstLevel.PACKAGE, id="nobody later comes to it"),
     pytest.param({AFFINITY: ONE_WAY}, SYMMETRIC, BurstLevel.THREAD, id="all rules are symmetric"),
     pytest.param({AFFINITY: BOTH_WAYS}, Config(), BurstLevel.THREAD, id="its rule is symmetric"),
-    pytest.param({AFFINITY: SHORTHAND}, Config(), BurstLevel.THREAD, id="so is shorthand"),
+    pytest.param({AFFINITY: SHORTHAND}, Config(), BurstLevel.PACKAGE, id="shorthand as ever"),
+    pytest.param({AFFINITY: SHORTHAND}, SYMMETRIC, BurstLevel.THREAD, id="symmetric shorthand"),
     pytest.param({LEVELS: APART}, Config(), BurstLevel.NUMA, id="one domain to be alone in"),
     pytest.param({LEVELS: NEAR}, Config(), BurstLevel.L3_CACHE, id="one domain to be joined in"),
     pytest.param({LEVELS: EVEN}, Config(), BurstLevel.DIE, id="one domain to be counted in"),
     pytest.param({LEVELS: NEAR + APART}, Config(), BurstLevel.L3_CACHE, id="the narrowest rule"),
-    pytest.param({AFFINITY: SHORTHAND, **SPREAD}, Config(), BurstLevel.SYSTEM, id="its own word"),
+    pytest.param({AFFINITY: SHORTHAND, **SPREAD}, SYMMETRIC, BurstLevel.SYSTEM, id="its own word"),
 ]
 
 
@@ -86,15 +87,18 @@ def test_a_rule_wider_than_the_configured_level_widens_nothing() -> None:
 
 
 FRIENDS = [
-    pytest.param({AFFINITY: SHORTHAND}, "NUMA node #1", id="in one NUMA node, by shorthand"),
-    pytest.param({AFFINITY: BOTH_WAYS}, "NUMA node #1", id="in one NUMA node, by a symmetric rule"),
-    pytest.param({}, "socket #0", id="in one socket without rules"),
+    pytest.param({AFFINITY: BOTH_WAYS}, Config(), "NUMA node #1", id="in one NUMA node, by a rule"),
+    pytest.param({AFFINITY: SHORTHAND}, SYMMETRIC, "NUMA node #1", id="in one, by shorthand"),
+    pytest.param({AFFINITY: SHORTHAND}, Config(), "socket #0", id="in one socket by default"),
+    pytest.param({}, Config(), "socket #0", id="in one socket without rules"),
 ]
 
 
-@pytest.mark.parametrize(("annotations", "pool"), FRIENDS)
-def test_friends_without_a_limit_meet(annotations: dict[str, str], pool: str) -> None:
-    engine = Engine(machine_from_spec("socket:2 numa:2 core:4 thread:2 mem:4G"), Config())
+@pytest.mark.parametrize(("annotations", "config", "pool"), FRIENDS)
+def test_friends_without_a_limit_meet(
+    annotations: dict[str, str], config: Config, pool: str
+) -> None:
+    engine = Engine(machine_from_spec("socket:2 numa:2 core:4 thread:2 mem:4G"), config)
     engine.create(container("other", {}, milli=5000, pod="filler"))
     for name in ("web", "cache"):
         engine.create(container(name, annotations))
