@@ -161,6 +161,7 @@ class Engine:
             return allocator.conclude(allocator.place_running(container))
         allocator.heed_rules(container, is_alone=True)
         changes = allocator.books.pinner.changes(container.id)
+        allocator.unmet.look_at_displaced()
         decision = replace(self.decisions[container.id], changes=changes)
         allocator.roster.decisions[container.id] = decision
         return decision

@@ -135,7 +135,7 @@ class UnmetRules:
         while self._displaced:
             container_id = self._displaced.pop()
             decision = self._roster.decisions.get(container_id)
-            if decision is not None:
+            if decision is not None and container_id in self._books.ledger.grants:
                 broken = self._broken(container_id)
                 self.tell_owners(self._roster.containers[container_id], broken)
                 self._roster.decisions[container_id] = self.told(decision, broken)

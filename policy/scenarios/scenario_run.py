@@ -7,7 +7,6 @@ from ...topology.sets.base_errors import PinfoldError
 from ...topology.sysfs.overrides import override_machine, parse_overrides
 from ..configuration.config import Config
 from ..configuration.config_text import config_from_values
-from ..engine.decision import Decision
 from ..engine.engine import Engine
 from ..engine.pool_drawing import spare_supplies
 from ..engine.rebalance.plan import placement_quality
@@ -338,7 +337,7 @@ class ScenarioRun:
             return
         memory = NodeMemory.of(self._machine, self._memory_qos)
         resources = resized(one.container, step.resources, memory)
-        decision: Decision = self.engine.update(one.container.id, resources)
+        decision = self.engine.update(one.container.id, resources)
         self.runtime.apply(decision.changes)
         error = ""
         if isinstance(decision.result, Grant):

@@ -171,7 +171,9 @@ class NodeRun:
         pod = self._pods[step.namespace, step.pod]
         pod = replace(pod, containers=(*pod.containers, step.container))
         self._pods[step.namespace, step.pod] = pod
-        message = container_message(step.container, pod, self._memory_bytes)
+        message = container_message(
+            step.container, pod, self._memory_bytes, memory_qos=self._memory_qos
+        )
         self._ids[path_of(pod, step.container)] = message.id
         try:
             self.runtime.create(message)

@@ -13,8 +13,6 @@ from pinfold.policy.scenarios.scenario_file import Scenario, Topology
 from pinfold.policy.scenarios.scenario_run import ScenarioRun
 from pinfold.policy.scenarios.simulation import run_scenario
 from pinfold.policy.scenarios.step import Start, UpdatePod
-from tests.unit.nri.cri.wired_run import WiredRun
-from tests.unit.nri.cri.wires import CriWire
 
 from .node_run import NodeRun
 from .scenario_files import scenarios_in
@@ -69,43 +67,10 @@ def test_a_node_does_what_the_simulation_says(
         node.stop()
 
 
-@pytest.mark.parametrize(("scenario", "topology"), SCENARIOS)
-def test_a_proxy_does_what_the_simulation_says(
-    scenario: Scenario, topology: Topology, tmp_path: Path
-) -> None:
-    """Over CRI, but for what its calls cannot carry."""
-    if scenario.not_over_cri:
-        pytest.skip(scenario.not_over_cri)
-    memory = sum(node.memory_bytes or 0 for node in topology.machine.numa_nodes)
-    wire = CriWire(memory, tmp_path)
-    simulated, run = ScenarioRun(topology, Config()), WiredRun(wire, topology.machine, Config())
-    steps = scenario.steps
-    if not any(isinstance(step, Start) for step in steps):
-        steps = (Start(config=None, environment={}), *steps)
-    try:
-        for number, step in enumerate(steps):
-            simulated.take(step)
-            run.take(step)
-            expected = {
-                one.container.path: (
-                    str(simulated.runtime.effective_cpus(one)),
-                    str(simulated.runtime.effective_mems(one)),
-                )
-                for one in simulated.runtime.running.values()
-            }
-            if simulated.is_started:
-                found = {path: (one.cpus, one.mems) for path, one in run.places().items()}
-                assert found == expected, f"step {number}: {step}"
-                assert is_as_told(simulated, wire.runtime, None), f"step {number}: {step}"
-    finally:
-        wire.close()
-    assert not wire.faults
-
-
-def is_as_told(simulated: ScenarioRun, runtime: EmbeddedRuntime, dialect: Dialect | None) -> bool:
+def is_as_told(simulated: ScenarioRun, runtime: EmbeddedRuntime, dialect: Dialect) -> bool:
     """Whether limits are lifted, and memory interleaved, where the simulation says so.
 
-    No CRI call carries how memory is taken, nor does NRI before 0.12.
+    NRI before 0.12 does not carry how memory is taken.
     """
     engine = simulated.engine
     if engine is None or not simulated.is_started:
@@ -122,7 +87,7 @@ def is_as_told(simulated: ScenarioRun, runtime: EmbeddedRuntime, dialect: Dialec
     running = [one.container for one in simulated.runtime.running.values()]
     if lifted != {one.path for one in running if engine.lifts_quota(one.id)}:
         return False
-    if dialect is None or not dialect.sets_memory_policies:
+    if not dialect.sets_memory_policies:
         return interleaved == {}
     nodes_by_path = {one.path: engine.interleaved(one.id) for one in running}
     return interleaved == {path: str(nodes) for path, nodes in nodes_by_path.items() if nodes}

@@ -463,3 +463,21 @@ def test_a_guest_on_cpus_of_a_wider_pool_makes_way_for_nobody() -> None:
     rules = apart(term("core", "guest"))
     decision = engine.create(container_of("late", 0.25, rules, fails=True))
     assert isinstance(decision.result, Refusal), decision.pinning
+
+
+def test_a_guest_that_an_adopted_container_drove_away_may_end_at_once() -> None:
+    """Its rules are looked at with the adoption, and not once it has ended."""
+    engine = engine_of("socket:1 numa:2 core:3 mem:8G")
+    rules = apart(term("core", "noisy"))
+    guest = container_of("guest", 0, rules, app="guest")
+    placed(engine, guest)
+    (node,) = (one for one in engine.tree.pools if one.name == "NUMA node #1")
+    engine.move(guest.id, node.id)
+    grant = engine.grants[guest.id]
+    runs = container_of("runs", 3, app="noisy")
+    engine.adopt(dataclasses.replace(runs, cpus=node.cpus, state=ContainerState.RUNNING))
+    assert not CpuSet.parse(cpus(engine, guest)) & node.cpus
+    assert engine.grants[guest.id] != grant
+    engine.stop(guest.id)
+    placed(engine, container_of("late", 0.5))
+    engine.check()
