@@ -21,7 +21,7 @@ from ...policy.scenarios.scenario_file import (
     is_scenario_file,
     parse_scenarios,
 )
-from ...policy.scenarios.scenario_run import pods_scenario, run_scenario
+from ...policy.scenarios.simulation import pods_scenario, run_scenario
 from ...policy.text.yaml_fields import Field, FieldError, read_fields
 from ...topology.model.machine import Machine
 from ...topology.sysfs.discovery import read_machine

@@ -6,9 +6,10 @@ file, too, and sets nothing. Source: pkg/kubelet/cm/cpumanager/state, memorymana
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
+
+from msgspec import Struct
 
 from ...topology.model.machine import Machine
 from ...topology.sets.cpuset import CpuSet
@@ -20,8 +21,7 @@ _STATE_BYTES_MAX: Final = 4 << 20
 _IDLE: Final = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class KubeletManagers:
+class KubeletManagers(Struct, frozen=True):
     """The policies of the kubelet's managers; empty where one has none, or nobody can tell."""
 
     cpu: str = ""

@@ -14,7 +14,6 @@ from ...policy.engine.snapshot import Snapshot
 from ...policy.inquiry.audit import Drift, find_drift, is_drift
 from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
-from ..state.saved_pods import unhurried
 
 if TYPE_CHECKING:
     from ..kernel.thread_watch import ThreadWatch
@@ -81,8 +80,9 @@ class DriftAudit:
     def read(self, container_ids: Iterable[ContainerId]) -> dict[ContainerId, Pinning]:
         """The pinnings that the kernel has, where they can be read."""
         actuator = self._plugin.actuator
-        # The thread that answers comes first: in between it has its turn.
-        found = ((one, actuator.kernel(one)) for one in unhurried(container_ids))
+        found = (
+            (one, actuator.kernel(one)) for one in self._plugin.owner.courtesy.among(container_ids)
+        )
         return {one: pinning for one, pinning in found if pinning is not None}
 
     def repair(self) -> None:
@@ -101,7 +101,7 @@ class DriftAudit:
             # Imported here: it is for later than the start.
             from ..kernel.thread_watch import ThreadWatch
 
-            self._threads = ThreadWatch(Path(root))
+            self._threads = ThreadWatch(Path(root), self._plugin.owner.courtesy)
         try:
             snapshot = self._snapshot()
         except TimeoutError:

@@ -1,10 +1,9 @@
 """The record of the last reading of the configuration, for whoever asks whether it went well."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class ReloadRecord:
+class ReloadRecord(Struct, frozen=True):
     """The last reading of the configuration, and the last one without a fault."""
 
     is_good: bool

@@ -43,6 +43,7 @@ class RuleWatch:
     def _look(self) -> None:
         events, now = self._plugin.events, self._clock()
         settings = events.policy.config.during_execution
+        events.adjust("room that rules leave", events.policy.widen())
         for container_id, texts in events.look_at_rules().items():
             if texts:
                 self._due.setdefault(container_id, now + settings.grace_seconds)

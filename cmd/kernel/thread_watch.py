@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from ...nri.dispatch.courtesy import ALONE, Courtesy
 from ...policy.model.container import ContainerId
 from ...topology.sets.cpuset import CpuSet
-from ..state.saved_pods import unhurried
 from .cgroup_usage import container_folders
 from .thread_affinities import folder_affinities
 
@@ -19,9 +19,12 @@ CONTAINER_THREADS: Final = 500
 class ThreadWatch:
     """Bound threads of all containers, as far as they were looked at. Not for several threads."""
 
-    def __init__(self, root: Path, threads_max: int = LOOK_THREADS) -> None:
+    def __init__(
+        self, root: Path, courtesy: Courtesy = ALONE, threads_max: int = LOOK_THREADS
+    ) -> None:
         """`root`: the folder that holds proc/ and sys/."""
         self._root = root
+        self._courtesy = courtesy
         self._threads_max = threads_max
         self._folders: dict[str, Path] = {}
         self._last: ContainerId | None = None
@@ -45,7 +48,7 @@ class ThreadWatch:
             del self._bound[gone]
         found: dict[ContainerId, Mapping[CpuSet, int]] = {}
         left = self._threads_max
-        for one in unhurried(self._in_turn(intended)):
+        for one in self._courtesy.among(self._in_turn(intended)):
             if left <= 0:
                 break
             self._last = one

@@ -4,7 +4,6 @@ import importlib.metadata
 import platform
 import re
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Final, cast
@@ -17,6 +16,7 @@ from prometheus_client.utils import (
     floatToGoString,  # pyright: ignore[reportUnknownVariableType]  # it tells no types
 )
 
+from ...nri.dispatch.courtesy import ALONE, Courtesy
 from ...policy.engine.gauges import Gauge
 from .process_figures import ProcessFigures
 
@@ -26,7 +26,6 @@ CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 _NAMESPACE: Final = "nri"
 _SAMPLES_AT_ONCE: Final = 64
 _LINES_AT_ONCE: Final = 512
-_PAUSE_SECONDS: Final = 0.00005
 _NO_NAME: Final = re.compile(r"[^a-zA-Z0-9:_]+")
 _number: Final = cast(Callable[[float], str], floatToGoString)
 _ZERO: Final = _number(0.0)
@@ -51,7 +50,8 @@ class Exposition:
     of a page's time. The library does that once for each; of later pages it formats the values.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, courtesy: Courtesy = ALONE) -> None:
+        self._courtesy = courtesy
         self._lock = threading.Lock()
         self._families: dict[tuple[str, str], _Family] = {}
         """By name and description."""
@@ -89,17 +89,18 @@ class Exposition:
 
     def _family(self, known: "Mapping[tuple[str, str], _Family]", metric: Metric) -> "_Family":
         key = (metric.name, metric.documentation)
-        family = self._families[key] = known.get(key) or _Family(metric)
+        family = self._families[key] = known.get(key) or _Family(metric, self._courtesy)
         return family
 
 
 class _Family:
     """A family's part of each page; kept as long as its series are the same ones."""
 
-    def __init__(self, metric: Metric) -> None:
+    def __init__(self, metric: Metric, courtesy: Courtesy) -> None:
         """`metric`: says of which name, type and description it is."""
         self._about = (metric.name, metric.documentation, metric.type)
         self._name = metric.name
+        self._courtesy = courtesy
         self._head = self._format([])
         self._labels: Sequence[object] = ()
         """The names and labels of all series, in whatever form they came."""
@@ -132,7 +133,7 @@ class _Family:
             numbers: dict[float, str] = {}
             for start in range(0, len(values), _LINES_AT_ONCE):
                 if len(values) >= _SAMPLES_AT_ONCE:
-                    time.sleep(_PAUSE_SECONDS)
+                    self._courtesy.rest()
                 part = values[start : start + _LINES_AT_ONCE]
                 # Many cpus have the same one.
                 numbers |= {one: _number(one) for one in set(part).difference(numbers)}
@@ -152,7 +153,7 @@ class _Family:
     def _format(self, samples: Iterable[Sample]) -> str:
         """The family as the library formats it."""
         metric = Metric(*self._about)
-        metric.samples = _Unhurried(samples)
+        metric.samples = _Unhurried(samples, self._courtesy)
         return _formatted(_Only(metric)).decode()
 
 
@@ -165,17 +166,14 @@ class _Only(Collector):
 
 
 class _Unhurried(list[Sample]):
-    """Samples with pauses in between.
+    """Samples with rests in between: to format thousands without one takes far too long."""
 
-    A thread that computes keeps Python's lock for 5 ms at a time, and a container's start passes it
-    on several times: thousands of samples without a pause would hold it up for far too long.
-    """
+    def __init__(self, samples: Iterable[Sample], courtesy: Courtesy) -> None:
+        super().__init__(samples)
+        self._courtesy = courtesy
 
     def __iter__(self) -> Iterator[Sample]:
-        for number, sample in enumerate(super().__iter__()):
-            if number % _SAMPLES_AT_ONCE == 0:
-                time.sleep(_PAUSE_SECONDS)
-            yield sample
+        return self._courtesy.among(super().__iter__(), _SAMPLES_AT_ONCE)
 
 
 def _formatted(collector: Collector) -> bytes:

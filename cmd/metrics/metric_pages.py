@@ -40,7 +40,7 @@ class MetricPages:
         self._tree = tree
         self._groups = groups
         self._gauges = GaugeReader()
-        self._exposition = Exposition()
+        self._exposition = Exposition(daemon.plugin.owner.courtesy)
 
     def pages(self, *, with_metrics: bool) -> Pages:
         """The pages by path."""

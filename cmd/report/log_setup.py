@@ -4,8 +4,9 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from .log_writer import LogWriter, stream_sink, syslog_sink
 
@@ -43,8 +44,7 @@ class MarkedFormatter(logging.Formatter):
         return "\n".join(mark + line for line in text.splitlines())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogHandler:
+class LogHandler(Struct, frozen=True, kw_only=True):
     """The handler of where lines go, and how they are marked there."""
 
     handler: logging.Handler

@@ -1,12 +1,12 @@
 """Saved pods of a node: the placement of all, and the texts of those for which there is room."""
 
-import time
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 
+from ...nri.dispatch.courtesy import ALONE, Courtesy
 from ...policy.model.container import Container, PodId
 from .saved_container import PlacedContainer, SavedPod, bare_pod, saved_container, saved_pod
 
@@ -14,10 +14,7 @@ TEXT_BYTES_MAX: Final = 4 << 20
 """Of annotations, labels, tags and hints of all pods. Strangers write them, up to 250 KB in a pod;
 the grants, for which the file is there, are small and saved always."""
 
-_AT_ONCE: Final = 128
 _MADE_AT_ONCE: Final = 16
-_PAUSE_SECONDS: Final = 0.00005
-Value = TypeVar("Value")
 
 
 class _Look(Struct, kw_only=True):
@@ -37,14 +34,6 @@ class _Look(Struct, kw_only=True):
     """With all of the containers' present placement, or yet to be made."""
 
 
-def unhurried(values: Iterable[Value]) -> Iterator[Value]:
-    """Values in their order, with pauses: Python's lock is free for the thread that answers."""
-    for number, one in enumerate(values):
-        if number % _AT_ONCE == 0:
-            time.sleep(_PAUSE_SECONDS)
-        yield one
-
-
 class SavedPods:
     """Makes the pods to be saved; one of which nothing changed is the same object the next time.
 
@@ -55,14 +44,16 @@ class SavedPods:
         self._text_bytes_max = text_bytes_max
         self._known: dict[PodId, _Look] = {}
 
-    def collect(self, placed: Iterable[PlacedContainer]) -> tuple[SavedPod, ...]:
+    def collect(
+        self, placed: Iterable[PlacedContainer], courtesy: Courtesy = ALONE
+    ) -> tuple[SavedPod, ...]:
         """The pods of these containers by id, each once. O(containers + length of new texts)."""
         groups: dict[PodId, list[PlacedContainer]] = {}
         for one in sorted(placed, key=lambda one: one.container.id):
             groups.setdefault(one.container.pod.id, []).append(one)
         looks = ((pod_id, self._look(pod_id, group)) for pod_id, group in groups.items())
-        self._known = dict(unhurried(looks))
-        room, is_ample = self._text_bytes_max, self._is_room_ample()
+        self._known = dict(courtesy.among(looks))
+        room, is_ample = self._text_bytes_max, self._is_room_ample(courtesy)
         found: list[SavedPod] = []
         made = 0
         for pod_id in sorted(groups, key=lambda pod_id: (self._known[pod_id].characters, pod_id)):
@@ -78,10 +69,10 @@ class SavedPods:
             if saved is not before:
                 made += 1
                 if made % _MADE_AT_ONCE == 0:
-                    time.sleep(_PAUSE_SECONDS)
+                    courtesy.rest()
         return tuple(sorted(found, key=lambda one: one.id))
 
-    def _is_room_ample(self) -> bool:
+    def _is_room_ample(self, courtesy: Courtesy) -> bool:
         """Whether there is room for all texts with all that is beside them.
 
         So it is on an ordinary node, and nobody has to know what the texts alone take.
@@ -94,7 +85,7 @@ class SavedPods:
                 look.whole_bytes = len(msgspec.json.encode(_saved(look, is_cut=False)))
                 counted += 1
                 if counted % _MADE_AT_ONCE == 0:
-                    time.sleep(_PAUSE_SECONDS)
+                    courtesy.rest()
             room -= look.whole_bytes
         return room >= 0
 

@@ -4,12 +4,13 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from ...nri.dispatch.courtesy import ALONE, Courtesy
 from ...policy.configuration.config import Config
 from ...policy.engine.snapshot import Snapshot
 from ...topology.drawing.fingerprint import machine_fingerprint, machine_summary
 from ...topology.model.machine import Machine
 from .saved_container import PlacedContainer
-from .saved_pods import TEXT_BYTES_MAX, SavedPods, unhurried
+from .saved_pods import TEXT_BYTES_MAX, SavedPods
 from .state_file import SavedMachine, State
 
 
@@ -21,7 +22,7 @@ class SavedStates:
         self._machine: tuple[Machine, SavedMachine] | None = None
         self._config: tuple[Config, Mapping[str, object]] | None = None
 
-    def of(self, snapshot: Snapshot) -> State:
+    def of(self, snapshot: Snapshot, courtesy: Courtesy = ALONE) -> State:
         """The state to be saved of a snapshot. O(containers + length of changed texts)."""
         if self._machine is None or self._machine[0] is not snapshot.machine:
             self._machine = (snapshot.machine, saved_machine(snapshot.machine))
@@ -30,7 +31,7 @@ class SavedStates:
         return State(
             machine=self._machine[1],
             config=self._config[1],
-            pods=self._pods.collect(_placed(snapshot)),
+            pods=self._pods.collect(_placed(snapshot, courtesy), courtesy),
         )
 
 
@@ -39,9 +40,9 @@ def saved_machine(machine: Machine) -> SavedMachine:
     return SavedMachine(summary=machine_summary(machine), fingerprint=machine_fingerprint(machine))
 
 
-def _placed(snapshot: Snapshot) -> Iterator[PlacedContainer]:
+def _placed(snapshot: Snapshot, courtesy: Courtesy) -> Iterator[PlacedContainer]:
     pools = snapshot.tree.pools
-    for container_id, grant in unhurried(snapshot.grants.items()):
+    for container_id, grant in courtesy.among(snapshot.grants.items()):
         yield PlacedContainer(
             container=snapshot.containers[container_id],
             cpus=snapshot.cpus_of(container_id),

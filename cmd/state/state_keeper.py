@@ -99,7 +99,7 @@ class StateKeeper:
             snapshot = plugin.owner.ask(
                 "remember", lambda: plugin.events.policy.snapshot(), _BUSY_SECONDS
             )
-            self._file.write(self._states.of(snapshot))
+            self._file.write(self._states.of(snapshot, plugin.owner.courtesy))
         except OSError as error:  # a busy policy's timeout is one, too
             complaint = error.strerror or str(error)
             if complaint != self._complaint:

@@ -9,10 +9,10 @@ import stat
 from collections.abc import Sequence
 from typing import Final
 
+from ...policy.annotations.cpu_claims import CLAIM_PREFIX
 from ...policy.model.container import QosClass
 from ..api import cri_proxy_pb2 as cri
 from ..api import nri_pb2
-from ..plugin.claimed_cpus import CLAIM_PREFIX
 from ..plugin.messages import PLACES_MAX
 from ..plugin.string_entries import read_entries
 from .cdi_specs import cdi_edits

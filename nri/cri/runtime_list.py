@@ -8,9 +8,9 @@ from typing import Any, Final, cast
 
 import grpc.aio
 
+from ...policy.annotations.cpu_claims import CLAIM_PREFIX
 from ..api import cri_proxy_pb2 as cri
 from ..api import nri_pb2
-from ..plugin.claimed_cpus import CLAIM_PREFIX
 from .known_containers import InstanceKey
 from .nri_messages import cgroup_parent_by_score, container_of_status, sandbox_of_list
 from .upstream import Upstream

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
+from .courtesy import Courtesy
 from .turn import Done, Failed, Turn
 
 T = TypeVar("T")
@@ -37,6 +38,8 @@ class Owner:
         """Whoever has it may touch the policy."""
         self._worker = 0
         """The thread that is at work, if any."""
+        self.courtesy = Courtesy(lambda: self._worker != 0)
+        """For work elsewhere that can wait until the policy's is done."""
         self._counting = threading.Lock()
         self._calls_queued = 0
         self._left: deque[Turn[Any]] = deque()

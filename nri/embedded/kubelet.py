@@ -74,6 +74,9 @@ def container_message(
     entries = memory_entries(own, pod.qos, machine_memory_bytes, memory_qos)
     message.linux.resources.unified.update(entries)
     message.linux.oom_score_adj.value = linux.oom_score_adj or 0
+    message.env.extend(container.environment)
+    if container.placed_on is not None:
+        message.linux.resources.cpu.cpus = str(container.placed_on)
     return message
 
 

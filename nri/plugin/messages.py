@@ -5,6 +5,7 @@ from itertools import product, starmap
 from typing import Final, NamedTuple, TypeVar
 
 from ...policy.annotations.annotation_budget import admit
+from ...policy.annotations.cpu_claims import claimed_cpus
 from ...policy.annotations.resource_annotation import refined_resources
 from ...policy.configuration.config import SchedulingClass
 from ...policy.model.container import (
@@ -32,7 +33,6 @@ from ...policy.text.errors import Problem
 from ...policy.tuning.resource_class import NO_CLASSES, ResourceClasses
 from ...topology.sets.cpuset import CpuSet, IdListError, NodeSet
 from ..api import nri_pb2
-from .claimed_cpus import claimed_cpus
 from .scheduling_messages import add_scheduling
 from .string_entries import read_annotations, read_labels
 

@@ -5,9 +5,9 @@ the runtime. An end is server on one of them and client on the other.
 """
 
 import enum
-from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
+from msgspec import Struct
 
 from ..api import ttrpc_pb2
 from .mux import FrameDecoder, encode_message
@@ -24,8 +24,7 @@ class Role(enum.Enum):
     RUNTIME = _RUNTIME_SERVICE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(Struct, frozen=True, kw_only=True):
     """The peer calls a method and waits for `Connection.respond`."""
 
     stream_id: int
@@ -36,8 +35,7 @@ class Call:
     """What is left of the caller's patience, counted from receipt; 0 where it does not say."""
 
 
-@dataclass(frozen=True, slots=True)
-class BadCall:
+class BadCall(Struct, frozen=True):
     """A request that cannot be served; it has to be answered with its code."""
 
     stream_id: int
@@ -45,8 +43,7 @@ class BadCall:
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class Reply(Struct, frozen=True, kw_only=True):
     """The peer's answer to a request of ours."""
 
     stream_id: int

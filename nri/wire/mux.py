@@ -5,8 +5,9 @@ It is a chunk of a byte stream, not a message. Source: NRI `pkg/net/multiplex`.
 """
 
 import struct
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from .wire_error import WireError
 
@@ -20,8 +21,7 @@ HEAD_MAX_BYTES: Final = 4096
 buffer of this size and drop the connection when a frame does not fit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """A chunk of the byte stream `connection_id`."""
 
     connection_id: int

@@ -6,8 +6,9 @@ Source: containerd/ttrpc `PROTOCOL.md` and `channel.go`.
 
 import enum
 import struct
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 _HEADER: Final = struct.Struct(">IIBB")
 
@@ -43,8 +44,7 @@ class Code(enum.IntEnum):
     UNAVAILABLE = 14
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Message(Struct, frozen=True, kw_only=True):
     """One message; `is_oversized` ones had their data thrown away as it came."""
 
     stream_id: int

@@ -1,10 +1,11 @@
 """Preferences in a container's annotations, typed; the classifier decides what becomes of them."""
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...topology.model.machine import Level, MemoryKind
 from ...topology.sets.base_errors import quoted
@@ -68,8 +69,7 @@ class Chosen(Struct, Generic[T], frozen=True):
     key: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preferences:
+class Preferences(Struct, frozen=True, kw_only=True):
     """One field per key of the annotation table; None (or the default) where nothing valid is said.
 
     A preference that cannot be read is as good as absent and among `problems`; those that say
@@ -140,7 +140,8 @@ def parse_preferences(container: Container) -> Preferences:
     if not faults and not preferences.problems and not container.pod.annotation_problems:
         return preferences
     problems = annotation_problems(container.pod)
-    own = [replace(one, where=f"{one.where} of {container.path}") for one in preferences.problems]
+    place = f"of {container.path}"
+    own = [dataclasses.replace(one, where=f"{one.where} {place}") for one in preferences.problems]
     return replace(preferences, problems=(*problems, *own))
 
 

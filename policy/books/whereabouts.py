@@ -14,7 +14,7 @@ from ..model.container import Container, ContainerId
 from .books import Books
 
 _FEW: Final = 64
-"""So many containers are looked at one by one."""
+"""So many containers are looked at one by one, for all questions together."""
 
 
 class Whereabouts:
@@ -25,11 +25,28 @@ class Whereabouts:
         self._books = books
         self._known: dict[ContainerId, int] = {}
         self._counts: dict[tuple[Level, int], Mapping[int, int]] = {}
+        self._placed: dict[int, tuple[Container, ...]] = {}
+        self._looked_at = 0
+        self._cpus: dict[int, int] = {}
+        self._exclusive: dict[int, int] = {}
+        self._sizes: dict[int, Mapping[int, int]] = {}
 
-    def placed(self, places: int) -> list[Container]:
-        """The containers of a set that hold something. O(set)."""
-        grants, residents = self._books.ledger.grants, self._books.affinity.residents
-        return [residents.container(one) for one in residents.ids(places) if one in grants]
+    def placed(self, places: int) -> tuple[Container, ...]:
+        """The containers of a set that hold something. O(set), once."""
+        found = self._placed.get(places)
+        if found is None:
+            grants, residents = self._books.ledger.grants, self._books.affinity.residents
+            some = residents.containers(places)
+            found = self._placed[places] = tuple([one for one in some if one.id in grants])
+        return found
+
+    def on(self, cpus: int) -> int:
+        """The containers that run on some of these cpus. O(different sets of cpus)."""
+        places = 0
+        for presence, members in self._by_presence:
+            if presence & cpus:
+                places |= members
+        return places
 
     def cpus_of(self, container_id: ContainerId) -> int:
         """A mask of the cpus of one container."""
@@ -40,8 +57,24 @@ class Whereabouts:
 
     def cpus(self, places: int) -> int:
         """A mask of the cpus on which the containers of a set run. O(different sets of cpus)."""
+        mask = self._cpus.get(places)
+        if mask is None:
+            mask = self._cpus[places] = self._cpus_on(places)
+        return mask
+
+    def exclusive(self, places: int) -> int:
+        """A mask of the cpus that containers of a set have for themselves. O(set), once."""
+        mask = self._exclusive.get(places)
+        if mask is None:
+            grants, mask = self._books.ledger.grants, 0
+            for one in self.placed(places):
+                mask |= grants[one.id].exclusive.mask
+            self._exclusive[places] = mask
+        return mask
+
+    def _cpus_on(self, places: int) -> int:
         mask = 0
-        if places.bit_count() > _FEW:
+        if self._are_many(places):
             for presence, members in self._by_presence:
                 if members & places:
                     mask |= presence
@@ -72,8 +105,14 @@ class Whereabouts:
 
     def sizes(self, places: int) -> Mapping[int, int]:
         """The numbers of containers of a set that run on the same cpus, by these."""
+        known = self._sizes.get(places)
+        if known is None:
+            known = self._sizes[places] = self._sizes_of(places)
+        return known
+
+    def _sizes_of(self, places: int) -> Mapping[int, int]:
         found: dict[int, int] = {}
-        if places.bit_count() > _FEW:
+        if self._are_many(places):
             for presence, members in self._by_presence:
                 if count := (members & places & self._granted).bit_count():
                     found[presence] = count
@@ -82,6 +121,11 @@ class Whereabouts:
             presence = self.cpus_of(container.id)
             found[presence] = found.get(presence, 0) + 1
         return found
+
+    def _are_many(self, places: int) -> bool:
+        """Whether these and those looked at before are too many to be looked at one by one."""
+        self._looked_at += places.bit_count()
+        return self._looked_at > _FEW
 
     @cached_property
     def _by_presence(self) -> Iterable[tuple[int, int]]:

@@ -109,7 +109,7 @@ class Allocator:
             classified.request, classified.cpu_class, self.config, lambda: self.occupancy
         )
         judgement = self._judge.judge(container, classified.placement, request)
-        if judgement is not None and judgement.guarded:
+        if judgement is not None and (judgement.guarded or judgement.uncounted):
             problems = (*problems, *guard_problems(judgement, container))
             classified = structs.replace(classified, problems=problems)
         placement: Placement | Failure | None = None
@@ -304,10 +304,8 @@ class Allocator:
         if not self.roster.decisions[container_id].degraded:
             return
         classified = self.roster.classified[container_id]
-        grant, container = (
-            self.books.ledger.grants[container_id],
-            self.roster.containers[container_id],
-        )
+        grant = self.books.ledger.grants[container_id]
+        container = self.roster.containers[container_id]
         placement = self._resized(container, grant, classified)
         if isinstance(placement, Placement):
             self._change(placement, classified)
@@ -358,6 +356,11 @@ class Allocator:
             changes = self.books.pinner.changes()
             self.unmet.refresh(container_id, (*moved, *(one.container_id for one in changes)))
             return changes
+        return self.books.pinner.changes()
+
+    def widen(self) -> tuple[Change, ...]:
+        """Let containers that had to make way for others, who are gone, have more cpus again."""
+        self._shares.widen_due()
         return self.books.pinner.changes()
 
     def _give_back(self, container_id: ContainerId) -> None:

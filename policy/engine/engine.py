@@ -267,6 +267,13 @@ class Engine:
         """
         return self._allocator.unmet.look_at_lasting()
 
+    def widen(self) -> tuple[Change, ...]:
+        """Let containers that had to make way for others, who are gone, have more cpus again.
+
+        Of very many some in the event itself, and some at each call.
+        """
+        return self._allocator.widen()
+
     def place_anew(self, container_id: ContainerId) -> Decision:
         """Place a container live where rules hold that are required during its execution.
 

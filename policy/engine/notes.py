@@ -3,7 +3,7 @@
 They are for people, and are worked out when nobody waits for an answer.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -11,17 +11,20 @@ from msgspec.structs import replace
 
 from ...topology.model.machine import Level
 from ..books.books import Books
+from ..books.whereabouts import Whereabouts
 from ..model.container import Container, ContainerId
+from ..model.grant import Refusal
 from ..model.level_name import a_level, level_noun
+from ..placing.judgement import OWNERS_MAX
 from ..placing.restriction import names_text, together_text
-from ..rules.podaffinity.rule_set import PlacementRules, PreferredTerm, SpreadRule
+from ..rules.podaffinity.rule_set import PlacementRules, PreferredTerm, RequiredTerm, SpreadRule
 from ..rules.podaffinity.term import container_labels
 from ..rules.podaffinity.term_selection import select_spread, select_term
 from .roster import Roster
 
 _NOTES_MAX: Final = 16
 _LOOKED_AT_MAX: Final = 256
-"""So many containers are looked at for each rule."""
+"""So many containers are looked at for the weights."""
 
 
 def note_placement(container_id: ContainerId, roster: Roster, books: Books) -> tuple[str, ...]:
@@ -33,13 +36,32 @@ def note_placement(container_id: ContainerId, roster: Roster, books: Books) -> t
     notes: tuple[str, ...] = ()
     if grant is not None and level is not None:
         notes = (books.idle.note(grant, level),)
+    container = roster.containers[container_id]
+    if decision.unmet or isinstance(decision.result, Refusal):
+        notes += _counted_together(container, books)
     if known.placement or decision.weights:
-        container = roster.containers[container_id]
         notes += placement_notes(container, known.placement, decision.weights, books)
     if not notes:
         return ()
     roster.decisions[container_id] = replace(decision, notes=notes)
     return notes
+
+
+def _counted_together(container: Container, books: Books) -> tuple[str, ...]:
+    """The note that rules which are broken were not counted by owner, as there were too many."""
+    rules = [
+        one
+        for one in books.standing.matching(container)
+        if isinstance(one.rule, RequiredTerm) and one.rule.is_anti
+    ]
+    owners = sum([len(one.owners) for one in rules])
+    if owners <= OWNERS_MAX:
+        return ()
+    plural = "s" if len(rules) != 1 else ""
+    return (
+        f"{owners} required rules of containers that are there are about it, more than"
+        f" {OWNERS_MAX}: counted as {len(rules)} rule{plural}, those with one text as one",
+    )
 
 
 def placement_notes(
@@ -63,6 +85,8 @@ class _Look:
         self._books = books
         self._cpus = books.presence(container.id)
         self._pool_id = books.pool_around(container.id)
+        self._whereabouts = Whereabouts(books)
+        self._beside: dict[Level, int] = {}
 
     def notes(self, rules: PlacementRules, weights: Mapping[ContainerId, int]) -> Iterator[str]:
         for one in rules.preferred:
@@ -79,14 +103,24 @@ class _Look:
 
     def _of_term(self, rule: PreferredTerm) -> Iterator[str]:
         term, level = rule.term, rule.term.level
-        matches = self._placed(select_term(self._books.affinity.residents, self._container, term))
-        inside = [one for one in matches if self._is_with(one.id, level)]
-        if rule.weight > 0 and matches and not inside:
-            yield f"{term.text}: in no {level_noun(level)} with {names_text(matches)}"
+        matches = select_term(self._books.affinity.residents, self._container, term)
+        inside = matches & self._in_its_domains(level)
+        # Names cost a step for each container, so of the few rules alone that are told.
+        if rule.weight > 0 and not inside and (placed := self._whereabouts.placed(matches)):
+            yield f"{term.text}: in no {level_noun(level)} with {names_text(placed)}"
         if rule.weight < 0 and inside:
-            count = len(matches) + term.includes(self._container, self._container)
-            together = together_text(level, names_text(inside))
+            count = len(self._whereabouts.placed(matches))
+            count += term.includes(self._container, self._container)
+            together = together_text(level, names_text(self._whereabouts.placed(inside)))
             yield f"{term.text}: {together}{self._few(level, count)}"
+
+    def _in_its_domains(self, level: Level) -> int:
+        """The containers in one domain of a level with it, a set as of `Residents`."""
+        found = self._beside.get(level)
+        if found is None:
+            cpus = self._books.domains.covering(level, self._cpus)
+            found = self._beside[level] = self._whereabouts.on(cpus)
+        return found
 
     def _few(self, level: Level, count: int) -> str:
         """The reason why containers, so many, cannot all be in domains of their own."""
@@ -98,19 +132,15 @@ class _Look:
         return f" ({count} containers, {domains} {level_noun(level)}{plural})"
 
     def _of_spread(self, rule: SpreadRule) -> Iterator[str]:
-        books, domains = self._books, self._books.domains
-        usable = books.supply.usable.mask
-        counts = {mask & -mask: 0 for mask in domains.masks(rule.level) if mask & usable}
+        books, usable = self._books, self._books.supply.usable.mask
         places = select_spread(books.affinity.residents, self._container, rule)
-        for one in self._placed(places):
-            for bit in self._bits(rule.level, books.presence(one.id)):
-                if bit in counts:
-                    counts[bit] += 1
+        by_count = self._whereabouts.domains_by_count(rule.level, places, usable)
         labels = container_labels(self._container)
         itself = rule.selector is not None and rule.selector.matches(labels)
-        least = min(counts.values(), default=0) if len(counts) >= rule.min_domains else 0
-        own = self._bits(rule.level, self._cpus)
-        most = max((counts[bit] + itself for bit in own if bit in counts), default=0)
+        domains = sum(bits.bit_count() for bits in by_count.values())
+        least = min(by_count, default=0) if domains >= rule.min_domains else 0
+        own = books.domains.indexes(rule.level, self._cpus)
+        most = max((count + itself for count, bits in by_count.items() if bits & own), default=0)
         if most - least > rule.max_skew:
             noun = level_noun(rule.level)
             yield f"{rule.text}: {most} of them in its {noun}, and {least} in another one"
@@ -144,16 +174,3 @@ class _Look:
                     f"this machine has no level {level.value}: collapsed, what holds at"
                     f" {a_level(level)} holds at {a_level(wider)}"
                 )
-
-    def _placed(self, places: int) -> Sequence[Container]:
-        grants, residents = self._books.ledger.grants, self._books.affinity.residents
-        found = (one for one in residents.ids(places) if one in grants)
-        return [residents.container(one) for one in islice(found, _LOOKED_AT_MAX)]
-
-    def _is_with(self, other_id: ContainerId, level: Level) -> bool:
-        domains, there = self._books.domains, self._books.presence(other_id)
-        return bool(domains.indexes(level, there) & domains.indexes(level, self._cpus))
-
-    def _bits(self, level: Level, cpus: int) -> Sequence[int]:
-        indexes = self._books.domains.indexes(level, cpus)
-        return [mask & -mask for mask in self._books.domains.masks(level) if mask & -mask & indexes]

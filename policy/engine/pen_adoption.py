@@ -1,8 +1,8 @@
 """Pens of containers that run already: read off the cpus on which their containers run."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ...topology.sets.cpuset import NO_CPUS, NO_NODES, CpuSet
@@ -18,8 +18,7 @@ from .penning import Penning
 from .roster import Roster
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PennedContainers:
+class PennedContainers(Struct, frozen=True, kw_only=True):
     """Containers that run and belong in one pen."""
 
     name: PenName

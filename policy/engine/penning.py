@@ -61,9 +61,12 @@ class Penning:
         wished, pod = wished_pen(container), container.pod
         if wished is not None:
             return wished
-        if self.bookings.knows(pod_pen(pod).id):
+        if not self.bookings.is_empty and self.bookings.knows(pod_pen(pod).id):
             return None if is_outside(container) else pod_pen(pod)
-        return pen_by_numbers(container, self._residents(container), self.size_of(container))
+        size = self.size_of(container)
+        if size is None:
+            return None
+        return pen_by_numbers(container, self._residents(container), size)
 
     def size_of(self, container: Container) -> Resources | None:
         """The size of a container's pod, as far as it is known."""

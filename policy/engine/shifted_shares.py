@@ -15,6 +15,11 @@ from ..placing.placer import Placement
 from .roster import Roster
 
 _RETURNS_MAX: Final = 16
+_EFFORT_MAX: Final = 192
+"""Containers are given back with so much effort in one event what somebody who is gone kept from
+them, the others in later ones."""
+_EFFORT_OF_ONE: Final = 8
+"""Beside one for each rule that is read."""
 
 
 class ShiftedShares:
@@ -29,6 +34,8 @@ class ShiftedShares:
         """The pools of those that were left no cpu there."""
         self._narrowed_by: dict[ContainerId, dict[ContainerId, None]] = {}
         """By container those that were narrowed for it, or by it."""
+        self._due: dict[ContainerId, None] = {}
+        """Those that may be given more, in this order."""
 
     def note_narrowed(self, placement: Placement) -> None:
         """Note who can have more cpus again once another container is gone."""
@@ -42,8 +49,15 @@ class ShiftedShares:
 
     def widen(self, gone: ContainerId) -> None:
         """Give containers that were narrowed for another, which is gone, what rules leave now."""
-        books = self._books
-        for container_id in self._narrowed_by.pop(gone, ()):
+        self._due.update(self._narrowed_by.pop(gone, {}))
+        self.widen_due()
+
+    def widen_due(self) -> None:
+        """Give some of those that were narrowed for others, who are gone, what rules leave now."""
+        books, effort = self._books, 0
+        while self._due and effort < _EFFORT_MAX:
+            container_id = next(iter(self._due))
+            del self._due[container_id]
             grant = books.ledger.grants.get(container_id)
             if grant is None or grant.within is None or self._roster.decisions[container_id].unmet:
                 continue
@@ -51,7 +65,9 @@ class ShiftedShares:
             classified = self._roster.classified[container_id]
             judgement = self._judge.judge(container, classified.placement, classified.request)
             wider = replace(grant, within=None)
+            effort += _EFFORT_OF_ONE
             if judgement is not None:
+                effort += judgement.effort
                 wider = kept_in(judgement, wider, books.presence(container_id), books)
                 cpus = standing_cpus(wider, books.ledger) | grant.exclusive.mask
                 for other in held_back(judgement, wider, cpus, books, ()):

@@ -6,6 +6,7 @@ from typing import Final
 from msgspec import structs
 
 from ..books.books import Books
+from ..books.whereabouts import Whereabouts
 from ..model.container import Container, ContainerId
 from ..placing.classifier import Classified
 from ..placing.judge import Judge
@@ -25,8 +26,10 @@ _EFFORT_MAX: Final = 64
 """Containers are looked at again with so much effort in one event, the others in later ones."""
 _LASTING_MAX: Final = 32
 """So many owners of rules that are required during execution are looked at in one turn."""
+_LASTING_EFFORT_MAX: Final = 256
+"""And with so much effort; the others in later turns."""
 _EFFORT_OF_ONE: Final = 8
-"""Beside one for each rule of theirs and each that is told."""
+"""Beside one for each rule that is read and each that is told."""
 
 
 class UnmetRules:
@@ -82,7 +85,7 @@ class UnmetRules:
         broken = [
             one
             for one in judgement.told_at(cpus, pool_id)
-            if one.blockers or any(text.startswith(one.name) for text in remembered)
+            if one.blockers or _is_in(remembered, one)
         ]
         if is_alone:
             self.tell_owners(self._roster.containers[container_id], broken)
@@ -133,19 +136,23 @@ class UnmetRules:
         """
         owners = tuple(self._books.standing.lasting)
         begin = self._lasting_looks % len(owners) if owners else 0
-        self._lasting_looks = begin + _LASTING_MAX
         found: dict[ContainerId, tuple[str, ...]] = {}
+        look, looks = _Look(self._books, self._roster, self._judge), 0
         for container_id in (*owners[begin:], *owners[:begin])[:_LASTING_MAX]:
+            if look.effort >= _LASTING_EFFORT_MAX:
+                break
+            looks += 1
             decision = self._roster.decisions.get(container_id)
             if decision is None or container_id not in self._books.ledger.grants:
                 continue
-            broken = self._broken(container_id)
+            broken = look.broken(container_id)
             told = [one for one in broken if one.is_lasting or _tells(decision, one)]
             if told:
                 self._roster.decisions[container_id] = self.told(decision, told)
             elif decision.unmet:
                 self._due[container_id] = None
             found[container_id] = tuple(one.unmet_text for one in broken if one.is_lasting)
+        self._lasting_looks = begin + looks
         self._look_again(())
         return found
 
@@ -204,17 +211,16 @@ class UnmetRules:
 
     def _look_again(self, due: Iterable[ContainerId]) -> None:
         self._due.update(dict.fromkeys(due))
-        effort = 0
-        while self._due and effort < _EFFORT_MAX:
+        look = _Look(self._books, self._roster, self._judge)
+        while self._due and look.effort < _EFFORT_MAX:
             container_id = next(iter(self._due))
             del self._due[container_id]
             decision = self._roster.decisions.get(container_id)
             if decision is None or container_id not in self._books.ledger.grants:
                 self._concerned.pop(container_id, None)
                 continue
-            rules = self._books.standing.of(container_id)
-            effort += _EFFORT_OF_ONE + len(rules.required) + len(decision.unmet)
-            broken = [one for one in self._broken(container_id) if _tells(decision, one)]
+            look.effort += len(decision.unmet)
+            broken = [one for one in look.broken(container_id) if _tells(decision, one)]
             left = tuple(one.unmet_text for one in broken)
             if left != decision.unmet:
                 self._roster.decisions[container_id] = with_unmet(decision, left)
@@ -225,21 +231,45 @@ class UnmetRules:
                 self._concerned.pop(container_id, None)
 
     def _broken(self, container_id: ContainerId) -> tuple[Restriction, ...]:
+        return _Look(self._books, self._roster, self._judge).broken(container_id)
+
+
+class _Look:
+    """A look at containers one after another, while nobody changes places."""
+
+    def __init__(self, books: Books, roster: Roster, judge: Judge) -> None:
+        self._books = books
+        self._roster = roster
+        self._judge = judge
+        self._whereabouts = Whereabouts(books)
+        self.effort = 0
+
+    def broken(self, container_id: ContainerId) -> tuple[Restriction, ...]:
         """The rules about a container's place that do not hold by now."""
         classified = self._roster.classified.get(container_id)
         if classified is None:
             return ()
         container = self._roster.containers[container_id]
-        judgement = self._judge.judge(container, classified.placement, classified.request)
+        judgement = self._judge.judge(
+            container, classified.placement, classified.request, self._whereabouts
+        )
+        self.effort += _EFFORT_OF_ONE
         if judgement is None:
             return ()
+        self.effort += judgement.effort
         cpus = self._books.presence(container_id)
         pool_id = self._books.pool_around(container_id)
         return judgement.told_at(cpus, pool_id)
 
 
 def _tells(decision: Decision, rule: Restriction) -> bool:
-    return any(text.startswith(rule.name) for text in decision.unmet)
+    return _is_in(decision.unmet, rule)
+
+
+def _is_in(texts: Sequence[str], rule: Restriction) -> bool:
+    # Worded once: there may be many of both.
+    name = rule.name if texts else ""
+    return any([text.startswith(name) for text in texts])
 
 
 def with_unmet(decision: Decision, texts: tuple[str, ...]) -> Decision:
@@ -253,7 +283,10 @@ def with_unmet(decision: Decision, texts: tuple[str, ...]) -> Decision:
 
 
 def guard_problems(judgement: Judgement, container: Container) -> tuple[Problem, ...]:
-    """Anti-affinity of other namespaces that would block too much, the first of very many."""
+    """Anti-affinity of other namespaces that would block too much, the first of very many.
+
+    And how many rules of others do not count at all.
+    """
     texts = judgement.guarded
     more = len(texts) - _TOLD_MAX
     what = "would block more than its namespace may: it counts as preferred"
@@ -261,7 +294,15 @@ def guard_problems(judgement: Judgement, container: Container) -> tuple[Problem,
     if more > 0:
         told.append(f"so do {more} more rules")
     where = f"antiAffinityLimits of {container.path}"
-    return tuple(Problem(where=where, what=one, is_advice=True) for one in told)
+    found = [Problem(where=where, what=one, is_advice=True) for one in told]
+    if judgement.uncounted:
+        what = f"{judgement.uncounted} rules of containers that are there do not count for it:"
+        what += f" {LOOKED_AT_MAX} others of their namespace do"
+        fix = "write fewer different ones there"
+        found.append(
+            Problem(where=f"affinity to {container.path}", what=what, fix=fix, is_advice=True)
+        )
+    return tuple(found)
 
 
 def with_uncounted(classified: Classified, container: Container, count: int) -> Classified:

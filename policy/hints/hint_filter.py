@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from ...topology.model.machine import Machine
 from ..annotations.annotation_values import HintSource, PathFilter, steps_per_character

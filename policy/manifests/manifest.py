@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from ...topology.sets.cpuset import CpuSet
 from ..model.container import QosClass, Resources
 from ..text.errors import ConfigError
 from ..text.quantity import parse_bytes, parse_milli, parse_page_bytes
@@ -33,6 +34,10 @@ class ContainerSpec(Struct, frozen=True, kw_only=True):
     """Numbers of devices by the names of their extended resources."""
     keeps_running: bool = True
     """False for an init container that ends before the next one starts (not for sidecars)."""
+    environment: tuple[str, ...] = ()
+    """As in `NAME=value`: what drivers of dynamic resource allocation add to it."""
+    placed_on: CpuSet | None = None
+    """Cpus on which another plugin places it before the policy is asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

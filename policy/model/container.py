@@ -110,8 +110,7 @@ class Pod:
     """Those of the whole pod, as it was created; None where nobody tells."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GivenAnnotation:
+class GivenAnnotation(Struct, frozen=True, kw_only=True):
     """An annotation that a rule of the configuration gives a container, not its pod's author."""
 
     key: str

@@ -122,6 +122,11 @@ class PenBookings:
             return None
         return sliced[-1]
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there never was a pen."""
+        return not (self._books.ledger.pens or self._last)
+
     def knows(self, pen_id: ContainerId) -> bool:
         """Whether there is such a pen, or was one that has ended."""
         return pen_id in self._books.ledger.pens or pen_id in self._last

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ..annotations.preferences import parse_preferences
 from ..model.container import Container, ContainerId, Pod, Resources
@@ -13,8 +14,7 @@ _EPHEMERAL: Final = re.compile(r"debugger-[a-z0-9]{5}")
 """How `kubectl debug` names the containers it adds to a pod that runs; nothing else tells."""
 
 
-@dataclass(frozen=True, slots=True)
-class PenName:
+class PenName(Struct, frozen=True):
     """The name of a pen. No runtime has an id with a space in it."""
 
     id: ContainerId
@@ -29,6 +29,8 @@ def pod_pen(pod: Pod) -> PenName:
 
 def wished_pen(container: Container) -> PenName | None:
     """The pen that a container's annotations ask for; None where they ask for none."""
+    if not container.pod.annotations:
+        return None
     preferences = parse_preferences(container)
     pod = container.pod
     if preferences.group is not None:

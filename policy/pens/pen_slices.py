@@ -1,7 +1,6 @@
 """Slices of pens: the cpus of a pen that one container in it has for itself."""
 
-from dataclasses import dataclass
-
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ...topology.sets.cpuset import NO_CPUS, CpuSet
@@ -13,8 +12,7 @@ from ..model.request import Request
 from ..text.errors import Problem
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(Struct, frozen=True):
     """Cpus of a pen for one container alone; `grown`: those that resizes added, oldest first."""
 
     exclusive: CpuSet = NO_CPUS

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from ...topology.sets.cpuset import iter_bits
 from ..model.grant import Dropped
 from ..pools.pool_tree import Pool
 from .openings import Openings, OpeningSearch
@@ -33,6 +34,7 @@ def degraded(search: OpeningSearch) -> Openings | None:
     weak = _distinct([one for one in rules if one.can_break])
     if not weak:
         return None
+    costs = _Costs(weak)
     everything = search.tree.root.cpus.mask
     for one in firm:
         everything &= ~one.forbidden
@@ -46,7 +48,7 @@ def degraded(search: OpeningSearch) -> Openings | None:
         found = [
             candidate
             for atoms in (pieces if pool.id not in closed else ())
-            if (candidate := _least_broken(search, pool, atoms, weak))
+            if (candidate := _least_broken(search, pool, atoms, costs))
         ]
         if found:
             cost, _, _, _, best[pool.id] = min(found)
@@ -91,10 +93,10 @@ def _objects(rule: Restriction, search: OpeningSearch, pool_id: int) -> bool:
 
 
 def _least_broken(
-    search: OpeningSearch, pool: Pool, everywhere: Sequence[_Atom], weak: Sequence[_Weak]
+    search: OpeningSearch, pool: Pool, everywhere: Sequence[_Atom], costs_of: "_Costs"
 ) -> tuple[int, int, int, int, int] | None:
     """The part of a pool that breaks least and fits, after what to compare it by."""
-    pool_id, inside = pool.id, pool.cpus.mask
+    pool_id, inside, weak = pool.id, pool.cpus.mask, costs_of.weak
     atoms = [_Atom(one.cpus & inside, one.broken) for one in everywhere if one.cpus & inside]
     candidates = {
         _closure(one, atoms, weak) if len(atoms) <= _CLOSURES_MAX else one for one in atoms
@@ -103,7 +105,7 @@ def _least_broken(
     for atom in sorted(atoms, key=lambda one: (one.broken.bit_count(), one.cpus & -one.cpus)):
         union = _Atom(union.cpus | atom.cpus, union.broken | atom.broken)
         candidates.add(union)
-    costs = {one.cpus: _cost(one, pool_id, weak) for one in candidates}
+    costs = {one.cpus: costs_of.cost(one, pool_id) for one in candidates}
     found: list[tuple[int, int, int, int, int]] = []
     for cpus in sorted(costs, key=lambda one: (costs[one], one & -one, one)):
         if found and costs[cpus] > found[0][0]:
@@ -114,22 +116,38 @@ def _least_broken(
     return min(found, default=None)
 
 
-def _cost(part: _Atom, pool_id: int, weak: Sequence[_Weak]) -> int:
-    """What a part of a pool breaks. Rules that ask for one domain, or for pools, are few."""
-    cost, rest = 0, part.broken
-    while rest:
-        number = (rest & -rest).bit_length() - 1
-        cost += weak[number].cost
-        rest &= rest - 1
-    for number, one in enumerate(weak):
-        is_special = one.rule.choices or one.rule.closed_pools
-        if (
-            is_special
-            and not part.broken >> number & 1
-            and one.rule.is_broken_by(part.cpus, pool_id)
-        ):
-            cost += one.cost
-    return cost
+class _Costs:
+    """The costs of breaking rules; of rules that many parts of pools break, added up once."""
+
+    def __init__(self, weak: Sequence[_Weak]) -> None:
+        self.weak = weak
+        self._of_broken: dict[int, int] = {0: 0}
+        # Rules that ask for one domain, or for pools. Those for the same domains break together.
+        self._special: list[tuple[int, _Weak, int]] = []
+        self._breaks: dict[tuple[int, int, int], bool] = {}
+        kinds: dict[object, int] = {}
+        for number, one in enumerate(weak):
+            rule = one.rule
+            if rule.choices or rule.closed_pools:
+                kind = rule.choices, rule.forbidden, rule.closed_pools
+                self._special.append((1 << number, one, kinds.setdefault(kind, len(kinds))))
+
+    def cost(self, part: _Atom, pool_id: int) -> int:
+        """What a part of a pool breaks."""
+        cost = self._of_broken.get(part.broken)
+        if cost is None:
+            cost = sum([self.weak[bit].cost for bit in iter_bits(part.broken)])
+            self._of_broken[part.broken] = cost
+        for bit, one, kind in self._special:
+            if part.broken & bit:
+                continue
+            key = kind, part.cpus, pool_id
+            is_broken = self._breaks.get(key)
+            if is_broken is None:
+                is_broken = self._breaks[key] = one.rule.is_broken_by(part.cpus, pool_id)
+            if is_broken:
+                cost += one.cost
+        return cost
 
 
 def _atoms(region: int, weak: Sequence[_Weak]) -> list[_Atom]:

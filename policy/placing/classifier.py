@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -40,6 +41,10 @@ SYSTEM_NAMESPACE = "kube-system"
 
 _DEFAULT_MEMORY = frozenset({MemoryKind.DRAM, MemoryKind.PMEM})
 """High-bandwidth memory is scarce: only for those who ask for it. PMEM can mean CXL memory."""
+
+
+_PODS_KEPT: Final = 64
+"""Pods begin a while before their containers, several at a time."""
 
 
 class Classified(Struct, frozen=True, kw_only=True):
@@ -94,12 +99,14 @@ class Classifier:
         self._class_cpus_by_name: dict[str, CpuSet] = {}
         self._interrupts = InterruptTable(interrupts, config.controllable_interrupts)
         self._alike = TextCache(self._classify_alike)
+        self._heeded: dict[PodId, tuple[Pod, bool]] = {}
+        """The last pods, and whether the configuration says anything for their labels' sake."""
 
     def classify(self, container: Container) -> Classified:
         """The request of a container, typed. Bad annotations become problems, never errors."""
         pod, config = container.pod, self._config
         is_ordinary = not (container.hints or pod.annotation_problems)
-        if not is_ordinary or are_labels_heeded(pod, config):
+        if not is_ordinary or self._are_labels_heeded(pod):
             return self._classify(container)
         # Replicas differ in what they are called: their wishes are found out once for all of them.
         texts = tuple(chain.from_iterable(pod.annotations.items()))
@@ -117,10 +124,19 @@ class Classifier:
         )
 
     def expect(self, pod: Pod) -> None:
-        """Read what the annotations of a pod say about all of its containers."""
+        """Read what the annotations of a pod, and its labels, say about all of its containers."""
+        self._are_labels_heeded(pod)
         if pod.annotations:
             read_annotations(pod.annotations)
             parse_affinity(pod.annotations, pod, is_symmetric=self._config.symmetric_affinity)
+
+    def _are_labels_heeded(self, pod: Pod) -> bool:
+        known = self._heeded.get(pod.id)
+        if known is None or known[0] is not pod:
+            known = self._heeded[pod.id] = pod, are_labels_heeded(pod, self._config)
+            if len(self._heeded) > _PODS_KEPT:
+                del self._heeded[next(iter(self._heeded))]
+        return known[1]
 
     def _classify_alike(
         self, annotations: tuple[str, ...], name: str, namespace: str, qos: QosClass

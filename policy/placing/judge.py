@@ -1,8 +1,9 @@
 """Judges of newcomers: required and preferred rules, held against the containers that are there."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Final, TypedDict, Unpack
+
+from msgspec import Struct, field
 
 from ...topology.model.machine import Level
 from ..books.books import Books
@@ -20,12 +21,12 @@ from ..rules.podaffinity.rule_set import (
     SpreadRule,
     is_lasting,
 )
-from ..rules.podaffinity.standing_rules import StandingRule
+from ..rules.podaffinity.standing_rules import StandingRule, first_of_each_namespace
 from ..rules.podaffinity.term import Term, container_labels
 from ..rules.podaffinity.term_selection import select_spread, select_term
 from .classifier import SYSTEM_NAMESPACE
 from .guard import guard
-from .judgement import Barrier, Companions, Judgement
+from .judgement import Barrier, BarrierOwners, Companions, Judgement
 from .pulls import SCALE, Pulls
 from .restriction import Restriction, names_text
 from .wishes.whole_cores import whole_core_rule
@@ -43,22 +44,28 @@ class Judge:
         self._config = config
 
     def judge(
-        self, container: Container, rules: PlacementRules, request: Request
+        self,
+        container: Container,
+        rules: PlacementRules,
+        request: Request,
+        whereabouts: Whereabouts | None = None,
     ) -> Judgement | None:
-        """The judgement about a container; None where no rule has anything to say."""
+        """The judgement about a container; None where no rule has anything to say.
+
+        `whereabouts`: those of a judgement before it, where nobody's place has changed since.
+        """
         standing = self._books.standing
         cores = self._whole_cores(container, request) if request.whole_cores else None
         if not rules and standing.is_empty and cores is None:
             return None
-        matching = standing.matching(container)
+        matching, uncounted = first_of_each_namespace(standing.matching(container))
         if not rules and not matching and cores is None:
             return None
-        reading = _Reading(
-            self._books, self._config, container, rules, request, Whereabouts(self._books)
-        )
+        known = whereabouts or Whereabouts(self._books)
+        reading = _Reading(self._books, self._config, container, rules, request, known)
         if cores is not None:
             reading.own.append(cores)
-        found = reading.read(matching)
+        found = reading.read(matching, uncounted)
         return None if found.is_silent else found
 
     def _whole_cores(self, container: Container, request: Request) -> Restriction | None:
@@ -105,8 +112,7 @@ class _Limits(TypedDict, total=False):
     is_lasting: bool
 
 
-@dataclass(slots=True)
-class _Reading:
+class _Reading(Struct):
     """A newcomer's rules and those about it, on the way to a judgement."""
 
     books: Books
@@ -118,8 +124,14 @@ class _Reading:
     own: list[Restriction] = field(default_factory=list[Restriction])
     companions: list[Companions] = field(default_factory=list[Companions])
     guarded: list[str] = field(default_factory=list[str])
+    choices: dict[tuple[Level, int], tuple[int, ...]] = field(
+        default_factory=dict[tuple[Level, int], tuple[int, ...]]
+    )
+    owners: dict[frozenset[ContainerId], Sequence[BarrierOwners]] = field(
+        default_factory=dict[frozenset[ContainerId], Sequence[BarrierOwners]]
+    )
 
-    def read(self, matching: Sequence[StandingRule]) -> Judgement:
+    def read(self, matching: Sequence[StandingRule], uncounted: int) -> Judgement:
         pulls = Pulls(self.books.domains)
         if self.rules:
             self._read_affinity()
@@ -139,6 +151,7 @@ class _Reading:
             pulls=pulls,
             pool_scores=self._pool_scores(),
             guarded=tuple(self.guarded),
+            uncounted=uncounted,
             domains=self.books.domains,
         )
 
@@ -191,9 +204,7 @@ class _Reading:
         domains, term, level = self.books.domains, rule.term, rule.term.level
         presence = self.whereabouts.cpus(places)
         allowed = domains.covering(level, presence)
-        choices: tuple[int, ...] = ()
-        if self._fits_one_domain(level):
-            choices = tuple(mask for mask in domains.masks(level) if mask & allowed)
+        choices = self._choices(level, allowed)
         self._restrict(
             term.text,
             f"cpus of {a_level(level)} with {names_text(matches)}",
@@ -201,12 +212,19 @@ class _Reading:
             choices=choices,
             is_lasting=is_lasting(rule),
         )
-        own = 0
-        for one in matches:
-            own |= self.books.ledger.grants[one.id].exclusive.mask
+        own = self.whereabouts.exclusive(places)
         self.companions.append(
             Companions(level=level, own=own, shared=presence & ~own, rule=self.own[-1])
         )
+
+    def _choices(self, level: Level, allowed: int) -> tuple[int, ...]:
+        """The allowed domains of which the newcomer must be in one; none where it fits in none."""
+        known = self.choices.get((level, allowed))
+        if known is None:
+            fits = self._fits_one_domain(level)
+            masks = self.books.domains.masks(level) if fits else ()
+            known = self.choices[level, allowed] = tuple([one for one in masks if one & allowed])
+        return known
 
     @property
     def _everything(self) -> int:
@@ -291,16 +309,17 @@ class _Reading:
         barriers: list[Barrier] = []
         is_exempt = _is_exempt(self.container, self.request.cpu_type)
         for one in matching:
-            rule, presence = one.rule, self.whereabouts.cpus_of
-            placed = [owner for owner in one.owners.values() if presence(owner.id)]
+            rule = one.rule
+            parts = self._owners(one)
             if isinstance(rule, RequiredTerm) and rule.is_anti:
-                barriers += self._barriers(rule, placed)
+                barriers += (self._barrier(rule, part) for part in parts)
                 continue
             weight = self.config.hard_affinity_weight
             if isinstance(rule, PreferredTerm):
                 weight = rule.weight
-            for owner in placed if weight else ():
-                pulls.add(rule.term.level, presence(owner.id), weight)
+            for part in parts if weight else ():
+                for presence, count in part.sizes.items():
+                    pulls.add(rule.term.level, presence, weight * count)
         if is_exempt:
             return (), tuple(barriers)
         kept, preferred = guard(barriers, self.container, self.config, self._everything.bit_count())
@@ -310,25 +329,34 @@ class _Reading:
                 pulls.add(barrier.level, presence_of_owner, -GUARD_WEIGHT)
         return kept, ()
 
-    def _barriers(self, rule: RequiredTerm, owners: Sequence[Container]) -> Iterator[Barrier]:
-        """The rule of those who insist on it, of those who do not, and of the system's."""
-        standing, domains, level = self.books.standing, self.books.domains, rule.term.level
-        parts: dict[tuple[bool, bool], dict[ContainerId, tuple[Container, int]]] = {}
-        grants = self.books.ledger.grants
-        for owner in owners:
-            can_break = standing.of(owner.id).on_unsatisfiable is OnUnsatisfiable.DEGRADE
-            key = can_break, _is_exempt(owner, grants[owner.id].cpu_type)
-            parts.setdefault(key, {})[owner.id] = owner, self.whereabouts.cpus_of(owner.id)
-        for (can_break, is_systems), of_owner in parts.items():
-            union = 0
-            for _, presence in of_owner.values():
-                union |= presence
-            yield Barrier(
-                text=rule.term.text,
-                level=level,
-                can_break=can_break,
-                is_systems=is_systems,
-                forbidden=domains.covering(level, union),
-                owners=of_owner,
-                domains=domains,
-            )
+    def _owners(self, one: StandingRule) -> Sequence[BarrierOwners]:
+        """The owners that hold something: who insists on it, who does not, and the system's.
+
+        Of several rules with the same owners worked out once.
+        """
+        key = frozenset(one.owners)
+        known = self.owners.get(key)
+        if known is None:
+            standing, grants = self.books.standing, self.books.ledger.grants
+            parts: dict[tuple[bool, bool], dict[ContainerId, tuple[Container, int]]] = {}
+            for owner_id, owner in one.owners.items():
+                if presence := self.whereabouts.cpus_of(owner_id):
+                    can_break = standing.of(owner_id).on_unsatisfiable is OnUnsatisfiable.DEGRADE
+                    part = can_break, _is_exempt(owner, grants[owner_id].cpu_type)
+                    parts.setdefault(part, {})[owner_id] = owner, presence
+            known = self.owners[key] = [
+                BarrierOwners.of(some, *part) for part, some in parts.items()
+            ]
+        return known
+
+    def _barrier(self, rule: RequiredTerm, part: BarrierOwners) -> Barrier:
+        domains, level = self.books.domains, rule.term.level
+        return Barrier(
+            text=rule.term.text,
+            level=level,
+            can_break=part.can_break,
+            is_systems=part.are_systems,
+            forbidden=domains.covering(level, part.cpus),
+            owners=part.presence,
+            domains=domains,
+        )

@@ -1,8 +1,12 @@
 """Judgements: what all rules together say about the place of one newcomer."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final
+
+from msgspec import Struct
 
 from ...topology.model.machine import Level
 from ...topology.sets.cpuset import CpuSet
@@ -12,9 +16,45 @@ from ..pools.domains import Domains
 from .pulls import Pulls
 from .restriction import Restriction, names_text
 
-_OWNERS_MAX: Final = 48
+OWNERS_MAX: Final = 48
 """More than the containers with rules about one newcomer on an ordinary node: of more, nobody is
 counted by himself."""
+_TOLD_MAX: Final = 256
+"""Rules of residents that are told where they do not hold, each of each owner: an ordinary node has
+not so many of them."""
+
+
+class BarrierOwners(Struct, frozen=True, kw_only=True):
+    """Owners of a standing rule that insist on it alike."""
+
+    presence: Mapping[ContainerId, tuple[Container, int]]
+    """Each with a mask of the cpus it runs on."""
+    sizes: Mapping[int, int]
+    """How many of them run on the same cpus, by these."""
+    cpus: int
+    can_break: bool
+    are_systems: bool
+    """Whether they are of the system: what they block is not limited."""
+
+    @classmethod
+    def of(
+        cls,
+        presence: Mapping[ContainerId, tuple[Container, int]],
+        can_break: bool,
+        are_systems: bool,
+    ) -> "BarrierOwners":
+        """The owners of which each runs on these cpus."""
+        sizes = Counter([cpus for _, cpus in presence.values()])
+        everywhere = 0
+        for cpus in sizes:
+            everywhere |= cpus
+        return cls(
+            presence=presence,
+            sizes=sizes,
+            cpus=everywhere,
+            can_break=can_break,
+            are_systems=are_systems,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +70,7 @@ class Barrier:
     """Each with a mask of the cpus it runs on."""
     domains: Domains
     is_systems: bool = False
-    """Whether the owners are of the system: what they block is not limited."""
+    """Whether the owners are of the system."""
 
     @property
     def guard_text(self) -> str:
@@ -54,18 +94,22 @@ class Barrier:
             level=self.level,
         )
 
-    def restrictions(self) -> Iterator[Restriction]:
-        """The rule of each owner by itself."""
+    def restrictions(self, cpus: int = -1) -> Iterator[Restriction]:
+        """The rule of each owner by itself; `cpus`: of those alone whom it keeps from some."""
+        concerned = -1 if cpus == -1 else self.domains.covering(self.level, cpus)
+        place = a_level(self.level)
         for owner_id, (owner, presence) in self.owners.items():
+            if not presence & concerned:
+                continue
             yield Restriction(
                 text=self.text,
-                owner=owner.path,
+                owner=(path := owner.path),
                 owner_id=owner_id,
                 is_own=False,
                 can_break=self.can_break,
                 forbidden=self.domains.covering(self.level, presence),
                 blockers=(owner,),
-                wanted=f"{a_level(self.level)} without {owner.path}",
+                wanted=f"{place} without {path}",
                 level=self.level,
             )
 
@@ -97,6 +141,8 @@ class Judgement:
     """By pool id the sum of preferred pool terms, scaled like pulls; empty without any."""
     guarded: tuple[str, ...] = ()
     """Rules of others that would block too much, and are preferences for this newcomer."""
+    uncounted: int = 0
+    """How many rules of others do not count: their namespaces have too many about the newcomer."""
     domains: Domains
 
     @property
@@ -104,6 +150,11 @@ class Judgement:
         """Whether no rule says anything."""
         is_free = not self.own and not self.barriers and not self.passed
         return is_free and not self.pulls and not self.pool_scores and not self.guarded
+
+    @property
+    def effort(self) -> int:
+        """The number of rules that had to be read for it, those about nobody not among them."""
+        return len(self.own) + len(self.barriers) + len(self.passed)
 
     @property
     def blocked(self) -> int:
@@ -145,22 +196,28 @@ class Judgement:
 
     def restrictions(self) -> tuple[Restriction, ...]:
         """Every required rule by itself, those of very many residents together."""
-        if sum([len(barrier.owners) for barrier in self.barriers]) > _OWNERS_MAX:
+        if sum([len(barrier.owners) for barrier in self.barriers]) > OWNERS_MAX:
             return (*self.own, *(barrier.whole for barrier in self.barriers))
         return (*self.own, *(one for barrier in self.barriers for one in barrier.restrictions()))
 
     def told_at(self, cpus: int, pool_id: int) -> tuple[Restriction, ...]:
-        """Every required rule that does not hold on these cpus, those that block nobody as well."""
+        """Every required rule that does not hold on these cpus, those that block nobody as well.
+
+        Of very many, all of the newcomer's own and the first of residents'.
+        """
         found = [one for one in self.own if one.is_broken_by(cpus, pool_id)]
+        found += islice(self._of_others(cpus), _TOLD_MAX)
+        return tuple(found)
+
+    def _of_others(self, cpus: int) -> Iterator[Restriction]:
         for barrier in (*self.barriers, *self.passed):
             if cpus & barrier.forbidden:
-                found += (one for one in barrier.restrictions() if cpus & one.forbidden)
-        return tuple(found)
+                yield from (one for one in barrier.restrictions(cpus) if cpus & one.forbidden)
 
     def passed_by(self, cpus: int) -> tuple[Restriction, ...]:
         """The rules of others that do not hold on these cpus, and do not block the newcomer."""
-        rules = (one for barrier in self.passed for one in barrier.restrictions())
-        return tuple(one for one in rules if cpus & one.forbidden)
+        rules = (one for barrier in self.passed for one in barrier.restrictions(cpus))
+        return tuple(islice((one for one in rules if cpus & one.forbidden), _TOLD_MAX))
 
     def broken_by(self, cpus: int, exclusive: int, pool_id: int) -> tuple[Restriction, ...]:
         """The rules that break where the newcomer runs on these cpus, some of them its own."""

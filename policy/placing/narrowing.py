@@ -4,9 +4,8 @@ The one case in which a resident's grant changes for somebody's rule: only of re
 required rule holds where they are, and only as far as their request still fits.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
 from typing import Final
 
 from msgspec import Struct, structs
@@ -20,7 +19,6 @@ from ..model.container import ContainerId
 from ..model.grant import Grant
 from ..model.request import CpuType
 from ..pools.domains import Domains
-from .judgement import Barrier
 from .openings import Openings, OpeningSearch
 from .restriction import Restriction
 
@@ -64,15 +62,15 @@ class Narrowing(Struct, frozen=True, kw_only=True):
 def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
     """The ways to make room for a newcomer, those that concern the fewest residents first."""
     domains, ledger = search.judgement.domains, search.ledger
-    movable: dict[ContainerId, set[Level]] = {}
     judgement = search.judgement
     if len(judgement.kept_apart()) > _RESIDENTS_MAX:
         return
-    can_make_way = cache(partial(_can_make_way, books=books))
-    own = [_without_movable(one, books, movable, can_make_way) for one in judgement.own]
+    crowds = _Crowds(books)
+    own = [_without_movable(one, crowds) for one in judgement.own]
     blocked = 0
     for barrier in judgement.barriers:
-        blocked |= _staying_behind(barrier, books, movable, can_make_way)
+        blocked |= crowds.kept(barrier.level, barrier.owners, barrier.forbidden)
+    movable = crowds.movable
     if not movable:
         return
     everything = search.tree.root.cpus.mask & ~blocked
@@ -109,42 +107,43 @@ def standing_cpus(grant: Grant, ledger: Ledger) -> int:
     return sharable if grant.within is None else sharable & grant.within.mask
 
 
-def _without_movable(
-    rule: Restriction,
-    books: Books,
-    movable: dict[ContainerId, set[Level]],
-    can_make_way: Callable[[ContainerId], bool],
-) -> Restriction:
-    """A restriction by those residents alone that cannot make way; the others are noted."""
-    staying, is_other = 0, False
-    for other in rule.blockers:
-        if can_make_way(other.id):
-            movable.setdefault(other.id, set()).add(rule.level)
-            is_other = True
-        else:
-            staying |= books.presence(other.id)
-    if not is_other:
-        return rule
-    return replace(rule, forbidden=books.domains.covering(rule.level, staying))
+def _without_movable(rule: Restriction, crowds: "_Crowds") -> Restriction:
+    """A restriction by those residents alone that cannot make way."""
+    forbidden = crowds.kept(rule.level, [one.id for one in rule.blockers], rule.forbidden)
+    return rule if forbidden == rule.forbidden else replace(rule, forbidden=forbidden)
 
 
-def _staying_behind(
-    barrier: Barrier,
-    books: Books,
-    movable: dict[ContainerId, set[Level]],
-    can_make_way: Callable[[ContainerId], bool],
-) -> int:
-    """The cpus that are kept by those owners alone that cannot make way."""
-    staying, is_other = 0, False
-    for owner_id, (_, presence) in barrier.owners.items():
-        if can_make_way(owner_id):
-            movable.setdefault(owner_id, set()).add(barrier.level)
-            is_other = True
-        else:
-            staying |= presence
-    if not is_other:
-        return barrier.forbidden
-    return books.domains.covering(barrier.level, staying)
+class _Crowds:
+    """Residents that are in the way of rules, the same ones often of many, and who may make way."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self.movable: dict[ContainerId, set[Level]] = {}
+        """Those that can make way, and the levels at which rules say so."""
+        self._can: dict[ContainerId, bool] = {}
+        self._kept: dict[tuple[Level, frozenset[ContainerId]], int | None] = {}
+
+    def kept(self, level: Level, residents: Collection[ContainerId], everything: int) -> int:
+        """The cpus that are kept by those alone that cannot make way; `everything`: by all."""
+        key = level, frozenset(residents)
+        if key not in self._kept:
+            self._kept[key] = self._staying(level, residents)
+        staying = self._kept[key]
+        return everything if staying is None else staying
+
+    def _staying(self, level: Level, residents: Iterable[ContainerId]) -> int | None:
+        """None where nobody can make way."""
+        books, staying, is_other = self._books, 0, False
+        for container_id in residents:
+            can = self._can.get(container_id)
+            if can is None:
+                can = self._can[container_id] = _can_make_way(container_id, books)
+            if can:
+                self.movable.setdefault(container_id, set()).add(level)
+                is_other = True
+            else:
+                staying |= books.presence(container_id)
+        return books.domains.covering(level, staying) if is_other else None
 
 
 def _can_make_way(container_id: ContainerId, books: Books) -> bool:
@@ -158,8 +157,7 @@ def _can_make_way(container_id: ContainerId, books: Books) -> bool:
         # Its pool has no cpu left: it is where others lend it some, whatever its share comes to.
         return False
     rules = standing.of(container_id)
-    # Who keeps away from others goes on doing so on fewer cpus.
-    if is_held(replace(rules, required=tuple(one for one in rules.required if not one.is_anti))):
+    if is_held(rules, but_apart=True):
         return False
     if not standing.has_required_affinity:
         return True

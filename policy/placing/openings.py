@@ -87,9 +87,10 @@ class OpeningSearch:
     def regions(self, everything: int, own: Sequence[Restriction]) -> list[int]:
         """The sets of cpus of which the newcomer has to stay in one."""
         found = [everything]
-        for one in own:
-            if one.choices:
-                found = [mask & part for mask in found for part in one.choices if mask & part]
+        # Many rules may ask for the same domains.
+        for choices in dict.fromkeys([one.choices for one in own]):
+            if choices:
+                found = [mask & part for mask in found for part in choices if mask & part]
                 found = found[:_REGIONS_MAX]
         return found if everything else []
 

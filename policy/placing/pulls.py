@@ -18,17 +18,29 @@ class Pulls:
     def __init__(self, domains: Domains) -> None:
         self._domains = domains
         self._weights: dict[Level, dict[int, int]] = {}
+        # Weights that are not spread over domains yet, by level and cpus: many rules are about the
+        # same containers.
+        self._added: dict[tuple[Level, int], int] = {}
         # Masks of the cpus of all domains that pull, and of those domains by level.
         self._reach = 0
         self._pulling: dict[Level, int] = {}
         self._ranked: tuple[int, ...] | None = None
 
     def __bool__(self) -> bool:
-        return bool(self._weights)
+        return bool(self._weights) or bool(self._added)
 
     def add(self, level: Level, cpus: int, weight: int) -> None:
         """Let all domains pull in which a container on these cpus is."""
-        self._ranked = None
+        self._added[level, cpus] = self._added.get((level, cpus), 0) + weight
+
+    def _spread(self) -> None:
+        if self._added:
+            self._ranked = None
+            for (level, cpus), weight in self._added.items():
+                self._spread_over(level, cpus, weight)
+            self._added.clear()
+
+    def _spread_over(self, level: Level, cpus: int, weight: int) -> None:
         of_level = self._weights.setdefault(level, {})
         indexes = self._domains.indexes(level, cpus)
         for bit in iter_bits(indexes):
@@ -38,10 +50,12 @@ class Pulls:
 
     def reaches(self, cpus: int) -> bool:
         """Whether a container on any of these cpus is drawn or pushed."""
+        self._spread()
         return bool(cpus & self._reach)
 
     def score(self, cpus: int) -> int:
         """The sum for a newcomer on these cpus, scaled. O(levels x domains of the cpus)."""
+        self._spread()
         if not cpus & self._reach:
             return 0
         total = 0
@@ -55,6 +69,7 @@ class Pulls:
 
     def best(self, free: int, count: int) -> int:
         """The most attractive of some cpus, at least `count` of them where there are as many."""
+        self._spread()
         if self._ranked is None:
             self._ranked = self._by_score()
         found = 0

@@ -56,7 +56,11 @@ class Restriction:
         """Whether a place on these cpus of this pool breaks the rule."""
         if pool_id in self.closed_pools or cpus & self.forbidden:
             return True
-        return bool(self.choices) and not any(not cpus & ~one for one in self.choices)
+        for domain in self.choices:
+            if cpus & domain:
+                # Domains have nothing in common: it is in another one, too, or in no other.
+                return bool(cpus & ~domain)
+        return bool(self.choices and cpus)
 
     def dropped(self, available: str = "none") -> Dropped:
         """The objection of the rule to a pool."""

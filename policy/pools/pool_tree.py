@@ -6,9 +6,9 @@ subtree are the ids `first..id` and the root has the highest id.
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ...topology.model.machine import Domain, Machine, MemoryKind, NumaNode
 from ...topology.sets.cpuset import CpuSet, NodeSet
@@ -35,8 +35,7 @@ class PoolKind(enum.Enum):
 _LEVELS = {kind: number for number, kind in enumerate(PoolKind, start=1)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class Pool(Struct, frozen=True, kw_only=True):
     """One pool and what it has when nothing is granted."""
 
     id: PoolId

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from msgspec import Struct
+
 from ...topology.sets.base_errors import quoted
 from ..annotations.annotation_keys import RESOURCES_KEY, domain_of
 from ..annotations.annotations import Annotations, effective, read_annotations
@@ -43,8 +45,7 @@ class CentralRule:
     """Rules by container name, by their annotation."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CentralSelector:
+class CentralSelector(Struct, frozen=True, kw_only=True):
     """The containers that a rule is for; an empty part is for all."""
 
     namespaces: GlobSet | None

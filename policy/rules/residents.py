@@ -103,13 +103,20 @@ class Residents:
     def ids(self, places: int) -> Iterator[ContainerId]:
         """The containers of a set."""
         if places.bit_count() > _FEW_BITS:
+            # No generator: it would be gone through in Python, id by id.
             digits = f"{places:b}"[::-1].encode().translate(_DIGITS)
-            yield from compress(self._ids, digits)
-            return
+            return compress(self._ids, digits)
+        found: list[ContainerId] = []
         while places:
             bit = places & -places
-            yield self._ids[bit.bit_length() - 1]
+            found.append(self._ids[bit.bit_length() - 1])
             places ^= bit
+        return iter(found)
+
+    def containers(self, places: int) -> list[Container]:
+        """The containers of a set, themselves."""
+        known = self._containers
+        return [known[one] for one in self.ids(places)]
 
     def listing_steps(self, places: int) -> int:
         """Steps to go through the containers of a set."""

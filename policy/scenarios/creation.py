@@ -6,7 +6,9 @@ from typing import Final
 from msgspec import Struct
 
 from ...topology.model.machine import Machine
+from ...topology.sets.cpuset import NO_CPUS
 from ..annotations.annotation_budget import admit
+from ..annotations.cpu_claims import claimed_cpus
 from ..annotations.resource_annotation import refined_resources
 from ..hints.hint_text import annotated_hints
 from ..manifests.manifest import ContainerSpec, PodSpec
@@ -72,7 +74,12 @@ def created_container(
     if memory is not None:
         known = estimate(linux, pod.qos, node.total_bytes)
     resources, problems = refined_resources(known, linux, pod, spec.name, node.total_bytes)
-    container = replace(container, resources=resources)
+    claimed, unread = claimed_cpus(spec.environment, container.path)
+    if claimed is None and spec.placed_on is not None:
+        # Two plugins that set the cpus of one container keep it from being created.
+        claimed = NO_CPUS
+    problems = (*problems, *unread)
+    container = replace(container, resources=resources, cpus=spec.placed_on, claimed=claimed)
     if not reads_test_hints:
         return container, problems
     return replace(container, hints=annotated_hints(container)[0]), problems

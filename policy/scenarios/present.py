@@ -9,7 +9,7 @@ from ..tuning.interrupts import Interrupt
 from .evaluator import evaluate
 from .evaluator_tables import Function, Value
 from .scenario_facts import FACT_FUNCTIONS, MachineNames, classes_of, fact_names, served_by, zones
-from .simulated_runtime import Runtime
+from .simulated_runtime import Running, Runtime
 from .speed_select_facts import RESOURCES, published, speed_select_functions
 
 
@@ -36,11 +36,17 @@ class Present(Struct, frozen=True, kw_only=True):
             {key: runtime.effective_cpus(one) for key, one in running.items()},
             {key: runtime.effective_mems(one) for key, one in running.items()},
         )
+        values["quota"] = {key: self._has_quota(one) for key, one in running.items()}
         values["sched"] = {key: one.scheduling for key, one in running.items()}
         values["irq"] = served_by(self.engine, self.interrupts, self.names)
         values["zones"] = zones(self.engine) if self.engine else {}
         values[RESOURCES] = published(self.engine)
         return values
+
+    def _has_quota(self, one: Running) -> bool:
+        has_limit = one.container.resources.cpu_limit_milli is not None
+        is_lifted = self.engine is not None and self.engine.lifts_quota(one.container.id)
+        return has_limit and not is_lifted
 
     def _functions(self) -> Mapping[str, Function]:
         def allocation_ids(name: Value) -> Value:

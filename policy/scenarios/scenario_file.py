@@ -30,6 +30,7 @@ from ..text.suggestion import suggestion
 from ..text.yaml_fields import Field, FieldError
 from .hardware_table import machine_from_table
 from .step import (
+    AddContainer,
     CreatePod,
     DeletePods,
     EndContainer,
@@ -44,6 +45,7 @@ from .step import (
     Synchronize,
     UnsupportedStep,
     UpdateContainer,
+    UpdatePod,
     Wait,
 )
 
@@ -59,6 +61,8 @@ class Scenario(Struct, frozen=True, kw_only=True):
     topology: str = ""
     where: str = ""
     """The file and the line that name the topology."""
+    not_over_cri: str = ""
+    """Why it cannot be told to a CRI proxy; empty where it can."""
     steps: tuple[Step, ...]
 
 
@@ -104,6 +108,7 @@ def parse_scenarios(document: Field) -> ScenarioFile:
             title=one["title"].text(""),
             topology=one["topology"].text(""),
             where=one["topology"].where,
+            not_over_cri=one["not_over_cri"].text(""),
             steps=tuple(_step(step) for step in one["steps"].elements()),
         )
         if scenario.id in scenarios:
@@ -223,8 +228,19 @@ def _container(one: Field, *, is_init: bool) -> ContainerSpec:
         name=one["name"].text(),
         resources=_resources(one),
         devices={resource: count.integer() for resource, count in one["devices"].entries().items()},
-        keeps_running=not is_init,
+        keeps_running=not is_init or one["restart_policy"].text("") == "Always",
+        environment=tuple(f"{key}={text}" for key, text in one["env"].texts().items()),
+        placed_on=_cpus(one["cpuset"]),
     )
+
+
+def _cpus(cpuset: Field) -> CpuSet | None:
+    if cpuset.is_missing:
+        return None
+    try:
+        return CpuSet.parse(cpuset.scalar())
+    except IdListError as error:
+        raise cpuset.error(str(error)) from error
 
 
 def _resources(one: Field) -> Resources:
@@ -249,6 +265,15 @@ def _amount(amount: Field, parse: Callable[[str], int]) -> int | None:
         raise amount.error(str(error)) from error
 
 
+def _add_container(step: Field) -> Step:
+    return AddContainer(
+        namespace=step["namespace"].text("default"),
+        pod=step["pod"].text(),
+        container=_container(step["container"], is_init=False),
+        expected_error=step["expect_create_error"].text(""),
+    )
+
+
 def _delete_pods(step: Field) -> Step:
     pods = step["pods"]
     names = None
@@ -268,6 +293,15 @@ def _restart(step: Field) -> Step:
 def _update(step: Field) -> Step:
     return UpdateContainer(
         container=step["container"].text(),
+        resources=_resources(step),
+        expected_error=step["expect_update_error"].text(""),
+    )
+
+
+def _update_pod(step: Field) -> Step:
+    return UpdatePod(
+        namespace=step["namespace"].text("default"),
+        pod=step["pod"].text(),
         resources=_resources(step),
         expected_error=step["expect_update_error"].text(""),
     )
@@ -319,10 +353,12 @@ _STEPS: Final[Mapping[str, Callable[[Field], Step]]] = {
     "stop": _stop,
     "update_config": _reconfigure,
     "create_pod": _create_pod,
+    "add_container": _add_container,
     "delete_pods": _delete_pods,
     "container_exit": _exit,
     "container_crash_restart": _restart,
     "update_container": _update,
+    "update_pod": _update_pod,
     "remember": _remember,
     "expect": _expect,
     "set_interrupts": _interrupts,

@@ -1,6 +1,5 @@
-"""Running scenarios: the policy's engine, a simulated runtime, and verdicts on expectations."""
+"""One scenario on its way: the policy's engine, a simulated runtime, verdicts on expectations."""
 
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import assert_never
 
@@ -13,9 +12,10 @@ from ..engine.engine import Engine
 from ..engine.pool_drawing import spare_supplies
 from ..engine.rebalance.plan import placement_quality
 from ..hints.hint_text import TEST_APIS
-from ..manifests.manifest import ContainerSpec, PodSpec
+from ..manifests.manifest import ContainerSpec
 from ..model.container import Container, ContainerId, ContainerState, Pod
 from ..model.grant import Grant, Refusal
+from ..model.kubelet_resources import as_told
 from ..tuning.interrupts import Interrupt
 from ..tuning.scheduling import scheduling_values
 from .container_result import container_result
@@ -25,10 +25,11 @@ from .present import Present
 from .result import ContainerResult, ScenarioResult
 from .running_node import RunningNode, node_diff
 from .scenario_facts import MachineNames
-from .scenario_file import Scenario, Topology
+from .scenario_file import Topology
 from .simulated_runtime import Running, Runtime, keys_of, violations
 from .speed_select_facts import not_simulated
 from .step import (
+    AddContainer,
     CreatePod,
     DeletePods,
     EndContainer,
@@ -42,40 +43,10 @@ from .step import (
     Synchronize,
     UnsupportedStep,
     UpdateContainer,
+    UpdatePod,
     Wait,
 )
 from .verdict import Verdicts
-
-
-def pods_scenario(pods: tuple[PodSpec, ...]) -> Scenario:
-    """The scenario `manifests`: the policy starts and the pods are created in order."""
-    return Scenario(id="manifests", steps=tuple(CreatePod(pod=pod) for pod in pods))
-
-
-def run_scenario(
-    scenario: Scenario,
-    topology: Topology,
-    config: Config,
-    name: str = "",
-    node: RunningNode | None = None,
-    track: Callable[[Iterable[Step]], Iterable[Step]] = iter,
-) -> ScenarioResult:
-    """The result of a scenario run on this hardware; `name`: how the result calls it.
-
-    `config` is in force where a start has none of its own, and from the beginning where a scenario
-    has no start. `node`: what runs there already, under a configuration of its own. `track` sees
-    the steps go by.
-    """
-    run = ScenarioRun(topology, config)
-    if node is not None:
-        run.take_over(node)
-    elif not any(isinstance(step, Start) for step in scenario.steps):
-        run.take(Start(config=None, environment={}))
-    for number, step in enumerate(track(scenario.steps)):
-        run.verdicts.step = number
-        run.take(step)
-        run.look()
-    return run.result(scenario.id, name or scenario.topology)
 
 
 class ScenarioRun:
@@ -122,12 +93,16 @@ class ScenarioRun:
                 self._reconfigure(step)
             case CreatePod():
                 self._create_pod(step)
+            case AddContainer():
+                self._add_container(step)
             case DeletePods():
                 self._delete_pods(step)
             case EndContainer():
                 self._end_container(step)
             case UpdateContainer():
                 self._update(step)
+            case UpdatePod():
+                self._update_pod(step)
             case Remember():
                 value = self.verdicts.remembered(step.name, step.value, self._value)
                 self._remembered[step.name] = value
@@ -271,14 +246,22 @@ class ScenarioRun:
                 "expect_create_error", step.expected_error, "; ".join(errors)
             )
 
+    def _add_container(self, step: AddContainer) -> None:
+        pod = self._find_pod(step.namespace, step.pod)
+        if pod is None:
+            return
+        container = self._container(pod, step.container)
+        error = self._create(container)
+        if step.expected_error:
+            self.verdicts.expect_error("expect_create_error", step.expected_error, error)
+        elif error:
+            self.verdicts.refuse(container.path, error)
+
     def _container(self, pod: Pod, spec: ContainerSpec) -> Container:
         self._serial += 1
+        memory = NodeMemory.of(self._machine, self._memory_qos)
         container, problems = created_container(
-            spec,
-            pod,
-            self._serial,
-            memory=NodeMemory.of(self._machine, self._memory_qos),
-            reads_test_hints=self._reads_test_hints,
+            spec, pod, self._serial, memory=memory, reads_test_hints=self._reads_test_hints
         )
         config = self.engine.config if self.engine is not None else self._config
         container, advice = self.runtime.stock.equipped(
@@ -296,7 +279,7 @@ class ScenarioRun:
         if reason := self.runtime.stock.missing(container.path):
             self._refused[container.path] = (container, reason)
             return reason
-        one = Running(container)
+        one = Running(container, cpus=container.cpus)
         if self.engine is not None and self.is_started:
             decision = one.decision = self.engine.create(container)
             self.runtime.apply(decision.changes)
@@ -364,6 +347,21 @@ class ScenarioRun:
         else:
             error = decision.result.reason
         self.verdicts.expect_error("expect_update_error", step.expected_error, error)
+
+    def _update_pod(self, step: UpdatePod) -> None:
+        pod = self._find_pod(step.namespace, step.pod)
+        if pod is None or self.engine is None or not self.is_started:
+            return
+        answer = self.engine.resize_pod(pod, as_told(step.resources, pod.qos))
+        error = answer.reason if isinstance(answer, Refusal) else ""
+        self.runtime.apply(() if isinstance(answer, Refusal) else answer)
+        self.verdicts.expect_error("expect_update_error", step.expected_error, error)
+
+    def _find_pod(self, namespace: str, name: str) -> Pod | None:
+        pod = self.runtime.pods.get((namespace, name))
+        if pod is None:
+            self.verdicts.note(f"no pod {namespace}/{name}")
+        return pod
 
     def _synchronize(self, step: Synchronize) -> None:
         if self.engine is None or not self.is_started:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from ...topology.sets.cpuset import CpuSet
-from ..manifests.manifest import PodSpec
+from ..manifests.manifest import ContainerSpec, PodSpec
 from ..model.container import Resources
 
 
@@ -35,6 +35,15 @@ class CreatePod(Struct, frozen=True, kw_only=True):
     expected_error: str = ""
 
 
+class AddContainer(Struct, frozen=True, kw_only=True):
+    """A container starts in a pod that runs, as an ephemeral one does."""
+
+    namespace: str
+    pod: str
+    container: ContainerSpec
+    expected_error: str = ""
+
+
 class DeletePods(Struct, frozen=True, kw_only=True):
     """Pods of a namespace end; `names` is None for all of them."""
 
@@ -53,6 +62,15 @@ class UpdateContainer(Struct, frozen=True, kw_only=True):
     """A container's requests and limits change."""
 
     container: str
+    resources: Resources
+    expected_error: str = ""
+
+
+class UpdatePod(Struct, frozen=True, kw_only=True):
+    """A pod with resources of its own gets another size."""
+
+    namespace: str
+    pod: str
     resources: Resources
     expected_error: str = ""
 
@@ -109,9 +127,11 @@ Step = (
     | Stop
     | Reconfigure
     | CreatePod
+    | AddContainer
     | DeletePods
     | EndContainer
     | UpdateContainer
+    | UpdatePod
     | Remember
     | Expect
     | SetInterrupts

@@ -40,8 +40,7 @@ _LIMITS: Final = Limits(
 _PLAIN_KEY: Final = re.compile(r"[\w/-]+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Struct, frozen=True, kw_only=True):
     """The place where a value was written and, of a scalar, its text. Line 0: without lines."""
 
     source: str

@@ -5,11 +5,10 @@ Whoever turns the knobs keeps what they were before: what is not named here is l
 
 import enum
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ...topology.model.machine import Machine
 from ...topology.sets.cpuset import CpuSet
@@ -110,8 +109,7 @@ class Occupancy(Struct, frozen=True, kw_only=True):
         return plan_speed_select(self.machine, self.config, self.supply.allowed, self.classes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hardware:
+class Hardware(Struct, frozen=True, kw_only=True):
     """Interrupts and clocks that the kernel lets be set; read by whoever turns the knobs."""
 
     interrupts: tuple[Interrupt, ...] = ()

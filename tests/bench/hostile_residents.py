@@ -7,9 +7,9 @@ does for an event, both ends of the socket and what follows the answer.
 
 import argparse
 import gc
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
@@ -22,6 +22,7 @@ from pinfold.policy.annotations.annotation_budget import admit
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.model.container import QosClass, Resources
 from tests.bench.hostile_pods import hostile_pods
 from tests.bench.hostile_rules import (
     AFFINITY,
@@ -32,13 +33,25 @@ from tests.bench.hostile_rules import (
     glob_rules,
     joint_rules,
 )
+from tests.bench.hostile_terms import shapes_of_terms
 from tests.bench.peer import Peer
 from tests.bench.session import forget_annotations
 from tests.bench.sizes import MEDIUM, Size
 from tests.bench.timings import Timings, percentile_ms
 
 _NAME: Final = "c"
-_ROW: Final = "{:<44}{:>8}{:>8}{:>10}{:>8}{:>8}"
+_ROW: Final = "{:<52}{:>8}{:>8}{:>10}{:>8}{:>8}{:>8}{:>8}"
+_RESOURCES: Final = {
+    QosClass.BEST_EFFORT: Resources(),
+    QosClass.BURSTABLE: Resources(cpu_request_milli=10),
+    QosClass.GUARANTEED: Resources(
+        cpu_request_milli=1000,
+        cpu_limit_milli=1000,
+        memory_request_bytes=1 << 20,
+        memory_limit_bytes=1 << 20,
+    ),
+}
+"""A little, or a cpu of its own."""
 _CHANCES: Final = 12
 """Shapes made by chance."""
 
@@ -49,6 +62,8 @@ class Shape:
 
     annotations: Callable[[int], Mapping[str, str]] = lambda _: {}
     labels: Callable[[int], Mapping[str, str]] = lambda _: {}
+    namespace: str = "default"
+    qos: QosClass = QosClass.BEST_EFFORT
 
 
 @dataclass(slots=True)
@@ -57,6 +72,8 @@ class ShapeTimings:
 
     arrivals: Timings = field(default_factory=lambda: Timings(time.process_time_ns))
     events: Timings = field(default_factory=lambda: Timings(time.process_time_ns))
+    updates: Timings = field(default_factory=lambda: Timings(time.process_time_ns))
+    departures: Timings = field(default_factory=lambda: Timings(time.process_time_ns))
     next_pods: Timings = field(default_factory=lambda: Timings(time.process_time_ns))
 
     def row(self, name: str) -> str:
@@ -67,6 +84,8 @@ class ShapeTimings:
                 (self.events, 50),
                 (self.events, 100),
                 (self.arrivals, 100),
+                (self.updates, 100),
+                (self.departures, 100),
                 (self.next_pods, 50),
                 (self.next_pods, 100),
             )
@@ -83,14 +102,18 @@ def time_shape(size: Size, shape: Shape, residents: int, samples: int) -> ShapeT
     garbage.start()
     try:
         peer.synchronize([nri_pb2.SynchronizeRequest().SerializeToString()])
-        for number in range(residents):
+        here = [
             _create(peer, size, _pod(shape, number), timings.arrivals)
+            for number in range(residents)
+        ]
         for number in range(residents, residents + samples):
-            for pod, found in (
-                (_pod(shape, number), timings.events),
-                (PodSpec(name=f"plain-{number}"), timings.next_pods),
-            ):
-                _remove(peer, _create(peer, size, pod, found))
+            hostile = _create(peer, size, _pod(shape, number), timings.events)
+            _leave(peer, _create(peer, size, _plain(number), timings.next_pods), Timings())
+            _update(peer, hostile, timings.updates)
+            _leave(peer, hostile, timings.departures)
+        # Those that are left leave, too: each makes room for the others.
+        for request in here:
+            _leave(peer, request, timings.departures)
     finally:
         peer.close()
         garbage.stop()
@@ -100,8 +123,20 @@ def time_shape(size: Size, shape: Shape, residents: int, samples: int) -> ShapeT
 def _pod(shape: Shape, number: int) -> PodSpec:
     return PodSpec(
         name=f"hostile-{number}",
+        namespace=shape.namespace,
         annotations=shape.annotations(number),
         labels=shape.labels(number),
+        qos=shape.qos,
+        containers=(ContainerSpec(name=_NAME, resources=_RESOURCES[shape.qos]),),
+    )
+
+
+def _plain(number: int) -> PodSpec:
+    """A pod that wants nothing in particular, with the labels that most have."""
+    labels = {"app": "shop", "tier": "web", "pod-template-hash": "5d8f"}
+    container = ContainerSpec(name="main", resources=Resources(cpu_request_milli=100))
+    return PodSpec(
+        name=f"plain-{number}", labels=labels, qos=QosClass.BURSTABLE, containers=(container,)
     )
 
 
@@ -109,25 +144,41 @@ def _create(
     peer: Peer, size: Size, pod: PodSpec, timings: Timings
 ) -> nri_pb2.CreateContainerRequest:
     sandbox = sandbox_message(pod)
-    container = container_message(ContainerSpec(name=_NAME), pod, size.memory_bytes)
+    container = container_message(pod.containers[0], pod, size.memory_bytes)
     request = nri_pb2.CreateContainerRequest(pod=sandbox, container=container)
     message = request.SerializeToString()
     forget_annotations()
-    timings.time(partial(_call_out, peer, message))
+    timings.time(partial(_call_out, peer, "CreateContainer", message))
     return request
 
 
-def _call_out(peer: Peer, message: bytes) -> None:
-    peer.call("CreateContainer", message)
+def _call_out(peer: Peer, method: str, message: bytes) -> None:
+    with suppress(RuntimeError):
+        # A refusal is an answer.
+        peer.call(method, message)
     # What was put off until after the answer is done before the next one.
     peer.call("PostCreateContainer", b"")
 
 
-def _remove(peer: Peer, request: nri_pb2.CreateContainerRequest) -> None:
-    event = nri_pb2.StateChangeEvent(
-        event=nri_pb2.REMOVE_CONTAINER, pod=request.pod, container=request.container
+def _update(peer: Peer, created: nri_pb2.CreateContainerRequest, timings: Timings) -> None:
+    request = nri_pb2.UpdateContainerRequest(pod=created.pod, container=created.container)
+    request.linux_resources.cpu.shares.value = (
+        2 * created.container.linux.resources.cpu.shares.value
     )
-    peer.call("StateChange", event.SerializeToString())
+    timings.time(partial(_call_out, peer, "UpdateContainer", request.SerializeToString()))
+
+
+def _leave(peer: Peer, created: nri_pb2.CreateContainerRequest, timings: Timings) -> None:
+    """A container ends, and is removed."""
+    container = nri_pb2.Container()
+    container.CopyFrom(created.container)
+    container.state = nri_pb2.CONTAINER_STOPPED
+    stop = nri_pb2.StopContainerRequest(pod=created.pod, container=container)
+    removal = nri_pb2.StateChangeEvent(
+        event=nri_pb2.REMOVE_CONTAINER, pod=created.pod, container=container
+    )
+    timings.time(partial(_call_out, peer, "StopContainer", stop.SerializeToString()))
+    timings.time(partial(_call_out, peer, "StateChange", removal.SerializeToString()))
 
 
 def shapes() -> Mapping[str, Shape]:
@@ -161,9 +212,12 @@ def shapes() -> Mapping[str, Shape]:
             _annotation, lambda _: _near_rules(150, ":namespace:qosclass", "default:BestEffort")
         )
     )
-    for count in (1, 4, 32):
-        found[f"{count} terms against everybody"] = Shape(partial(_hard_terms, count, True))
-        found[f"{count} terms for everybody"] = Shape(partial(_hard_terms, count, False))
+    for name, words in shapes_of_terms().items():
+        found[name] = Shape(words, qos=QosClass.BURSTABLE)
+        if "everybody" in name:
+            found[f"{name}, best effort"] = Shape(words)
+            found[f"{name}, elsewhere"] = Shape(words, namespace="crowd", qos=QosClass.BURSTABLE)
+            found[f"{name}, a cpu each"] = Shape(words, qos=QosClass.GUARANTEED)
     for seed in range(_CHANCES):
         found[f"chance {seed}"] = Shape(partial(_chance, seed))
     return found
@@ -181,38 +235,6 @@ def _annotation(make: Callable[[int], list[Rule]], number: int) -> Mapping[str, 
         if len(rules) == 1 or not admit(texts, "").problems:
             return texts
         rules = rules[: len(rules) * 19 // 20]
-
-
-def _hard_terms(count: int, is_anti: bool, number: int) -> Mapping[str, str]:
-    """Required or preferred terms that no index tells from each other; all have all in a domain."""
-    terms = [
-        {
-            "topologyKey": "core",
-            "labelSelector": {
-                "matchExpressions": [
-                    {
-                        "key": "app",
-                        "operator": "NotIn",
-                        "values": [f"v{number}-{one}-{value}" for value in range(12)],
-                    }
-                ]
-            },
-            "namespaceSelector": {},
-        }
-        for one in range(count)
-    ]
-    rules = (
-        {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
-        if is_anti
-        else {
-            "podAffinity": {
-                "preferredDuringSchedulingIgnoredDuringExecution": [
-                    {"weight": 100, "podAffinityTerm": term} for term in terms
-                ]
-            }
-        }
-    )
-    return {"affinity.pinfold.dev/pod": json.dumps(rules)}
 
 
 def _chance(seed: int, number: int) -> Mapping[str, str]:
@@ -309,7 +331,8 @@ def main(arguments: Iterable[str] | None = None) -> None:
     parser.add_argument("--residents", type=int, default=150)
     parser.add_argument("--samples", type=int, default=40)
     chosen = parser.parse_args(arguments if arguments is None else list(arguments))
-    print(_ROW.format("cpu ms of the event", "p50", "max", "arriving", "next", "max"))
+    heads = "p50", "max", "arriving", "update", "leave", "next", "max"
+    print(_ROW.format("cpu ms of the event", *heads))
     for name, shape in shapes().items():
         if any(fnmatchcase(name, glob) for glob in chosen.globs):
             found = time_shape(MEDIUM, shape, chosen.residents, chosen.samples)

@@ -1,8 +1,8 @@
 """The random walk with pods of all kinds that Kubernetes and the annotations know, at once.
 
 Beside those of the walks below: init and ephemeral containers, claimed cpus, devices, load
-classes, annotations by central rule, rules between containers, pods that are resized, restarts in
-place, moves, and looks at rules that are required during execution.
+classes, idle cpus, annotations by central rule, rules between containers, pods that are resized,
+restarts in place, moves, and looks at rules that are required during execution.
 """
 
 import dataclasses
@@ -105,6 +105,7 @@ class KindsWalk(PenWalk):
             ("pod-pool", ("true", "false")),
             ("group", ("red", "blue")),
             ("move", ("never",)),
+            ("idle-cpus", ("l3", "numa", "socket")),
         ):
             if draw.random() < 0.06:
                 found[f"{key}.{OWN_DOMAIN}/pod"] = draw.choice(values)

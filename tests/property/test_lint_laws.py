@@ -14,7 +14,7 @@ from pinfold.policy.placing.classifier import grave_problems
 from pinfold.policy.scenarios.creation import created_container, created_pod
 from pinfold.policy.scenarios.pod_check import PodCheck
 from pinfold.policy.scenarios.scenario_file import Topology
-from pinfold.policy.scenarios.scenario_run import pods_scenario, run_scenario
+from pinfold.policy.scenarios.simulation import pods_scenario, run_scenario
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine
 

@@ -2,8 +2,10 @@
 
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import assert_never
 
+from pinfold.cmd.state.saved_states import SavedStates
 from pinfold.nri.dispatch.report import Happening
 from pinfold.nri.embedded.embedded_cri import EmbeddedCri, kernel_reader
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime, RequestError
@@ -18,13 +20,16 @@ from pinfold.nri.hints.combined_hints import Surroundings
 from pinfold.nri.plugin.plugin import Plugin, RuntimeLink, Timing
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
+from pinfold.policy.engine.adoption import Advice
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.hints.hint_text import TEST_APIS
 from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.model.container import ContainerId
 from pinfold.policy.model.kubelet_resources import linux_resources
 from pinfold.policy.model.memory_qos import memory_entries
 from pinfold.policy.scenarios.scenario_file import Topology
 from pinfold.policy.scenarios.step import (
+    AddContainer,
     CreatePod,
     DeletePods,
     EndContainer,
@@ -38,6 +43,7 @@ from pinfold.policy.scenarios.step import (
     Synchronize,
     UnsupportedStep,
     UpdateContainer,
+    UpdatePod,
     Wait,
 )
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
@@ -61,6 +67,8 @@ class NodeRun:
         self._plugin: Plugin | None = None
         self._thread: threading.Thread | None = None
         self.happenings: list[Happening] = []
+        self._advice: Mapping[ContainerId, Advice] = {}
+        """What the state file of a plugin that ended tells the next one."""
 
     def take(self, step: Step) -> None:
         """Do what a step says, and wait until the kernel has all that follows."""
@@ -73,6 +81,8 @@ class NodeRun:
                 self._reconfigure(step)
             case CreatePod():
                 self._create(step.pod)
+            case AddContainer():
+                self._add(step)
             case DeletePods():
                 for (namespace, name), pod in [*self._pods.items()]:
                     if namespace == step.namespace and (step.names is None or name in step.names):
@@ -82,6 +92,8 @@ class NodeRun:
                 self._end(step)
             case UpdateContainer():
                 self._update(step)
+            case UpdatePod():
+                self._update_pod(step)
             case Synchronize():
                 self.runtime.drop()
                 self._wait()
@@ -94,8 +106,11 @@ class NodeRun:
 
     def stop(self) -> None:
         """End the plugin; what runs goes on."""
-        if self._plugin is not None and self._thread is not None:
-            self._plugin.stop()
+        plugin = self._plugin
+        if plugin is not None and self._thread is not None:
+            snapshot = plugin.owner.ask("state", lambda: plugin.events.policy.snapshot(), 5)
+            self._advice = SavedStates().of(snapshot).advice()
+            plugin.stop()
             self._thread.join(10)
             assert not self._thread.is_alive()
         self._plugin = self._thread = None
@@ -127,6 +142,7 @@ class NodeRun:
             finder=Surroundings(has_test_hints=bool(step.environment.get(TEST_APIS))),
             machine_memory_bytes=self._memory_bytes,
         )
+        self._plugin.events.advice = self._advice
         self._thread = threading.Thread(target=self._plugin.run, name="plugin")
         self._thread.start()
         self._wait()
@@ -150,6 +166,28 @@ class NodeRun:
         self.refused.extend(one.reason for one in refused)
         for one in (*pod.init_containers, *pod.containers):
             self._ids[path_of(pod, one)] = container_message(one, pod, None).id
+
+    def _add(self, step: AddContainer) -> None:
+        pod = self._pods[step.namespace, step.pod]
+        pod = replace(pod, containers=(*pod.containers, step.container))
+        self._pods[step.namespace, step.pod] = pod
+        message = container_message(step.container, pod, self._memory_bytes)
+        self._ids[path_of(pod, step.container)] = message.id
+        try:
+            self.runtime.create(message)
+        except RequestError as error:
+            self.refused.append(str(error.__cause__))
+        else:
+            self.runtime.start(message.id)
+
+    def _update_pod(self, step: UpdatePod) -> None:
+        """Older runtimes do not know of it: there, only what containers show changes by it."""
+        pod = self._pods[step.namespace, step.pod]
+        size = resources_message(linux_resources(step.resources, pod.qos, None))
+        try:
+            self.runtime.update_pod(sandbox_message(pod).id, size)
+        except RequestError as error:
+            self.refused.append(str(error.__cause__ or error))
 
     def _end(self, step: EndContainer) -> None:
         pod, spec = self._find(step.container)

@@ -5,12 +5,16 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
 from pinfold.nri.embedded.runtime_dialects import DIALECTS, Dialect
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.model.memory_qos import MemoryQos
 from pinfold.policy.scenarios.scenario_file import Scenario, Topology
-from pinfold.policy.scenarios.scenario_run import ScenarioRun, run_scenario
-from pinfold.policy.scenarios.step import Start
+from pinfold.policy.scenarios.scenario_run import ScenarioRun
+from pinfold.policy.scenarios.simulation import run_scenario
+from pinfold.policy.scenarios.step import Start, UpdatePod
+from tests.unit.nri.cri.wired_run import WiredRun
+from tests.unit.nri.cri.wires import CriWire
 
 from .node_run import NodeRun
 from .scenario_files import scenarios_in
@@ -49,6 +53,9 @@ def test_a_node_does_what_the_simulation_says(
         for number, step in enumerate(steps):
             simulated.take(step)
             node.take(step)
+            if isinstance(step, UpdatePod) and not dialect.updates_pods:
+                # Until the kubelet has updated the containers that show the pod's numbers.
+                continue
             expected = {
                 one.container.path: (
                     simulated.runtime.effective_cpus(one),
@@ -57,5 +64,65 @@ def test_a_node_does_what_the_simulation_says(
                 for one in simulated.runtime.running.values()
             }
             assert node.pins() == expected, f"step {number}: {step}"
+            assert is_as_told(simulated, node.runtime, dialect), f"step {number}: {step}"
     finally:
         node.stop()
+
+
+@pytest.mark.parametrize(("scenario", "topology"), SCENARIOS)
+def test_a_proxy_does_what_the_simulation_says(
+    scenario: Scenario, topology: Topology, tmp_path: Path
+) -> None:
+    """Over CRI, but for what its calls cannot carry."""
+    if scenario.not_over_cri:
+        pytest.skip(scenario.not_over_cri)
+    memory = sum(node.memory_bytes or 0 for node in topology.machine.numa_nodes)
+    wire = CriWire(memory, tmp_path)
+    simulated, run = ScenarioRun(topology, Config()), WiredRun(wire, topology.machine, Config())
+    steps = scenario.steps
+    if not any(isinstance(step, Start) for step in steps):
+        steps = (Start(config=None, environment={}), *steps)
+    try:
+        for number, step in enumerate(steps):
+            simulated.take(step)
+            run.take(step)
+            expected = {
+                one.container.path: (
+                    str(simulated.runtime.effective_cpus(one)),
+                    str(simulated.runtime.effective_mems(one)),
+                )
+                for one in simulated.runtime.running.values()
+            }
+            if simulated.is_started:
+                found = {path: (one.cpus, one.mems) for path, one in run.places().items()}
+                assert found == expected, f"step {number}: {step}"
+                assert is_as_told(simulated, wire.runtime, None), f"step {number}: {step}"
+    finally:
+        wire.close()
+    assert not wire.faults
+
+
+def is_as_told(simulated: ScenarioRun, runtime: EmbeddedRuntime, dialect: Dialect | None) -> bool:
+    """Whether limits are lifted, and memory interleaved, where the simulation says so.
+
+    No CRI call carries how memory is taken, nor does NRI before 0.12.
+    """
+    engine = simulated.engine
+    if engine is None or not simulated.is_started:
+        return True
+    lifted: set[str] = set()
+    interleaved: dict[str, str] = {}
+    for one in map(runtime.containers.__getitem__, runtime.kernel):
+        pod = runtime.pods[one.pod_sandbox_id]
+        path = f"{pod.namespace}/{pod.name}/{one.name}"
+        if one.linux.resources.cpu.quota.value < 0:
+            lifted.add(path)
+        if one.id in runtime.memory_policies and runtime.memory_policies[one.id].nodes:
+            interleaved[path] = runtime.memory_policies[one.id].nodes
+    running = [one.container for one in simulated.runtime.running.values()]
+    if lifted != {one.path for one in running if engine.lifts_quota(one.id)}:
+        return False
+    if dialect is None or not dialect.sets_memory_policies:
+        return interleaved == {}
+    nodes_by_path = {one.path: engine.interleaved(one.id) for one in running}
+    return interleaved == {path: str(nodes) for path, nodes in nodes_by_path.items() if nodes}

@@ -42,7 +42,7 @@ from pinfold.policy.rules.podaffinity.term import PSEUDO_LABELS
 from pinfold.policy.rules.podaffinity.term_text import SPREAD_FIELDS, TERM_FIELDS
 from pinfold.policy.scenarios.pod_check import PodCheck
 from pinfold.policy.scenarios.scenario_file import Topology
-from pinfold.policy.scenarios.scenario_run import pods_scenario, run_scenario
+from pinfold.policy.scenarios.simulation import pods_scenario, run_scenario
 from pinfold.policy.text.glob import MAX_LENGTH
 from pinfold.policy.text.yaml_nodes import ANNOTATION_LIMITS
 from pinfold.topology.made.spec import machine_from_spec

@@ -11,7 +11,7 @@ import pytest
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.scenarios.result import ScenarioResult
 from pinfold.policy.scenarios.scenario_file import ScenarioFile, build_topology, parse_scenarios
-from pinfold.policy.scenarios.scenario_run import run_scenario
+from pinfold.policy.scenarios.simulation import run_scenario
 from pinfold.policy.text.yaml_fields import read_fields
 
 GIVEN = Path(__file__).parents[3] / "shared" / "scenarios" / "given.yaml"

@@ -14,10 +14,10 @@ from typing import Final
 
 import msgspec
 
+from ....nri.dispatch.courtesy import ALONE
 from ....topology.sets.base_errors import PinfoldError
 from ....topology.sets.cpuset import IdListError
 from ...state.own_file import ForeignFileError, OwnFile, read_file
-from ...state.saved_pods import unhurried
 from .saved_decision import SavedDecision
 
 HISTORY_NAME: Final = "decisions.jsonl"
@@ -81,7 +81,8 @@ class HistoryFile:
         """The lines, the newest first. O(bytes)."""
         for part in self._parts:
             data = part.read() or b""
-            yield from unhurried(line for line in reversed(data.splitlines()) if line)
+            lines = (line for line in reversed(data.splitlines()) if line)
+            yield from ALONE.among(lines)
 
     def _newer_size(self) -> int:
         if self._size is None:

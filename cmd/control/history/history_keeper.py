@@ -5,13 +5,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 
+from ....nri.dispatch.courtesy import Courtesy
 from ....nri.dispatch.front import Front
 from ....nri.dispatch.report import Decided, Happening, Identified, Released, Synchronized
 from ....policy.engine.adoption import KEPT
@@ -19,7 +19,6 @@ from ....policy.engine.snapshot import Snapshot
 from ....policy.model.container import Container, ContainerId
 from ....policy.model.grant import Refusal
 from ...state.saved_container import PlacedContainer
-from ...state.saved_pods import unhurried
 from .history_file import BYTES_MAX, HistoryFile, parse_line
 from .saved_decision import (
     PRESENT,
@@ -37,10 +36,11 @@ _TABLES_WAITING_MAX: Final = 64
 """Decisions that wait with all they were made from; further ones are kept without candidates."""
 _WAITING_MAX: Final = 4096
 _BUSY_SECONDS: Final = 10.0
+_SAVED_AT_ONCE: Final = 4
+"""The candidates of one decision take a millisecond where there are many pools."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
+class _Waiting(Struct, frozen=True):
     at: float
     happening: Decided | Identified | Released | Synchronized
 
@@ -160,6 +160,7 @@ class HistoryKeeper:
         if not batch and not (is_last and self._unnamed):
             return
         lines: list[bytes] = []
+        courtesy = plugin.owner.courtesy
         if not self._has_begun:
             self._paths, self._has_begun = dict(self._living()), True
         if self.file.is_full:
@@ -168,14 +169,17 @@ class HistoryKeeper:
             )
             self.file.turn()
             at = batch[0].at if batch else self._clock()
-            lines.extend(map(msgspec.json.encode, self._present(snapshot, at)))
-        lines.extend(map(msgspec.json.encode, self._saved(batch, is_last=is_last)))
+            lines.extend(map(msgspec.json.encode, self._present(snapshot, at, courtesy)))
+        saved = self._saved(batch, courtesy, is_last=is_last)
+        lines.extend(map(msgspec.json.encode, saved))
         if lines:
             self.file.append(lines)
 
-    def _present(self, snapshot: Snapshot, at: float) -> Iterator[SavedDecision]:
+    def _present(
+        self, snapshot: Snapshot, at: float, courtesy: Courtesy
+    ) -> Iterator[SavedDecision]:
         """Containers that an earlier part of the file tells of, as they are."""
-        for container_id, grant in unhurried(snapshot.grants.items()):
+        for container_id, grant in courtesy.among(snapshot.grants.items()):
             # The others are told of by what waits, or will: a snapshot may know of them before.
             if container_id in self._paths:
                 yield present_container(
@@ -190,9 +194,11 @@ class HistoryKeeper:
                     ),
                 )
 
-    def _saved(self, batch: list[_Waiting], *, is_last: bool) -> Iterator[SavedDecision]:
+    def _saved(
+        self, batch: list[_Waiting], courtesy: Courtesy, *, is_last: bool
+    ) -> Iterator[SavedDecision]:
         gone = {one.happening.container.id for one in batch if isinstance(one.happening, Released)}
-        for one in unhurried(batch):
+        for one in courtesy.among(batch, _SAVED_AT_ONCE):
             match one.happening:
                 case Released(container=container):
                     yield from self._named(container.id, container, gone)

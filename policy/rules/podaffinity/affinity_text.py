@@ -15,7 +15,6 @@ from .pool_term import PoolPreference, PoolRequirement
 from .pool_text import parse_pool_preference, parse_pool_requirement
 from .rule_set import PreferredTerm, RequiredTerm
 from .term_text import (
-    described,
     misspelt_pseudo_labels,
     parse_spread,
     parse_term,
@@ -138,11 +137,11 @@ class _Reader:
         self._review(written, node)
 
     def _term(self, node: TextNode, item: TextNode, kind: str) -> WrittenTerm:
-        written = parse_term(node, self._source(item))
+        written = parse_term(node, self._source(item), kind)
         term = written.term
         count = written.label_keys.count_with(term.selector, term.namespaces.selector)
         self._charge_requirements(node, count)
-        return described(written, kind)
+        return written
 
     def _read_pools(self, section: str, node: TextNode) -> None:
         for field, value in self._fields(section, node):

@@ -110,7 +110,9 @@ class _Binding:
                 )
                 self._tell(what, "name the own namespace alone, or another level")
         for one in (one for text in texts for one in text.preferred):
-            preferred.append(replace(one.rule, term=self._term(one.rule.term, one.label_keys)))
+            term = self._term(one.rule.term, one.label_keys)
+            is_same = term is one.rule.term
+            preferred.append(one.rule if is_same else replace(one.rule, term=term))
         spread = [
             replace(one.rule, selector=one.label_keys.complete(one.rule.selector, self._labels))
             if one.label_keys
@@ -157,6 +159,8 @@ class _Binding:
                 " namespace, so it selects none"
             )
             self._tell(what, "use 'namespaces', or configure namespaceLabels")
+        if not keys and labels == term.namespace_labels:
+            return term
         return replace(
             term,
             selector=keys.complete(term.selector, self._labels) if keys else term.selector,

@@ -4,7 +4,7 @@ A rule is found by a namespace and a label that whoever it matches must have, an
 several containers are looked at once.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from msgspec import Struct, field
@@ -20,7 +20,7 @@ from .term import (
     sought_keys,
 )
 
-LOOKED_AT_MAX: Final = 64
+LOOKED_AT_MAX: Final = 32
 """So many different rules of a namespace count of those that are looked at together: nobody who
 writes them decides how long the next newcomer takes. Equal ones are one."""
 
@@ -169,6 +169,25 @@ class StandingRules:
             if others:
                 found.append(StandingRule(group.rule, others))
         return found
+
+
+def first_of_each_namespace(
+    matching: Sequence[StandingRule],
+) -> tuple[Sequence[StandingRule], int]:
+    """The rules about one newcomer that count, and how many do not: so many are of one namespace.
+
+    What a namespace writes under different labels is looked at together, too.
+    """
+    if len(matching) <= LOOKED_AT_MAX:
+        return matching, 0
+    counts: dict[str, int] = {}
+    kept: list[StandingRule] = []
+    for one in matching:
+        namespace = next(iter(one.owners.values())).pod.namespace
+        counts[namespace] = counts.get(namespace, 0) + 1
+        if counts[namespace] <= LOOKED_AT_MAX:
+            kept.append(one)
+    return kept, len(matching) - len(kept)
 
 
 def _terms(rules: PlacementRules) -> Iterable[_Rule]:

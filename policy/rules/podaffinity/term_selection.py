@@ -4,6 +4,7 @@ Sets of containers are bit sets of places, see `Residents`: the cost of a requir
 with the number of containers it selects from.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from ...model.container import Container
@@ -88,9 +89,7 @@ def _narrowed(residents: Residents, requirement: LabelRequirement, places: int) 
     if operator in (LabelOperator.EXISTS, LabelOperator.DOES_NOT_EXIST):
         with_key = _with_key(residents, requirement.key)
         return places & (with_key if operator is LabelOperator.EXISTS else ~with_key)
-    found = 0
-    for value in requirement.values:
-        found |= _with_value(residents, requirement.key, value)
+    found = _with_values(residents, requirement.key, requirement.values)
     return places & (found if operator is LabelOperator.IN else ~found)
 
 
@@ -100,11 +99,17 @@ def _with_key(residents: Residents, key: str) -> int:
     return residents.column(Subkey("pod/labels", key)).places
 
 
-def _with_value(residents: Residents, key: str, value: str) -> int:
+def _with_values(residents: Residents, key: str, values: Sequence[str]) -> int:
+    subkey = _POD_UID if key == POD_UID else _PSEUDO.get(key) or Subkey("pod/labels", key)
+    by_value, found = residents.column(subkey).by_value, 0
+    for value in values:
+        found |= by_value.get(value, 0)
     if key == POD_UID:
-        by_id = _value(residents, _POD_ID, value) & ~residents.column(_POD_UID).places
-        return _value(residents, _POD_UID, value) | by_id
-    return _value(residents, _PSEUDO.get(key) or Subkey("pod/labels", key), value)
+        by_id = residents.column(_POD_ID).by_value
+        without_uid = ~residents.column(_POD_UID).places
+        for value in values:
+            found |= by_id.get(value, 0) & without_uid
+    return found
 
 
 def _value(residents: Residents, subkey: Subkey, value: str) -> int:

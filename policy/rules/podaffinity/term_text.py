@@ -1,7 +1,6 @@
 """Terms, spread rules and weights in the text of a rule, as values."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from difflib import get_close_matches
 from typing import Final
 
@@ -38,8 +37,11 @@ SPREAD_FIELDS: Final = (
 _WHEN_UNSATISFIABLE: Final = {"DoNotSchedule": True, "ScheduleAnyway": False}
 
 
-def parse_term(node: TextNode, source: str) -> WrittenTerm:
-    """The term a node spells; `source` is for people. Raises `TextError`."""
+def parse_term(node: TextNode, source: str, kind: str) -> WrittenTerm:
+    """The term a node spells. Raises `TextError`.
+
+    For people: `source`, and `kind`, which is "affinity" or "anti-affinity".
+    """
     fields = WrittenFields(node, "a term", TERM_FIELDS)
     level = _parse_level(fields)
     selector = parse_selector(fields.find("labelSelector"), "'labelSelector'")
@@ -48,11 +50,19 @@ def parse_term(node: TextNode, source: str) -> WrittenTerm:
         parse_selector(fields.find("namespaceSelector"), "'namespaceSelector'"),
     )
     keys = _parse_label_keys(fields, selector)
+    is_pod_scope = _parse_scope(fields, selector, keys)
+    where = ""
+    if is_pod_scope:
+        where = " of its own pod"
+    elif not scope.is_own:
+        where = f" in {scope}"
+    who = _selector_text(selector, keys)
     term = Term(
         level=level,
         selector=selector,
         namespaces=scope,
-        is_pod_scope=_parse_scope(fields, selector, keys),
+        is_pod_scope=is_pod_scope,
+        text=f"{kind} at {level.value} to {who}{where} ({source})",
         source=source,
     )
     return WrittenTerm(term, keys)
@@ -87,20 +97,6 @@ def parse_spread(node: TextNode, source: str) -> WrittenSpread:
         f" ({source})",
     )
     return WrittenSpread(rule, keys)
-
-
-def described(written: WrittenTerm, kind: str) -> WrittenTerm:
-    """The term with its text for people; `kind`: "affinity", "anti-affinity"."""
-    term = written.term
-    who = _selector_text(term.selector, written.label_keys)
-    scope = term.namespaces
-    where = ""
-    if term.is_pod_scope:
-        where = " of its own pod"
-    elif not scope.is_own:
-        where = f" in {scope}"
-    text = f"{kind} at {term.level.value} to {who}{where} ({term.source})"
-    return replace(written, term=replace(term, text=text))
 
 
 def parse_weight(node: TextNode) -> tuple[int, str]:

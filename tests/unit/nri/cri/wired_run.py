@@ -9,6 +9,7 @@ from pinfold.cmd.state.saved_states import SavedStates
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.dispatch.front import Front
 from pinfold.nri.embedded.embedded_runtime import RequestError
+from pinfold.nri.embedded.kubelet import resources_message
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.adoption import Advice
@@ -17,7 +18,9 @@ from pinfold.policy.engine.reason import reason_of
 from pinfold.policy.hints.hint_text import TEST_APIS
 from pinfold.policy.manifests.manifest import PodSpec
 from pinfold.policy.model.container import ContainerId
+from pinfold.policy.model.kubelet_resources import linux_resources
 from pinfold.policy.scenarios.step import (
+    AddContainer,
     CreatePod,
     DeletePods,
     EndContainer,
@@ -31,6 +34,7 @@ from pinfold.policy.scenarios.step import (
     Synchronize,
     UnsupportedStep,
     UpdateContainer,
+    UpdatePod,
     Wait,
 )
 from pinfold.policy.tuning.interrupts import Interrupt
@@ -81,6 +85,9 @@ class WiredRun:
                 self._reconfigure(step)
             case CreatePod():
                 self._create_pod(step.pod)
+            case AddContainer():
+                pod, pod_id = self._pods[step.namespace, step.pod]
+                self._create(Started(pod=pod, spec=step.container, pod_id=pod_id, id=""))
             case DeletePods():
                 names = [name for space, name in self._pods if space == step.namespace]
                 for name in names if step.names is None else step.names:
@@ -89,6 +96,11 @@ class WiredRun:
                 self._end(step)
             case UpdateContainer():
                 self._update(step)
+            case UpdatePod():
+                pod, pod_id = self._pods[step.namespace, step.pod]
+                size = linux_resources(step.resources, pod.qos, None)
+                with suppress(RequestError):
+                    self.wire.update_pod(pod_id, resources_message(size))
             case SetInterrupts():
                 self._interrupts = tuple(
                     Interrupt(number=number, description=text, affinity=step.affinity)

@@ -6,7 +6,7 @@ from pinfold.nri.api import nri_pb2
 from pinfold.nri.dispatch.report import Decided
 from pinfold.nri.embedded.kubelet import container_message, sandbox_message
 from pinfold.nri.embedded.runtime_dialects import DIALECTS, Dialect
-from pinfold.nri.plugin.claimed_cpus import claimed_cpus
+from pinfold.policy.annotations.cpu_claims import claimed_cpus
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec

@@ -122,3 +122,29 @@ def test_who_wishes_nothing_has_no_notes() -> None:
         (),
         (),
     )
+
+
+COUNTED = [
+    pytest.param(48, False, (), id="nothing where each owner is counted by itself"),
+    pytest.param(49, False, ("49 required rules", "counted as 1 rule,"), id="how many there are"),
+    pytest.param(49, True, ("49 required rules",), id="the same where it is refused"),
+]
+
+
+@pytest.mark.parametrize(("owners", "fails", "words"), COUNTED)
+def test_rules_of_many_owners_that_are_counted_together_are_told(
+    owners: int, fails: bool, words: tuple[str, ...]
+) -> None:
+    engine = engine_of("socket:1 numa:2 core:4 mem:4G")
+    for number in range(owners):
+        pod = pool(number % 2)
+        owner = container_of(
+            f"owner{number}", 0.01, apart(term("numa", "web")), fails=fails, annotations=pod
+        )
+        placed(engine, owner)
+    web = container_of("web", 1, app="web")
+    decision = engine.create(web)
+    assert bool(decision.unmet) is not fails
+    found = " ".join(notes(engine, web))
+    assert all(word in found for word in words)
+    assert ("counted as" in found) is bool(words)

@@ -65,3 +65,41 @@ def test_of_the_rules_that_block_too_much_the_first_are_told_and_the_others_coun
     told = [one.what for one in problems if one.where.startswith("antiAffinityLimits")]
     assert 0 < len(told) <= 17
     assert sum("would block more" in one for one in told) <= 16
+
+
+def test_the_newcomer_is_told_of_too_many_rules_under_different_labels() -> None:
+    engine = engine_of("socket:2 numa:2 core:32 thread:2 mem:8G")
+    for number in range(_MANY):
+        own = _against_all_but(f"x{number}")
+        name = {"key": ("pod.name", "pod.uid")[number % 2], "operator": "Exists"}
+        own["labelSelector"]["matchExpressions"].append(name)
+        rules = apart(own)
+        engine.create(container_of(f"c{number}", 0.01, rules, namespace="crowd", shares=True))
+    assert _uncounted(engine) == 0
+    late = container_of("late", 0.01, namespace="crowd", shares=True)
+    told = [one.what for one in engine.create(late).problems if "do not count" in one.what]
+    assert told == [
+        f"{_MANY - LOOKED_AT_MAX} rules of containers that are there do not count for it:"
+        f" {LOOKED_AT_MAX} others of their namespace do"
+    ]
+
+
+def test_who_made_way_for_one_that_is_gone_has_its_cpus_back_some_at_a_time() -> None:
+    engine = engine_of("socket:1 numa:1 core:16 thread:2 mem:8G")
+    for number in range(_MANY):
+        engine.create(container_of(f"c{number}", 0.01, app="crowd", shares=True))
+    newcomer = container_of("own", 2, apart(term("core", "crowd")))
+    engine.create(newcomer)
+    assert _narrowed(engine) == _MANY
+    engine.stop(newcomer.id)
+    left = _narrowed(engine)
+    assert 0 < left < _MANY
+    while left:
+        changes = engine.widen()
+        assert len(changes) == left - _narrowed(engine) > 0
+        left = _narrowed(engine)
+    assert not engine.widen()
+
+
+def _narrowed(engine: Engine) -> int:
+    return sum(one.within is not None for one in engine.grants.values())

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 
+import msgspec
 import pytest
 
 from pinfold.policy.configuration.config import Amounts, Config
@@ -220,7 +221,7 @@ def test_pools_have_the_available_memory_next_to_them(
 def test_the_tree_does_not_change(machine: Machine) -> None:
     plain, bound = Engine(machine, config()), Engine(machine, config("nodeset:0", None))
     for one, other in zip(plain.tree.pools, bound.tree.pools, strict=True):
-        assert dataclasses.replace(other, memory=one.memory) == one
+        assert msgspec.structs.replace(other, memory=one.memory) == one
 
 
 # The containers

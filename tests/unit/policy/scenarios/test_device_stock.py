@@ -8,7 +8,7 @@ from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
 from pinfold.policy.scenarios.device_stock import DeviceStock
 from pinfold.policy.scenarios.result import ScenarioResult
 from pinfold.policy.scenarios.scenario_file import build_topology, parse_scenarios
-from pinfold.policy.scenarios.scenario_run import run_scenario
+from pinfold.policy.scenarios.simulation import run_scenario
 from pinfold.policy.text.yaml_fields import read_fields
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine

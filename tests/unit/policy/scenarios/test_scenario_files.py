@@ -6,7 +6,7 @@ import pytest
 
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.scenarios.scenario_file import Scenario, Topology, build_topology
-from pinfold.policy.scenarios.scenario_run import run_scenario
+from pinfold.policy.scenarios.simulation import run_scenario
 from pinfold.policy.text.yaml_fields import FieldError, read_fields
 from tests.scenarios.scenario_files import no_sysfs, scenarios_in
 

@@ -2,7 +2,7 @@
 
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.scenarios.scenario_file import Topology, parse_scenarios
-from pinfold.policy.scenarios.scenario_run import run_scenario
+from pinfold.policy.scenarios.simulation import run_scenario
 from pinfold.policy.text.yaml_fields import read_fields
 from pinfold.topology.made.spec import machine_from_spec
 

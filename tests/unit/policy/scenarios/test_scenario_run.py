@@ -10,7 +10,7 @@ from pinfold.policy.model.container import QosClass
 from pinfold.policy.model.grant import GrantKind
 from pinfold.policy.scenarios.result import ContainerResult, ScenarioResult
 from pinfold.policy.scenarios.scenario_file import Topology, parse_scenarios
-from pinfold.policy.scenarios.scenario_run import run_scenario
+from pinfold.policy.scenarios.simulation import run_scenario
 from pinfold.policy.scenarios.step import CreatePod
 from pinfold.policy.text.yaml_fields import FieldError, read_fields
 from pinfold.topology.made.spec import machine_from_spec
@@ -342,3 +342,40 @@ def test_files_that_make_no_sense_are_errors(scenario: str, message: str) -> Non
     with pytest.raises(FieldError) as caught:
         parse_scenarios(document)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("step", "problem"),
+    [
+        ("{do: update_pod, pod: nobody, cpu_lim: 2}", "no pod default/nobody"),
+        ("{do: add_container, pod: nobody, container: {name: c}}", "no pod default/nobody"),
+    ],
+)
+def test_steps_about_pods_that_are_not_there_are_noted(step: str, problem: str) -> None:
+    (noted,) = run(f"- {step}").problems
+    assert problem in noted
+
+
+def test_cpus_that_another_plugin_set_must_be_a_list_of_cpus() -> None:
+    with pytest.raises(FieldError, match=r"steps.yaml:4:.*'4-' is not a list"):
+        run("- {do: create_pod, pod: p, containers: [{name: a, cpuset: 4-}]}")
+
+
+def test_a_container_that_is_added_and_does_not_fit_is_refused() -> None:
+    result = run(
+        f"""
+        - {{do: create_pod, pod: p, {EXCLUSIVE}}}
+        - do: add_container
+          pod: p
+          container: {{name: debugger-x7k2p, cpu_lim: 15, mem_lim: 1M}}
+          expect_create_error: "no pool has room for 15 exclusive CPUs"
+        """
+    )
+    assert [one.holds for one in result.expectations] == [True]
+    assert result.containers["debugger-x7k2p"].refused
+
+
+def test_a_claim_that_cannot_be_read_is_remarked() -> None:
+    claim = "{name: a, cpuset: 4-5, env: {DRA_CPUSET_1: 4-}}"
+    result = run(f"- {{do: create_pod, pod: p, containers: [{claim}]}}")
+    assert any("DRA_CPUSET_1 of default/p/a" in str(one) for one in result.remarks)

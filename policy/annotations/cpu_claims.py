@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
-from ...policy.text.errors import Problem
 from ...topology.sets.cpuset import NO_CPUS, CpuSet, IdListError
+from ..text.errors import Problem
 
 CLAIM_PREFIX: Final = "DRA_CPUSET_"
 _CLAIMS_MAX: Final = 64

@@ -1,0 +1,77 @@
+"""What pods with as many required and preferred rules as there may be cost others, in calls.
+
+How long anything takes is nobody's concern here: see `tests/bench/hostile_residents.py`.
+"""
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
+from tests.bench.hostile_terms import shapes_of_terms
+from tests.unit.policy.engine.ruled_pods import engine_of
+
+_MACHINE = "socket:2 numa:2 l3:2 core:4 thread:2 mem:32G"
+_RESIDENTS = 60
+_CALLS_MAX = 40_000
+"""Of Python in one event, much more than that takes 20 ms."""
+_NEXT_CALLS_MAX = 20_000
+SHAPES = shapes_of_terms()
+
+
+def _container(number: int, name: str, annotations: dict[str, str]) -> Container:
+    pod = Pod(
+        id=PodId(f"{name}-{number}"),
+        uid=f"{name}-{number}",
+        name=f"{name}-{number}",
+        namespace="default",
+        qos=QosClass.BURSTABLE,
+        annotations=annotations,
+    )
+    resources = Resources(cpu_request_milli=10)
+    return Container(id=ContainerId(f"{name}-{number}"), name="c", pod=pod, resources=resources)
+
+
+def _calls(work: Callable[[], object]) -> int:
+    count = 0
+
+    def note(frame: FrameType, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def _crowd(shape: str) -> Engine:
+    engine = engine_of(_MACHINE)
+    for number in range(_RESIDENTS):
+        container = _container(number, "hostile", dict(SHAPES[shape](number)))
+        engine.create(container)
+        engine.note(container.id)
+        engine.compact(container.id)
+    return engine
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_event_of_a_pod_full_of_rules_costs_much(shape: str) -> None:
+    engine = _crowd(shape)
+    one = _container(_RESIDENTS, "hostile", dict(SHAPES[shape](_RESIDENTS)))
+    more = Resources(cpu_request_milli=20)
+    plain = _container(0, "plain", {})
+    assert _calls(lambda: engine.create(one)) < _CALLS_MAX
+    assert _calls(lambda: engine.note(one.id)) < _NEXT_CALLS_MAX
+    assert _calls(lambda: engine.create(plain)) < _NEXT_CALLS_MAX
+    assert _calls(lambda: engine.update(one.id, more)) < _CALLS_MAX
+    assert _calls(lambda: engine.stop(one.id)) < _CALLS_MAX
+    assert _calls(lambda: engine.stop(plain.id)) < _NEXT_CALLS_MAX
+    engine.check()
