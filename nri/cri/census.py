@@ -165,6 +165,7 @@ class Census:
         return policy_id not in policy.grants and not is_over and not is_coming
 
     def _adopt_late(self, described: Described) -> None:
+        self._hooks.note_pods(described.pods)
         pods = {one.id: one for one in described.pods}
         for message in described.containers:
             if message.state != nri_pb2.CONTAINER_RUNNING:

@@ -292,6 +292,17 @@ def test_the_last_size_outlives_the_proxy_and_is_what_a_failure_goes_back_to(
         assert node.shared() == 4
 
 
+def test_a_pod_that_was_run_past_the_proxy_is_resized_as_any_other(tmp_path: Path) -> None:
+    with running(tmp_path, 3) as node:
+        node.wire.loopback.kubelet.remove_pod(node.pod_id)
+        assert node.wire.loopback.direct.start_pods((replace(node.pod, name="past"),)) == []
+        (node.pod_id,) = node.wire.runtime.pods
+        assert eventually(lambda: len(node.engine.grants) == 3)
+        assert node.shared() == 2
+        node.resize(5)
+        assert node.shared() == 4
+
+
 def test_a_pod_that_nobody_knows_is_the_runtimes_to_judge(tmp_path: Path) -> None:
     with running(tmp_path, 3) as node:
         with pytest.raises(grpc.RpcError) as found:
