@@ -22,6 +22,7 @@ from ..api import nri_pb2
 from ..cri.nri_messages import container_of_config, resources_message, sandbox_of_config
 from ..cri.relay import RawHandler
 from ..cri.upstream import MESSAGE_OPTIONS, RUNTIME
+from ..plugin.string_entries import write_entries
 from .embedded_runtime import EmbeddedRuntime, RequestError
 from .kubelet import stable_id
 
@@ -309,6 +310,7 @@ def cri_resources(linux: nri_pb2.LinuxContainer) -> cri.Resources:
         oom_score_adj=linux.oom_score_adj.value,
         cpuset_cpus=found.cpu.cpus,
         cpuset_mems=found.cpu.mems,
+        unified=write_entries(found.unified),
         hugepage_limits=[
             cri.HugepageLimit(page_size=one.page_size, limit=one.limit)
             for one in found.hugepage_limits
