@@ -310,6 +310,7 @@ def cri_resources(linux: nri_pb2.LinuxContainer) -> cri.Resources:
         oom_score_adj=linux.oom_score_adj.value,
         cpuset_cpus=found.cpu.cpus,
         cpuset_mems=found.cpu.mems,
+        unified=write_entries(found.unified),
         hugepage_limits=[
             cri.HugepageLimit(page_size=one.page_size, limit=one.limit)
             for one in found.hugepage_limits
