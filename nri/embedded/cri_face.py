@@ -315,5 +315,4 @@ def cri_resources(linux: nri_pb2.LinuxContainer) -> cri.Resources:
             cri.HugepageLimit(page_size=one.page_size, limit=one.limit)
             for one in found.hugepage_limits
         ],
-        unified=write_entries(found.unified),
     )
