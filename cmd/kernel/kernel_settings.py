@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+import msgspec
+
 from ...policy.tuning.effects import Effects, Hardware, Knob, KnobKind
 from ...topology.model.machine import Machine
 from ...topology.sets.cpuset import CpuSet, IdListError
@@ -69,7 +71,7 @@ class KernelSettings:
                 self._originals.drop(path)
                 self._applied.pop(path, None)
             self._owners[path] = one.description
-        return replace(found, interrupts=tuple(interrupts))
+        return msgspec.structs.replace(found, interrupts=tuple(interrupts))
 
     def apply(self, wanted: Effects) -> int:
         """Set what differs and put back what is wanted no more; returns how many files changed."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Final, TypeGuard
 
 from msgspec.structs import replace
@@ -56,7 +56,8 @@ class Books:
         self.pool_memory = PoolMemory(self.tree, self.memory)
         self.affinity = AffinityIndex()
         self.standing = StandingRules()
-        self.idle = IdleCpus(self.tree, self.affinity, self.standing, lambda: self.domains)
+        self._domains = cache(partial(Domains, machine, self.supply.allowed))
+        self.idle = IdleCpus(self.tree, self.affinity, self.standing, self._domains)
         self.pinner = Pinner(self.ledger, config, self.picker.cores, self.idle)
         self._due_dram: dict[ContainerId, None] = {}
         self._expected: list[ContainerId] = []
@@ -66,7 +67,7 @@ class Books:
     @cached_property
     def domains(self) -> Domains:
         """The domains at which rules between containers hold; made for the first such rule."""
-        return Domains(self._machine, self.supply.allowed)
+        return self._domains()
 
     @cached_property
     def pool_labels(self) -> tuple[LabelsOfPool, ...]:

@@ -63,8 +63,7 @@ class Penning:
             return wished
         if not self.bookings.is_empty and self.bookings.knows(pod_pen(pod).id):
             return None if is_outside(container) else pod_pen(pod)
-        size = self.size_of(container)
-        if size is None:
+        if (size := self.size_of(container)) is None:
             return None
         return pen_by_numbers(container, self._residents(container), size)
 

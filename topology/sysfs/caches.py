@@ -73,8 +73,8 @@ class _Reader:
     """Cache objects by (level, type): the first cpu that shows a cache defines who shares it.
 
     Cores whose caches have the same sizes are of one make: level and type of their caches are read
-    once, and whether a cache of level 1 is shared by the threads of its core alone. For the others
-    neighbours that are offline could make a shared cache look like a core's own.
+    once, and whether a cache of level 1 is shared by the threads of its core alone. Not where cpus
+    are offline, nor for wider caches: what is shared with an offline cpu looks like a core's own.
     """
 
     def __init__(self, attributes: Attributes, cores: tuple[CpuSet, ...]) -> None:
@@ -82,6 +82,8 @@ class _Reader:
         self._online = CpuSet()
         for core in cores:
             self._online |= core
+        present = attributes.first_cpus(CPU, ("present",))
+        self._are_all_online = present == self._online
         self._makes: dict[tuple[str, ...], tuple[_Kind | None, ...]] = {}
         self._taken: dict[tuple[int, str], int] = {}
         self._unshared = CpuSet()
@@ -96,7 +98,7 @@ class _Reader:
         if kinds is None:
             directories = (f"{folder}/index{one}" for one in indexes)
             kinds = tuple(self._kind(one, core) for one in directories)
-            if all(sizes):
+            if all(sizes) and None not in kinds:
                 self._makes[make] = kinds
         for index, size, kind in zip(indexes, sizes, kinds, strict=True):
             if kind is not None and not self._taken.get(kind[:2], 0) >> cpu & 1:
@@ -109,7 +111,7 @@ class _Reader:
         if level is None or level < 1 or kind not in _TYPES:
             attributes.warn(directory, f"passed over: level {level}, type {kind[:40]!r}")
             return None
-        is_own = level == 1 and self._shared(directory) == core
+        is_own = level == 1 and self._are_all_online and self._shared(directory) == core
         return _Kind(level, kind, is_own)
 
     def _shared(self, directory: str) -> CpuSet | None:

@@ -53,11 +53,20 @@ def test_a_cache_that_several_cores_share_is_read_of_each(index: int) -> None:
     assert cpus_of(machine, level, kind)[-3:] == ["24-27", "28-29", "30-31"]
 
 
-def test_an_offline_neighbour_does_not_make_a_shared_cache_look_like_a_cores_own() -> None:
+@pytest.mark.parametrize(("index", "level", "kind"), [(0, 1, "Data"), (2, 2, "Unified")])
+def test_an_offline_neighbour_does_not_make_a_shared_cache_look_like_a_cores_own(
+    index: int, level: int, kind: str
+) -> None:
     quads = {cpu: f"{cpu // 4 * 4}-{cpu // 4 * 4 + 3}" for cpu in CPUS} | {0: "0-1", 1: "0-1"}
-    files = changed("shared_cpu_list", quads, index=2) | {f"{CPU}/online": "0-1,4-31"}
+    files = changed("shared_cpu_list", quads, index) | {f"{CPU}/online": "0-1,4-31"}
     machine = read({path: text for path, text in files.items() if not _is_of(path, (2, 3))})
-    assert cpus_of(machine, 2, "Unified")[:3] == ["0-1", "4-7", "8-11"]
+    assert cpus_of(machine, level, kind)[:3] == ["0-1", "4-7", "8-11"]
+
+
+@pytest.mark.parametrize("name", ["level", "type"])
+def test_a_first_core_that_cannot_be_read_does_not_speak_for_others(name: str) -> None:
+    machine = read(changed(name, {0: "?", 1: "?"}))
+    assert cpus_of(machine, 1, "Data") == [f"{cpu}-{cpu + 1}" for cpu in range(2, 32, 2)]
 
 
 def test_caches_without_a_size_are_read_of_each_core() -> None:
