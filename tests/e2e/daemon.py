@@ -90,7 +90,7 @@ class Daemon:
 
     def _command(self) -> list[str]:
         return [
-            *(sys.executable, "-m", "pinfold.cmd.pinfoldd"),
+            *(sys.executable, "-m", "pinfold.cmd.daemon_start"),
             *("--config", str(self._folder / "pinfold.yaml")),
             *self._front(),
             *("--cri-socket", str(self._cri_socket)),

@@ -88,7 +88,7 @@ def pinfold_command() -> PluginCommand:
     return PluginCommand(
         PINFOLD,
         (
-            *(sys.executable, "-m", "pinfold.cmd.pinfoldd"),
+            *(sys.executable, "-m", "pinfold.cmd.daemon_start"),
             *("--config", "{scratch}/pinfold.yaml"),
             *("--runtime", "nri", "--nri-socket", "{socket}"),
             *("--state-dir", "{scratch}/state"),

@@ -226,7 +226,7 @@ def test_second_daemon_at_a_control_socket_is_refused_with_status_two(
     path = tmp_path / "state" / "control.sock"
     second = subprocess.run(
         [
-            *(sys.executable, "-m", "pinfold.cmd.pinfoldd", f"--machine={MACHINE}"),
+            *(sys.executable, "-m", "pinfold.cmd.daemon_start", f"--machine={MACHINE}"),
             *("--runtime=embedded", f"--control={path}"),
         ],
         capture_output=True,
