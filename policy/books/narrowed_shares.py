@@ -20,6 +20,8 @@ class NarrowedShares:
         self._tree = tree
         self._picker = picker
         self._shares: dict[ContainerId, tuple[int, int]] = {}
+        self._sums: dict[int, int] = {}
+        """Milli-cpus by set of cpus, where there are any: many grants have the same set."""
         self._beside: dict[ContainerId, tuple[CpuSet, ...]] = {}
         self._owed: int | None = 0
         self._version = -1
@@ -29,6 +31,7 @@ class NarrowedShares:
         """A copy with the same grants, which change apart from these."""
         other = copy(self)
         other._shares, other._beside = dict(self._shares), dict(self._beside)
+        other._sums = dict(self._sums)
         return other
 
     def without(self, grant: Grant) -> "NarrowedShares":
@@ -47,14 +50,23 @@ class NarrowedShares:
         if grant.within is None or not grant.has_shared_part:
             return
         cpus = grant.within.mask & self._tree.pools[grant.pool_id].sharable.mask
+        self._count(*self._shares.get(grant.container_id, (cpus, 0)), -1)
         self._shares[grant.container_id] = cpus, grant.shared_milli
+        self._count(cpus, grant.shared_milli, 1)
         self._owed = None
 
     def drop(self, container_id: ContainerId) -> None:
         """Forget a grant; unknown ids are ignored."""
         share = self._shares.pop(container_id, None)
+        if share is not None:
+            self._count(*share, -1)
         if self._beside.pop(container_id, None) or share is not None:
             self._owed = None
+
+    def _count(self, cpus: int, milli: int, sign: int) -> None:
+        total = self._sums.pop(cpus, 0) + sign * milli
+        if total:
+            self._sums[cpus] = total
 
     def spare_nobody(self) -> None:
         """Owe no cpu to those who asked for none."""
@@ -63,8 +75,8 @@ class NarrowedShares:
 
     def promised(self, cpus: int, counted: int, but: Grant | None = None) -> int:
         """Milli-cpus promised to those that have some of these cpus, not all in `counted`."""
-        shares = self._shares.values()
-        found = sum([milli for mask, milli in shares if mask & cpus and mask & ~counted])
+        sums = self._sums.items()
+        found = sum([milli for mask, milli in sums if mask & cpus and mask & ~counted])
         if but is not None and but.has_shared_part and but.container_id in self._shares:
             mask, milli = self._shares[but.container_id]
             found -= milli if mask & cpus and mask & ~counted else 0
