@@ -15,7 +15,6 @@ from ..books.cpu_ledger import Ledger
 from ..cpus.picker import CpuPicker
 from ..model.container import Container, ContainerId, ContainerState, QosClass, Resources
 from ..model.grant import Grant
-from ..model.pinning import Change, Pinning
 from ..model.request import CpuType, Request
 from ..placing.wishes.claimed_cpus import claimed_part
 from ..pools.pool_tree import Pool
@@ -186,7 +185,8 @@ def _likely(
     else:
         count = len(advice.exclusive)
         likely = [one for one in wishes if one.exclusive == count]
-        if count and not likely and last.exclusive != count:
+        is_last = last.exclusive == count and not (last.shared_milli and cpus == advice.exclusive)
+        if count and not likely and not is_last:
             likely = [one for one in wishes if one.exclusive > count][:1]
     return iter((*likely, last))
 
@@ -217,7 +217,9 @@ def _explained(
         is_lodger = (
             was_reserved and not root.reserved and cpus.mask == ledger.free_sharable[root.id]
         )
-        if cpus <= root.reserved or is_lodger:
+        # Or one that the reserved cpus are only lent to, as no others are left to share.
+        is_guest = advice is not None and not (was_reserved or ledger.free_sharable[root.id])
+        if (cpus <= root.reserved and (request.shared_milli or not is_guest)) or is_lodger:
             return _grant(container, request, NO_CPUS, root)
         if was_reserved:
             # Others are reserved by now: those are for it, and its old ones for everybody.
@@ -370,20 +372,6 @@ def _grant(container: Container, request: Request, exclusive: CpuSet, pool: Pool
         is_strict=request.is_strict,
         idle_level=request.idle_level,
     )
-
-
-def difference(container: Container, after: Pinning | None) -> Change | None:
-    """The change from what the runtime says a container has to `after`; None: there is none."""
-    return changed(container.id, Pinning(cpus=container.cpus, mems=container.mems), after)
-
-
-def changed(
-    container_id: ContainerId, before: Pinning | None, after: Pinning | None
-) -> Change | None:
-    """The change from one pinning to another; None where nobody has to be told."""
-    if before is None or after is None or not after.differs_from(before):
-        return None
-    return Change(container_id=container_id, before=before, after=after)
 
 
 def on_usable_cpus(container: Container, supply: Supply) -> Container:

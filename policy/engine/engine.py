@@ -10,7 +10,7 @@ from ...topology.sets.cpuset import NodeSet
 from ..configuration.config import Config
 from ..model.container import Container, ContainerId, ContainerState, Pod, PodId, Resources
 from ..model.grant import Grant, PoolId, Refusal
-from ..model.pinning import Change, Pinning
+from ..model.pinning import Change, Pinning, changed, difference
 from ..placing.classifier import Classifier
 from ..placing.wishes.bandwidth import interleaved, lifts_quota
 from ..pools.pool_tree import PoolTree
@@ -18,7 +18,7 @@ from ..pools.supply import Supply
 from ..rules.central_rules import CentralRules
 from ..tuning.interrupts import Interrupt
 from ..tuning.speed_select_plan import speed_select_warnings
-from .adoption import Advice, changed, difference
+from .adoption import Advice
 from .allocator import Allocator
 from .decision import Adopted, Decision
 from .notes import note_placement

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from ...topology.sets.cpuset import CpuSet, NodeSet
-from .container import ContainerId
+from .container import Container, ContainerId
 
 
 class Pinning(Struct, frozen=True, kw_only=True):
@@ -27,3 +27,17 @@ class Change(Struct, frozen=True, kw_only=True):
     container_id: ContainerId
     before: Pinning
     after: Pinning
+
+
+def difference(container: Container, after: Pinning | None) -> Change | None:
+    """The change from what the runtime says a container has to `after`; None: there is none."""
+    return changed(container.id, Pinning(cpus=container.cpus, mems=container.mems), after)
+
+
+def changed(
+    container_id: ContainerId, before: Pinning | None, after: Pinning | None
+) -> Change | None:
+    """The change from one pinning to another; None where nobody has to be told."""
+    if before is None or after is None or not after.differs_from(before):
+        return None
+    return Change(container_id=container_id, before=before, after=after)
