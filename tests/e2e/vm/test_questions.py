@@ -1,9 +1,10 @@
 """The ten questions of an operator are answered on a node of forty pods that come and go.
 
-The machine is emulated, so the times are told and not judged.
+The machine is emulated, so the times are told and not judged. It takes minutes.
 """
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -15,7 +16,14 @@ import pytest
 
 from tests.e2e.guest.questions import LATE, QUESTIONS, manifest_text
 
-pytestmark = [pytest.mark.e2e, pytest.mark.vm]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.vm,
+    pytest.mark.skipif(
+        "PINFOLD_E2E_WHOLE" not in os.environ,
+        reason="forty pods take minutes in an emulated machine: PINFOLD_E2E_WHOLE=1 make e2e-vm",
+    ),
+]
 
 PODS = 40
 TURNOVERS = 5
@@ -81,7 +89,10 @@ def test_forty_pods_came_and_went_meanwhile(answers: Mapping[str, Any]) -> None:
         ("What if this pod came?", ["late/own", "later/job", "last/idle"]),
         ("Why was it refused?", ["was refused", "exclusive CPUs: wanted 9"]),
         ("Why is it slow?", ["throttled", "slow"]),
-        ("Is it really pinned?", ["drift: 0", "default/cache-0/cache"]),
+        (
+            "Is it really pinned?",
+            ["drift: 0", "threads bound to fewer cpus than their container has: 0"],
+        ),
         ("What changed?", ["for it moved", "event="]),
         ("How full is the node?", ["die #1/1", "root", "connected"]),
         ("How fragmented is it?", ["pinfold_fragmentation_ratio", "satisfied weight"]),
