@@ -16,7 +16,7 @@ from ..model.selector_operator import LabelOperator, PoolOperator
 from ..text.glob import compile_glob
 from .section import Section
 
-RULES_MAX: Final = 32
+RULES_MAX: Final = 16
 """Of one annotation or profile, all kinds together; and so many terms of a pool requirement."""
 REQUIREMENTS_MAX: Final = 512
 """Of all its rules: every label, expression and label key."""

@@ -261,7 +261,7 @@ def test_a_term_of_a_profile_is_as_strict_as_one_of_a_pod(term: str, what: str) 
 @pytest.mark.parametrize(
     ("terms", "what"),
     [
-        (["topologyKey: numa, labelSelector: {}"] * 65, "has 65 rules — write at most 32"),
+        (["topologyKey: numa, labelSelector: {}"] * 65, "has 65 rules — write at most 16"),
         (
             ["topologyKey: l3, labelSelector: {}, matchLabelKeys: [a, b, c, d, e, f, g, h, i]"]
             * 57,
