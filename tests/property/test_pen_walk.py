@@ -140,6 +140,18 @@ class PenWalk(Walk):
                 if container_id in inside and not grant.preserve_memory:
                     assert pinning.mems == pen.memory, "a member with other memory"
 
+    def leave_nothing(self) -> None:
+        """Everybody goes, and nothing is left of them."""
+        while self.running:
+            self.remove()
+        fresh = Engine(self.machine, self.config).snapshot()
+        left = self.engine.snapshot()
+        assert not left.pens
+        assert left.free_sharable == fresh.free_sharable, "nothing was lost"
+        assert left.free_isolated == fresh.free_isolated
+        assert left.memory.holdings == fresh.memory.holdings, "no memory was lost"
+        self.engine.check()
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
@@ -147,12 +159,4 @@ def test_the_laws_of_pens_hold_at_every_step(machine: Machine) -> None:
     walk = PenWalk(machine, seed=len(machine.online))
     for _ in range(STEPS):
         walk.step()
-    while walk.running:
-        walk.remove()
-    fresh = Engine(walk.machine, walk.config).snapshot()
-    left = walk.engine.snapshot()
-    assert not left.pens
-    assert left.free_sharable == fresh.free_sharable, "nothing was lost"
-    assert left.free_isolated == fresh.free_isolated
-    assert left.memory.holdings == fresh.memory.holdings, "no memory was lost"
-    walk.engine.check()
+    walk.leave_nothing()

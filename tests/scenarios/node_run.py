@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from pinfold.cmd.state.saved_states import SavedStates
+from pinfold.nri.api import nri_pb2
 from pinfold.nri.dispatch.report import Happening
 from pinfold.nri.embedded.embedded_cri import EmbeddedCri, kernel_reader
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime, RequestError
@@ -175,6 +176,9 @@ class NodeRun:
             step.container, pod, self._memory_bytes, memory_qos=self._memory_qos
         )
         self._ids[path_of(pod, step.container)] = message.id
+        self._start_container(message)
+
+    def _start_container(self, message: nri_pb2.Container) -> None:
         try:
             self.runtime.create(message)
         except RequestError as error:
@@ -202,12 +206,7 @@ class NodeRun:
                 spec, pod, self._memory_bytes, self._attempts, self._memory_qos
             )
             self._ids[path] = message.id
-            try:
-                self.runtime.create(message)
-            except RequestError as error:
-                self.refused.append(str(error.__cause__))
-            else:
-                self.runtime.start(message.id)
+            self._start_container(message)
 
     def _update(self, step: UpdateContainer) -> None:
         pod, spec = self._find(step.container)

@@ -19,41 +19,17 @@ from pinfold.nri.embedded.kubelet import resources_message
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
-from pinfold.policy.model.container import QosClass, Resources
+from pinfold.policy.model.container import QosClass
 from pinfold.policy.model.kubelet_resources import linux_resources
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.nri.cri.proxied_node import eventually
 from tests.unit.nri.cri.raw_runtime import RawClient
 from tests.unit.nri.cri.wires import SECONDS, CriWire, NriWire, Started, Wire
+from tests.unit.nri.sized_pod import GIB, size, sized_pod
 
-GIB = 1 << 30
 MACHINE = machine_from_spec("socket:1 numa:1 core:10 thread:1 mem:8G")
 METHOD = "UpdatePodSandboxResources"
-
-
-def size(cpus: int) -> Resources:
-    return Resources(
-        cpu_request_milli=1000 * cpus,
-        cpu_limit_milli=1000 * cpus,
-        memory_request_bytes=2 * GIB,
-        memory_limit_bytes=2 * GIB,
-    )
-
-
-def pod(cpus: int) -> PodSpec:
-    """Two containers that show what the pod has, and one with a cpu of its own."""
-    own = replace(size(1), memory_request_bytes=GIB, memory_limit_bytes=GIB)
-    return PodSpec(
-        name="web",
-        qos=QosClass.GUARANTEED,
-        resources=size(cpus),
-        containers=(
-            ContainerSpec(name="a", resources=size(cpus)),
-            ContainerSpec(name="b", resources=size(cpus)),
-            ContainerSpec(name="own", resources=own),
-        ),
-    )
 
 
 def other(cpus: int) -> PodSpec:
@@ -67,7 +43,7 @@ class PodNode:
     def __init__(self, folder: Path, cpus: int) -> None:
         self.wire = CriWire(8 * GIB, folder)
         self.begin_proxy()
-        self.pod = pod(cpus)
+        self.pod = sized_pod(cpus)
         assert self.wire.loopback.kubelet.start_pods((self.pod,)) == []
         self.pod_id = next(iter(self.wire.runtime.pods))
         self.settled()
@@ -318,7 +294,7 @@ def walk(wire: Wire) -> list[dict[str, str]]:
     front = wire.front
     assert front is not None
     found: list[dict[str, str]] = []
-    web = pod(3)
+    web = sized_pod(3)
     pod_id = wire.run_pod(web)
     for spec in web.containers:
         wire.start(Started(pod=web, spec=spec, pod_id=pod_id, id=""))

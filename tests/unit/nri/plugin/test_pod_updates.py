@@ -1,7 +1,5 @@
 """Resizes of pods with resources of their own, over NRI: where the runtime tells of them."""
 
-from dataclasses import replace
-
 import pytest
 
 from pinfold.nri.embedded.embedded_runtime import RequestError
@@ -9,46 +7,19 @@ from pinfold.nri.embedded.kubelet import resources_message, sandbox_message, sta
 from pinfold.nri.embedded.runtime_dialects import DIALECTS, Dialect
 from pinfold.nri.plugin.runtime_events import EVENT_MASK
 from pinfold.nri.plugin.runtime_versions import abilities
-from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
-from pinfold.policy.model.container import QosClass, Resources
+from pinfold.policy.model.container import QosClass
 from pinfold.policy.model.kubelet_resources import linux_resources
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.nri.plugin.session_node import MEMORY, Node, running
+from tests.unit.nri.sized_pod import size, sized_pod
 
-GIB = 1 << 30
 TELLING = [one for one in DIALECTS if one.updates_pods]
-
-
-def size(cpus: int) -> Resources:
-    return Resources(
-        cpu_request_milli=1000 * cpus,
-        cpu_limit_milli=1000 * cpus,
-        memory_request_bytes=2 * GIB,
-        memory_limit_bytes=2 * GIB,
-    )
-
-
-OWN = replace(size(1), memory_request_bytes=GIB, memory_limit_bytes=GIB)
-
-
-def pod(cpus: int) -> PodSpec:
-    """Two containers that show what the pod has, and one with a cpu of its own."""
-    return PodSpec(
-        name="web",
-        qos=QosClass.GUARANTEED,
-        resources=size(cpus),
-        containers=(
-            ContainerSpec(name="a", resources=size(cpus)),
-            ContainerSpec(name="b", resources=size(cpus)),
-            ContainerSpec(name="own", resources=OWN),
-        ),
-    )
 
 
 class PodNode:
     def __init__(self, node: Node, cpus: int) -> None:
         self.node = node
-        self.pod = pod(cpus)
+        self.pod = sized_pod(cpus)
         assert start_pods(node.runtime, (self.pod,), MEMORY) == []
         self.node.settled()
 
