@@ -11,6 +11,7 @@ from ..configuration.config_text import config_from_values
 from ..engine.engine import Engine
 from ..hints.hint_text import TEST_APIS
 from ..model.container import ContainerId
+from ..model.cpuset_conflicts import NO_MANAGERS, runc_warning
 from ..tuning.interrupts import Interrupt
 from .running_node import RunningNode
 from .simulated_runtime import Runtime
@@ -31,6 +32,9 @@ class PolicyRun:
         self.is_started = False
         self.interrupts: tuple[Interrupt, ...] = ()
         self.reads_test_hints = False
+        self.managers = NO_MANAGERS
+        self.warnings: tuple[str, ...] = ()
+        """What its starts said to operators."""
         self.is_start_spoilt = False
         """Whether the next start depends on a step that was passed over."""
         self._config = config
@@ -70,7 +74,9 @@ class PolicyRun:
                 answer = engine.synchronize(listing)
             else:
                 answer = engine.synchronize(listing, self.engine.snapshot().advice())
-            self.engine, self.is_started = engine, True
+            self.engine, self.is_started, self.managers = engine, True, step.managers
+            said = (*engine.warnings, runc_warning(self.machine), *step.managers.warnings())
+            self.warnings = (*self.warnings, *filter(None, said))
             self._runtime.apply(answer.changes)
         self._verdicts.expect_error("expect_start_error", step.expected_error, error)
 

@@ -69,6 +69,11 @@ class ScenarioRun:
         """Whether the policy runs."""
         return self.policy.is_started
 
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Sentences that operators were told by now: at starts, and of containers."""
+        return (*self.policy.warnings, *map(str, self.verdicts.remarks))
+
     def take_over(self, node: RunningNode) -> None:
         """Go on from a node with its containers, in place of a start."""
         self._node = node
@@ -211,7 +216,12 @@ class ScenarioRun:
         self._serial += 1
         memory = NodeMemory.of(self.policy.machine, self._memory_qos)
         container, problems = created_container(
-            spec, pod, self._serial, memory=memory, reads_test_hints=self.policy.reads_test_hints
+            spec,
+            pod,
+            self._serial,
+            memory=memory,
+            reads_test_hints=self.policy.reads_test_hints,
+            kubelet_pins=self.policy.managers.pins_cpus,
         )
         tells_places = self.policy.config.agent.pod_resource_api
         container, advice = self.runtime.stock.equipped(
@@ -325,5 +335,6 @@ class ScenarioRun:
             runtime=self.runtime,
             names=self._names,
             interrupts=self.policy.interrupts,
+            told=self.told,
         )
         return present.value(expression, self._remembered)
