@@ -190,6 +190,9 @@ def shapes() -> Mapping[str, Shape]:
     found["labels, kept and long"] = Shape(
         labels=lambda number: {f"a{one}.{'k' * 200}": f"v{number}" for one in range(1000)}
     )
+    found["labels, like the kubelet's"] = Shape(
+        labels=lambda _: {f"io.kubernetes.{one}": "v" for one in range(32_000)}
+    )
     found["labels and keys"] = Shape(
         annotations=lambda _: {f"nri{one}": "" for one in range(32_000)},
         labels=lambda _: {f"k{one}": "v" for one in range(32_000)},
