@@ -1,5 +1,7 @@
 """Rules between containers that run already, and go where nobody would have placed them."""
 
+from dataclasses import replace
+
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container
@@ -44,3 +46,26 @@ def test_who_is_lent_cpus_next_to_another_by_a_reload_is_told() -> None:
     engine.check()
     assert (cpus(engine, alone), cpus(engine, noisy)) == ("0", "0")
     assert is_told(engine, alone)
+
+
+def test_a_pen_that_was_left_the_reserved_cpus_is_known_after_a_restart() -> None:
+    """Nobody in it asks for anything, and all other cpus are a container's own."""
+    engine = engine_of("socket:1 core:3 mem:4G")
+    wish = {"pod-pool.pinfold.dev/container.first": "true"}
+    first, second = (
+        container_of(name, 0, pod="pod", main=name, annotations=wish, shares=True)
+        for name in ("first", "second")
+    )
+    for one in (first, second, container_of("own", 2)):
+        placed(engine, one)
+    engine.remove(first.id)
+    assert (cpus(engine, second), engine.grants[second.id].pen) == ("0", "pod pod")
+    listed = [
+        replace(one, cpus=pinning.cpus, mems=pinning.mems)
+        for one in engine.containers.values()
+        if (pinning := engine.pinning(one.id))
+    ]
+    again = engine_of("socket:1 core:3 mem:4G")
+    assert again.synchronize(listed, engine.snapshot().advice()).changes == ()
+    again.check()
+    assert again.grants[second.id].pen == "pod pod"
