@@ -17,6 +17,7 @@ from ..report.escaped_text import escaped
 from .control_socket import USUAL_PLACES
 from .documents import (
     AuditDocument,
+    ContainersDocument,
     ExplainDocument,
     FollowedDocument,
     MoveDocument,
@@ -63,6 +64,10 @@ class ControlClient:
         """The status of the node. Raises `ControlError`, as all do."""
         return self._ask("Status", {}, StatusDocument)
 
+    def containers(self, name: str = "") -> ContainersDocument:
+        """The containers of a name, or of a pod's name; all without one."""
+        return self._ask("Containers", {1: name}, ContainersDocument)
+
     def explain(self, container: str) -> ExplainDocument:
         """The reason of a container's place."""
         return self._ask("Explain", {1: container}, ExplainDocument)
@@ -80,6 +85,10 @@ class ControlClient:
     def move(self, container_id: str, from_pool: str, to_pool: str) -> MoveDocument:
         """One container moved to another pool, or why it was not."""
         return self._ask("Move", {1: container_id, 2: from_pool, 3: to_pool}, MoveDocument)
+
+    def capture(self, name: str) -> bytes:
+        """The topology files of the daemon's machine, as an archive for a file of this name."""
+        return self._content("Capture", {1: name})
 
     def follow(self) -> Iterator[FollowedDocument]:
         """Decisions from now on, as they are made; signs of life are among them."""
