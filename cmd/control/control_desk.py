@@ -108,8 +108,7 @@ class ControlDesk(Struct, frozen=True, kw_only=True):
     ) -> tuple[DecisionDocument, float | None]:
         """The document of a decision: that from before a restart, where nothing moved in it."""
         container, decision = found.container, found.decision
-        paths = {one.id: one.path for one in snapshot.containers.values()}
-        document = decision_document(container, decision, paths)
+        document = decision_document(container, decision, self._paths(snapshot))
         if decision.decided_by != KEPT or self.history is None:
             return document, found.at
         saved = self.history.last_of(container.shown_id)
@@ -170,7 +169,7 @@ class ControlDesk(Struct, frozen=True, kw_only=True):
         """The documents of what is decided until it is over. Raises `TimeoutError`."""
 
         def paths() -> dict[ContainerId, str]:
-            return {one.id: one.path for one in self._snapshot("follow").containers.values()}
+            return self._paths(self._snapshot("follow"))
 
         return map(_encoded, followed_decisions(self.journal.feed, over, paths, time.time))
 
@@ -209,6 +208,11 @@ class ControlDesk(Struct, frozen=True, kw_only=True):
             elif one.id in refused:
                 found[one.id] = refused[one.id]
         return found
+
+    def _paths(self, snapshot: Snapshot) -> dict[ContainerId, str]:
+        """The names of containers by id, also of those that moved for others and are gone."""
+        known = {one.id: one.path for one in snapshot.containers.values()}
+        return {**self.journal.gone_paths(), **known}
 
     def _runtime(self) -> RuntimeDocument:
         name, _, version = self.journal.runtime.partition(" ")
