@@ -107,12 +107,12 @@ class Ledger:
         owed = self._owed
         if not owed:
             return counts
-        return [
-            min(count, self.slice(pool.id).bit_count())
-            if count and pool.cpus.mask & owed and self.cut_within(pool.id) < min(count, wanted)
-            else count
-            for count, pool in zip(counts, self.tree.pools, strict=True)
-        ]
+        found, masks = list(counts), self.tree.masks
+        cuts = self._pool_room.cuts_within(~owed, self.free_sharable)
+        for pool_id, count in enumerate(counts):
+            if count and cuts[pool_id] < min(count, wanted) and masks[pool_id] & owed:
+                found[pool_id] = min(count, self.slice(PoolId(pool_id)).bit_count())
+        return found
 
     def cut_within(self, pool_id: PoolId, region: int = -1) -> int:
         """A number of cpus of a region that `slice` has at least, as no cpus are picked for it."""
