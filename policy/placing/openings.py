@@ -219,10 +219,11 @@ class OpeningSearch:
     def _has_own_for_sure(self, number: int, region: int) -> bool:
         """Whether sharable cpus of a region serve that need not be looked at one by one."""
         request = self.request
-        if request.wants_isolated or request.strict_hints or self.judgement.companions:
+        if request.wants_isolated or request.strict_hints:
             return False
-        pool_id = self.tree.pools[number].id
-        return self.ledger.cut_within(pool_id, region) >= request.exclusive
+        pool_id, companions = self.tree.pools[number].id, self.judgement.companions
+        left = region & ~self.judgement.owed(region) if companions else region
+        return self.ledger.cut_within(pool_id, left) >= request.exclusive
 
     def _parts(
         self, regions: Sequence[int], closed: frozenset[int], best: list[int]
