@@ -218,8 +218,10 @@ class OpeningSearch:
 
     def _has_own_for_sure(self, number: int, region: int) -> bool:
         """Whether sharable cpus of a region serve that need not be looked at one by one."""
-        request = self.request
-        if request.wants_isolated or request.strict_hints:
+        request, isolated = self.request, self.ledger.free_isolated[number] & region
+        if request.strict_hints or request.isolation is Isolation.REQUIRED:
+            return False
+        if request.wants_isolated and isolated.bit_count() >= request.exclusive:
             return False
         pool_id, companions = self.tree.pools[number].id, self.judgement.companions
         left = region & ~self.judgement.owed(region) if companions else region
