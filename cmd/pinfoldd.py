@@ -187,7 +187,7 @@ def command(
         as_found=tuner.as_found if tuner else None,
     )
     _look_for_conflicts(daemon, log, is_here=is_here)
-    server = _control_server(control, state_dir, daemon, (journal, history), access, log)
+    server = _control_server(control, state_dir, daemon, (journal, history), access, root, log)
     _remember(daemon, keeper, history, state_dir, counts, log)
     if tuner is not None:
         tuner.start(daemon.plugin)
@@ -326,6 +326,7 @@ def _control_server(
     daemon: Daemon,
     known: tuple[DecisionJournal, HistoryKeeper | None],
     access: Access,
+    root: str | None,
     log: logging.Logger,
 ) -> ControlServer | None:
     """The control API, unless it is off; a place that nobody named must stop nobody."""
@@ -342,7 +343,7 @@ def _control_server(
         log.error("%s; pinfold cannot ask this daemon", error)
         return None
     journal, history = known
-    return ControlServer(daemon, journal, control_socket, access.kind, log, history)
+    return ControlServer(daemon, journal, control_socket, access.kind, log, history, root)
 
 
 def _listen(daemon: Daemon) -> None:
