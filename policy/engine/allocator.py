@@ -73,7 +73,7 @@ class Allocator:
 
     def know(self, container: Container) -> Classified:
         """Classify a container, and let its rules count."""
-        classified = self.classifier.classify(container)
+        classified = self.roster.counted_once(container, self.classifier.classify(container))
         if count := self.books.let_count(container, classified.rules, classified.placement):
             classified = with_uncounted(classified, container, count)
         self.roster.add(container, classified)
@@ -247,7 +247,7 @@ class Allocator:
             # It is looked at again at the next adoption.
             self.roster.add(container, self.roster.classified[container_id])
             return structs.replace(last, changes=())
-        classified = self.classifier.classify(container)
+        classified = self.roster.counted_once(container, self.classifier.classify(container))
         if grant.pen is not None:
             decision = self.pens.resize(container, classified)
             return self.conclude(decision) if isinstance(decision.result, Grant) else decision

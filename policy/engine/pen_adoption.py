@@ -38,8 +38,6 @@ def find_penned(
     found: dict[PenName, list[Container]] = {}
     for one in running:
         known = advice.get(one.id)
-        if known is not None and known.pod_size is not None:
-            penning.note_size(one.pod, known.pod_size)
         if requests[one.id].cpu_type is not CpuType.NORMAL or (known and not known.is_penned):
             # What is remembered of a container, and is no pen, is a place of its own.
             continue

@@ -221,6 +221,7 @@ class Penning:
             larger = replace(
                 size,
                 cpu_request_milli=max(cpu, size.cpu_request_milli),
+                memory_request_bytes=max(total.memory_request_bytes, size.memory_request_bytes),
                 memory_limit_bytes=None if limit is None else max(memory, limit),
             )
             self.note_size(container.pod, larger)

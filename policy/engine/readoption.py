@@ -84,6 +84,10 @@ def readopt(
     books, roster = allocator.books, allocator.roster
     running = [_on_usable_cpus(one, books) for one in listed] if usability.keeps_rest else listed
     for container in running:
+        known = advice.get(container.id)
+        if known is not None and known.pod_size is not None:
+            # What is made of a container may depend on it.
+            roster.note_size(container.pod, known.pod_size)
         if container.id not in faults:
             try:
                 with _blame(container):

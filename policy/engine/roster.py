@@ -8,6 +8,8 @@ from msgspec import structs
 from ..model.container import Container, ContainerId, ContainerState, Pod, PodId, Resources
 from ..model.grant import Grant
 from ..model.hint import Hint
+from ..model.request import CpuType
+from ..pens.pod_numbers import left_of_pod, resized_with, shows_pod
 from ..placing.classifier import Classified
 from ..placing.wishes.claimed_cpus import unbooked_claim
 from ..placing.wishes.own_cpus import shortfall
@@ -92,6 +94,32 @@ class Roster:
             return None
         grant, hints = self._last_places.get(instance_key(container), (None, ()))
         return grant if hints == self.classified[container.id].request.hints else None
+
+    def counted_once(self, container: Container, classified: Classified) -> Classified:
+        """A container's demand without what others of its pod have of the pod's on reserved cpus.
+
+        A container without numbers of its own carries its pod's. Elsewhere a pen counts them once.
+        """
+        pod, request = container.pod, classified.request
+        size = self.pod_sizes.get(pod.uid or pod.id, pod.resources)
+        if size is None or request.cpu_type is not CpuType.RESERVED:
+            return classified
+        known = self.containers.get(container.id)
+        other = None
+        if known is not None and shows_pod(size, known):
+            # Not every runtime tells that a pod was resized.
+            other = resized_with(size, known, container)
+        if other is not None:
+            self.note_size(pod, size := other)
+        others = [
+            self.classified[one].request
+            for one in self.of_pod(pod.id)
+            if one in self.classified
+            and self.containers[one].name != container.name
+            and self.containers[one].state is not ContainerState.EXITED
+        ]
+        request = left_of_pod(request, container, size, others)
+        return structs.replace(classified, request=request)
 
     def note_size(self, pod: Pod, size: Resources) -> None:
         """Note the size of a pod, which was resized; of very many the last ones."""

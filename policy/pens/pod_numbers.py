@@ -8,7 +8,10 @@ kubelet, `pkg/kubelet/kuberuntime/kuberuntime_container_linux.go`; KEP 2837.
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
 from ..model.container import Container, QosClass, Resources
+from ..model.request import Request
 
 
 def are_of_pod(whole: Resources, containers: Sequence[Container]) -> bool:
@@ -53,13 +56,16 @@ def resized_with(whole: Resources, before: Container, after: Container) -> Resou
     cpu = whole.cpu_request_milli
     if after.pod.qos is QosClass.GUARANTEED:
         cpu = shown.cpu_request_milli
-    memory = whole.memory_limit_bytes
+    memory, asked = whole.memory_limit_bytes, whole.memory_request_bytes
     if memory is not None and memory == before.resources.memory_limit_bytes:
         memory = shown.memory_limit_bytes
+        if after.pod.qos is QosClass.GUARANTEED:
+            asked = memory or 0
     size = replace(
         whole,
         cpu_request_milli=cpu,
         cpu_limit_milli=shown.cpu_limit_milli,
+        memory_request_bytes=asked,
         memory_limit_bytes=memory,
     )
     return None if size == whole else size
@@ -79,6 +85,21 @@ def own_cpus(whole: Resources | None, container: Container) -> int:
         return 0
     whole_cpus, rest = divmod(shown.cpu_request_milli, 1000)
     return 0 if rest else whole_cpus
+
+
+def left_of_pod(
+    request: Request, container: Container, whole: Resources, others: Iterable[Request]
+) -> Request:
+    """The request of a container that carries its pod's numbers, less what others have of these."""
+    milli, memory = request.shared_milli, request.memory_bytes
+    others = tuple(others)
+    if has_pod_cpu(whole, container):
+        left = whole.cpu_request_milli - sum(one.shared_milli for one in others)
+        milli = min(milli, max(left, 0))
+    if whole.memory_limit_bytes == container.resources.memory_limit_bytes:
+        left = (whole.memory_limit_bytes or 0) - sum(one.memory_bytes for one in others)
+        memory = min(memory, max(left, 0))
+    return structs.replace(request, shared_milli=milli, memory_bytes=memory)
 
 
 def together(containers: Iterable[Container]) -> Resources:
