@@ -12,6 +12,7 @@ from pinfold.nri.cri.hooks import ADOPTION_SECONDS
 from pinfold.nri.cri.upstream import CONNECT_SECONDS
 from tests.e2e.cri import Cri
 from tests.unit.nri.cri.proxied_node import ProxiedNode, eventually, proxied_node
+from tests.unit.nri.cri.raw_runtime import RawClient
 
 PATIENCE_SECONDS = CONNECT_SECONDS + ADOPTION_SECONDS + 5.0
 
@@ -92,11 +93,10 @@ def test_a_kubelet_sees_unavailable_while_one_of_them_is_down(
     node: ProxiedNode, which: str
 ) -> None:
     end(node, which)
-    channel = grpc.insecure_channel(f"unix:{node.socket}")
-    ask = channel.unary_unary("/runtime.v1.RuntimeService/Version")
+    client = RawClient(node.socket)
     with pytest.raises(grpc.RpcError) as found:
-        ask(b"", timeout=PATIENCE_SECONDS)
-    channel.close()
+        client.unary("Version", b"")
+    client.channel.close()
     assert isinstance(found.value, grpc.Call)
     assert found.value.code() is grpc.StatusCode.UNAVAILABLE
     come_back(node, which)
