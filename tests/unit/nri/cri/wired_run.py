@@ -180,6 +180,7 @@ class WiredRun:
             self._machine = override_machine(self._machine, parse_overrides(step.environment))
         engine = Engine(self._machine, config, interrupts=self._interrupts)
         self.wire.begin(engine, self._advice, has_test_hints=self._has_test_hints)
+        self._front().events.foreign_pins.kubelet_pins = step.managers.pins_cpus
 
     def _reconfigure(self, step: Reconfigure) -> None:
         front = self._front()
