@@ -332,7 +332,7 @@ class Allocator:
         decision = structs.replace(decision, pinning=pinning, changes=changes)
         self.roster.decisions[decision.container_id] = decision
         self.unmet.look_at_displaced()
-        self.unmet.refresh_moved(decision.container_id)
+        self.unmet.refresh_moved(decision.container_id, changes)
         return self.roster.decisions[decision.container_id]
 
     def carry_over(self, decision: Decision) -> None:
