@@ -25,7 +25,7 @@ from .adoption import KEPT, Advice, adopted_grant, kept_grant
 from .decision import Decision, fault_problem
 from .heeded_resize import heeded_resize
 from .penning import Penning
-from .replacement import plan_replacement
+from .replacement import plan_mending, plan_replacement
 from .restoration import snapshot_of
 from .roster import Roster
 from .shifted_shares import ShiftedShares
@@ -263,16 +263,16 @@ class Allocator:
         grant = self.books.ledger.grants[container_id]
         placement = self._mover.plan(grant, classified.request, pool_id)
         if self._judge.is_tied(container_id):
-            placement = Failure(refusal=Refusal(reason="required rules hold it where it is"))
+            placement = plan_mending(container_id, self.roster, self.books, self.config, pool_id)
         if isinstance(placement, Failure):
             return self._refused(grant, placement, classified)
         return self._change(placement, classified)
 
-    def place_anew(self, container_id: ContainerId) -> Decision:
+    def place_anew(self, container_id: ContainerId, told: Sequence[str] = ()) -> Decision:
         """Another place where a container's rules hold; a refusal leaves it where it is."""
         container = self.roster.containers[container_id]
         classified = self.roster.classified[container_id]
-        placement = plan_replacement(container, classified, self.books, self.config)
+        placement = plan_replacement(container, classified, self.books, self.config, told)
         if isinstance(placement, Failure):
             return self._refused(self.books.ledger.grants[container_id], placement, classified)
         return self._change(placement, classified)

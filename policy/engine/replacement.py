@@ -1,5 +1,6 @@
 """Replacement: another place for a container that runs, where its required rules hold again."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -10,7 +11,7 @@ from ..configuration.config import Config
 from ..memory.offers import Offer
 from ..model.container import Container, ContainerId
 from ..model.cpu_preference import MovePreference
-from ..model.grant import Grant, Refusal
+from ..model.grant import Grant, PoolId, Refusal
 from ..placing.classifier import Classified
 from ..placing.judge import Judge
 from ..placing.mover import immovable
@@ -18,18 +19,44 @@ from ..placing.placer import Failure, Placement, Placer
 from ..placing.pool_choice import Chooser
 from ..placing.restriction import names_text
 from ..rules.podaffinity.rule_set import RequiredTerm, is_lasting
+from .roster import Roster
 
+MOVED: Final = "rebalance"
+"""What decides where a container goes whose unmet rules a move mends."""
 REPLACED: Final = "replaced"
 """What decides where a container goes whose rules had stopped to hold."""
 
 
+def plan_mending(
+    container_id: ContainerId, roster: Roster, books: Books, config: Config, pool_id: PoolId
+) -> Placement | Failure:
+    """The grant in one pool of a container that required rules hold where it is.
+
+    Only where that mends some of those that its decision tells as unmet.
+    """
+    container, told = roster.containers[container_id], roster.decisions[container_id].unmet
+    if not told:
+        return _failure("required rules hold it where it is")
+    placement = plan_replacement(container, roster.classified[container_id], books, config, told)
+    if isinstance(placement, Failure):
+        return placement
+    if placement.booking.grant.pool_id != pool_id:
+        name = books.tree.pools[placement.booking.grant.pool_id].name
+        return _failure(f"required rules would hold in {name} by now")
+    return replace(placement, decided_by=MOVED)
+
+
 def plan_replacement(
-    container: Container, classified: Classified, books: Books, config: Config
+    container: Container,
+    classified: Classified,
+    books: Books,
+    config: Config,
+    told: Sequence[str] = (),
 ) -> Placement | Failure:
     """The grant of a container where more of its rules required during execution hold.
 
-    No rule breaks by it that holds where the container is. Nobody else has to leave its pool or its
-    memory. O(pools + grants).
+    And of others that are told as unmet: these texts. No rule breaks by it that holds where the
+    container is. Nobody else has to leave its pool or its memory. O(pools + grants).
     """
     held, request = books.ledger.grants[container.id], classified.request
     if parse_preferences(container).move is MovePreference.NEVER:
@@ -50,9 +77,9 @@ def plan_replacement(
     if isinstance(placement, Failure):
         return placement
     left = {one.name for one in placement.broken}
-    mended = {one.name for one in before if one.is_lasting} - left
-    if not mended or left - {one.name for one in before}:
-        reasons = "; ".join(one.unmet_text for one in before if one.is_lasting)
+    sought = [one for one in before if one.is_lasting or any(map(one.is_told_by, told))]
+    if not {one.name for one in sought} - left or left - {one.name for one in before}:
+        reasons = "; ".join(one.unmet_text for one in sought)
         return _failure(f"no place is better: {reasons}")
     grant = placement.booking.grant
     if followers := _left_alone(container.id, grant, books):
