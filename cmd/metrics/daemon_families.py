@@ -18,7 +18,8 @@ from prometheus_client.core import (
     Metric,
 )
 
-from ...policy.engine.rebalance.placement_score import placement_objective, pools_of
+from ...nri.dispatch.courtesy import ALONE, Courtesy
+from ...policy.engine.rebalance.satisfied_weight import SatisfiedWeight
 from ...policy.engine.snapshot import Snapshot
 from ...topology.sets.cpuset import CpuSet, NodeSet
 from ..daemon.reload_record import ReloadRecord
@@ -56,8 +57,13 @@ class DaemonLook:
     """The last reading of the configuration; None where it was never read again."""
 
 
-def daemon_families(look: DaemonLook) -> Iterator[Metric]:
-    """Every family, also those of which nothing was counted yet."""
+def daemon_families(
+    look: DaemonLook, weight: SatisfiedWeight | None = None, courtesy: Courtesy = ALONE
+) -> Iterator[Metric]:
+    """Every family, also those of which nothing was counted yet.
+
+    `weight`: kept from look to look.
+    """
     counts = look.counts
     yield from _event_families(counts)
     yield _counter(
@@ -78,7 +84,11 @@ def daemon_families(look: DaemonLook) -> Iterator[Metric]:
         _with_zeros(boundaries, counts.alignment(look.snapshot.machine)),
     )
     yield _violations(look.snapshot)
-    yield _satisfied_weight(look.snapshot)
+    yield GaugeMetricFamily(
+        "pinfold_satisfied_weight",
+        "How much of what running containers wish of each other their places give them.",
+        value=(weight or SatisfiedWeight()).of(look.snapshot, courtesy.rest),
+    )
     for name, text, label, zeros, values in (
         (
             "pinfold_cpuset_updates",
@@ -172,16 +182,6 @@ def _violations(snapshot: Snapshot) -> Metric:
         "Rules between containers, and about pools, that do not hold.",
         ("kind", "strength", "level"),
         _with_zeros(zeros, found),
-    )
-
-
-def _satisfied_weight(snapshot: Snapshot) -> Metric:
-    """What `pinfold rebalance` begins with. O(containers + pairs), 40 ms of a thousand."""
-    objective = placement_objective(snapshot)
-    return GaugeMetricFamily(
-        "pinfold_satisfied_weight",
-        "How much of what running containers wish of each other their places give them.",
-        value=objective.score(pools_of(snapshot)) / objective.scale,
     )
 
 

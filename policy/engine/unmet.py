@@ -131,6 +131,13 @@ class UnmetRules:
         """Containers had to leave their places; they are looked at once all are told theirs."""
         self._displaced += containers
 
+    def note_moves(self, changes: Iterable[Change]) -> None:
+        """Containers have left cpus for others, and nobody decided about their places."""
+        for one in changes:
+            before, after = one.before.cpus, one.after.cpus
+            if before is not None and after is not None and before - after and after - before:
+                self._displaced.append(one.container_id)
+
     def look_at_displaced(self) -> None:
         """Tell what does not hold at containers that had to leave their places."""
         while self._displaced:

@@ -16,7 +16,10 @@ _TRIES_MAX: Final = 256
 
 
 class Mending:
-    """Steps on a trial engine, each of which mends rules of one container and breaks none."""
+    """Steps on a trial engine, each of which mends rules of one container and breaks none.
+
+    Pens stay where they are.
+    """
 
     def __init__(
         self, trial: Engine, snapshot: Snapshot, objective: PlacementObjective, *, exclusive: bool
@@ -27,7 +30,8 @@ class Mending:
         self._waiting = [
             one
             for one in _by_path(trial, trial.grants)
-            if not own_objection(snapshot, one, moves_exclusive=exclusive)
+            if trial.grants[one].pen is None
+            and not own_objection(snapshot, one, moves_exclusive=exclusive)
         ]
         self._tries = 0
 
