@@ -202,7 +202,7 @@ class SiteDocument(NodeDocument, frozen=True, kw_only=True):
     mems: str
 
 
-class PlannedMoveDocument(NodeDocument, frozen=True, kw_only=True):
+class PlannedMoveDocument(NodeDocument, frozen=True, kw_only=True, omit_defaults=True):
     """One step of a plan; `bytes`: the memory that it migrates; `mends`: unmet required rules."""
 
     container: str

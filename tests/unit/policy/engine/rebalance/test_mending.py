@@ -143,4 +143,4 @@ def test_a_move_elsewhere_than_where_the_rules_would_hold_is_refused() -> None:
     (move,) = rebalance(engine.snapshot()).moves
     result = engine.move(move.container.id, engine.tree.root.id).result
     assert isinstance(result, Refusal)
-    assert f"required rules would hold in {move.after.pool} by now" in result.reason
+    assert f"its rules would hold in {move.after.pool} by now" in result.reason
