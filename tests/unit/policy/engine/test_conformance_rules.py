@@ -220,6 +220,9 @@ def test_16_who_fits_one_domain_is_in_one_that_a_match_is_in(cpu: float) -> None
     placed(engine, web)
     (domain,) = domains_of(engine, web, 4)
     assert domain in (2, 3)
+    # It fits a domain of four by its size, and there is room for it in two of them alone.
+    large = container_of("large", 3.5, rules, fails=True, annotations=wide)
+    assert "affinity at numa to app=cache" in reason(engine.create(large))
 
 
 def test_17_a_spanning_shared_container_is_narrowed_first() -> None:
