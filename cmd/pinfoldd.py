@@ -16,6 +16,7 @@ import click
 from ..nri.dispatch.report import Report
 from ..nri.plugin.cri_socket_paths import AUTO
 from ..policy.configuration.config import Config, Log, LogFormat, LogLevel
+from ..policy.model.cpuset_conflicts import runc_warning
 from ..topology.sets.base_errors import PinfoldError
 from .commands.exit_status import FAULT, StatusCommand
 from .control.background_rebalance import REBALANCE_SECONDS, BackgroundRebalance
@@ -31,7 +32,7 @@ from .control.history.history_keeper import HistoryKeeper
 from .daemon.chores import live_root, plan_chores
 from .daemon.config_file import load_config, read_file
 from .daemon.config_watch import ConfigWatch
-from .daemon.cpuset_conflicts import read_managers, runc_warning
+from .daemon.cpuset_conflicts import read_managers
 from .daemon.daemon import Command, Daemon, memory_bytes, reload_configuration
 from .daemon.garbage_collection import LOOK_SECONDS, Garbage
 from .daemon.hint_sources import find_surroundings

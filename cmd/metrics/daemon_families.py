@@ -18,8 +18,10 @@ from prometheus_client.core import (
     Metric,
 )
 
+from ...nri.dispatch.courtesy import ALONE, Courtesy
+from ...policy.engine.rebalance.satisfied_weight import SatisfiedWeight
+from ...policy.engine.rebalance.wishes import AFFINITY, ANTI_AFFINITY, POOL, Wishes
 from ...policy.engine.snapshot import Snapshot
-from ...policy.inquiry.wishes import AFFINITY, ANTI_AFFINITY, POOL, Wishes, weigh_wishes
 from ...topology.sets.cpuset import CpuSet, NodeSet
 from ..daemon.reload_record import ReloadRecord
 from .event_counts import (
@@ -57,8 +59,13 @@ class DaemonLook:
     """The last reading of the configuration; None where it was never read again."""
 
 
-def daemon_families(look: DaemonLook) -> Iterator[Metric]:
-    """Every family, also those of which nothing was counted yet."""
+def daemon_families(
+    look: DaemonLook, weight: SatisfiedWeight | None = None, courtesy: Courtesy = ALONE
+) -> Iterator[Metric]:
+    """Every family, also those of which nothing was counted yet.
+
+    `weight`: kept from look to look.
+    """
     counts = look.counts
     yield from _event_families(counts)
     yield _counter(
@@ -78,8 +85,7 @@ def daemon_families(look: DaemonLook) -> Iterator[Metric]:
         ("level", "boundary"),
         _with_zeros(boundaries, counts.alignment(look.snapshot.machine)),
     )
-    # What `pinfold rebalance` begins with: 40 ms of a thousand containers.
-    wishes = weigh_wishes(look.snapshot)
+    wishes = (weight or SatisfiedWeight()).wishes(look.snapshot, courtesy.rest)
     yield _violations(look.snapshot, wishes)
     yield GaugeMetricFamily(
         "pinfold_satisfied_weight",

@@ -365,7 +365,8 @@ class Engine:
         usability = Usability(keeps_rest=True, has_more=has_more)
         found = self._readopt(running, before.advice(), before.decisions, before.tree, usability)
         if has_more or self.supply.reserved - before.supply.reserved:
-            self._allocator.books.pinner.catch_up()
+            self._allocator.unmet.note_moves(self._allocator.books.pinner.catch_up())
+            self._allocator.unmet.look_at_displaced()
         changes = (
             changed(one.id, before.pinnings.get(one.id), self.pinning(one.id)) for one in running
         )

@@ -10,7 +10,6 @@ from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..books.books import Books
 from ..model.container import Container, ContainerId, Pod, Resources
 from ..model.grant import Grant, Refusal
-from ..model.pinning import Pinning
 from ..model.request import CpuType, Isolation, Request
 from ..pens.pen_bookings import PenBookings
 from ..pens.pen_name import PenName, is_outside, pen_by_numbers, pod_pen, wished_pen
@@ -26,7 +25,7 @@ from ..pens.pod_numbers import own_cpus, resized_with, shows_pod, together, with
 from ..placing.classifier import Classified, Classifier
 from ..placing.judge import Judge
 from ..placing.placer import Failure, Placement, Placer
-from .decision import Decision
+from .decision import Decision, left_as_it_was
 from .roster import Roster
 from .unmet import UnmetRules
 
@@ -349,13 +348,8 @@ class Penning:
         self.enter(pen_id, container, classified, NO_CPUS)
 
     def _refused(self, held: Grant, refusal: Refusal) -> Decision:
-        return Decision(
-            container_id=held.container_id,
-            result=refusal,
-            pool=self._books.tree.pools[held.pool_id].name,
-            pinning=self._books.pinner.told(held.container_id) or Pinning(),
-            problems=self._roster.classified[held.container_id].problems,
-        )
+        problems = self._roster.classified[held.container_id].problems
+        return left_as_it_was(held, Failure(refusal=refusal), self._books, problems)
 
     def _own_cpus(self, name: PenName, container: Container, classified: Classified) -> int:
         """How many cpus of its pen a container asks for as its own."""

@@ -8,6 +8,7 @@ from msgspec import structs
 from ..books.books import Books
 from ..books.whereabouts import Whereabouts
 from ..model.container import Container, ContainerId
+from ..model.pinning import Change
 from ..placing.classifier import Classified
 from ..placing.judge import Judge
 from ..placing.judgement import Judgement
@@ -129,6 +130,13 @@ class UnmetRules:
     def note_displaced(self, containers: Iterable[ContainerId]) -> None:
         """Containers had to leave their places; they are looked at once all are told theirs."""
         self._displaced += containers
+
+    def note_moves(self, changes: Iterable[Change]) -> None:
+        """Containers have left cpus for others, and nobody decided about their places."""
+        for one in changes:
+            before, after = one.before.cpus, one.after.cpus
+            if before is not None and after is not None and before - after and after - before:
+                self._displaced.append(one.container_id)
 
     def look_at_displaced(self) -> None:
         """Tell what does not hold at containers that had to leave their places."""

@@ -87,10 +87,12 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
             if not region & domain or tries > _TRIES_MAX:
                 continue
             tries += len(standing)
-            concerned = _concerned(standing, region & domain, domains)
-            if concerned is not None:
-                by_count.setdefault(concerned, []).append(region & domain)
-    for count, regions in sorted(by_count.items()):
+            concerned = sum([one.count for one in _concerned(standing, region & domain, domains)])
+            by_count.setdefault(concerned, []).append(region & domain)
+    for count, found in sorted(by_count.items()):
+        regions = [one for one in found if _can_leave(standing, one, domains)]
+        if not regions:
+            continue
         openings = search.openings(regions, search.judgement.closed(), own)
         counts = [count] * len(openings.regions)
         yield Narrowing(
@@ -193,19 +195,29 @@ def _in_the_way(movable: _Movable, ledger: Ledger) -> Sequence[_InTheWay]:
     return tuple(found.values())
 
 
-def _concerned(standing: Sequence[_InTheWay], region: int, domains: Domains) -> int | None:
-    """The number of residents that have to leave a region; None where one of them cannot."""
-    covers: dict[frozenset[Level], int] = {}
-    count = 0
-    for one in standing:
-        cover = covers.get(one.levels)
-        if cover is None:
-            cover = covers[one.levels] = _cover(one.levels, region, domains)
-        if one.cpus & cover:
-            if not one.can_leave(cover):
-                return None
-            count += one.count
-    return count
+def _concerned(standing: Sequence[_InTheWay], region: int, domains: Domains) -> list[_InTheWay]:
+    """The residents that have to leave a region."""
+    covers = _Covers(region, domains)
+    return [one for one in standing if one.cpus & covers[one.levels]]
+
+
+def _can_leave(standing: Sequence[_InTheWay], region: int, domains: Domains) -> bool:
+    """Whether each resident that has to leave a region can. That is dear to know."""
+    covers = _Covers(region, domains)
+    return all(one.can_leave(covers[one.levels]) for one in _concerned(standing, region, domains))
+
+
+class _Covers(dict[frozenset[Level], int]):
+    """The cpus of the domains of some levels that hold cpus of a region."""
+
+    def __init__(self, region: int, domains: Domains) -> None:
+        super().__init__()
+        self._region = region
+        self._domains = domains
+
+    def __missing__(self, levels: frozenset[Level]) -> int:
+        found = self[levels] = _cover(levels, self._region, self._domains)
+        return found
 
 
 def _cover(levels: frozenset[Level], cpus: int, domains: Domains) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from pinfold.policy.engine.rebalance.placement_score import placement_score
-from pinfold.policy.inquiry.wishes import WishKey, weigh_wishes
+from pinfold.policy.engine.rebalance.wishes import WishKey, weigh_wishes
 from pinfold.policy.model.container import Container
 from pinfold.topology.model.machine import Level
 from tests.unit.policy.engine.pods_with_wishes import placed, wishing
