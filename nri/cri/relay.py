@@ -170,6 +170,8 @@ class Relay(RawHandler):
             if is_open:
                 is_open = False
                 passage.failed(error.code() not in _UNCERTAIN and error.details() != _LOST)
+                if initial := passed_on(cast(Metadata, error.initial_metadata() or ())):
+                    await context.send_initial_metadata(tuple(initial))
             raise
         except RefusedCallError:
             if is_open:

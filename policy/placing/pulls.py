@@ -33,6 +33,14 @@ class Pulls:
         """Let all domains pull in which a container on these cpus is."""
         self._added[level, cpus] = self._added.get((level, cpus), 0) + weight
 
+    def join(self, other: "Pulls") -> None:
+        """Let all domains pull that pull another newcomer, as much as these do."""
+        other._spread()
+        self._ranked = None
+        for level, weights in other._weights.items():
+            for bit, weight in weights.items():
+                self._spread_over(level, self._domains.members(level, 1 << bit), weight)
+
     def _spread(self) -> None:
         self._ranked = None
         for (level, cpus), weight in self._added.items():
