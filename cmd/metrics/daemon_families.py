@@ -20,6 +20,7 @@ from prometheus_client.core import (
 
 from ...nri.dispatch.courtesy import ALONE, Courtesy
 from ...policy.engine.rebalance.satisfied_weight import SatisfiedWeight
+from ...policy.engine.rebalance.wishes import AFFINITY, ANTI_AFFINITY, POOL, Wishes
 from ...policy.engine.snapshot import Snapshot
 from ...topology.sets.cpuset import CpuSet, NodeSet
 from ..daemon.reload_record import ReloadRecord
@@ -42,6 +43,7 @@ POLICY: Final = "topology-aware"
 _UNMET: Final = re.compile(r"(anti-affinity|affinity) at (\w+)|(spread) over (\w+)")
 _LEVELS: Final = ("socket", "die", "numa", "l3", "cluster", "core")
 _KINDS: Final = ("affinity", "anti-affinity", "spread")
+_WISHES: Final = (AFFINITY, ANTI_AFFINITY)
 _CAUSES: Final = ("create", "update", "release", "reconfigure", "synchronize")
 
 
@@ -83,11 +85,17 @@ def daemon_families(
         ("level", "boundary"),
         _with_zeros(boundaries, counts.alignment(look.snapshot.machine)),
     )
-    yield _violations(look.snapshot)
+    wishes = (weight or SatisfiedWeight()).wishes(look.snapshot, courtesy.rest)
+    yield _violations(look.snapshot, wishes)
     yield GaugeMetricFamily(
         "pinfold_satisfied_weight",
         "How much of what running containers wish of each other their places give them.",
-        value=(weight or SatisfiedWeight()).of(look.snapshot, courtesy.rest),
+        value=wishes.satisfied / wishes.scale,
+    )
+    yield GaugeMetricFamily(
+        "pinfold_wished_weight",
+        "How much that would be if every wish were met, whether or not that can be.",
+        value=wishes.wished / wishes.scale,
     )
     for name, text, label, zeros, values in (
         (
@@ -168,7 +176,7 @@ def _event_families(counts: EventCounts) -> Iterator[Metric]:
     yield family
 
 
-def _violations(snapshot: Snapshot) -> Metric:
+def _violations(snapshot: Snapshot, wishes: Wishes) -> Metric:
     found: Counter[tuple[str, str, str]] = Counter()
     for decision in snapshot.decisions.values():
         for text in decision.unmet:
@@ -176,10 +184,15 @@ def _violations(snapshot: Snapshot) -> Metric:
             kind = (match[1] or match[3]) if match else "pool"
             level = (match[2] or match[4]) if match else ""
             found[kind, "required", level] += 1
+    for (kind, at), count in wishes.unmet.items():
+        found[kind, "preferred", "" if at is None else at.value] += count
     zeros = [(kind, "required", level) for kind in _KINDS for level in _LEVELS]
+    # A weight without a level has none here, either.
+    zeros += [(kind, "preferred", level) for kind in _WISHES for level in ("", *_LEVELS)]
+    zeros.append((POOL, "preferred", ""))
     return _gauge(
         "pinfold_affinity_violations",
-        "Rules between containers, and about pools, that do not hold.",
+        "Rules between containers, and about pools, that do not hold; pairs of preferred ones.",
         ("kind", "strength", "level"),
         _with_zeros(zeros, found),
     )

@@ -15,6 +15,7 @@ from pinfold.policy.engine.rebalance.placement_score import (
 )
 from pinfold.policy.engine.rebalance.plan import RebalanceBudget, RebalancePlan, rebalance
 from pinfold.policy.engine.rebalance.satisfied_weight import SatisfiedWeight
+from pinfold.policy.engine.rebalance.wishes import weigh_wishes
 from pinfold.policy.engine.snapshot import Snapshot
 from pinfold.policy.model.container import ContainerId, Resources
 from pinfold.policy.model.grant import Grant, PoolId
@@ -160,7 +161,7 @@ def test_a_weight_kept_from_snapshot_to_snapshot_is_that_of_each_by_itself(
         container_id = ContainerId(name)
         match what:
             case "create":
-                more = preferring(at_levels) if at_levels else {}
+                more = preferring(at_levels)
                 engine.create(wishing(name, 100 * number, wishes, more=more))
             case "remove":
                 engine.remove(container_id)
@@ -172,6 +173,7 @@ def test_a_weight_kept_from_snapshot_to_snapshot_is_that_of_each_by_itself(
                 pass
         snapshot = engine.snapshot()
         assert kept.of(snapshot) == whole_weight(snapshot)
+        assert kept.wishes(snapshot) == weigh_wishes(snapshot)
     snapshot = engine.reconfigured(engine.config, engine.machine)[0].snapshot()
     assert kept.of(snapshot) == whole_weight(snapshot)
 

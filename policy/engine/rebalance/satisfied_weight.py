@@ -20,7 +20,7 @@ from ...rules.podaffinity.rule_set import PreferredTerm
 from ...rules.podaffinity.term_selection import select_term
 from ..snapshot import Snapshot
 from .layers import Layer, LevelLayer, WeightLayer
-from .placement_score import placement_objective, pools_of
+from .wishes import Wishes, WishSum, summed, weigh_wishes
 
 _AT_ONCE: Final = 16
 """Containers that are read without a pause."""
@@ -46,7 +46,12 @@ class SatisfiedWeight:
         they are tried with."""
 
     def of(self, snapshot: Snapshot, pause: Callable[[], None] = lambda: None) -> float:
-        """The satisfied weight that a snapshot shows.
+        """The satisfied weight that a snapshot shows; see `wishes`."""
+        found = self.wishes(snapshot, pause)
+        return found.satisfied / found.scale
+
+    def wishes(self, snapshot: Snapshot, pause: Callable[[], None] = lambda: None) -> Wishes:
+        """The wishes of a snapshot's containers.
 
         O(containers + pairs of those that changed). `pause` is called now and then.
         """
@@ -65,9 +70,8 @@ class SatisfiedWeight:
             self._add(snapshot, container_id)
         self._add_levels(snapshot, news)
         if self._unbounded:
-            objective = placement_objective(snapshot)
-            return objective.score(pools_of(snapshot)) / objective.scale
-        return sum(one.total for one in self._sums.values()) / self._scale
+            return weigh_wishes(snapshot)
+        return summed(snapshot, [one.sum for one in self._sums.values()], self._scale)
 
     def _begin(self, snapshot: Snapshot) -> None:
         tree, closeness = snapshot.tree, Closeness(snapshot.tree)
@@ -161,11 +165,10 @@ class _Known(Struct, frozen=True):
 
 
 class _Sum:
-    """The worth of all pairs of one layer, and the weights that it is made of."""
+    """The sum over all pairs of one layer, and the weights that it is made of."""
 
     def __init__(self, layer: Layer) -> None:
-        self.total = 0
-        self._layer = layer
+        self.sum: Final = WishSum(layer)
         self._weights: defaultdict[ContainerId, dict[ContainerId, int]] = defaultdict(dict)
         """By container; a pair is in it twice."""
 
@@ -179,19 +182,16 @@ class _Sum:
         for other, weight in weights.items():
             if weight:
                 self._weights[one][other] = self._weights[other][one] = weight
-                self.total += self._worth(weight, pools[one], pools[other])
+                self.sum.count(weight, pools[one], pools[other])
 
     def drop(self, one: ContainerId, pools: Mapping[ContainerId, PoolId]) -> None:
         """Forget a container's pairs."""
         for other, weight in self._weights.pop(one, {}).items():
-            self.total -= self._worth(weight, pools[one], pools[other])
+            self.sum.count(weight, pools[one], pools[other], -1)
             del self._weights[other][one]
 
     def move(self, one: ContainerId, pools: Mapping[ContainerId, PoolId], pool_id: PoolId) -> None:
         """Have a container's pairs count for another pool than that in `pools`."""
         for other, weight in self._weights.get(one, {}).items():
-            self.total += self._worth(weight, pool_id, pools[other])
-            self.total -= self._worth(weight, pools[one], pools[other])
-
-    def _worth(self, weight: int, first: PoolId, second: PoolId) -> int:
-        return weight * self._layer.worth(weight, first, second)
+            self.sum.count(weight, pool_id, pools[other])
+            self.sum.count(weight, pools[one], pools[other], -1)
