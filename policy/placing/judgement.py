@@ -177,6 +177,11 @@ class Judgement:
             ),
         )
 
+    def of_a_restart(self) -> "Judgement":
+        """The same rules, of which those alone insist that keep containers apart."""
+        own = tuple(replace(one, can_break=one.can_break or not one.blockers) for one in self.own)
+        return replace(self, own=own)
+
     def kept_from(self, cpus: int, pool_id: int) -> "Judgement":
         """The same rules, of which those alone give way that do not hold on these cpus."""
         own = tuple(replace(one, can_break=one.is_broken_by(cpus, pool_id)) for one in self.own)

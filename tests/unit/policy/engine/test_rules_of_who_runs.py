@@ -5,12 +5,14 @@ from dataclasses import replace
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container
+from pinfold.policy.model.grant import Refusal
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 from tests.unit.policy.engine.ruled_pods import (
     apart,
     container_of,
     cpus,
     engine_of,
+    near,
     placed,
     term,
 )
@@ -114,3 +116,19 @@ def test_who_shares_and_was_left_the_reserved_cpus_keeps_its_memory_at_a_restart
     again = engine_of(spec)
     assert again.synchronize(listed, engine.snapshot().advice()).changes == ()
     again.check()
+
+
+def test_who_is_on_reserved_cpus_restarts_there_though_its_friend_is_gone() -> None:
+    """Rules of one that runs are not read again when it comes back, but for those that part."""
+    engine = engine_of(TWO_NODES)
+    friend = container_of("friend", 0.1, namespace="kube-system")
+    rules = near(term("socket", "friend"))
+    lasting = container_of("lasting", 0.1, rules, fails=True, namespace="kube-system")
+    placed(engine, friend)
+    placed(engine, lasting)
+    engine.remove(friend.id)
+    engine.stop(lasting.id)
+    again = container_of("lasting", 0.1, rules, fails=True, namespace="kube-system", instance="2")
+    assert placed(engine, again) == "0"
+    newcomer = container_of("newcomer", 0.1, rules, fails=True, namespace="kube-system")
+    assert isinstance(engine.create(newcomer).result, Refusal)
