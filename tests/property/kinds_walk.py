@@ -161,6 +161,9 @@ class KindsWalk(PenWalk):
         # Who waits for cpus that it misses, or was told something, had no place to keep.
         is_settled = not last.degraded and not last.unmet and "runs already" not in last.decided_by
         is_settled &= min(snapshot.room.shared_milli) >= 0
+        # A rule may want that others share what somebody gives back.
+        held_by_all = (*snapshot.grants.values(), *snapshot.pens.values())
+        is_settled &= not any(one.beside for one in held_by_all)
         del self.kernel[container_id]
         followers = self.engine.stop(container_id)
         self.apply(followers)
@@ -179,7 +182,7 @@ class KindsWalk(PenWalk):
             return
         if pen is not None:
             now = self.engine.snapshot().pens.get(pen.container_id, pen).exclusive
-            is_as_large = len(now) == len(pen.exclusive) and not pen.beside
+            is_as_large = len(now) == len(pen.exclusive)
             assert now == pen.exclusive or not is_as_large, "others' cpus for its pen"
         elif len(decision.result.exclusive) == len(held.exclusive):
             assert decision.result.exclusive == held.exclusive, "others' cpus for its own"
