@@ -232,8 +232,7 @@ def _explained(
     free = sharable | CpuSet(ledger.free_isolated[root.id])
     exclusive: CpuSet | None = NO_CPUS
     if not request.exclusive:
-        # Who asks for nothing may have been left with the reserved cpus only.
-        if not (cpus <= sharable or (not request.shared_milli and cpus <= root.reserved)):
+        if not (cpus <= sharable or may_be_lent(cpus, request.shared_milli, ledger, advice)):
             return None
     elif not cpus <= free or (advice is not None and not advice.exclusive):
         return None
@@ -272,6 +271,17 @@ def _explains(pool: Pool, cpus: CpuSet, grant: Grant, ledger: Ledger) -> bool:
     if grant.idle_level is None:
         return cpus == lent
     return not cpus.isdisjoint(pool.cpus if lent is None else lent)
+
+
+def may_be_lent(cpus: CpuSet, milli: int, ledger: Ledger, advice: Advice | None) -> bool:
+    """Whether a container that shares may have been left with the reserved cpus only.
+
+    One that asks for nothing, or that ran already when all others were somebody's own.
+    """
+    root = ledger.tree.root
+    if not cpus <= root.reserved:
+        return False
+    return not milli or (advice is not None and not ledger.free_sharable[root.id])
 
 
 def _lent_to(pool: Pool, ledger: Ledger) -> CpuSet | None:

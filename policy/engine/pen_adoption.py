@@ -12,7 +12,7 @@ from ..model.grant import Grant, PoolId
 from ..model.request import CpuType, Request
 from ..pens.pen_name import PenName, is_outside, pen_by_numbers, pod_pen, wished_pen
 from ..pens.pod_numbers import own_cpus
-from .adoption import KEPT, Advice
+from .adoption import KEPT, Advice, may_be_lent
 from .decision import Decision
 from .penning import Penning
 from .roster import Roster
@@ -157,8 +157,8 @@ def _pen(
             grant = replace(grant, exclusive=cpus, isolated=cpus & root.isolated)
             named = _remembered_pool(known, cpus, books)
             return replace(grant, pool_id=pool_id if named is None else named)
-    # Containers that ask for nothing may have been left with the reserved cpus only.
-    if not (cpus <= sharable or (not request.total_milli and cpus <= root.reserved)):
+    hint = known[0] if known else None
+    if not (cpus <= sharable or may_be_lent(cpus, request.total_milli, ledger, hint)):
         return None
     within = next((one.within for one in known if one.within is not None), None)
     named = _remembered_pool(known, cpus, books)

@@ -177,6 +177,11 @@ class Judgement:
             ),
         )
 
+    def of_a_restart(self) -> "Judgement":
+        """The same rules, of which those alone insist that keep containers apart."""
+        own = tuple(replace(one, can_break=one.can_break or not one.blockers) for one in self.own)
+        return replace(self, own=own)
+
     def joined(self, other: "Judgement") -> "Judgement":
         """The judgement about a place that two newcomers are to have together."""
         pulls = Pulls(self.domains)

@@ -135,6 +135,10 @@ class Placer:
         Its rules are not judged again, but for those that keep it and others apart.
         """
         ledger, pool_id, own = self._ledger, held.pool_id, held.exclusive.mask
+        if held.cpu_type is request.cpu_type is CpuType.RESERVED and judgement is not None:
+            memory = self._memory.choice(request)
+            again = self._at_root(request, memory, judgement.of_a_restart())
+            return again if isinstance(again, Placement) else None
         if not held.cpu_type is request.cpu_type is CpuType.NORMAL:
             return None
         count = (held.exclusive - held.isolated).mask.bit_count()

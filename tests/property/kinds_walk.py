@@ -21,6 +21,7 @@ from pinfold.policy.configuration.annotation_rule_fields import (
     LoadLevel,
 )
 from pinfold.policy.configuration.config import Config
+from pinfold.policy.engine.adoption import KEPT
 from pinfold.policy.engine.decision import Decision
 from pinfold.policy.model.container import Container, ContainerId, QosClass, Resources
 from pinfold.policy.model.grant import Grant, PoolId, Refusal
@@ -155,7 +156,14 @@ class KindsWalk(PenWalk):
             return
         container_id = self.random.choice(sorted(self.running))
         container, held = self.running.pop(container_id), self.engine.grants[container_id]
-        degraded = self.engine.decisions[container_id].degraded
+        last, snapshot = self.engine.decisions[container_id], self.engine.snapshot()
+        pen = None if held.pen is None else snapshot.pens[held.pen]
+        # Who waits for cpus that it misses, or was told something, had no place to keep.
+        is_settled = not last.degraded and not last.unmet and "runs already" not in last.decided_by
+        is_settled &= min(snapshot.room.shared_milli) >= 0
+        # A rule may want that others share what somebody gives back.
+        held_by_all = (*snapshot.grants.values(), *snapshot.pens.values())
+        is_settled &= not any(one.beside for one in held_by_all)
         del self.kernel[container_id]
         followers = self.engine.stop(container_id)
         self.apply(followers)
@@ -165,18 +173,19 @@ class KindsWalk(PenWalk):
         self.told(decision)
         if isinstance(decision.result, Refusal):
             self.engine.remove(again.id)
+            # Nobody asked whether there is room for one that grew, or ran already.
+            is_settled &= pen is None and last.decided_by not in ("resize", KEPT)
+            assert not is_settled or followers, "no room where it was"
             return
         self.running[again.id], self.kernel[again.id] = again, decision.pinning
-        is_as_before = len(decision.result.exclusive) == len(held.exclusive) and not degraded
-        # Whoever was told something had been waiting for what it left.
-        is_as_before = is_as_before and not followers
-        if held.pen is None and is_as_before and not self.has_rules_about(again):
+        if followers or not is_settled:
+            return
+        if pen is not None:
+            now = self.engine.snapshot().pens.get(pen.container_id, pen).exclusive
+            is_as_large = len(now) == len(pen.exclusive)
+            assert now == pen.exclusive or not is_as_large, "others' cpus for its pen"
+        elif len(decision.result.exclusive) == len(held.exclusive):
             assert decision.result.exclusive == held.exclusive, "others' cpus for its own"
-
-    def has_rules_about(self, container: Container) -> bool:
-        """Whether somebody's rules, its own among them, may be about a container."""
-        pods = [one.pod for one in (container, *self.running.values())]
-        return any({RULES_KEY, POOL_KEY} & one.annotations.keys() for one in pods)
 
     def resize_pod(self) -> None:
         """Another size for a pod; now and then it is undone by the old one."""
@@ -281,7 +290,7 @@ class KindsWalk(PenWalk):
 
     def is_ruled(self, container_id: ContainerId) -> bool:
         """Whether rules hold for a container: it is neither exempt nor in a pen."""
-        if self.engine.grants[container_id].cpu_type is not CpuType.NORMAL:
+        if self.engine.grants[container_id].cpu_type not in (CpuType.NORMAL, CpuType.PEN):
             return False
         return self.running[container_id].pod.namespace != "kube-system"
 

@@ -5,8 +5,17 @@ from dataclasses import replace
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container
-from pinfold.topology.sets.cpuset import CpuSet
-from tests.unit.policy.engine.ruled_pods import apart, container_of, cpus, engine_of, placed, term
+from pinfold.policy.model.grant import Refusal
+from pinfold.topology.sets.cpuset import CpuSet, NodeSet
+from tests.unit.policy.engine.ruled_pods import (
+    apart,
+    container_of,
+    cpus,
+    engine_of,
+    near,
+    placed,
+    term,
+)
 
 TWO_NODES = "socket:2 core:3 mem:4G"
 """Cpus 0 to 2 (0 is reserved), and 3 to 5."""
@@ -87,3 +96,39 @@ def test_a_pen_that_was_left_the_reserved_cpus_is_known_after_a_restart() -> Non
     assert again.synchronize(listed, engine.snapshot().advice()).changes == ()
     again.check()
     assert again.grants[second.id].pen == "pod pod"
+
+
+def test_who_shares_and_was_left_the_reserved_cpus_keeps_its_memory_at_a_restart() -> None:
+    """It ran already when all other cpus were somebody's own; what it has is known for that."""
+    spec = "socket:2 core:2 mem:4G"
+    engine = engine_of(spec)
+    for name, count in (("first", 2), ("second", 1)):
+        placed(engine, container_of(name, count))
+    late = container_of("late", 1)
+    engine.adopt(replace(late, mems=NodeSet.of(1)))
+    assert cpus(engine, late) == "0"
+    listed = [
+        replace(one, cpus=pinning.cpus, mems=pinning.mems)
+        for one in engine.containers.values()
+        if (pinning := engine.pinning(one.id))
+    ]
+    listed[-1] = replace(listed[-1], mems=NodeSet.of(1))
+    again = engine_of(spec)
+    assert again.synchronize(listed, engine.snapshot().advice()).changes == ()
+    again.check()
+
+
+def test_who_is_on_reserved_cpus_restarts_there_though_its_friend_is_gone() -> None:
+    """Rules of one that runs are not read again when it comes back, but for those that part."""
+    engine = engine_of(TWO_NODES)
+    friend = container_of("friend", 0.1, namespace="kube-system")
+    rules = near(term("socket", "friend"))
+    lasting = container_of("lasting", 0.1, rules, fails=True, namespace="kube-system")
+    placed(engine, friend)
+    placed(engine, lasting)
+    engine.remove(friend.id)
+    engine.stop(lasting.id)
+    again = container_of("lasting", 0.1, rules, fails=True, namespace="kube-system", instance="2")
+    assert placed(engine, again) == "0"
+    newcomer = container_of("newcomer", 0.1, rules, fails=True, namespace="kube-system")
+    assert isinstance(engine.create(newcomer).result, Refusal)
