@@ -67,6 +67,8 @@ def command(
 ) -> None:
     """Say which moves of running containers would satisfy more of what they wish of each other.
 
+    First come those to where a required rule holds that does not where the container is.
+
     Every step is legal where it is made: no exclusive cpu is shared, nobody is without cpus, memory
     fits. Nothing is moved without --apply; with it, exits with 1 where a step could not be made.
     """
@@ -123,6 +125,7 @@ def _plan_text(plan: RebalancePlan) -> str:
             f"satisfied weight: {before}, {after} after {moves}"
             f" ({migrated} to migrate, {cpusets} to change)",
             *table_lines(_COLUMNS, [_row(move, plan.scale) for move in plan.moves]),
+            *(escaped(f"  mends {text}") for move in plan.moves for text in move.mends),
         ]
     )
 

@@ -202,14 +202,15 @@ class SiteDocument(NodeDocument, frozen=True, kw_only=True):
     mems: str
 
 
-class PlannedMoveDocument(NodeDocument, frozen=True, kw_only=True):
-    """One step of a plan; `bytes`: the memory that it migrates."""
+class PlannedMoveDocument(NodeDocument, frozen=True, kw_only=True, omit_defaults=True):
+    """One step of a plan; `bytes`: the memory that it migrates; `mends`: unmet required rules."""
 
     container: str
     from_: SiteDocument = msgspec.field(name="from")
     to: SiteDocument
     gain: int
     bytes: int
+    mends: tuple[str, ...] = ()
 
 
 class PlanDocument(NodeDocument, frozen=True, kw_only=True):

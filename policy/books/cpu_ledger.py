@@ -158,15 +158,15 @@ class Ledger:
         free = self.free_sharable[pool_id]
         if not free & ~cpus:
             return room
-        promised = counted = 0
-        pending = list(self.tree.pools[pool_id].children)
+        promised, counted, pools, masks = 0, 0, self.tree.pools, self.tree.masks
+        pending = list(pools[pool_id].children)
         while pending:
-            inner = self.tree.pools[pending.pop()]
-            if not inner.cpus.mask & ~cpus:
-                promised += self._shared_milli[inner.id]
-                counted |= inner.cpus.mask
-            elif inner.cpus.mask & cpus:
-                pending.extend(inner.children)
+            inner = pending.pop()
+            if (here := masks[inner] & cpus) == masks[inner]:
+                promised += self._shared_milli[inner]
+                counted |= here
+            elif here:
+                pending.extend(pools[inner].children)
         promised += self.narrowed.promised(free & cpus, counted, but)
         return min(room, 1000 * (free & cpus).bit_count() - promised)
 

@@ -262,21 +262,20 @@ class Allocator:
         """Another pool for a container that holds cpus; a refusal leaves it where it is."""
         classified = self.roster.classified[container_id]
         grant = self.books.ledger.grants[container_id]
-        placement = self._mover.plan(grant, classified.request, pool_id)
         if self._judge.is_tied(container_id):
-            placement = Failure(refusal=Refusal(reason="required rules hold it where it is"))
+            return self.place_anew(container_id, self.roster.decisions[container_id].unmet, pool_id)
+        placement = self._mover.plan(grant, classified.request, pool_id)
         if isinstance(placement, Failure):
             return left_as_it_was(grant, placement, self.books, classified.problems)
         return self._change(placement, classified)
 
-    def place_anew(self, container_id: ContainerId) -> Decision:
-        """Another place where a container's rules hold, with all of its pen if it is in one.
-
-        A refusal leaves it where it is.
-        """
+    def place_anew(
+        self, container_id: ContainerId, told: Sequence[str] = (), pool_id: PoolId | None = None
+    ) -> Decision:
+        """Another place where rules of a container hold, with its pen; a refusal moves nobody."""
         classified = self.roster.classified[container_id]
         party = party_of(container_id, self.books, self.roster, self.pens)
-        placement = plan_replacement(party, self.books, self.config)
+        placement = plan_replacement(party, self.books, self.config, told, pool_id)
         if isinstance(placement, Failure):
             held = self.books.ledger.grants[container_id]
             return left_as_it_was(held, placement, self.books, classified.problems)
@@ -333,7 +332,7 @@ class Allocator:
         decision = structs.replace(decision, pinning=pinning, changes=changes)
         self.roster.decisions[decision.container_id] = decision
         self.unmet.look_at_displaced()
-        self.unmet.refresh_moved(decision.container_id)
+        self.unmet.refresh_moved(decision.container_id, changes)
         return self.roster.decisions[decision.container_id]
 
     def carry_over(self, decision: Decision) -> None:

@@ -3,7 +3,7 @@
 For a container by itself, or for a pen with all who are in it: the pen is the unit of a rule.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace as replace_fields
 from functools import reduce
 from typing import Final
@@ -18,7 +18,7 @@ from ..configuration.config import Config
 from ..memory.offers import Offer
 from ..model.container import Container, ContainerId
 from ..model.cpu_preference import MovePreference
-from ..model.grant import Grant, Refusal
+from ..model.grant import Grant, PoolId, Refusal
 from ..model.request import Request
 from ..pens.pen_slices import rest_of
 from ..placing.classifier import Classified
@@ -33,6 +33,8 @@ from .decision import Decision
 from .penning import Penning
 from .roster import Roster
 
+MOVED: Final = "rebalance"
+"""What decides where a container goes whose unmet rules a move mends."""
 REPLACED: Final = "replaced"
 """What decides where a container goes whose rules had stopped to hold."""
 
@@ -79,13 +81,22 @@ def party_of(container_id: ContainerId, books: Books, roster: Roster, pens: Penn
     return Party(members, held, request)
 
 
-def plan_replacement(party: Party, books: Books, config: Config) -> Placement | Failure:
+def plan_replacement(
+    party: Party,
+    books: Books,
+    config: Config,
+    told: Sequence[str] = (),
+    wanted_pool: PoolId | None = None,
+) -> Placement | Failure:
     """The grant of a party where more of its rules required during execution hold.
 
-    No rule breaks by it that holds where the party is. Nobody else has to leave its pool or its
+    And of others that are told as unmet: these texts. With `wanted_pool` only if that is where they
+    do. No rule breaks by it that holds where the party is. Nobody else has to leave its pool or its
     memory. O(pools + grants).
     """
     held, request = party.held, party.request
+    if wanted_pool is not None and not told:
+        return _failure("required rules hold it where it is")
     if any(
         parse_preferences(one).move is MovePreference.NEVER for one, _ in party.members.values()
     ):
@@ -107,18 +118,20 @@ def plan_replacement(party: Party, books: Books, config: Config) -> Placement | 
     if isinstance(placement, Failure):
         return placement
     left = {one.name for one in placement.broken}
-    mended = {one.name for one in before if one.is_lasting} - left
-    if not mended or left - {one.name for one in before}:
-        reasons = "; ".join(one.unmet_text for one in before if one.is_lasting)
+    sought = [one for one in before if one.is_lasting or any(map(one.is_told_by, told))]
+    if not {one.name for one in sought} - left or left - {one.name for one in before}:
+        reasons = "; ".join(one.unmet_text for one in sought)
         return _failure(f"no place is better: {reasons or 'its rules hold where it is'}")
     grant = placement.booking.grant
+    if wanted_pool not in (None, grant.pool_id):
+        return _failure(f"its rules would hold in {books.tree.pools[grant.pool_id].name} by now")
     if followers := _left_alone(party, grant, books):
         return _failure(f"{followers} must be with it")
     wanted = books.pool_memory.choice(request).request_at(grant.pool_id)
     offer = books.memory.offer(wanted, replaces=held.container_id)
     if isinstance(offer, Refusal):
         return Failure(refusal=offer)
-    return _with_memory(placement, offer)
+    return _with_memory(placement, offer, REPLACED if wanted_pool is None else MOVED)
 
 
 def relocated(
@@ -190,7 +203,7 @@ def _presence(party: Party, books: Books) -> int:
     return cpus
 
 
-def _with_memory(placement: Placement, offer: Offer) -> Placement | Failure:
+def _with_memory(placement: Placement, offer: Offer, decided_by: str) -> Placement | Failure:
     if offer.moves:
         return _failure(f"memory: others would have to leave nodes {offer.zone}")
     booking = placement.booking
@@ -198,7 +211,7 @@ def _with_memory(placement: Placement, offer: Offer) -> Placement | Failure:
     return replace(
         placement,
         booking=replace(booking, grant=grant, offer=offer),
-        decided_by=REPLACED,
+        decided_by=decided_by,
     )
 
 

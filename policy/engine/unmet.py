@@ -194,14 +194,18 @@ class UnmetRules:
         if self._concerned:
             self._moved.update(self._books.ledger.members(container_id) or (container_id,))
 
-    def refresh_moved(self, newest: ContainerId) -> None:
+    def refresh_moved(self, newest: ContainerId, changes: Iterable[Change] = ()) -> None:
         """Forget what holds by now: others moved, or the newest one is whom somebody must be with.
 
-        O(those whose rules are about them), for a newcomer keeps nobody apart.
+        `changes`: what others were told because of it. Its own cpus may have driven out whom it
+        must not be with. O(those whose rules are about them), for a newcomer keeps nobody apart.
         """
         moved, self._moved = self._moved, set()
         if not self._concerned:
             return
+        moved.update([one.container_id for one in changes])
+        if newest in self._concerned:
+            moved.add(newest)
         due = dict.fromkeys(
             owner_id
             for one in self._books.standing.matching(self._roster.containers[newest])

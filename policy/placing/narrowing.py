@@ -80,17 +80,23 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
     widest = next(level for level in Level if level in levels)
     frozen = {one: frozenset(found) for one, found in movable.items()}
     standing = _in_the_way(frozen, ledger)
-    by_count: dict[int, list[int]] = {}
+    by_count: dict[int, list[tuple[int, list[_Leave]]]] = {}
     tries = 0
     for region in search.regions(everything, own):
         for domain in domains.masks(widest):
             if not region & domain or tries > _TRIES_MAX:
                 continue
             tries += len(standing)
-            concerned = sum([one.count for one in _concerned(standing, region & domain, domains)])
-            by_count.setdefault(concerned, []).append(region & domain)
-    for count, found in sorted(by_count.items()):
-        regions = [one for one in found if _can_leave(standing, one, domains)]
+            leaving = _leaving(standing, region & domain, domains)
+            count = sum([one.count for one, _ in leaving])
+            by_count.setdefault(count, []).append((region & domain, leaving))
+    for count in sorted(by_count):
+        # Whether they can leave is dear to know.
+        regions = [
+            part
+            for part, leaving in by_count[count]
+            if all(one.can_leave(cover) for one, cover in leaving)
+        ]
         if not regions:
             continue
         openings = search.openings(regions, search.judgement.closed(), own)
@@ -195,29 +201,21 @@ def _in_the_way(movable: _Movable, ledger: Ledger) -> Sequence[_InTheWay]:
     return tuple(found.values())
 
 
-def _concerned(standing: Sequence[_InTheWay], region: int, domains: Domains) -> list[_InTheWay]:
+_Leave = tuple[_InTheWay, int]
+"""Residents, and the cpus that they have to leave."""
+
+
+def _leaving(standing: Sequence[_InTheWay], region: int, domains: Domains) -> list[_Leave]:
     """The residents that have to leave a region."""
-    covers = _Covers(region, domains)
-    return [one for one in standing if one.cpus & covers[one.levels]]
-
-
-def _can_leave(standing: Sequence[_InTheWay], region: int, domains: Domains) -> bool:
-    """Whether each resident that has to leave a region can. That is dear to know."""
-    covers = _Covers(region, domains)
-    return all(one.can_leave(covers[one.levels]) for one in _concerned(standing, region, domains))
-
-
-class _Covers(dict[frozenset[Level], int]):
-    """The cpus of the domains of some levels that hold cpus of a region."""
-
-    def __init__(self, region: int, domains: Domains) -> None:
-        super().__init__()
-        self._region = region
-        self._domains = domains
-
-    def __missing__(self, levels: frozenset[Level]) -> int:
-        found = self[levels] = _cover(levels, self._region, self._domains)
-        return found
+    covers: dict[frozenset[Level], int] = {}
+    found: list[_Leave] = []
+    for one in standing:
+        cover = covers.get(one.levels)
+        if cover is None:
+            cover = covers[one.levels] = _cover(one.levels, region, domains)
+        if one.cpus & cover:
+            found.append((one, cover))
+    return found
 
 
 def _cover(levels: frozenset[Level], cpus: int, domains: Domains) -> int:

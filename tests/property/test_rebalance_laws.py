@@ -161,7 +161,7 @@ def test_a_weight_kept_from_snapshot_to_snapshot_is_that_of_each_by_itself(
         container_id = ContainerId(name)
         match what:
             case "create":
-                more = preferring(at_levels) if at_levels else {}
+                more = preferring(at_levels)
                 engine.create(wishing(name, 100 * number, wishes, more=more))
             case "remove":
                 engine.remove(container_id)

@@ -16,6 +16,7 @@ def plan_document(plan: RebalancePlan) -> PlanDocument:
                 to=_site(move.after),
                 gain=move.gain,
                 bytes=move.migrated_bytes,
+                mends=move.mends,
             )
             for move in plan.moves
         ),
