@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -10,6 +11,9 @@ from ...topology.made.snapshot import pack
 from ...topology.sysfs.sysfs_tree import open_tree
 from ..control.control_option import control_option
 from .output_file import write_whole
+
+_CAPTURE_SECONDS: Final = 55.0
+"""Less than the daemon keeps a silent connection for."""
 
 
 @click.command()
@@ -36,7 +40,7 @@ def command(file: Path, sysfs_root: str | None, running: bool, control: Path | N
         # Imported here: a machine without a daemon has no use for it.
         from ..control.control_client import ControlClient
 
-        content = ControlClient(control).capture(file.name)
+        content = ControlClient(control, _CAPTURE_SECONDS).capture(file.name)
         write_whole(file, content)
         machine, snapshot = capture(open_tree(os.fspath(file)))
     else:

@@ -105,7 +105,7 @@ def command(
         found.extend(complaints)
         if output == "text":
             for one in complaints:
-                click.echo(one.text)
+                click.echo(one.placed_text)
         if is_expanded:
             click.echo(_expansion(name, text, config or Config()), nl=False)
     if (shown := _FORMATS[output](found)) or output == "json":

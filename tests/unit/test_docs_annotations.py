@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 import yaml
 from click import Context
+from click.testing import CliRunner
 
 from pinfold.cmd.pinfold import main
 from pinfold.policy.annotations.annotation_keys import CRI_DOMAIN, KEYS
@@ -270,6 +271,10 @@ spec:
 """
 
 
-def test_the_transcript_of_lint_is_what_it_prints() -> None:
-    (finding,) = lint_manifests(LINTED)
-    assert f"$ pinfold lint web.yaml\n{finding.text('web.yaml')}\n```" in TEXT
+def test_the_transcript_of_lint_is_what_it_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("web.yaml").write_text(LINTED)
+    printed = CliRunner().invoke(main, ["lint", "web.yaml"]).output
+    assert f"$ pinfold lint web.yaml\n{printed}```" in TEXT

@@ -65,6 +65,14 @@ class Complaint:
     line: int = 0
     column: int = 0
 
+    @property
+    def placed_text(self) -> str:
+        """All of it as people and editors read it: file, line, and the column where it is known."""
+        head = f"{self.source}:{self.line}: "
+        if self.column and self.text.startswith(head):
+            return f"{self.source}:{self.line}:{self.column}: {self.text.removeprefix(head)}"
+        return self.text
+
     @classmethod
     def of_line(cls, text: str, source: str, subject: Subject, gravity: Gravity) -> Self:
         """The complaint of a message that begins with its place, if it has one."""

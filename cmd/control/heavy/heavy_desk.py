@@ -16,6 +16,8 @@ PLANNED_MAX: Final = 500
 """Containers for which the daemon plans itself; for more it is worth a process of its own."""
 _SEARCH_STEPS: Final = 20_000
 """Less than a second: a plan is made beside the thread that answers the runtime."""
+_ARCHIVE_BYTES_MAX: Final = 60 << 20
+"""An answer may have a little more: thousands of cpus take twice as much if nothing packs them."""
 _TURN_SECONDS: Final = 5.0
 
 
@@ -68,9 +70,14 @@ class HeavyDesk:
         with self._alone():
             try:
                 _, snapshot = capture(CourteousTree(open_tree(self._root), self._courtesy))
-                return pack(snapshot, name)
+                content = pack(snapshot, name)
             except TopologyError as error:
                 raise ControlRequestError(str(error)) from error
+        if len(content) > _ARCHIVE_BYTES_MAX:
+            raise ControlRequestError(
+                f"{name}: {len(content)} bytes are too many for an answer — name it *{SUFFIXES[0]}"
+            )
+        return content
 
     @contextlib.contextmanager
     def _alone(self) -> Generator[None]:

@@ -191,7 +191,7 @@ def refuse(node: Node, spec: PodSpec) -> None:
 
 def start_in_time(node: Node, daemon: Daemon, spec: PodSpec) -> RunningPod:
     """A pod about which all was decided before it ran: what runs already has no choice."""
-    client = ControlClient(daemon.control)
+    client = ControlClient(daemon.control, CALL_TIMEOUT_SECONDS)
     for _ in range(_TRIES):
         pod = node.start_pod(spec)
         time.sleep(_SETTLE_SECONDS)
@@ -296,7 +296,8 @@ def observe(node: Node, daemon: Daemon, results: Path) -> dict[str, object]:
         ]
         found["pods"] = len(node.cri.pods())
         found["command_seconds"] = waits(*explain)
-        found["answer_seconds"] = answer_times(ControlClient(daemon.control))
+        client = ControlClient(daemon.control, CALL_TIMEOUT_SECONDS)
+        found["answer_seconds"] = answer_times(client)
     found["turnovers"], found["churn_failures"] = churn.turnovers, churn.failures
     time.sleep(_SETTLE_SECONDS)
     found["gather"] = asked(f"pinfold gather {results / BUNDLE_FILE}")

@@ -64,7 +64,7 @@ def test_an_old_domain_is_advice_and_says_what_to_write() -> None:
     )
     run = lint(text=POD.replace("packed", "pack"))
     assert run.exit_code == 0
-    assert run.output.startswith("standard input:7: advice: memory-type.cri-resource-manager")
+    assert run.output.startswith("standard input:7:5: advice: memory-type.cri-resource-manager")
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,8 @@ def fixture_node(tmp_path_factory: pytest.TempPathFactory) -> Generator[AskedNod
     node = AskedNode(tmp_path_factory.mktemp("node"))
     node.start()
     node.run(*parse_manifests(PODS, "pods.yaml"))
+    # Who asks first has gRPC loaded, for which a prompt has no patience where others are at work.
+    node.client.status()
     yield node
     node.stop()
 

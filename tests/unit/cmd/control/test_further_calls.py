@@ -157,6 +157,15 @@ def test_what_cannot_be_captured_is_an_error_and_leaves_nothing(
     assert not (tmp_path / name).exists()
 
 
+def test_an_archive_that_is_too_large_for_an_answer_is_refused(
+    node: AskedNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heavy_desk, "_ARCHIVE_BYTES_MAX", 20_000)
+    with pytest.raises(ControlError, match=r"node.tar: \d+ bytes are too many for an answer — "):
+        node.client.capture("node.tar")
+    assert len(node.client.capture("node.tar.xz")) < 20_000
+
+
 def test_a_made_up_machine_has_nothing_to_capture(tmp_path: Path) -> None:
     node = AskedNode(tmp_path)
     node.start()

@@ -295,12 +295,12 @@ ADVISED = POD.replace("WEB", WHOLE).replace(
 @pytest.mark.parametrize(
     ("text", "arguments", "status", "said"),
     [
-        pytest.param(ADVISED, [], 0, "standard input:10: advice: ", id="advice is no fault"),
+        pytest.param(ADVISED, [], 0, "standard input:10:9: advice: ", id="advice is no fault"),
         pytest.param(
             POD.replace("WEB", "{cpu: 90, memory: 1Mi}").replace("ANNOTATION", "e.f/g: h"),
             [f"--machine={MACHINE}"],
             1,
-            "standard input:11: default/shop/web: refused: ",
+            "standard input:11:11: default/shop/web: refused: ",
             id="no room",
         ),
         pytest.param("pinCPU: true", [f"--machine={MACHINE}"], 0, "", id="a configuration"),
