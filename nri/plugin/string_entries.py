@@ -32,7 +32,7 @@ _OURS: Final = re.compile(b"|".join(_NAMES))
 _KUBELETS: Final = re.compile(
     b"|".join(re.escape(b"\n%c%b" % (len(key), key.encode())) for key in KUBELET_LABELS)
 )
-"""The beginnings of entries with the kubelet's keys. Others may call theirs `io.kubernetes.` too."""
+"""Beginnings of entries with the kubelet's keys. Others' may begin with `io.kubernetes.` too."""
 
 
 def write_entries(texts: Mapping[str, str]) -> list[bytes]:

@@ -270,8 +270,9 @@ def _split_up(
     """Disjoint masks that cover `online`, whatever the kernel says of them; `rest` completes."""
     found: list[int] = []
     for mask in masks:
-        mask &= online
-        if mask:
-            found.append(mask)
-            online ^= mask
+        own = mask & online
+        if own:
+            # The same number, not an equal one: of a large machine each has half a kilobyte.
+            found.append(mask if own == mask else own)
+            online ^= own
     return (*found, *(rest(online) if online else ()))

@@ -37,7 +37,8 @@ class World(laws.World):
             assert isinstance(decision.result, Grant), "a step of a plan is legal where it is made"
             assert decision.pinning.cpus == move.after.cpus
             self.engine.check()
-            assert not set(move.mends) & set(self.engine.decisions[move.container.id].unmet)
+            left = self.engine.decisions[move.container.id].unmet
+            assert not any(text.startswith(one) for text in left for one in move.mends)
             assert self.unmet() <= told, "it breaks no rule"
             assert company <= self.with_company(), "nobody is left alone"
             for broken in self.broken():
@@ -58,7 +59,7 @@ def walked(seed: int) -> int:
     return world.mended
 
 
-@pytest.mark.parametrize("seed", [4, 5, 6, 20, *range(40, 46)])
+@pytest.mark.parametrize("seed", [4, 5, 6, 20, *range(40, 44), 109, 146, 179])
 def test_what_is_mended_holds_and_nothing_breaks(seed: int) -> None:
     """Holds for 200 seeds; by the first four something is mended."""
     assert walked(seed) or seed >= 40

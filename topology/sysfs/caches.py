@@ -5,6 +5,7 @@ Instruction. Source: Documentation/ABI/stable/sysfs-devices-system-cpu.
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from ..model.machine import Cache
@@ -13,6 +14,7 @@ from .attributes import Attributes
 from .cpus import CPU
 
 _TYPES: Final = ("Data", "Instruction", "Unified")
+_SIZES_KEPT: Final = 64
 _UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
@@ -49,10 +51,11 @@ def cache_groups(caches: tuple[Cache, ...], level: int) -> tuple[CpuSet, ...]:
         own = cache.cpus.mask & ~taken
         if cache.level == level and cache.type != "Instruction" and own:
             taken |= own
-            found.append(CpuSet(own))
+            found.append(cache.cpus if own == cache.cpus.mask else CpuSet(own))
     return tuple(sorted(found, key=lambda group: group.lowest))
 
 
+@lru_cache(_SIZES_KEPT)
 def cache_bytes(text: str) -> int | None:
     """The bytes a cache's size stands for: "32K", "16384K", "1M"."""
     digits, unit = (text[:-1], text[-1].upper()) if text[-1:].isalpha() else (text, "")
@@ -125,7 +128,9 @@ class _Reader:
             self._unshared |= core
             shared = core
         taken = self._taken.get((level, name), 0)
-        cpus = CpuSet(shared.mask & self._online.mask & ~taken | 1 << cpu)
+        mask = shared.mask & self._online.mask & ~taken | 1 << cpu
+        # A core's caches and the core itself share one set: thousands of them are megabytes.
+        cpus = shared if mask == shared.mask else CpuSet(mask)
         self._taken[level, name] = taken | cpus.mask
         number = self._attributes.number(f"{directory}/id")
         self._without_id |= number is None

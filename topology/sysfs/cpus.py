@@ -132,7 +132,7 @@ def _partition(
         # Siblings may be offline, and damaged files may name another group's cpus; a cpu that
         # lost its own files is in the group that names it.
         group = found.mask & (rest | unknown) | low
-        groups.append(_Group(cpu, CpuSet(group)))
+        groups.append(_Group(cpu, found if group == found.mask else CpuSet(group)))
         rest &= ~group
         unknown &= ~group
     return _sorted(groups), CpuSet(unknown)

@@ -15,7 +15,7 @@ from ..sets.base_errors import TopologyError
 _MAX_FILE_BYTES: Final = 2**24
 """Longer files are cut: /proc/cpuinfo of 4096 cpus has 7 MB, everything else is far smaller."""
 
-_CPU_DIRECTORY: Final = "devices/system/cpu"
+_CPU_FOLDER: Final = "sys/devices/system/cpu"
 _PAGE_BYTES: Final = 4096
 _DIRECTORIES_MAX: Final = 8192
 """Directories of which a tree remembers the place: processes and cgroups come and go for ever."""
@@ -55,7 +55,7 @@ class DirectoryTree:
 
     def __init__(self, root: str) -> None:
         self._root = root
-        is_sys = not os.path.isdir(f"{root}/sys/{_CPU_DIRECTORY}")
+        is_sys = not os.path.isdir(f"{root}/{_CPU_FOLDER}")
         # "sys" is cut from each path where the root is that directory.
         self._skip = 3 if is_sys else 0
         self._prefix = root.rstrip("/") + ("" if is_sys else "/")
@@ -192,6 +192,20 @@ class DirectoryTree:
             self._remember({f"{path}/{name}": f"{place}/{name}" for name in folders})
         return sorted(found)
 
+    def has_entries(self, path: str) -> bool:
+        """Whether there is anything in a directory. None of it is remembered."""
+        try:
+            file = self._open(path, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            return False
+        try:
+            with os.scandir(file) as entries:
+                return next(entries, None) is not None
+        except OSError:
+            return False
+        finally:
+            os.close(file)
+
     def resolve(self, path: str) -> str | None:
         """The path with all links followed, still inside the tree; None where it leads nowhere."""
         real = self._followed(self._full(path))
@@ -211,11 +225,12 @@ def open_tree(root: str) -> SysfsTree:
 
     Raises `TopologyError` where the root cannot be read or holds no cpus.
     """
-    tree: SysfsTree
     if not root:
         raise TopologyError("sysfs root: no name at all — give a directory or an archive")
+    tree: SysfsTree
     if os.path.isdir(root):
         tree = DirectoryTree(root)
+        has_cpus = tree.has_entries(_CPU_FOLDER)
     else:
         # Imported here: tarfile and its compressors are not needed on a live machine.
         from .archive import read_archive
@@ -229,9 +244,10 @@ def open_tree(root: str) -> SysfsTree:
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise TopologyError(f"{root}: {reason} — give a directory or an archive") from error
-    if not tree.names(f"sys/{_CPU_DIRECTORY}"):
+        has_cpus = bool(tree.names(_CPU_FOLDER))
+    if not has_cpus:
         raise TopologyError(
-            f"{root}: no sys/{_CPU_DIRECTORY} in it — "
+            f"{root}: no {_CPU_FOLDER} in it — "
             "give a directory or archive that holds sys/ and proc/, or a copy of /sys"
         )
     return tree

@@ -56,7 +56,7 @@ class Mending:
         decision = trial.place_anew(container_id, mends_told=True)
         if not isinstance(decision.result, Grant):
             return None
-        left = trial.decisions[container_id].unmet
+        left = set(_rules(trial.decisions[container_id].unmet))
         return RouteStep(
             container_id,
             before,
@@ -64,7 +64,7 @@ class Mending:
             decision,
             decision.result.pool_id,
             gain=self._score() - score,
-            mends=tuple(one for one in unmet if one not in left),
+            mends=tuple(one for one in _rules(unmet) if one not in left),
         )
 
     def _score(self) -> int:
@@ -74,3 +74,9 @@ class Mending:
 
 def _by_path(trial: Engine, container_ids: Iterable[ContainerId]) -> Sequence[ContainerId]:
     return sorted(container_ids, key=lambda one: (trial.containers[one].path, one))
+
+
+def _rules(unmet: Iterable[str]) -> Iterator[str]:
+    """The rules and their owners in such texts: why they do not hold differs from day to day."""
+    for text in unmet:
+        yield text.rpartition(": ")[0]

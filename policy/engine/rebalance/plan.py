@@ -69,7 +69,7 @@ class RebalanceMove(Struct, frozen=True, kw_only=True):
     changed_cpusets: int
     """Containers whose cpusets or memory sets are other ones afterwards, itself included."""
     mends: tuple[str, ...] = ()
-    """Required rules that are told as unmet, and hold afterwards."""
+    """Required rules with their owners that are told as unmet, and hold afterwards."""
 
 
 class RebalancePlan(Struct, frozen=True, kw_only=True):

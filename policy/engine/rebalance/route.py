@@ -29,7 +29,7 @@ class RouteStep(NamedTuple):
     pool_id: PoolId
     gain: int
     mends: tuple[str, ...] = ()
-    """Unmet rules that hold afterwards."""
+    """Unmet rules with their owners that hold afterwards."""
 
 
 class Route:

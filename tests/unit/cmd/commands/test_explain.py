@@ -193,7 +193,7 @@ def test_what_is_not_one_container_is_status_two(
 def test_who_moved_is_told_by_name_also_when_gone(node: AskedNode) -> None:
     node.run(burstable("gone", 100))
     pool = node.client.containers("gone").containers[0].pool
-    node.run(guaranteed("own", 1000, **{"pool_name": pool}))
+    node.run(guaranteed("own", 1000, pool_name=pool))
     try:
         before = pinfold(node, "explain", "own").output
         assert "for it moved default/gone/gone from cpus " in before

@@ -39,25 +39,31 @@ SERVICE = {"NOTIFY_SOCKET": "/run/x"}
 @pytest.mark.parametrize(
     ("environment", "listens", "there", "is_default", "kind", "why"),
     [
-        pytest.param({}, False, "answers", True, "nri", "answers", id="its socket answers"),
-        pytest.param({}, True, "answers", True, "cri", "--cri-listen", id="a proxy is wanted"),
+        pytest.param(NOTHING, False, "answers", True, "nri", "answers", id="its socket answers"),
+        pytest.param(NOTHING, True, "answers", True, "cri", "--cri-listen", id="a proxy is wanted"),
         pytest.param(
             {"NRI_PLUGIN_SOCKET": "3"}, True, "answers", True, "nri", "started us", id="its plugin"
         ),
         pytest.param(
-            *({}, False, "stale", False, "nri", "its socket is at"), id="a stale socket was named"
+            *(NOTHING, False, "stale", False, "nri", "its socket is at"),
+            id="a stale socket was named",
         ),
-        pytest.param({}, False, "", False, "nri", "waiting", id="one was named that is not there"),
+        pytest.param(
+            NOTHING, False, "", False, "nri", "waiting", id="one was named that is not there"
+        ),
         pytest.param(SERVICE, False, "", True, "nri", "waiting", id="a service waits"),
         pytest.param(
             *(SERVICE, False, "stale", True, "nri", "its socket is at"), id="its stale socket, too"
         ),
-        pytest.param({}, False, "", True, "embedded", "no such file", id="there is nothing here"),
         pytest.param(
-            *({}, False, "stale", True, "embedded", "refused"), id="nobody is behind its socket"
+            NOTHING, False, "", True, "embedded", "no such file", id="there is nothing here"
         ),
         pytest.param(
-            *({}, False, "file", True, "embedded", "refused"), id="no socket has its place"
+            *(NOTHING, False, "stale", True, "embedded", "refused"),
+            id="nobody is behind its socket",
+        ),
+        pytest.param(
+            *(NOTHING, False, "file", True, "embedded", "refused"), id="no socket has its place"
         ),
     ],
 )

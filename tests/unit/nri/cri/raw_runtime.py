@@ -20,7 +20,7 @@ DETAILS = b"\x00\x01\xff details"
 
 
 class RawRuntime(RawHandler):
-    """Calls by the last part of their method: Echo, Fail, Begin, Long, Count, Wait, Big."""
+    """Calls by the last part of their method: Echo, Fail, Begin, Lost, Long, Count, Wait, Big."""
 
     def __init__(self) -> None:
         self.metadata: dict[str, str | bytes] = {}
@@ -56,6 +56,10 @@ class RawRuntime(RawHandler):
         """Something goes ahead before it fails."""
         context.send_initial_metadata((("begin", "one"), ("begin", "two")))
         yield from self._fail(request, context)
+
+    def _lost(self, request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
+        context.abort(grpc.StatusCode.UNKNOWN, request.decode())
+        yield b""
 
     def _long(self, request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
         context.abort(grpc.StatusCode.UNKNOWN, "x" * int(request))

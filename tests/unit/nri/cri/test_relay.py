@@ -166,7 +166,7 @@ class Watched:
 @pytest.fixture(name="watched")
 def fixture_watched(tmp_path: Path) -> Generator[Watched]:
     watched = Watched()
-    names = ("Echo", "Fail", "Begin", "Wait", "NotThere")
+    names = ("Echo", "Fail", "Begin", "Lost", "Wait", "NotThere")
     hooks: dict[str, Hook] = dict.fromkeys(names, watched.hook)
     with (
         serving(tmp_path / "r.sock", RawRuntime()),
@@ -192,6 +192,18 @@ def test_a_hooked_call_that_fails_is_told_so_for_certain_and_once(
     with pytest.raises(grpc.RpcError):
         client.unary(name, b"")
     assert watched.outcomes == [True]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_certain"),
+    [("Stream removed", False), ("Stream removed (Socket closed)", False), ("no such image", True)],
+)
+def test_a_hooked_call_that_fails_with_its_connection_has_an_unknown_end(
+    watched: Watched, client: RawClient, text: str, *, is_certain: bool
+) -> None:
+    with pytest.raises(grpc.RpcError):
+        client.unary("Lost", text.encode())
+    assert watched.outcomes == [is_certain]
 
 
 @pytest.mark.parametrize("is_hooked", [False, True])

@@ -72,7 +72,7 @@ def simulated(scenario: Scenario, run: ScenarioRun) -> Iterator[State]:
                 exclusive=one.exclusive,
                 decided_by=one.decided_by,
                 reason=one.reason,
-                kind=one.kind or "",
+                kind=one.kind,
                 unmet=one.unmet,
                 candidates=candidates[f"{one.namespace}/{one.pod}/{one.name}"],
                 moved=tuple((other.path, other.before, other.after) for other in one.moved),

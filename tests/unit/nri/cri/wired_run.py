@@ -18,7 +18,7 @@ from pinfold.policy.engine.reason import reason_of
 from pinfold.policy.hints.hint_text import TEST_APIS
 from pinfold.policy.manifests.manifest import PodSpec
 from pinfold.policy.model.container import ContainerId
-from pinfold.policy.model.grant import Dropped
+from pinfold.policy.model.grant import Dropped, GrantKind
 from pinfold.policy.model.kubelet_resources import linux_resources
 from pinfold.policy.model.pinning import Pinning
 from pinfold.policy.placing.rank import Rank
@@ -61,7 +61,7 @@ class Place:
     exclusive: str
     decided_by: str
     reason: str
-    kind: str
+    kind: GrantKind | None
     unmet: tuple[str, ...]
     candidates: tuple[Rank | Dropped, ...]
     """By pool, what spoke for it or against it."""

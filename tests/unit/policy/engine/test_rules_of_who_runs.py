@@ -5,6 +5,7 @@ from dataclasses import replace
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container
+from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.policy.engine.ruled_pods import apart, container_of, cpus, engine_of, placed, term
 
 TWO_NODES = "socket:2 core:3 mem:4G"
@@ -46,6 +47,23 @@ def test_who_is_lent_cpus_next_to_another_by_a_reload_is_told() -> None:
     engine.check()
     assert (cpus(engine, alone), cpus(engine, noisy)) == ("0", "0")
     assert is_told(engine, alone)
+
+
+def test_who_was_left_no_cpu_does_not_grow_to_where_another_may_grow_as_well() -> None:
+    """Both may have cpus that are somebody's own by then; once those come back, one has them."""
+    engine = engine_of("socket:1 core:6 mem:4G")
+    first = container_of("first", 2)
+    alone = container_of("alone", 0.5, apart(term("core", "noisy")), fails=True)
+    noisy = container_of("noisy", 0)
+    assert [placed(engine, one) for one in (first, alone, noisy)] == ["1-2", "3-5", "3"]
+    placed(engine, container_of("second", 1))
+    assert placed(engine, container_of("third", 1)) == "3"
+    assert (cpus(engine, alone), cpus(engine, noisy)) == ("4", "0")
+    engine.remove(first.id)
+    engine.check()
+    assert not CpuSet.parse(cpus(engine, alone)) & CpuSet.parse(cpus(engine, noisy))
+    engine.remove(noisy.id)
+    assert cpus(engine, alone) == "1-2,4"
 
 
 def test_a_pen_that_was_left_the_reserved_cpus_is_known_after_a_restart() -> None:

@@ -93,5 +93,14 @@ def test_what_all_cores_have_in_common_is_read_once() -> None:
     assert counts["shared_cpu_list"] == 2 + 16 + 4
 
 
+def test_a_core_and_its_caches_share_one_set() -> None:
+    """Of a machine with thousands of cpus, each set has half a kilobyte."""
+    machine = read(FILES)
+    sets = [*machine.cores, *(one.cpus for one in machine.caches if one.level < 3)]
+    assert len(sets) == 16 * 4
+    assert len({id(one) for one in sets}) == 16
+    assert len({id(one) for one in (*machine.l2_groups, *machine.cores)}) == 16
+
+
 def _is_of(path: str, cpus: tuple[int, ...]) -> bool:
     return any(path.startswith(f"{CPU}/cpu{cpu}/") for cpu in cpus)

@@ -4,6 +4,7 @@ import gzip
 import io
 import os
 import tarfile
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,22 @@ def written(folder: Path) -> Path:
 
 def test_a_directory_holds_sys_and_proc(tmp_path: Path) -> None:
     assert read_machine(str(written(tmp_path))) == MACHINE
+
+
+def test_a_tree_that_was_opened_does_not_hold_the_names_of_thousands_of_cpus(
+    tmp_path: Path,
+) -> None:
+    """A daemon has several open for as long as it runs."""
+    for cpu in range(1000):
+        (tmp_path / f"sys/devices/system/cpu/cpu{cpu}").mkdir(parents=True)
+    tracemalloc.start()
+    try:
+        tree = open_tree(str(tmp_path))
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 20_000
+    assert len(tree.names("sys/devices/system/cpu")) == 1000
 
 
 def test_a_tree_remembers_few_directories_and_follows_the_same_links(
