@@ -24,7 +24,7 @@ class Whereabouts:
         """Reads the books, never changes them."""
         self._books = books
         self._known: dict[ContainerId, int] = {}
-        self._counts: dict[tuple[Level, int], Mapping[int, int]] = {}
+        self._counts: dict[tuple[Level, int, int], Mapping[int, int]] = {}
         self._placed: dict[int, tuple[Container, ...]] = {}
         self._looked_at = 0
         self._cpus: dict[int, int] = {}
@@ -88,7 +88,7 @@ class Whereabouts:
 
         Domains are bits of a mask. O(domains x different sets of cpus).
         """
-        known = self._counts.get((level, places))
+        known = self._counts.get((level, places, usable))
         if known is not None:
             return known
         domains = self._books.domains
@@ -100,7 +100,7 @@ class Whereabouts:
         found: dict[int, int] = {}
         for bit, count in counts.items():
             found[count] = found.get(count, 0) | bit
-        self._counts[level, places] = found
+        self._counts[level, places, usable] = found
         return found
 
     def sizes(self, places: int) -> Mapping[int, int]:

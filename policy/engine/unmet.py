@@ -204,8 +204,6 @@ class UnmetRules:
         if not self._concerned:
             return
         moved.update([one.container_id for one in changes])
-        if newest in self._concerned:
-            moved.add(newest)
         due = dict.fromkeys(
             owner_id
             for one in self._books.standing.matching(self._roster.containers[newest])
