@@ -418,6 +418,9 @@ def test_24_as_few_rules_break_as_can() -> None:
         if number != 2:
             pool = {"pool-name.pinfold.dev/pod": f"NUMA node #{number}"}
             placed(engine, container_of(f"b{number}", 0.5, app="b", annotations=pool))
+    # It is as full as it can be where only one rule breaks.
+    crowded = {"pool-name.pinfold.dev/pod": "NUMA node #2"}
+    placed(engine, container_of("crowd", 2, annotations=crowded))
     rules = apart(term("numa", "a"), term("numa", "b"))
     placed(engine, shy := container_of("shy", 1, rules))
     assert domains_of(engine, shy, 4) == {2}
@@ -453,7 +456,7 @@ def test_26_one_namespace_does_not_block_the_machine_for_others() -> None:
 
 def test_26_the_system_is_never_blocked() -> None:
     rules = apart({"labelSelector": {}, "namespaceSelector": {}, "topologyKey": "socket"})
-    engine = engine_of(CORES)
+    engine = engine_of(CORES, antiAffinityLimits={"maxBlockedCPUs": "100%"})
     placed(engine, container_of("shy", 1, rules, fails=True))
     placed(engine, container_of("dns", 0.1, namespace="kube-system"))
     elsewhere = {"prefer-reserved-cpus.resource-policy.nri.io/pod": "false"}
