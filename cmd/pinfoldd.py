@@ -16,6 +16,7 @@ import click
 from ..nri.dispatch.report import Report
 from ..nri.plugin.cri_socket_paths import AUTO
 from ..policy.configuration.config import Config, Log, LogFormat, LogLevel
+from ..policy.model.cpuset_conflicts import runc_warning
 from ..topology.sets.base_errors import PinfoldError
 from .commands.exit_status import FAULT, StatusCommand
 from .control.background_rebalance import REBALANCE_SECONDS, BackgroundRebalance
@@ -31,7 +32,7 @@ from .control.history.history_keeper import HistoryKeeper
 from .daemon.chores import live_root, plan_chores
 from .daemon.config_file import load_config, read_file
 from .daemon.config_watch import ConfigWatch
-from .daemon.cpuset_conflicts import read_managers, runc_warning
+from .daemon.cpuset_conflicts import read_managers
 from .daemon.daemon import Command, Daemon, memory_bytes, reload_configuration
 from .daemon.garbage_collection import LOOK_SECONDS, Garbage
 from .daemon.hint_sources import find_surroundings
@@ -186,7 +187,7 @@ def command(
         as_found=tuner.as_found if tuner else None,
     )
     _look_for_conflicts(daemon, log, is_here=is_here)
-    server = _control_server(control, state_dir, daemon, (journal, history), access, log)
+    server = _control_server(control, state_dir, daemon, (journal, history), access, root, log)
     _remember(daemon, keeper, history, state_dir, counts, log)
     if tuner is not None:
         tuner.start(daemon.plugin)
@@ -325,6 +326,7 @@ def _control_server(
     daemon: Daemon,
     known: tuple[DecisionJournal, HistoryKeeper | None],
     access: Access,
+    root: str | None,
     log: logging.Logger,
 ) -> ControlServer | None:
     """The control API, unless it is off; a place that nobody named must stop nobody."""
@@ -341,7 +343,7 @@ def _control_server(
         log.error("%s; pinfold cannot ask this daemon", error)
         return None
     journal, history = known
-    return ControlServer(daemon, journal, control_socket, access.kind, log, history)
+    return ControlServer(daemon, journal, control_socket, access.kind, log, history, root)
 
 
 def _listen(daemon: Daemon) -> None:

@@ -1,5 +1,6 @@
 """`pinfold capture`: this machine's topology as a snapshot archive."""
 
+import os
 from pathlib import Path
 
 import click
@@ -7,6 +8,7 @@ import click
 from ...topology.made.machine_capture import capture
 from ...topology.made.snapshot import pack
 from ...topology.sysfs.sysfs_tree import open_tree
+from ..control.control_option import control_option
 from .output_file import write_whole
 
 
@@ -15,18 +17,32 @@ from .output_file import write_whole
 @click.option(
     "--sysfs-root",
     metavar="DIR|ARCHIVE",
-    default="/",
     help="Capture the machine below DIR instead of this one.",
 )
-def command(file: Path, sysfs_root: str) -> None:
+@click.option(
+    "--running", is_flag=True, help="Have the running daemon capture the machine that it serves."
+)
+@control_option
+def command(file: Path, sysfs_root: str | None, running: bool, control: Path | None) -> None:
     """Save the topology files of this machine in FILE (.tar.xz, .tar.gz or .tar).
 
     Other commands read it with --sysfs-root. It holds cpu, NUMA and device topology, /proc/cpuinfo
-    and /proc/meminfo; no host name, address or kernel command line.
+    and /proc/meminfo; no host name, address or kernel command line. No daemon is needed without
+    --running.
     """
-    machine, snapshot = capture(open_tree(sysfs_root))
-    content = pack(snapshot, file.name)
-    write_whole(file, content)
+    if running and sysfs_root is not None:
+        raise click.UsageError("--running and --sysfs-root exclude each other; give one")
+    if running:
+        # Imported here: a machine without a daemon has no use for it.
+        from ..control.control_client import ControlClient
+
+        content = ControlClient(control).capture(file.name)
+        write_whole(file, content)
+        machine, snapshot = capture(open_tree(os.fspath(file)))
+    else:
+        machine, snapshot = capture(open_tree(sysfs_root or "/"))
+        content = pack(snapshot, file.name)
+        write_whole(file, content)
     click.echo(
         f"{file}: {len(machine.online)} cpus, {len(machine.numa_nodes)} NUMA nodes, "
         f"{len(snapshot.files)} files, {len(content)} bytes"

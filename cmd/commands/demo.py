@@ -17,6 +17,7 @@ from ...policy.engine.reason import reason_of
 from ...policy.manifests.manifest import PodSpec, parse_manifests
 from ...policy.model.container import Container
 from ...policy.model.grant import Grant
+from ...policy.model.memory_qos import MemoryQos
 from ...topology.drawing.text_tree import TextTree
 from ...topology.made.spec import machine_from_spec
 from ...topology.model.machine import Machine
@@ -30,6 +31,7 @@ from ..report.escaped_text import escaped
 from .container_lines import cpus_text, natural_key, place_text, short_names
 from .demo_pods import DEMO_PODS
 from .pools import chosen_config
+from .simulation.memory_qos_option import memory_qos_of, memory_qos_option
 
 TWO_SOCKETS: Final = "socket:2 numa:2 core:2 thread:2 mem:2G"
 
@@ -53,12 +55,14 @@ _SECONDS: Final = 10.0
     show_default=True,
     help="How the daemon stands to the embedded runtime: as a plugin, or as a proxy before it.",
 )
+@memory_qos_option
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 def command(
     sysfs_root: str | None,
     machine: str | None,
     config_path: str | None,
     front: str,
+    memory_qos: str,
     files: tuple[Path, ...],
 ) -> None:
     """Run the daemon with an embedded runtime and the pods of FILES (two examples without any).
@@ -80,10 +84,16 @@ def command(
         if number:
             click.echo()
         click.echo(f"On {title}:")
-        click.echo((play_behind_proxy if front == "cri" else play)(one, config, pods))
+        played = play_behind_proxy if front == "cri" else play
+        click.echo(played(one, config, pods, memory_qos_of(memory_qos)))
 
 
-def play(machine: Machine, config: Config, pods: Sequence[PodSpec]) -> str:
+def play(
+    machine: Machine,
+    config: Config,
+    pods: Sequence[PodSpec],
+    memory_qos: MemoryQos = MemoryQos.OFF,
+) -> str:
     """Start pods one after another on a machine; the pools with every container in its place."""
     runtime = EmbeddedRuntime()
     daemon = Daemon(machine, config, embedded_link(runtime))
@@ -91,20 +101,25 @@ def play(machine: Machine, config: Config, pods: Sequence[PodSpec]) -> str:
     try:
         if not runtime.wait_until_synchronized(_SECONDS):
             raise PinfoldError("demo: the daemon did not connect to the embedded runtime")
-        refused = start_pods(runtime, pods, memory_bytes(machine))
+        refused = start_pods(runtime, pods, memory_bytes(machine), memory_qos)
         return _drawn(daemon, runtime, refused)
     finally:
         daemon.stop()
 
 
-def play_behind_proxy(machine: Machine, config: Config, pods: Sequence[PodSpec]) -> str:
+def play_behind_proxy(
+    machine: Machine,
+    config: Config,
+    pods: Sequence[PodSpec],
+    memory_qos: MemoryQos = MemoryQos.OFF,
+) -> str:
     """As `play`, with the daemon as a CRI proxy between a kubelet and the runtime."""
     # Imported here, as gRPC takes as long to load as everything else.
     from ...nri.embedded.cri_loopback import CriLoopback
 
     runtime = EmbeddedRuntime()
     with tempfile.TemporaryDirectory(prefix="pinfold-") as folder:
-        loopback = CriLoopback(runtime, Path(folder), memory_bytes(machine))
+        loopback = CriLoopback(runtime, Path(folder), memory_bytes(machine), memory_qos)
         daemon = Daemon(machine, config, loopback.link())
         daemon.start()
         try:

@@ -8,7 +8,6 @@ import click
 from ...policy.configuration.config import Config
 from ...policy.engine.engine import Engine
 from ...policy.engine.pool_drawing import pool_texts, pools_document, withheld_line
-from ...policy.tuning.speed_select_plan import extended_resources
 from ..daemon.config_file import load_config
 from ..daemon.machine_source import machine_of, machine_options
 from ..report.console import tree_lines
@@ -35,9 +34,6 @@ def command(
     snapshot = engine.snapshot()
     if output == "json":
         document = pools_document(snapshot, warnings)
-        document["extended_resources"] = dict(
-            extended_resources(snapshot.machine, config, snapshot.supply.allowed)
-        )
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
         return
     click.echo("\n".join(tree_lines(pool_texts(snapshot.tree, snapshot.machine))))

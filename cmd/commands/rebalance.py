@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final, cast
 
 import click
+import msgspec
 from msgspec import Struct
 
 from ...policy.engine.rebalance.plan import (
@@ -17,6 +18,7 @@ from ...policy.engine.rebalance.plan import (
 from ...topology.drawing.machine_tree import bytes_text
 from ..control.control_client import ControlClient
 from ..control.control_option import control_option
+from ..control.heavy.plan_document import plan_document
 from ..daemon.machine_source import machine_options
 from ..report.console import table_lines
 from ..report.escaped_text import escaped
@@ -64,6 +66,8 @@ def command(
     machine: str | None,
 ) -> None:
     """Say which moves of running containers would satisfy more of what they wish of each other.
+
+    First come those to where a required rule holds that does not where the container is.
 
     Every step is legal where it is made: no exclusive cpu is shared, nobody is without cpus, memory
     fits. Nothing is moved without --apply; with it, exits with 1 where a step could not be made.
@@ -121,6 +125,7 @@ def _plan_text(plan: RebalancePlan) -> str:
             f"satisfied weight: {before}, {after} after {moves}"
             f" ({migrated} to migrate, {cpusets} to change)",
             *table_lines(_COLUMNS, [_row(move, plan.scale) for move in plan.moves]),
+            *(escaped(f"  mends {text}") for move in plan.moves for text in move.mends),
         ]
     )
 
@@ -143,23 +148,5 @@ def _as_json(plan: RebalancePlan, done: _Applied | None) -> str:
     made: dict[str, object] = {}
     if done is not None:
         made = {"applied": done.moves, "stopped": done.stopped or None}
-    document = {
-        **made,
-        "score": plan.score,
-        "score_after": plan.score_after,
-        "moves": [
-            {
-                "container": move.container.path,
-                "from": _site(move.before),
-                "to": _site(move.after),
-                "gain": move.gain,
-                "bytes": move.migrated_bytes,
-            }
-            for move in plan.moves
-        ],
-    }
+    document = {**made, **msgspec.to_builtins(plan_document(plan))}
     return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False)
-
-
-def _site(site: Site) -> dict[str, str]:
-    return {"pool": site.pool, "cpus": str(site.cpus), "mems": str(site.mems)}

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from ...policy.configuration.config import Config
 from ...policy.manifests.manifest import pods_of
+from ...policy.model.memory_qos import MemoryQos
 from ...policy.scenarios.result import ScenarioResult, result_document
 from ...policy.scenarios.running_node import RunningNode
 from ...policy.scenarios.scenario_file import (
@@ -36,6 +37,7 @@ from .pools import chosen_config
 from .simulate_text import table_text, tree_text
 from .simulation.device_option import check_devices, device_names
 from .simulation.junit_report import junit_text
+from .simulation.memory_qos_option import memory_qos_of, memory_qos_option
 
 _LISTED: Final = 5
 """Scenarios that a message names before it stops."""
@@ -70,6 +72,7 @@ class Job(Struct, frozen=True):
     type=click.Path(),
     help="Configuration; else that of the running node, or built-in defaults.",
 )
+@memory_qos_option
 @node_options
 @click.option("--only", metavar="ID", multiple=True, help="Run these; globs, or how one id begins.")
 @click.option(
@@ -95,6 +98,7 @@ def command(
     machine: str | None,
     devices: tuple[str, ...],
     config_path: str | None,
+    memory_qos: str,
     state_path: Path | None,
     is_running: bool,
     control: Path | None,
@@ -122,7 +126,7 @@ def command(
     if state_path is not None and is_bundle(state_path) and sysfs_root is machine is None:
         # A bundle has the machine that its state is of.
         sysfs_root = str(state_path)
-    hardware = _Hardware(sysfs_root, machine, device_names(devices))
+    hardware = _Hardware(sysfs_root, machine, device_names(devices), memory_qos_of(memory_qos))
     jobs = _chosen(_jobs(files, hardware), only)
     node: RunningNode | None = None
     if source:
@@ -156,11 +160,16 @@ class _Hardware:
     """The machine the options mean, read when it is first needed."""
 
     def __init__(
-        self, sysfs_root: str | None, spec: str | None, devices: Mapping[str, tuple[str, ...]]
+        self,
+        sysfs_root: str | None,
+        spec: str | None,
+        devices: Mapping[str, tuple[str, ...]],
+        memory_qos: MemoryQos,
     ) -> None:
         self.name = spec or sysfs_root or "this machine"
         self._options = (sysfs_root, spec)
         self._devices = devices
+        self._memory_qos = memory_qos
         self._machine: Machine | None = None
 
     def unused_option(self, jobs: Sequence[Job]) -> str:
@@ -177,7 +186,7 @@ class _Hardware:
         if self._machine is None:
             self._machine = machine_of(*self._options)
             check_devices(self._devices, self._machine)
-        return Topology(machine=self._machine, devices=self._devices)
+        return Topology(machine=self._machine, devices=self._devices, memory_qos=self._memory_qos)
 
 
 def _jobs(files: Sequence[str], hardware: _Hardware) -> list[Job]:

@@ -43,6 +43,15 @@ def find_container(name: str, containers: Iterable[Container]) -> Container:
     raise NotHereError(f"container: {name!r} is not here — see 'pinfold status'")
 
 
+def is_called(container: Container, name: str) -> bool:
+    """Whether a name is that of a container, of its pod, or of nothing at all."""
+    pod = container.pod
+    return name in (
+        *("", container.path, f"{pod.name}/{container.name}", container.name),
+        *(pod.name, f"{pod.namespace}/{pod.name}"),
+    )
+
+
 def _several(name: str, found: list[Container]) -> str:
     shown = sorted(f"{one.path} ({one.shown_id[:_ID_SHOWN]})" for one in found)[:_SHOWN_MAX]
     more = ", …" if len(found) > _SHOWN_MAX else ""

@@ -17,18 +17,18 @@ from ..report.escaped_text import escaped
 from .control_socket import USUAL_PLACES
 from .documents import (
     AuditDocument,
+    ContainersDocument,
     ExplainDocument,
     FollowedDocument,
     MoveDocument,
     StatusDocument,
 )
+from .plain_messages import MessageError, content, request_bytes
 
 if TYPE_CHECKING:
     import grpc
-    from google.protobuf.message import Message
 
     from ..state.state_file import State
-    from .api import control_pb2 as api
 
 _SERVICE: Final = "/pinfold.control.v1.Control"
 _SECONDS: Final = 20.0
@@ -62,78 +62,67 @@ class ControlClient:
 
     def status(self) -> StatusDocument:
         """The status of the node. Raises `ControlError`, as all do."""
-        from .api import control_pb2 as api
+        return self._ask("Status", {}, StatusDocument)
 
-        return self._ask("Status", api.StatusRequest(), StatusDocument)
+    def containers(self, name: str = "") -> ContainersDocument:
+        """The containers of a name, or of a pod's name; all without one."""
+        return self._ask("Containers", {1: name}, ContainersDocument)
 
     def explain(self, container: str) -> ExplainDocument:
         """The reason of a container's place."""
-        from .api import control_pb2 as api
-
-        return self._ask("Explain", api.ExplainRequest(container=container), ExplainDocument)
+        return self._ask("Explain", {1: container}, ExplainDocument)
 
     def audit(self, *, repair: bool) -> AuditDocument:
         """The containers that the kernel has elsewhere; `repair`: told again first."""
-        from .api import control_pb2 as api
-
-        return self._ask("Audit", api.AuditRequest(repair=repair), AuditDocument)
+        return self._ask("Audit", {1: repair}, AuditDocument)
 
     def state(self) -> State:
         """The content of the daemon's state file, as it would be by now."""
         from ..state.state_file import State
-        from .api import control_pb2 as api
 
-        return self._ask("State", api.StateRequest(), State)
+        return self._ask("State", {}, State)
 
     def move(self, container_id: str, from_pool: str, to_pool: str) -> MoveDocument:
         """One container moved to another pool, or why it was not."""
-        from .api import control_pb2 as api
+        return self._ask("Move", {1: container_id, 2: from_pool, 3: to_pool}, MoveDocument)
 
-        request = api.MoveRequest(container_id=container_id, from_pool=from_pool, to_pool=to_pool)
-        return self._ask("Move", request, MoveDocument)
+    def capture(self, name: str) -> bytes:
+        """The topology files of the daemon's machine, as an archive for a file of this name."""
+        return self._content("Capture", {1: name})
 
     def follow(self) -> Iterator[FollowedDocument]:
         """Decisions from now on, as they are made; signs of life are among them."""
-        from .api import control_pb2 as api
-
         with self._channel() as channel:
             import grpc
 
             call = cast(
-                "grpc.UnaryStreamMultiCallable[api.FollowRequest, api.Document]",
+                "grpc.UnaryStreamMultiCallable[bytes, bytes]",
                 # The stubs leave the serializers' types open.
-                channel.unary_stream(  # pyright: ignore[reportUnknownMemberType]
-                    f"{_SERVICE}/Follow",
-                    request_serializer=api.FollowRequest.SerializeToString,
-                    response_deserializer=api.Document.FromString,
-                ),
+                channel.unary_stream(f"{_SERVICE}/Follow", None, None),  # pyright: ignore[reportUnknownMemberType]
             )
             try:
-                for answer in cast("Iterator[api.Document]", call(api.FollowRequest())):
-                    yield self._decoded(answer.json, FollowedDocument)
+                for answer in cast("Iterator[bytes]", call(b"")):
+                    yield self._decoded(self._read(answer), FollowedDocument)
             except grpc.RpcError as error:
                 raise self._refused(error) from error
 
-    def _ask(self, method: str, request: Message, kind: type[_Kind]) -> _Kind:
-        from .api import control_pb2 as api
+    def _ask(self, method: str, fields: dict[int, str | int], kind: type[_Kind]) -> _Kind:
+        return self._decoded(self._content(method, fields), kind)
 
+    def _content(self, method: str, fields: dict[int, str | int]) -> bytes:
         with self._channel() as channel:
             import grpc
 
             call = cast(
-                "grpc.UnaryUnaryMultiCallable[Message, api.Document]",
+                "grpc.UnaryUnaryMultiCallable[bytes, bytes]",
                 # The stubs leave the serializers' types open.
-                channel.unary_unary(  # pyright: ignore[reportUnknownMemberType]
-                    f"{_SERVICE}/{method}",
-                    request_serializer=type(request).SerializeToString,
-                    response_deserializer=api.Document.FromString,
-                ),
+                channel.unary_unary(f"{_SERVICE}/{method}", None, None),  # pyright: ignore[reportUnknownMemberType]
             )
             try:
-                answer = call(request, timeout=self._seconds)
+                answer = call(request_bytes(fields), timeout=self._seconds)
             except grpc.RpcError as error:
                 raise self._refused(error) from error
-        return self._decoded(answer.json, kind)
+        return self._read(answer)
 
     def _channel(self) -> grpc.Channel:
         """A connection of its own to a daemon that listens."""
@@ -149,14 +138,23 @@ class ControlClient:
         ]
         return grpc.insecure_channel(f"unix:{self._path}", options)
 
+    def _read(self, answer: bytes) -> bytes:
+        try:
+            return content(answer)
+        except MessageError as error:
+            raise self._other_version(error) from error
+
     def _decoded(self, text: bytes, kind: type[_Kind]) -> _Kind:
         try:
             return msgspec.json.decode(text, type=kind)
         except msgspec.DecodeError as error:
-            raise ControlError(
-                f"{self._path}: an answer of another version ({error}) — use the pinfold of the"
-                " daemon's own version"
-            ) from error
+            raise self._other_version(error) from error
+
+    def _other_version(self, error: Exception) -> ControlError:
+        return ControlError(
+            f"{self._path}: an answer of another version ({error}) — use the pinfold of the"
+            " daemon's own version"
+        )
 
     def _knock(self) -> None:
         """See whether somebody listens: gRPC does not tell why it cannot connect."""

@@ -6,7 +6,8 @@ thread that asks, while the policy goes on.
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -14,15 +15,18 @@ from msgspec import Struct
 
 from ...nri.dispatch.actuator import SUSPECT
 from ...policy.engine.adoption import KEPT
+from ...policy.engine.pool_drawing import pools_document
 from ...policy.engine.snapshot import Snapshot
 from ...policy.model.container import Container, ContainerId
+from ...policy.model.pinning import Pinning
 from ..daemon.daemon import Daemon
 from ..state.saved_states import SavedStates
-from .container_names import NotHereError, find_container
+from .container_names import NotHereError, find_container, is_called
 from .decision_document import decision_document
 from .decision_journal import DecisionJournal, JournalEntry
 from .documents import (
     AuditDocument,
+    ContainersDocument,
     DecisionDocument,
     DriftDocument,
     ExplainDocument,
@@ -31,10 +35,11 @@ from .documents import (
 )
 from .explain_document import explain_document
 from .following.followed_decisions import followed_decisions
+from .heavy.heavy_desk import HeavyDesk
 from .history.history_keeper import HistoryKeeper
 from .history.saved_decision import SavedDecision
 from .move_step import move_container
-from .status_document import pin_document, status_document
+from .status_document import container_documents, pin_document, status_document
 
 _POLICY_SECONDS: Final = 2.0
 
@@ -46,23 +51,45 @@ class ControlDesk(Struct, frozen=True, kw_only=True):
     journal: DecisionJournal
     history: HistoryKeeper | None
     """None where nothing is kept."""
+    heavy: HeavyDesk
     kind: str
     """The kind of the runtime's interface: nri, embedded."""
 
     def status(self) -> bytes:
         """The status document. Raises `TimeoutError`."""
-        snapshot, actuator = self._snapshot("status"), self.daemon.plugin.actuator
-        looks = actuator.looks()
-        kernel = self.daemon.audit.read(one for one in looks if one in snapshot.grants)
+        snapshot = self._snapshot("status")
+        kernel, unsettled = self._look(snapshot.grants)
+        document = status_document(
+            snapshot, self._runtime(), kernel, unsettled, tuple(self._problems())
+        )
+        return _encoded(document)
+
+    def pools(self) -> bytes:
+        """The pool tree under the configuration in force. Raises `TimeoutError`."""
+        snapshot = self._snapshot("pools")
+        return msgspec.json.encode(pools_document(snapshot, self.daemon.engine.warnings))
+
+    def containers(self, name: str) -> bytes:
+        """The containers of a name; all for none. Raises `TimeoutError`.
+
+        A name that is nobody's has none.
+        """
+        snapshot = self._snapshot("containers")
+        found = {one for one in snapshot.grants if is_called(snapshot.containers[one], name)}
+        documents = container_documents(snapshot, found, *self._look(found))
+        return _encoded(ContainersDocument(containers=documents))
+
+    def _look(
+        self, container_ids: Collection[ContainerId]
+    ) -> tuple[Mapping[ContainerId, Pinning], Mapping[ContainerId, str]]:
+        """Pinnings as the kernel has them, and what is not settled yet, with what went wrong."""
+        looks = self.daemon.plugin.actuator.looks()
         unsettled = {
             container_id: look.problem
             for container_id, look in looks.items()
             if look.problem or not look.is_settled
         }
-        document = status_document(
-            snapshot, self._runtime(), kernel, unsettled, tuple(self._problems())
-        )
-        return _encoded(document)
+        return self.daemon.audit.read(one for one in looks if one in container_ids), unsettled
 
     def explain(self, name: str) -> bytes:
         """The explanation of a container's place. Raises `ControlRequestError`, `TimeoutError`."""
@@ -81,8 +108,7 @@ class ControlDesk(Struct, frozen=True, kw_only=True):
     ) -> tuple[DecisionDocument, float | None]:
         """The document of a decision: that from before a restart, where nothing moved in it."""
         container, decision = found.container, found.decision
-        paths = {one.id: one.path for one in snapshot.containers.values()}
-        document = decision_document(container, decision, paths)
+        document = decision_document(container, decision, self._paths(snapshot))
         if decision.decided_by != KEPT or self.history is None:
             return document, found.at
         saved = self.history.last_of(container.shown_id)
@@ -134,11 +160,16 @@ class ControlDesk(Struct, frozen=True, kw_only=True):
             move_container(self.daemon, self._snapshot("move"), container_id, from_pool, to_pool)
         )
 
+    def plan(self, moves: int | None, *, moves_exclusive: bool) -> bytes:
+        """The moves that are worth it. Raises `ControlRequestError`, `TimeoutError`."""
+        take = partial(self._snapshot, "plan")
+        return _encoded(self.heavy.plan(take, moves, moves_exclusive=moves_exclusive))
+
     def follow(self, over: threading.Event) -> Iterator[bytes]:
         """The documents of what is decided until it is over. Raises `TimeoutError`."""
 
         def paths() -> dict[ContainerId, str]:
-            return {one.id: one.path for one in self._snapshot("follow").containers.values()}
+            return self._paths(self._snapshot("follow"))
 
         return map(_encoded, followed_decisions(self.journal.feed, over, paths, time.time))
 
@@ -177,6 +208,11 @@ class ControlDesk(Struct, frozen=True, kw_only=True):
             elif one.id in refused:
                 found[one.id] = refused[one.id]
         return found
+
+    def _paths(self, snapshot: Snapshot) -> dict[ContainerId, str]:
+        """The names of containers by id, also of those that moved for others and are gone."""
+        known = {one.id: one.path for one in snapshot.containers.values()}
+        return {**self.journal.gone_paths(), **known}
 
     def _runtime(self) -> RuntimeDocument:
         name, _, version = self.journal.runtime.partition(" ")

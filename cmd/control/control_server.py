@@ -33,8 +33,13 @@ class ControlServer:
         kind: str,
         log: logging.Logger,
         history: HistoryKeeper | None = None,
+        root: str | None = None,
     ) -> None:
-        """`kind`: that of the runtime's interface. The socket is closed with this server."""
+        """`kind`: that of the runtime's interface. The socket is closed with this server.
+
+        `root`: where the machine's files can be read.
+        """
+        self._root = root
         self._history = history
         self._daemon = daemon
         self._journal = journal
@@ -98,9 +103,11 @@ class ControlServer:
             # Imported here: grpc and its protobuf take as long to load as everything else.
             from .control_desk import ControlDesk
             from .control_service import ControlService
+            from .heavy.heavy_desk import HeavyDesk
 
             desk = ControlDesk(
                 daemon=self._daemon,
+                heavy=HeavyDesk(self._root, self._daemon.plugin.owner.courtesy),
                 journal=self._journal,
                 history=self._history,
                 kind=self._kind,

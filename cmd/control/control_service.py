@@ -63,6 +63,10 @@ class ControlService:
                     SERVICE,
                     {
                         "Status": self._handler(api.StatusRequest, lambda _: desk.status()),
+                        "Pools": self._handler(api.PoolsRequest, lambda _: desk.pools()),
+                        "Containers": self._handler(
+                            api.ContainersRequest, lambda request: desk.containers(request.name)
+                        ),
                         "Explain": self._handler(
                             api.ExplainRequest, lambda request: desk.explain(request.container)
                         ),
@@ -70,6 +74,14 @@ class ControlService:
                             api.AuditRequest, lambda request: desk.audit(repair=request.repair)
                         ),
                         "State": self._handler(api.StateRequest, lambda _: desk.state()),
+                        "Plan": self._handler(
+                            api.PlanRequest, lambda request: _plan(desk, request)
+                        ),
+                        "Capture": self._handler(
+                            api.CaptureRequest,
+                            lambda request: desk.heavy.capture(request.name),
+                            message=lambda content: api.Archive(content=content),
+                        ),
                         "Move": self._handler(
                             api.MoveRequest,
                             lambda request: desk.move(
@@ -111,19 +123,22 @@ class ControlService:
         _remove(self._folder)
 
     def _handler(
-        self, request: type[_Request], work: Callable[[_Request], bytes]
-    ) -> grpc.RpcMethodHandler[_Request, api.Document]:
-        def answer(asked: _Request, context: grpc.ServicerContext) -> api.Document:
+        self,
+        request: type[_Request],
+        work: Callable[[_Request], bytes],
+        message: Callable[[bytes], Message] = lambda text: api.Document(json=text),
+    ) -> grpc.RpcMethodHandler[_Request, Message]:
+        def answer(asked: _Request, context: grpc.ServicerContext) -> Message:
             with self._turns, self._errors(context):
-                return api.Document(json=work(asked))
+                return message(work(asked))
             raise AssertionError("an error ends the call")
 
         return cast(
-            "grpc.RpcMethodHandler[_Request, api.Document]",
+            "grpc.RpcMethodHandler[_Request, Message]",
             grpc.unary_unary_rpc_method_handler(
                 answer,
                 request_deserializer=request.FromString,
-                response_serializer=api.Document.SerializeToString,
+                response_serializer=_serialized,
             ),
         )
 
@@ -156,6 +171,15 @@ class ControlService:
         except Exception:
             self._log.exception("event=fault during=control")
             context.abort(grpc.StatusCode.INTERNAL, "a fault of ours — see the daemon's log")
+
+
+def _serialized(message: Message) -> bytes:
+    return message.SerializeToString()
+
+
+def _plan(desk: ControlDesk, request: api.PlanRequest) -> bytes:
+    moves = request.moves if request.HasField("moves") else None
+    return desk.plan(moves, moves_exclusive=request.exclusive)
 
 
 def _mark(beside: Path) -> str:

@@ -25,6 +25,8 @@ from .following.decision_feed import DecisionFeed
 REFUSALS_MAX: Final = 32
 """The last so many: a refused container is tried again and again, under new ids."""
 _ENDED_MAX: Final = 256
+_GONE_MAX: Final = 1024
+"""Names of containers that are gone: who moved for others is told long afterwards."""
 
 
 class JournalEntry(Struct, frozen=True, kw_only=True):
@@ -52,6 +54,10 @@ class DecisionJournal:
         self._listed: set[ContainerId] = set()
         """The containers of the list that is being looked at."""
         self._ended: deque[ContainerId] = deque()
+        self._moved: set[ContainerId] = set()
+        """The containers that moved for others, and have not ended."""
+        self._gone: dict[ContainerId, str] = {}
+        """The names of those that moved for others and have ended, oldest first."""
         self._refusals: deque[JournalEntry] = deque(maxlen=REFUSALS_MAX)
         self.feed: Final = DecisionFeed()
         """Decisions from now on."""
@@ -65,6 +71,7 @@ class DecisionJournal:
                 self._decided(happening)
             case Released(container=container):
                 self.feed.give(self._clock(), happening)
+                self._keep_name(container)
                 self._ended.append(container.id)
                 while len(self._ended) > _ENDED_MAX:
                     self._times.pop(self._ended.popleft(), None)
@@ -78,6 +85,7 @@ class DecisionJournal:
                 # Those that ended while nobody told.
                 for container_id in self._times.keys() - self._listed - set(self._ended):
                     del self._times[container_id]
+                self._moved &= self._times.keys()
                 self._listed.clear()
             case Connected(runtime=runtime):
                 self.runtime = runtime
@@ -89,13 +97,25 @@ class DecisionJournal:
         known = self._times.get(container_id)
         return None if known is None else known[0]
 
+    def gone_paths(self) -> dict[ContainerId, str]:
+        """The names of the last containers that moved for others and have ended, by id."""
+        return dict(self._gone)
+
     @property
     def refusals(self) -> tuple[JournalEntry, ...]:
         """The last containers that were refused, the newest first."""
         return tuple(reversed(self._refusals))
 
+    def _keep_name(self, container: Container) -> None:
+        if container.id in self._moved:
+            self._moved.discard(container.id)
+            self._gone[container.id] = container.path
+            while len(self._gone) > _GONE_MAX:
+                self._gone.pop(next(iter(self._gone)), None)
+
     def _decided(self, happening: Decided) -> None:
         container, decision, now = happening.container, happening.decision, self._clock()
+        self._moved.update(one.container_id for one in decision.changes)
         self.feed.give(now, happening)
         known = self._times.get(container.id)
         # What is listed anew after a connection broke was decided before.

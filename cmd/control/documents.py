@@ -73,6 +73,12 @@ class StatusDocument(NodeDocument, frozen=True, kw_only=True):
     problems: tuple[str, ...]
 
 
+class ContainersDocument(NodeDocument, frozen=True, kw_only=True):
+    """Containers alone."""
+
+    containers: tuple[ContainerDocument, ...]
+
+
 class RuleDocument(NodeDocument, frozen=True, kw_only=True):
     """A rule that counts for a container, whose it is and whom it matches."""
 
@@ -186,6 +192,33 @@ class AuditDocument(NodeDocument, frozen=True, kw_only=True):
 
     containers: int
     drift: tuple[DriftDocument, ...]
+
+
+class SiteDocument(NodeDocument, frozen=True, kw_only=True):
+    """The place of a container before or after a planned move."""
+
+    pool: str
+    cpus: str
+    mems: str
+
+
+class PlannedMoveDocument(NodeDocument, frozen=True, kw_only=True, omit_defaults=True):
+    """One step of a plan; `bytes`: the memory that it migrates; `mends`: unmet required rules."""
+
+    container: str
+    from_: SiteDocument = msgspec.field(name="from")
+    to: SiteDocument
+    gain: int
+    bytes: int
+    mends: tuple[str, ...] = ()
+
+
+class PlanDocument(NodeDocument, frozen=True, kw_only=True):
+    """Moves in the order in which they are to be made, and the scores around them."""
+
+    score: int
+    score_after: int
+    moves: tuple[PlannedMoveDocument, ...]
 
 
 class MoveDocument(NodeDocument, frozen=True, kw_only=True):

@@ -71,6 +71,9 @@ def _objection(snapshot: Snapshot, container: Container, pool: str, from_pool: s
     """The reason not even to try; empty where there is none."""
     if pool != from_pool:
         return f"it is in {pool} by now"
+    if snapshot.decisions[container.id].unmet:
+        # Where a rule does not hold, the policy looks whether it does in the other pool.
+        return ""
     if any(one.kind is RuleKind.REQUIRED for one in counted_rules(snapshot, container)):
         # A move looks at room alone, and must not break what was promised.
         return "a required rule says where it is"

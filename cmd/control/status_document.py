@@ -1,6 +1,6 @@
 """The status of a node as a document: its pools and containers, as intended and as they are."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 
 from ...policy.engine.decision import Decision
@@ -35,16 +35,26 @@ def status_document(
     for container_id, grant in snapshot.grants.items():
         path = snapshot.containers[container_id].path
         by_pool.setdefault(grant.pool_id, []).append(path)
-    containers = [
-        _container(snapshot, container_id, grant, kernel.get(container_id), unsettled)
-        for container_id, grant in snapshot.grants.items()
-    ]
     return StatusDocument(
         runtime=runtime,
         pools=tuple(_pools(snapshot, by_pool)),
-        containers=tuple(sorted(containers, key=lambda one: (one.container, one.id))),
+        containers=container_documents(snapshot, snapshot.grants, kernel, unsettled),
         problems=tuple(problems),
     )
+
+
+def container_documents(
+    snapshot: Snapshot,
+    container_ids: Iterable[ContainerId],
+    kernel: Mapping[ContainerId, Pinning],
+    unsettled: Mapping[ContainerId, str],
+) -> tuple[ContainerDocument, ...]:
+    """Documents of placed containers, by their names; see `status_document`."""
+    found = [
+        _container(snapshot, one, snapshot.grants[one], kernel.get(one), unsettled)
+        for one in container_ids
+    ]
+    return tuple(sorted(found, key=lambda one: (one.container, one.id)))
 
 
 def pin_document(pinning: Pinning) -> PinDocument:

@@ -64,6 +64,9 @@ class RuleWatch:
         reason = events.place_anew(container_id)
         if reason is None or container is None:
             self._forget(container_id)
+            for one in self._beside(container_id):
+                # It went along: whether its own rules hold by now is seen at the next look.
+                self._forget(one)
             self._budget.spend(now)
             return
         grace = events.policy.config.during_execution.grace_seconds
@@ -72,6 +75,15 @@ class RuleWatch:
             self._told[container_id] = reason
             told = Unplaceable(container, reason)
             self._plugin.owner.afterwards(lambda: self._report(told))
+
+    def _beside(self, container_id: ContainerId) -> list[ContainerId]:
+        """The owners that are in the same pen."""
+        grants = self._plugin.events.policy.grants
+        pens = {one: grant.pen for one in self._due if (grant := grants.get(one)) is not None}
+        grant = grants.get(container_id)
+        if grant is None or grant.pen is None:
+            return []
+        return [one for one, pen in pens.items() if pen == grant.pen]
 
     def _forget(self, container_id: ContainerId) -> None:
         self._due.pop(container_id, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import socket
@@ -98,12 +99,17 @@ def find_runtime(
 
 
 def choose_kind(
-    kind: str, path: str, environment: Mapping[str, str], cri_listen: str | None
+    kind: str,
+    path: str,
+    environment: Mapping[str, str],
+    cri_listen: str | None,
+    default: str = DEFAULT_SOCKET,
 ) -> tuple[str, str]:
     """The interface to use, and why; "auto" takes the first that fits.
 
-    A service waits for its runtime, which may start later than we do; the embedded one is for
-    people who try this out on a machine without any.
+    A service waits for its runtime, which may start later than we do, as does whoever names another
+    path than the `default` one; the embedded one is for people who try this out on a machine
+    without any.
     """
     if kind != "auto":
         return kind, ""
@@ -111,11 +117,23 @@ def choose_kind(
         return "nri", "the runtime started us as its plugin"
     if cri_listen is not None:
         return "cri", "--cri-listen is given"
-    if os.path.exists(path):
-        return "nri", f"its socket is at {path}"
-    if path != DEFAULT_SOCKET or environment.get("NOTIFY_SOCKET"):
+    if path != default or environment.get("NOTIFY_SOCKET"):
+        if os.path.exists(path):
+            return "nri", f"its socket is at {path}"
         return "nri", f"waiting for its socket at {path}; there is no --cri-listen"
-    return "embedded", f"there is no NRI socket at {path} and no --cri-listen"
+    silence = _silence(path)
+    if not silence:
+        return "nri", f"its socket at {path} answers"
+    return "embedded", f"no NRI socket answers at {path} ({silence}) and there is no --cri-listen"
+
+
+def _silence(path: str) -> str:
+    """Why nobody answers at a socket; empty where somebody does."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        # A runtime whose backlog is full is there, too.
+        probe.setblocking(False)
+        error = probe.connect_ex(path)
+    return "" if error in (0, errno.EAGAIN) else os.strerror(error).lower()
 
 
 def is_preinstalled(environment: Mapping[str, str]) -> bool:

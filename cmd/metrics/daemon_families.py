@@ -18,7 +18,9 @@ from prometheus_client.core import (
     Metric,
 )
 
-from ...policy.engine.rebalance.placement_score import placement_objective, pools_of
+from ...nri.dispatch.courtesy import ALONE, Courtesy
+from ...policy.engine.rebalance.satisfied_weight import SatisfiedWeight
+from ...policy.engine.rebalance.wishes import AFFINITY, ANTI_AFFINITY, POOL, Wishes
 from ...policy.engine.snapshot import Snapshot
 from ...topology.sets.cpuset import CpuSet, NodeSet
 from ..daemon.reload_record import ReloadRecord
@@ -41,6 +43,7 @@ POLICY: Final = "topology-aware"
 _UNMET: Final = re.compile(r"(anti-affinity|affinity) at (\w+)|(spread) over (\w+)")
 _LEVELS: Final = ("socket", "die", "numa", "l3", "cluster", "core")
 _KINDS: Final = ("affinity", "anti-affinity", "spread")
+_WISHES: Final = (AFFINITY, ANTI_AFFINITY)
 _CAUSES: Final = ("create", "update", "release", "reconfigure", "synchronize")
 
 
@@ -56,8 +59,13 @@ class DaemonLook:
     """The last reading of the configuration; None where it was never read again."""
 
 
-def daemon_families(look: DaemonLook) -> Iterator[Metric]:
-    """Every family, also those of which nothing was counted yet."""
+def daemon_families(
+    look: DaemonLook, weight: SatisfiedWeight | None = None, courtesy: Courtesy = ALONE
+) -> Iterator[Metric]:
+    """Every family, also those of which nothing was counted yet.
+
+    `weight`: kept from look to look.
+    """
     counts = look.counts
     yield from _event_families(counts)
     yield _counter(
@@ -77,8 +85,18 @@ def daemon_families(look: DaemonLook) -> Iterator[Metric]:
         ("level", "boundary"),
         _with_zeros(boundaries, counts.alignment(look.snapshot.machine)),
     )
-    yield _violations(look.snapshot)
-    yield _satisfied_weight(look.snapshot)
+    wishes = (weight or SatisfiedWeight()).wishes(look.snapshot, courtesy.rest)
+    yield _violations(look.snapshot, wishes)
+    yield GaugeMetricFamily(
+        "pinfold_satisfied_weight",
+        "How much of what running containers wish of each other their places give them.",
+        value=wishes.satisfied / wishes.scale,
+    )
+    yield GaugeMetricFamily(
+        "pinfold_wished_weight",
+        "How much that would be if every wish were met, whether or not that can be.",
+        value=wishes.wished / wishes.scale,
+    )
     for name, text, label, zeros, values in (
         (
             "pinfold_cpuset_updates",
@@ -158,7 +176,7 @@ def _event_families(counts: EventCounts) -> Iterator[Metric]:
     yield family
 
 
-def _violations(snapshot: Snapshot) -> Metric:
+def _violations(snapshot: Snapshot, wishes: Wishes) -> Metric:
     found: Counter[tuple[str, str, str]] = Counter()
     for decision in snapshot.decisions.values():
         for text in decision.unmet:
@@ -166,22 +184,17 @@ def _violations(snapshot: Snapshot) -> Metric:
             kind = (match[1] or match[3]) if match else "pool"
             level = (match[2] or match[4]) if match else ""
             found[kind, "required", level] += 1
+    for (kind, at), count in wishes.unmet.items():
+        found[kind, "preferred", "" if at is None else at.value] += count
     zeros = [(kind, "required", level) for kind in _KINDS for level in _LEVELS]
+    # A weight without a level has none here, either.
+    zeros += [(kind, "preferred", level) for kind in _WISHES for level in ("", *_LEVELS)]
+    zeros.append((POOL, "preferred", ""))
     return _gauge(
         "pinfold_affinity_violations",
-        "Rules between containers, and about pools, that do not hold.",
+        "Rules between containers, and about pools, that do not hold; pairs of preferred ones.",
         ("kind", "strength", "level"),
         _with_zeros(zeros, found),
-    )
-
-
-def _satisfied_weight(snapshot: Snapshot) -> Metric:
-    """What `pinfold rebalance` begins with. O(containers + pairs), 40 ms of a thousand."""
-    objective = placement_objective(snapshot)
-    return GaugeMetricFamily(
-        "pinfold_satisfied_weight",
-        "How much of what running containers wish of each other their places give them.",
-        value=objective.score(pools_of(snapshot)) / objective.scale,
     )
 
 

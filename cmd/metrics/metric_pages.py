@@ -1,12 +1,15 @@
 """The pages for monitoring: what is measured, and whether all is well."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from itertools import chain
 from typing import Final
 
+from prometheus_client.core import Metric
+
 from ...nri.dispatch.actuator import SUSPECT
 from ...policy.engine.gauges import GaugeReader, is_selected
+from ...policy.engine.rebalance.satisfied_weight import SatisfiedWeight
 from ...topology.sysfs.available_memory import read_used_memory
 from ...topology.sysfs.sysfs_tree import SysfsTree
 from ..daemon.daemon import Daemon
@@ -40,7 +43,10 @@ class MetricPages:
         self._tree = tree
         self._groups = groups
         self._gauges = GaugeReader()
-        self._exposition = Exposition(daemon.plugin.owner.courtesy)
+        self._courtesy = daemon.plugin.owner.courtesy
+        self._weight = SatisfiedWeight()
+        """Kept from page to page, which are made one at a time."""
+        self._exposition = Exposition(self._courtesy)
 
     def pages(self, *, with_metrics: bool) -> Pages:
         """The pages by path."""
@@ -85,7 +91,9 @@ class MetricPages:
             reconnections=max(0, self._daemon.tally.connections - 1),
             reload=self._daemon.last_reload,
         )
-        families = daemon_families(look) if is_selected(OWN, self._groups) else ()
+        families: Iterable[Metric] = ()
+        if is_selected(OWN, self._groups):
+            families = daemon_families(look, self._weight, self._courtesy)
         content = self._exposition.page(
             gauges,
             families,

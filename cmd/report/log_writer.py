@@ -20,7 +20,7 @@ _SEND_SECONDS: Final = 1.0
 _AT_ONCE_CHARACTERS: Final = 16 << 10
 """Lines are written together until they are so long: each writing passes on Python's lock, and who
 answers a runtime may have to wait for it."""
-_GATHER_SECONDS: Final = 0.05
+_GATHER_SECONDS: Final = 0.2
 """Lines that come so soon after the first are written with it: each waking of the writing thread
 takes time from whoever logs."""
 

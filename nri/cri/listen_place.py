@@ -56,11 +56,13 @@ class ListenPlace:
         """Raise `ListenPlaceError` where others may write, or somebody listens; or `OSError`."""
         folder = self.path.parent
         _make(folder)
-        found = folder.stat()
-        is_open = found.st_mode & _OTHERS_WRITE or found.st_uid not in (0, os.geteuid())
-        # Whoever may write above it may put a folder of theirs in the place of ours.
-        writable = [folder] if is_open else list(filter(_is_open, folder.resolve().parents))
-        if writable:
+        # Whoever may write above it may put a folder of theirs in the place of ours, and so may
+        # whoever may write where a link to it is.
+        above = (*folder.resolve().parents, *folder.parents)
+        if writable := [
+            *filter(_is_open, (folder,)),
+            *(one for one in above if _is_open(one) and not _keeps_others_out(one)),
+        ]:
             raise ListenPlaceError(
                 f"--cri-listen: {writable[0]}: others may write there and put a socket of theirs in"
                 " our place — name a folder that is only root's to change, as /run/pinfold"
@@ -113,9 +115,19 @@ def _make(folder: Path) -> None:
 
 
 def _is_open(folder: Path) -> bool:
-    """Whether others may move what is in a folder, which they may not where it is sticky."""
-    mode = folder.stat().st_mode
-    return bool(mode & _OTHERS_WRITE) and not mode & stat.S_ISVTX
+    """Whether others may write in a folder, for its mode or as its owner."""
+    found = folder.stat()
+    return bool(found.st_mode & _OTHERS_WRITE) or not _is_ours(found)
+
+
+def _keeps_others_out(folder: Path) -> bool:
+    """Whether others may not move what is ours in a folder where they may write: it is sticky."""
+    found = folder.stat()
+    return bool(found.st_mode & stat.S_ISVTX) and _is_ours(found)
+
+
+def _is_ours(found: os.stat_result) -> bool:
+    return found.st_uid in (0, os.geteuid())
 
 
 def _remove(made: Path) -> None:
@@ -126,7 +138,7 @@ def _remove(made: Path) -> None:
 
 
 def _answers(path: Path) -> bool:
-    """Whether somebody listens at a path, whose clients may be many."""
+    """Whether somebody is at a path, whose clients may be many, or of another kind than we are."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)
-        return probe.connect_ex(os.fspath(path)) in (0, errno.EAGAIN, errno.EINPROGRESS)
+        return probe.connect_ex(os.fspath(path)) not in (errno.ENOENT, errno.ECONNREFUSED)

@@ -34,7 +34,7 @@ _UNCERTAIN: Final = frozenset(
 )
 """Statuses that also come from the connection: the runtime may have done all the same."""
 _LOST: Final = "Stream removed"
-"""What a lost connection is called under the status UNKNOWN, which is also most errors' own."""
+"""How a lost connection is told under the status UNKNOWN, which is also most errors' own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +169,9 @@ class Relay(RawHandler):
         except grpc.aio.AioRpcError as error:
             if is_open:
                 is_open = False
-                passage.failed(error.code() not in _UNCERTAIN and error.details() != _LOST)
+                passage.failed(not _is_uncertain(error))
+                if initial := passed_on(cast(Metadata, error.initial_metadata() or ())):
+                    await context.send_initial_metadata(tuple(initial))
             raise
         except RefusedCallError:
             if is_open:
@@ -205,6 +207,11 @@ async def _abort(context: Context, error: RefusedCallError | grpc.aio.AioRpcErro
     else:
         trailing = tuple(passed_on(cast(Metadata, error.trailing_metadata() or ())))
         await context.abort(error.code(), error.details() or "", trailing)
+
+
+def _is_uncertain(error: grpc.aio.AioRpcError) -> bool:
+    """Whether the runtime may have done what a call asked for."""
+    return error.code() in _UNCERTAIN or (error.details() or "").startswith(_LOST)
 
 
 def _unheard(_outcome: object) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from ...policy.text.errors import Problem
+from ...policy.model.cpuset_conflicts import foreign_pin_problem
 from ...topology.sets.cpuset import NO_CPUS
 from .newcomer import Newcomer
 
@@ -29,14 +29,6 @@ class ForeignPins:
             return newcomer
         if container.cpus is None or self.kubelet_pins:
             return newcomer
-        which = "dra-driver-cpu, it seems" if self._has_claims else "balloons or koordlet, say"
-        problem = Problem(
-            where=container.path,
-            what=(
-                f"another NRI plugin ({which}) gave it cpus {container.cpus},"
-                " so it is left alone with them"
-            ),
-            fix="let one plugin place containers: stop the other on this node",
-        )
+        problem = foreign_pin_problem(container.path, container.cpus, has_claims=self._has_claims)
         alone = replace(container, claimed=NO_CPUS)
         return structs.replace(newcomer, container=alone, problems=(*newcomer.problems, problem))

@@ -21,6 +21,7 @@ _CGROUP_PARENTS: Final[Mapping[QosClass, str]] = {
     QosClass.BEST_EFFORT: "/kubepods/besteffort/pod",
 }
 
+_SYSTEM_PARTITION: Final = "/kubepods/system/"
 _PAGE_UNITS: Final = (("GB", 30), ("MB", 20), ("KB", 10))
 
 
@@ -35,7 +36,10 @@ class RefusedCreation(Struct, frozen=True):
 def sandbox_message(pod: PodSpec) -> nri_pb2.PodSandbox:
     """The sandbox of a pod; ids are made from its name, so that they never change."""
     uid = stable_id(f"pod/{pod.namespace}/{pod.name}")[:32]
-    linux = nri_pb2.LinuxPodSandbox(cgroup_parent=_CGROUP_PARENTS[pod.qos] + uid)
+    parent = _CGROUP_PARENTS[pod.qos] + uid
+    if pod.is_of_system:
+        parent = parent.replace("/kubepods/", _SYSTEM_PARTITION)
+    linux = nri_pb2.LinuxPodSandbox(cgroup_parent=parent)
     if pod.resources is not None:
         # Huge pages are told of single containers, never of a pod.
         size = linux_resources(replace(pod.resources, hugepage_bytes={}), pod.qos, None)

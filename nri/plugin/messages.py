@@ -19,6 +19,7 @@ from ...policy.model.container import (
     QosClass,
     Resources,
 )
+from ...policy.model.cpuset_conflicts import system_partition_problem
 from ...policy.model.kubelet_resources import (
     LinuxResources,
     estimate,
@@ -85,7 +86,7 @@ def pod_value(pod: nri_pb2.PodSandbox) -> Pod:
     admitted_labels = admit_labels(labels, path, labels_left_out)
     problems = admitted.problems + admitted_labels.problems
     if is_in_system_partition(pod.linux.cgroup_parent):
-        problems += (_of_system_partition(path),)
+        problems += (system_partition_problem(path),)
     qos = qos_of_cgroup(pod.linux.cgroup_parent)
     return Pod(
         id=PodId(pod.id),
@@ -106,21 +107,6 @@ def pod_resources_value(resources: nri_pb2.LinuxResources, qos: QosClass) -> Res
     if linux == LinuxResources():
         return None
     return estimate(linux, qos, None)
-
-
-def _of_system_partition(path: str) -> Problem:
-    return Problem(
-        where=path,
-        what=(
-            "the kubelet runs it in its system partition, with cpus of its own that Pinfold does"
-            " not know"
-        ),
-        fix=(
-            "name these cpus in 'reservedResources.cpu', and its namespace in"
-            " 'reservedPoolNamespaces'"
-        ),
-        is_advice=True,
-    )
 
 
 def lost_pod_value(container: nri_pb2.Container) -> Pod:

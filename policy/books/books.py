@@ -236,10 +236,14 @@ class Books:
         self.standing.remove(container_id)
 
     def without(self, container_id: ContainerId) -> "Books":
-        """Books to ask, never to change, where a container holds nothing. O(pools + grants)."""
+        """Books to ask, never to change, where a container holds nothing. O(pools + grants).
+
+        Or a pen, and so nobody who is in it.
+        """
         books = copy(self)
         books.ledger = self.ledger.copy()
-        books.ledger.drop(container_id)
+        for one in (*self.ledger.members(container_id), container_id):
+            books.ledger.drop(one)
         books.memory = MemoryLedger(self.memory.nodes)
         books.memory.restore(self.memory.snapshot())
         books.memory.observe_like(self.memory.last_look())

@@ -51,7 +51,8 @@ class Ledger:
         self._room: Room | None = None
         self._stale = set(range(len(pools)))
         """The pools whose numbers changed since the room was measured, and all above them."""
-        self._narrowed = NarrowedShares(tree, picker)
+        self.narrowed = NarrowedShares(tree, picker)
+        """The grants that have not all of their pool; only the ledger changes them."""
         self._slices: dict[PoolId, int] = {}
         self._spares: dict[PoolId, int] = {}
         """Both by pool, of those in whose subtrees nothing changed since they were cut."""
@@ -107,12 +108,12 @@ class Ledger:
         owed = self._owed
         if not owed:
             return counts
-        return [
-            min(count, self.slice(pool.id).bit_count())
-            if count and pool.cpus.mask & owed and self.cut_within(pool.id) < min(count, wanted)
-            else count
-            for count, pool in zip(counts, self.tree.pools, strict=True)
-        ]
+        found, masks = list(counts), self.tree.masks
+        cuts = self._pool_room.cuts_within(~owed, self.free_sharable)
+        for pool_id, count in enumerate(counts):
+            if count and cuts[pool_id] < min(count, wanted) and masks[pool_id] & owed:
+                found[pool_id] = min(count, self.slice(PoolId(pool_id)).bit_count())
+        return found
 
     def cut_within(self, pool_id: PoolId, region: int = -1) -> int:
         """A number of cpus of a region that `slice` has at least, as no cpus are picked for it."""
@@ -157,21 +158,21 @@ class Ledger:
         free = self.free_sharable[pool_id]
         if not free & ~cpus:
             return room
-        promised = counted = 0
-        pending = list(self.tree.pools[pool_id].children)
+        promised, counted, pools, masks = 0, 0, self.tree.pools, self.tree.masks
+        pending = list(pools[pool_id].children)
         while pending:
-            inner = self.tree.pools[pending.pop()]
-            if not inner.cpus.mask & ~cpus:
-                promised += self._shared_milli[inner.id]
-                counted |= inner.cpus.mask
-            elif inner.cpus.mask & cpus:
-                pending.extend(inner.children)
-        promised += self._narrowed.promised(free & cpus, counted, but)
+            inner = pending.pop()
+            if (here := masks[inner] & cpus) == masks[inner]:
+                promised += self._shared_milli[inner]
+                counted |= here
+            elif here:
+                pending.extend(pools[inner].children)
+        promised += self.narrowed.promised(free & cpus, counted, but)
         return min(room, 1000 * (free & cpus).bit_count() - promised)
 
     @property
     def _owed(self) -> int:
-        return self._narrowed.owed(self.free_sharable[-1], self.sharable_version)
+        return self.narrowed.owed(self.free_sharable[-1], self.sharable_version)
 
     def _sliced(self, pool_id: PoolId) -> int:
         known = self._slices.get(pool_id)
@@ -212,7 +213,7 @@ class Ledger:
         ledger._slices = dict(self._slices)
         ledger._spares = dict(self._spares)
         if grant.has_shared_part:
-            ledger._narrowed = self._narrowed.without(grant)
+            ledger.narrowed = self.narrowed.without(grant)
             ledger._shared_milli = list(self._shared_milli)
             ledger._zero_requests = list(self._zero_requests)
             ledger._promise(grant, -1)
@@ -233,7 +234,7 @@ class Ledger:
         ledger.grants = ledger._grants = dict(self._grants)
         ledger._pens = dict(self._pens)
         ledger._members = {pen: dict(members) for pen, members in self._members.items()}
-        ledger._narrowed = self._narrowed.copy()
+        ledger.narrowed = self.narrowed.copy()
         ledger._sharing = [dict(one) for one in self._sharing]
         return ledger
 
@@ -241,7 +242,7 @@ class Ledger:
         """Keep no cpu for those who asked for none; only for a copy that is asked and dropped."""
         self._zero_requests = [0] * len(self._zero_requests)
         self._stale = set(range(len(self._zero_requests)))
-        self._narrowed.spare_nobody()
+        self.narrowed.spare_nobody()
         self._slices.clear()
         self._spares.clear()
 
@@ -261,7 +262,7 @@ class Ledger:
             return
         (self._pens if grant.is_pen else self._grants)[grant.container_id] = grant
         self._book(grant, 1)
-        self._narrowed.add(grant)
+        self.narrowed.add(grant)
         taken = grant.exclusive.mask & ~grant.isolated.mask
         self.sharable_version += taken != 0
         for pool_id in self._touched(grant):
@@ -285,7 +286,7 @@ class Ledger:
             self._settle_pen(grant.pen)
             return grant
         self._book(grant, -1)
-        self._narrowed.drop(container_id)
+        self.narrowed.drop(container_id)
         pools = self.tree.pools
         self.sharable_version += grant.exclusive.mask != 0
         for pool_id in self._touched(grant):
@@ -307,7 +308,7 @@ class Ledger:
         grant = self.counted(container_id)
         if grant.has_shared_part:
             self._sharing[grant.pool_id][container_id] = grant
-        self._narrowed.add(grant)
+        self.narrowed.add(grant)
 
     def _settle_pen(self, pen_id: ContainerId) -> None:
         """Let the grants in a pen follow it, and one another's slices. O(members)."""

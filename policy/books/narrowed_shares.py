@@ -4,6 +4,7 @@ A pool's own sums do not know on which of its cpus a share was promised, so excl
 taken from what these have left.
 """
 
+from collections.abc import Collection
 from copy import copy
 
 from ...topology.sets.cpuset import CpuSet
@@ -41,6 +42,11 @@ class NarrowedShares:
         other = self.copy()
         other.drop(grant.container_id)
         return other
+
+    @property
+    def ids(self) -> Collection[ContainerId]:
+        """The containers and pens whose grants are narrowed."""
+        return self._shares.keys()
 
     def add(self, grant: Grant) -> None:
         """Note a grant if it is narrowed, or needs that others go on sharing some cpus."""

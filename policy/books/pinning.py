@@ -141,14 +141,16 @@ class Pinner:
                 self._told[container_id] = after
         return tuple(found)
 
-    def drain(self) -> None:
+    def drain(self) -> tuple[Change, ...]:
         """Take the present state as told: nobody is updated for what changed until here.
 
-        But for those who were told cpus that belong to another container: they have to leave them.
+        But for those who were told cpus that belong to another container: they have to leave them,
+        and their changes are returned.
         """
         self._marked = {}
         self._refresh()
         grants = self._ledger.grants
+        found: list[Change] = []
         taken = 0
         for grant in (*grants.values(), *self._ledger.pens.values()):
             taken |= grant.exclusive.mask
@@ -156,7 +158,9 @@ class Pinner:
             told = self._told[container_id]
             own = grant.exclusive if grant.exclusive else grant.rest
             if told.cpus is not None and told.cpus.mask & taken & ~own.mask:
-                self._told[container_id] = replace(told, cpus=self._cpus_of(grant))
+                after = self._told[container_id] = replace(told, cpus=self._cpus_of(grant))
+                found.append(Change(container_id=container_id, before=told, after=after))
+        return tuple(found)
 
     def catch_up(self) -> tuple[Change, ...]:
         """Tell everybody on shared cpus which they are by now, whatever was told. O(grants)."""

@@ -54,6 +54,8 @@ class PoolRoom:
         """Milli-cpus a pool has left by its own numbers."""
         self._spare = [0] * len(pools)
         """The whole cpus it can give by its own numbers and those of the pools below."""
+        self._cut = [0] * len(pools)
+        """The number of cpus in its slice, whatever else it owes."""
         self._whole_alone = [0] * len(pools)
         self._whole = [0] * len(pools)
         """Whole cpus that the pool and all above it have left beside a last one that is owed."""
@@ -65,6 +67,7 @@ class PoolRoom:
         """A copy with the same numbers, which change apart from these."""
         other = copy(self)
         other._slack, other._spare = list(self._slack), list(self._spare)
+        other._cut = list(self._cut)
         other._whole_alone, other._whole = list(self._whole_alone), list(self._whole)
         other._grantable, other._shared = list(self._grantable), list(self._shared)
         other._sliceable = list(self._sliceable)
@@ -80,29 +83,37 @@ class PoolRoom:
             sliceable=tuple(self._sliceable),
         )
 
-    def cut(self, pool_id: int, free: Sequence[int]) -> int:
-        """The number of cpus in the slice of a pool, as it was measured last.
-
-        `free`: by pool id the mask of its free sharable cpus, here and below.
-        """
-        spare = self._spare
-        inside = (free[pool_id] & self.own[pool_id]).bit_count()
-        return inside + sum([spare[child] for child in self._children[pool_id]])
-
     def cut_within(self, pool_id: int, region: int, free: Sequence[int]) -> int:
         """A number of cpus that the slice of a pool has in a region at least.
 
         Whichever cpus the pools below keep for those they owe: they may all be in the region.
+        `free`: by pool id the mask of its free sharable cpus, as it was when this was measured.
         """
         here = free[pool_id] & region
         if not here or here == free[pool_id]:
-            return self.cut(pool_id, free) if here else 0
+            return self._cut[pool_id] if here else 0
         found = (here & self.own[pool_id]).bit_count()
         for child in self._children[pool_id]:
             inside = self.cut_within(child, region, free)
             if inside:
-                kept = self.cut(child, free) - self._spare[child]
-                found += max(0, inside - max(0, kept))
+                found += max(0, inside - max(0, self._cut[child] - self._spare[child]))
+        return found
+
+    def cuts_within(self, region: int, free: Sequence[int]) -> Sequence[int]:
+        """`cut_within` of every pool at once."""
+        found: list[int] = []
+        cut, spare, own, children = self._cut, self._spare, self.own, self._children
+        for pool_id, mask in enumerate(free):
+            here = mask & region
+            if here == mask:
+                found.append(cut[pool_id])
+                continue
+            count = (here & own[pool_id]).bit_count()
+            for child in children[pool_id]:
+                if inside := found[child]:
+                    kept = cut[child] - spare[child]
+                    count += inside if kept <= 0 else max(0, inside - kept)
+            found.append(count)
         return found
 
     def _look_below(self, owed: Owed, stale: set[int]) -> None:
@@ -111,9 +122,12 @@ class PoolRoom:
             shared, zero = owed.shared_milli[pool_id], owed.zero_requests[pool_id] > 0
             slack = 1000 * owed.free_count[pool_id] - shared
             spare = (slack - zero) // 1000
+            cut = owed.free_count[pool_id]
             if below := self._children[pool_id]:
                 inside = (owed.free_sharable[pool_id] & self.own[pool_id]).bit_count()
-                spare = min(spare, inside + sum([self._spare[child] for child in below]))
+                cut = inside + sum([self._spare[child] for child in below])
+                spare = min(spare, cut)
+            self._cut[pool_id] = cut
             self._slack[pool_id] = slack
             self._spare[pool_id] = max(0, spare)
             # Who asked for nothing binds its own pool and those around it, and the pools beside

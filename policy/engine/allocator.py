@@ -1,7 +1,8 @@
 """Single containers and what they hold: placed, adopted, resized, released."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from msgspec import structs
 
@@ -10,7 +11,7 @@ from ..books.books import Books
 from ..configuration.config import Config
 from ..model.container import Container, ContainerId, Resources
 from ..model.grant import Grant, PoolId, Refusal
-from ..model.pinning import Change, Pinning
+from ..model.pinning import Change
 from ..model.request import CpuType, Request
 from ..placing.classifier import Classified, Classifier, grave_problems
 from ..placing.judge import Judge
@@ -22,10 +23,10 @@ from ..tuning.effects import Occupancy
 from ..tuning.interrupts import Interrupt
 from ..tuning.turbo import prefer_turbo
 from .adoption import KEPT, Advice, adopted_grant, kept_grant
-from .decision import Decision, fault_problem
+from .decision import Decision, fault_problem, left_as_it_was
 from .heeded_resize import heeded_resize
 from .penning import Penning
-from .replacement import plan_replacement
+from .replacement import party_of, plan_replacement, relocated
 from .restoration import snapshot_of
 from .roster import Roster
 from .shifted_shares import ShiftedShares
@@ -252,7 +253,7 @@ class Allocator:
             return self.conclude(decision) if isinstance(decision.result, Grant) else decision
         placement = self._resized(container, grant, classified)
         if isinstance(placement, Failure):
-            return self._refused(grant, placement, classified)
+            return left_as_it_was(grant, placement, self.books, classified.problems)
         self.roster.add(container, classified)
         self.pens.note_resized(container)
         return self._change(placement, classified)
@@ -261,43 +262,42 @@ class Allocator:
         """Another pool for a container that holds cpus; a refusal leaves it where it is."""
         classified = self.roster.classified[container_id]
         grant = self.books.ledger.grants[container_id]
-        placement = self._mover.plan(grant, classified.request, pool_id)
         if self._judge.is_tied(container_id):
-            placement = Failure(refusal=Refusal(reason="required rules hold it where it is"))
+            return self.place_anew(container_id, self.roster.decisions[container_id].unmet, pool_id)
+        placement = self._mover.plan(grant, classified.request, pool_id)
         if isinstance(placement, Failure):
-            return self._refused(grant, placement, classified)
+            return left_as_it_was(grant, placement, self.books, classified.problems)
         return self._change(placement, classified)
 
-    def place_anew(self, container_id: ContainerId) -> Decision:
-        """Another place where a container's rules hold; a refusal leaves it where it is."""
-        container = self.roster.containers[container_id]
+    def place_anew(
+        self, container_id: ContainerId, told: Sequence[str] = (), pool_id: PoolId | None = None
+    ) -> Decision:
+        """Another place where rules of a container hold, with its pen; a refusal moves nobody."""
         classified = self.roster.classified[container_id]
-        placement = plan_replacement(container, classified, self.books, self.config)
+        party = party_of(container_id, self.books, self.roster, self.pens)
+        placement = plan_replacement(party, self.books, self.config, told, pool_id)
         if isinstance(placement, Failure):
-            return self._refused(self.books.ledger.grants[container_id], placement, classified)
-        return self._change(placement, classified)
+            held = self.books.ledger.grants[container_id]
+            return left_as_it_was(held, placement, self.books, classified.problems)
+        if not party.held.is_pen:
+            return self._change(placement, classified)
+        self.unmet.note_displaced(one.id for one in party.others(container_id))
+        relocate = partial(relocated, container_id, party, placement, self.books, self.pens)
+        return self._changed(container_id, relocate)
 
     def _change(self, placement: Placement, classified: Classified) -> Decision:
         """The decision about a container that was placed already, and gets another grant."""
         container_id = placement.booking.grant.container_id
+        return self._changed(container_id, partial(self._apply, placement, classified))
+
+    def _changed(self, container_id: ContainerId, change: Callable[[], Decision]) -> Decision:
         earlier, broken = self.roster.decisions[container_id], self.unmet.names(container_id)
         cpus = self.books.presence(container_id)
-        decision = self.conclude(self._apply(placement, classified))
+        decision = self.conclude(change())
         if cpus & ~self.books.presence(container_id):
-            self.unmet.note_moved(container_id)
+            self.unmet.note_moved(self.books.ledger.grants[container_id].held_as)
             self.unmet.refresh_moved(container_id)
         return self.unmet.tell_changed(decision, earlier, broken)
-
-    def _refused(self, held: Grant, failure: Failure, classified: Classified) -> Decision:
-        """The decision about a container that keeps what it holds."""
-        return Decision(
-            container_id=held.container_id,
-            result=failure.refusal,
-            pool=self._pool_name(held),
-            pinning=self.books.pinner.told(held.container_id) or Pinning(),
-            lineup=failure.lineup,
-            problems=classified.problems,
-        )
 
     def mend(self, container_id: ContainerId) -> None:
         """Give a container cpus for exclusive ones it misses, if it does."""
@@ -332,7 +332,7 @@ class Allocator:
         decision = structs.replace(decision, pinning=pinning, changes=changes)
         self.roster.decisions[decision.container_id] = decision
         self.unmet.look_at_displaced()
-        self.unmet.refresh_moved(decision.container_id)
+        self.unmet.refresh_moved(decision.container_id, changes)
         return self.roster.decisions[decision.container_id]
 
     def carry_over(self, decision: Decision) -> None:

@@ -4,11 +4,13 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
+from ..books.books import Books
 from ..configuration.config import SchedulingClass
 from ..model.container import Container, ContainerId
 from ..model.grant import Dropped, Grant, Refusal
 from ..model.pinning import Change, Pinning
 from ..placing.lineup import Lineup
+from ..placing.placer import Failure
 from ..placing.rank import Rank
 from ..text.errors import Problem
 from ..tuning.resource_class import NO_CLASSES, ResourceClasses
@@ -60,6 +62,20 @@ def fault_problem(container: Container, fault: Exception) -> Problem:
         what=f"kept as it runs, for a fault of ours: {fault!r}",
         fix="report it",
         container=container.name,
+    )
+
+
+def left_as_it_was(
+    held: Grant, failure: Failure, books: Books, problems: tuple[Problem, ...]
+) -> Decision:
+    """The decision about a container that keeps what it holds: it could not be changed."""
+    return Decision(
+        container_id=held.container_id,
+        result=failure.refusal,
+        pool=books.tree.pools[held.pool_id].name,
+        pinning=books.pinner.told(held.container_id) or Pinning(),
+        lineup=failure.lineup,
+        problems=problems,
     )
 
 

@@ -276,15 +276,17 @@ class Engine:
         self._allocator.shares.widen_due()
         return self._allocator.books.pinner.changes()
 
-    def place_anew(self, container_id: ContainerId) -> Decision:
+    def place_anew(self, container_id: ContainerId, *, mends_told: bool = False) -> Decision:
         """Place a container live where rules hold that are required during its execution.
 
-        A refusal leaves it where it is. Others' pinnings that follow are in `changes`.
+        `mends_told`: or that its decision tells as unmet. A refusal leaves it where it is. Others'
+        pinnings that follow are in `changes`.
         """
         if container_id not in self.grants:
             refusal = Refusal(reason=f"container {container_id!r} holds no cpus to move")
             return Decision(container_id=container_id, result=refusal)
-        return self._allocator.place_anew(container_id)
+        told = self.decisions[container_id].unmet if mends_told else ()
+        return self._allocator.place_anew(container_id, told)
 
     def synchronize(
         self,
@@ -365,7 +367,8 @@ class Engine:
         usability = Usability(keeps_rest=True, has_more=has_more)
         found = self._readopt(running, before.advice(), before.decisions, before.tree, usability)
         if has_more or self.supply.reserved - before.supply.reserved:
-            self._allocator.books.pinner.catch_up()
+            self._allocator.unmet.note_moves(self._allocator.books.pinner.catch_up())
+            self._allocator.unmet.look_at_displaced()
         changes = (
             changed(one.id, before.pinnings.get(one.id), self.pinning(one.id)) for one in running
         )

@@ -159,7 +159,8 @@ def _pen(
             grant = replace(grant, exclusive=cpus, isolated=cpus & root.isolated)
             named = _remembered_pool(known, cpus, books)
             return replace(grant, pool_id=pool_id if named is None else named)
-    if not cpus <= sharable:
+    # Containers that ask for nothing may have been left with the reserved cpus only.
+    if not (cpus <= sharable or (not request.total_milli and cpus <= root.reserved)):
         return None
     within = next((one.within for one in known if one.within is not None), None)
     named = _remembered_pool(known, cpus, books)

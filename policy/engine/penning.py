@@ -10,7 +10,6 @@ from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..books.books import Books
 from ..model.container import Container, ContainerId, Pod, Resources
 from ..model.grant import Grant, Refusal
-from ..model.pinning import Pinning
 from ..model.request import CpuType, Isolation, Request
 from ..pens.pen_bookings import PenBookings
 from ..pens.pen_name import PenName, is_outside, pen_by_numbers, pod_pen, wished_pen
@@ -21,18 +20,20 @@ from ..pens.pen_slices import (
     no_slice_problem,
     resized_slice,
     shrunk_slice,
+    unheeded_wish,
 )
 from ..pens.pod_numbers import own_cpus, resized_with, shows_pod, together, with_pages
 from ..placing.classifier import Classified, Classifier
 from ..placing.judge import Judge
 from ..placing.placer import Failure, Placement, Placer
-from .decision import Decision
+from ..placing.wishes.own_cpus import wants_own_cpus, without_own_cpus
+from ..text.errors import Problem
+from .decision import Decision, left_as_it_was
 from .roster import Roster
 from .unmet import UnmetRules
 
 PEN: Final = "pen"
 """What decides where the pen of a container is there already."""
-_SIZES_MAX: Final = 4096
 
 
 class Penning:
@@ -52,6 +53,7 @@ class Penning:
         self._judge = judge
         self._unmet = unmet
         self.classifier = classifier
+        self.note_size = roster.note_size
         self.bookings = PenBookings(books, placer, judge.is_bound)
 
     def name_of(self, container: Container, request: Request) -> PenName | None:
@@ -108,7 +110,9 @@ class Penning:
             # Half a cpu of a Guaranteed container is a cpu of the group's own.
             milli = -(-size.cpu_request_milli // 1000) * 1000
             size = replace(size, cpu_request_milli=milli)
-        request = self.classifier.classify(replace(container, resources=size)).request
+        # What one container wants for itself is no wish of the pen.
+        pod = without_own_cpus(container.pod)
+        request = self.classifier.classify(replace(container, resources=size, pod=pod)).request
         if request.exclusive and request.shared_milli:
             request = request.as_shared()
         return structs.replace(
@@ -221,13 +225,6 @@ class Penning:
             )
             self.note_size(container.pod, larger)
 
-    def note_size(self, pod: Pod, size: Resources) -> None:
-        """Note the size of a pod, which was resized."""
-        sizes = self._roster.pod_sizes
-        sizes[pod.uid or pod.id] = size
-        if len(sizes) > _SIZES_MAX:
-            del sizes[next(iter(sizes))]
-
     def resize_pod(self, pod: Pod, size: Resources) -> Refusal | None:
         """Another size for a pod, and its pen if it has one; a refusal leaves what it had.
 
@@ -281,6 +278,8 @@ class Penning:
                 count = self._own_cpus(name, one, known) if made.booking.grant.exclusive else 0
                 own = grant.exclusive if count == len(grant.exclusive) else NO_CPUS
                 self.enter(name.id, one, known, own)
+                if not own and (problem := unheeded_wish(one, is_group=name.is_group)):
+                    self._roster.note_problem(one.id, problem)
             self._share_some(name.id)
         return made
 
@@ -298,8 +297,10 @@ class Penning:
         own = fitting_slice(books.ledger, pen, count, classified.request, books.picker)
         if len(own) < count:
             problems = (*problems, no_slice_problem(container, count, pen))
+        elif not count and (problem := unheeded_wish(container, is_group=name.is_group)):
+            problems = (*problems, problem)
         self.enter(name.id, container, classified, own)
-        self._share_some(name.id)
+        problems = (*problems, *self._share_some(name.id))
         grant = books.ledger.grants[container.id]
         decision = Decision(
             container_id=container.id,
@@ -334,33 +335,31 @@ class Penning:
         both = ((container, classified), *others)
         return allowed_in_pen(both, held, self._books, self._judge)
 
-    def _share_some(self, pen_id: ContainerId) -> None:
-        """Leave a cpu to share where somebody shares: the youngest slice is nobody's own then."""
+    def _share_some(self, pen_id: ContainerId) -> tuple[Problem, ...]:
+        """Leave a cpu to share where somebody shares; the problem of whose it was alone."""
         sliced = self.bookings.crowded(pen_id)
         if sliced is None:
-            return
+            return ()
         container = self._roster.containers[sliced.container_id]
         classified = self._roster.classified[container.id]
         problem = no_slice_problem(
             container, len(sliced.exclusive), self._books.ledger.pens[pen_id]
         )
         self._books.ledger.drop(container.id)
-        classified = structs.replace(classified, problems=(*classified.problems, problem))
         self.enter(pen_id, container, classified, NO_CPUS)
+        self._roster.note_problem(container.id, problem)
+        return (problem,)
 
     def _refused(self, held: Grant, refusal: Refusal) -> Decision:
-        return Decision(
-            container_id=held.container_id,
-            result=refusal,
-            pool=self._books.tree.pools[held.pool_id].name,
-            pinning=self._books.pinner.told(held.container_id) or Pinning(),
-            problems=self._roster.classified[held.container_id].problems,
-        )
+        problems = self._roster.classified[held.container_id].problems
+        return left_as_it_was(held, Failure(refusal=refusal), self._books, problems)
 
     def _own_cpus(self, name: PenName, container: Container, classified: Classified) -> int:
         """How many cpus of its pen a container asks for as its own."""
         if name.is_group or classified.request.shared_milli:
             return 0
+        if wants_own_cpus(container):
+            return classified.request.exclusive
         return min(own_cpus(self.size_of(container), container), classified.request.exclusive)
 
     def _is_counted(self, name: PenName, container: Container) -> bool:

@@ -11,6 +11,7 @@ from ...topology.sets.cpuset import CpuSet, NodeSet
 from ..memory.offers import MemoryRequest
 from ..pools.pool_labels import pool_labels
 from ..pools.pool_tree import Pool, PoolTree
+from ..tuning.speed_select_plan import extended_resources
 from .snapshot import Snapshot
 
 
@@ -96,6 +97,7 @@ def pools_document(snapshot: Snapshot, warnings: Sequence[str]) -> dict[str, obj
         ],
         "processor_labels": dict(labels[0].processor),
         "warnings": list(warnings),
+        "extended_resources": dict(extended_resources(machine, snapshot.config, supply.allowed)),
     }
 
 

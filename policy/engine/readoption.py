@@ -106,7 +106,7 @@ def readopt(
     if not books.standing.is_empty:
         _heed_rules(allocator, [one for one in sound if one.id in books.ledger.grants], advice)
     # What was adopted keeps its cpus: nobody is told of growth until the next event.
-    books.pinner.drain()
+    allocator.unmet.note_moves(books.pinner.drain())
     for container in homeless:
         with _blame(container):
             allocator.conclude(allocator.place_running(container))

@@ -1,70 +1,209 @@
-"""Replacement: another place for a container that runs, where its required rules hold again."""
+"""Replacement: another place for containers that run, where their required rules hold again.
 
+For a container by itself, or for a pen with all who are in it: the pen is the unit of a rule.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace as replace_fields
+from functools import reduce
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
+from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..annotations.preferences import parse_preferences
 from ..books.books import Books
 from ..configuration.config import Config
 from ..memory.offers import Offer
 from ..model.container import Container, ContainerId
 from ..model.cpu_preference import MovePreference
-from ..model.grant import Grant, Refusal
+from ..model.grant import Grant, PoolId, Refusal
+from ..model.request import Request
+from ..pens.pen_slices import rest_of
 from ..placing.classifier import Classified
 from ..placing.judge import Judge
-from ..placing.mover import immovable
+from ..placing.judgement import Judgement
+from ..placing.mover import bound_to_place, immovable
 from ..placing.placer import Failure, Placement, Placer
 from ..placing.pool_choice import Chooser
 from ..placing.restriction import names_text
-from ..rules.podaffinity.rule_set import RequiredTerm, is_lasting
+from ..rules.podaffinity.rule_set import PlacementRules, RequiredTerm, is_lasting
+from .decision import Decision
+from .penning import Penning
+from .roster import Roster
 
+MOVED: Final = "rebalance"
+"""What decides where a container goes whose unmet rules a move mends."""
 REPLACED: Final = "replaced"
 """What decides where a container goes whose rules had stopped to hold."""
 
 
-def plan_replacement(
-    container: Container, classified: Classified, books: Books, config: Config
-) -> Placement | Failure:
-    """The grant of a container where more of its rules required during execution hold.
+class Party(Struct, frozen=True):
+    """Containers that can only be placed together: those of a pen, or one by itself."""
 
-    No rule breaks by it that holds where the container is. Nobody else has to leave its pool or its
+    members: Mapping[ContainerId, tuple[Container, Classified]]
+    """Oldest first."""
+    held: Grant
+    """What they hold together."""
+    request: Request
+
+    def others(self, container_id: ContainerId) -> Iterator[Container]:
+        """All containers but one."""
+        return (one for one, _ in self.members.values() if one.id != container_id)
+
+    def rules_of(self, container_id: ContainerId) -> PlacementRules:
+        """The rules of a member about others than those that go where it goes."""
+        container, classified = self.members[container_id]
+        rules = classified.placement
+        if len(self.members) == 1:
+            return rules
+        required = tuple(
+            one
+            for one in rules.required
+            if not any(one.term.includes(container, other) for other in self.others(container_id))
+        )
+        return replace_fields(rules, required=required)
+
+
+def party_of(container_id: ContainerId, books: Books, roster: Roster, pens: Penning) -> Party:
+    """The containers that have to go where one of them goes."""
+    held = books.ledger.counted(container_id)
+    ids = books.ledger.members(held.container_id) or (container_id,)
+    members = {one: (roster.containers[one], roster.classified[one]) for one in ids}
+    container, classified = members[next(iter(ids))]
+    request, name = classified.request, None
+    if held.is_pen:
+        name = pens.name_of(container, request)
+    if name is not None:
+        request = pens.request_of(name, container)
+        request = replace(request, exclusive=len(held.exclusive), shared_milli=held.shared_milli)
+    return Party(members, held, request)
+
+
+def plan_replacement(
+    party: Party,
+    books: Books,
+    config: Config,
+    told: Sequence[str] = (),
+    wanted_pool: PoolId | None = None,
+) -> Placement | Failure:
+    """The grant of a party where more of its rules required during execution hold.
+
+    And of others that are told as unmet: these texts. With `wanted_pool` only if that is where they
+    do. No rule breaks by it that holds where the party is. Nobody else has to leave its pool or its
     memory. O(pools + grants).
     """
-    held, request = books.ledger.grants[container.id], classified.request
-    if parse_preferences(container).move is MovePreference.NEVER:
+    held, request = party.held, party.request
+    if wanted_pool is not None and not told:
+        return _failure("required rules hold it where it is")
+    if any(
+        parse_preferences(one).move is MovePreference.NEVER for one, _ in party.members.values()
+    ):
         return _failure("its annotation refuses to be moved")
-    if objection := immovable(held, request):
+    if objection := immovable(held, request) or _member_objection(party, books):
         return _failure(objection)
-    without = books.without(container.id)
+    without = books.without(held.container_id)
     judge = Judge(without, config)
-    judgement = judge.judge(container, classified.placement, request)
+    judgement = _judgement(party, judge)
     if judgement is None:
         return _failure("no rule says where it is")
-    here, pool_id = books.presence(container.id), books.pool_around(container.id)
+    here = _presence(party, books)
+    pool_id = books.tree.around(held.pool_id, here)
     before = judgement.told_at(here, pool_id)
     chooser = Chooser(books.tree, books.picker.classes)
-    weights = books.affinity.affinities(container, classified.rules).weights
+    weights = _weights(party, books)
     relaxed = judgement.kept_from(here, pool_id)
     placement = Placer(without, chooser, judge).plan(request, weights, relaxed)
     if isinstance(placement, Failure):
         return placement
     left = {one.name for one in placement.broken}
-    mended = {one.name for one in before if one.is_lasting} - left
-    if not mended or left - {one.name for one in before}:
-        reasons = "; ".join(one.unmet_text for one in before if one.is_lasting)
-        return _failure(f"no place is better: {reasons}")
+    sought = [one for one in before if one.is_lasting or any(map(one.is_told_by, told))]
+    if not {one.name for one in sought} - left or left - {one.name for one in before}:
+        reasons = "; ".join(one.unmet_text for one in sought)
+        return _failure(f"no place is better: {reasons or 'its rules hold where it is'}")
     grant = placement.booking.grant
-    if followers := _left_alone(container.id, grant, books):
+    if wanted_pool not in (None, grant.pool_id):
+        return _failure(f"its rules would hold in {books.tree.pools[grant.pool_id].name} by now")
+    if followers := _left_alone(party, grant, books):
         return _failure(f"{followers} must be with it")
     wanted = books.pool_memory.choice(request).request_at(grant.pool_id)
-    offer = books.memory.offer(wanted, replaces=container.id)
+    offer = books.memory.offer(wanted, replaces=held.container_id)
     if isinstance(offer, Refusal):
         return Failure(refusal=offer)
-    return _with_memory(placement, offer)
+    return _with_memory(placement, offer, REPLACED if wanted_pool is None else MOVED)
 
 
-def _with_memory(placement: Placement, offer: Offer) -> Placement | Failure:
+def relocated(
+    container_id: ContainerId, party: Party, placement: Placement, books: Books, pens: Penning
+) -> Decision:
+    """The decision about one of a pen that was moved as planned; all have as much of it as before.
+
+    What they are told is not settled yet.
+    """
+    ledger, pen_id = books.ledger, party.held.container_id
+    slices = {one: len(ledger.grants[one].exclusive) for one in party.members}
+    for one in party.members:
+        ledger.drop(one)
+    pens.bookings.move(placement)
+    pen = ledger.pens[pen_id]
+    for one, (container, classified) in party.members.items():
+        own, request = NO_CPUS, classified.request
+        if count := slices[one]:
+            free = rest_of(ledger, pen).mask
+            own = CpuSet(books.picker.pick(free, count, request.priority, request.smt) or 0)
+        pens.enter(pen_id, container, classified, own)
+    _, classified = party.members[container_id]
+    return Decision(
+        container_id=container_id,
+        result=ledger.grants[container_id],
+        pool=books.tree.pools[pen.pool_id].name,
+        lineup=placement.lineup,
+        decided_by=placement.decided_by,
+        problems=classified.problems,
+        scheduling=classified.scheduling,
+        classes=classified.classes,
+    )
+
+
+def _member_objection(party: Party, books: Books) -> str:
+    if not party.held.is_pen:
+        return ""
+    for container, classified in party.members.values():
+        held = books.ledger.grants[container.id]
+        if objection := bound_to_place(held, classified.request):
+            return f"{container.path} of its pen: {objection}"
+    return ""
+
+
+def _judgement(party: Party, judge: Judge) -> Judgement | None:
+    found = [
+        judge.judge(container, party.rules_of(container.id), party.request)
+        for container, _ in party.members.values()
+    ]
+    said = [one for one in found if one is not None]
+    return reduce(Judgement.joined, said) if said else None
+
+
+def _weights(party: Party, books: Books) -> Mapping[ContainerId, int]:
+    """What draws the members to others, and from them, together."""
+    found: dict[ContainerId, int] = {}
+    for container, classified in party.members.values():
+        weights = books.affinity.affinities(container, classified.rules).weights
+        for other, weight in weights.items():
+            if other not in party.members:
+                found[other] = found.get(other, 0) + weight
+    return found
+
+
+def _presence(party: Party, books: Books) -> int:
+    cpus = 0
+    for one in party.members:
+        cpus |= books.presence(one)
+    return cpus
+
+
+def _with_memory(placement: Placement, offer: Offer, decided_by: str) -> Placement | Failure:
     if offer.moves:
         return _failure(f"memory: others would have to leave nodes {offer.zone}")
     booking = placement.booking
@@ -72,26 +211,27 @@ def _with_memory(placement: Placement, offer: Offer) -> Placement | Failure:
     return replace(
         placement,
         booking=replace(booking, grant=grant, offer=offer),
-        decided_by=REPLACED,
+        decided_by=decided_by,
     )
 
 
-def _left_alone(container_id: ContainerId, grant: Grant, books: Books) -> str:
-    """The residents that must be with a container, are, and would not follow it; for people."""
+def _left_alone(party: Party, grant: Grant, books: Books) -> str:
+    """The residents that must be with a party, are, and would not follow it; for people."""
     standing, domains = books.standing, books.domains
-    before, after = books.presence(container_id), grant.exclusive.mask
+    before, after = _presence(party, books), grant.exclusive.mask
     if grant.has_shared_part:
         shared = books.ledger.share(grant.pool_id)
         after |= shared if grant.within is None else shared & grant.within.mask
     found: dict[ContainerId, Container] = {}
-    for one in standing.matching(books.affinity.residents.container(container_id)):
-        rule = one.rule
-        if not isinstance(rule, RequiredTerm) or rule.is_anti or is_lasting(rule):
-            continue
-        for owner_id, owner in one.owners.items():
-            around = domains.covering(rule.term.level, books.presence(owner_id))
-            if around & before and not around & after:
-                found[owner_id] = owner
+    for container, _ in party.members.values():
+        for one in standing.matching(container):
+            rule = one.rule
+            if not isinstance(rule, RequiredTerm) or rule.is_anti or is_lasting(rule):
+                continue
+            for owner_id, owner in one.owners.items():
+                around = domains.covering(rule.term.level, books.presence(owner_id))
+                if owner_id not in party.members and around & before and not around & after:
+                    found[owner_id] = owner
     return names_text(tuple(found.values()))
 
 

@@ -5,16 +5,18 @@ from typing import Final
 
 from msgspec import structs
 
-from ..model.container import Container, ContainerId, ContainerState, PodId, Resources
+from ..model.container import Container, ContainerId, ContainerState, Pod, PodId, Resources
 from ..model.grant import Grant
 from ..model.hint import Hint
 from ..placing.classifier import Classified
 from ..placing.wishes.claimed_cpus import unbooked_claim
 from ..placing.wishes.own_cpus import shortfall
+from ..text.errors import Problem
 from .adoption import instance_key
 from .decision import Decision
 
 _LAST_PLACES_MAX: Final = 1024
+_SIZES_MAX: Final = 4096
 
 
 class Roster:
@@ -90,6 +92,21 @@ class Roster:
             return None
         grant, hints = self._last_places.get(instance_key(container), (None, ()))
         return grant if hints == self.classified[container.id].request.hints else None
+
+    def note_size(self, pod: Pod, size: Resources) -> None:
+        """Note the size of a pod, which was resized; of very many the last ones."""
+        self.pod_sizes[pod.uid or pod.id] = size
+        if len(self.pod_sizes) > _SIZES_MAX:
+            del self.pod_sizes[next(iter(self.pod_sizes))]
+
+    def note_problem(self, container_id: ContainerId, problem: Problem) -> None:
+        """Note what came up about a container that is there, and its decision with it."""
+        classified = self.classified[container_id]
+        problems = (*classified.problems, problem)
+        self.classified[container_id] = structs.replace(classified, problems=problems)
+        if (decision := self.decisions.get(container_id)) is not None:
+            problems = (*decision.problems, problem)
+            self.decisions[container_id] = structs.replace(decision, problems=problems)
 
     def of_pod(self, pod_id: PodId) -> tuple[ContainerId, ...]:
         """The containers known of a pod, oldest first."""

@@ -132,6 +132,9 @@ class ShiftedShares:
         if found is not None and found != books.ledger.grants[container_id]:
             books.ledger.repool(found)
             books.pinner.mark(container_id)
+            for other in held_back(judgement, found, found.exclusive.mask, books, ()):
+                books.ledger.repool(other)
+                self._narrowed_by.setdefault(container_id, {})[other.container_id] = None
             if found.pool_id != home:
                 self._homes.setdefault(container_id, home)
         return True

@@ -8,6 +8,7 @@ from msgspec import structs
 from ..books.books import Books
 from ..books.whereabouts import Whereabouts
 from ..model.container import Container, ContainerId
+from ..model.pinning import Change
 from ..placing.classifier import Classified
 from ..placing.judge import Judge
 from ..placing.judgement import Judgement
@@ -130,6 +131,13 @@ class UnmetRules:
         """Containers had to leave their places; they are looked at once all are told theirs."""
         self._displaced += containers
 
+    def note_moves(self, changes: Iterable[Change]) -> None:
+        """Containers have left cpus for others, and nobody decided about their places."""
+        for one in changes:
+            before, after = one.before.cpus, one.after.cpus
+            if before is not None and after is not None and before - after and after - before:
+                self._displaced.append(one.container_id)
+
     def look_at_displaced(self) -> None:
         """Tell what does not hold at containers that had to leave their places."""
         while self._displaced:
@@ -186,14 +194,18 @@ class UnmetRules:
         if self._concerned:
             self._moved.update(self._books.ledger.members(container_id) or (container_id,))
 
-    def refresh_moved(self, newest: ContainerId) -> None:
+    def refresh_moved(self, newest: ContainerId, changes: Iterable[Change] = ()) -> None:
         """Forget what holds by now: others moved, or the newest one is whom somebody must be with.
 
-        O(those whose rules are about them), for a newcomer keeps nobody apart.
+        `changes`: what others were told because of it. Its own cpus may have driven out whom it
+        must not be with. O(those whose rules are about them), for a newcomer keeps nobody apart.
         """
         moved, self._moved = self._moved, set()
         if not self._concerned:
             return
+        moved.update([one.container_id for one in changes])
+        if newest in self._concerned:
+            moved.add(newest)
         due = dict.fromkeys(
             owner_id
             for one in self._books.standing.matching(self._roster.containers[newest])

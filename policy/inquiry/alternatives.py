@@ -46,10 +46,13 @@ def _sentences(snapshot: Snapshot, container: Container) -> Iterator[str]:
     milli = container.resources.cpu_request_milli
     if container.pod.qos is not QosClass.BEST_EFFORT and milli:
         step = _WHOLE_CPU_MILLI if milli % _WHOLE_CPU_MILLI == 0 else _SHARE_MILLI
-        yield from _cpu_sentences(trials, container, -step, (milli - 1) // step)
+        # One step more, and it fits into a pool that is nearer.
+        likely = (milli - trials.room_inside() - 1) // step
+        yield from _cpu_sentences(trials, container, -step, (milli - 1) // step, likely)
         if trials.pool:
-            room = _WHOLE_CPU_MILLI * len(snapshot.machine.online) - milli
-            yield from _cpu_sentences(trials, container, step, max(0, room) // step)
+            most = max(0, _WHOLE_CPU_MILLI * len(snapshot.machine.online) - milli) // step
+            likely = (trials.room() - milli) // step
+            yield from _cpu_sentences(trials, container, step, most, likely)
     if not trials.pool:
         yield from _memory_sentences(trials, container)
     if any(map(is_rule, container.pod.annotations)):
@@ -58,9 +61,11 @@ def _sentences(snapshot: Snapshot, container: Container) -> Iterator[str]:
             yield f"without its rules it would be {_words(pool)}"
 
 
-def _cpu_sentences(trials: "_Trials", container: Container, step: int, most: int) -> Iterator[str]:
+def _cpu_sentences(
+    trials: "_Trials", container: Container, step: int, most: int, likely: int
+) -> Iterator[str]:
     milli = container.resources.cpu_request_milli
-    found = trials.smallest(lambda count: _with_cpu(container, milli + count * step), most)
+    found = trials.smallest(lambda count: _with_cpu(container, milli + count * step), most, likely)
     if found is not None:
         count, pool = found
         wish = f"with {milli + count * step}m of CPU instead of {milli}m"
@@ -89,8 +94,21 @@ class _Trials:
         config = msgspec.structs.replace(snapshot.config, rules=())
         self._engine = Engine.of(msgspec.structs.replace(snapshot, config=config))
         self._engine.remove(container.id)
+        self._room = self._engine.snapshot().room.shared_milli
         self.pool: Final = self.pool_of(container)
         """The pool it would get as it is; empty where it would be refused."""
+
+    def room(self) -> int:
+        """What the pool that it would get has left for it, in milli-cpus."""
+        pool = next((one for one in self._engine.tree.pools if one.name == self.pool), None)
+        return 0 if pool is None else self._room[pool.id]
+
+    def room_inside(self) -> int:
+        """What the roomiest pool inside that pool has left; of all pools where it got none."""
+        tree = self._engine.tree
+        cpus = next((one.cpus for one in tree.pools if one.name == self.pool), None)
+        found = (self._room[one.id] for one in tree.pools if cpus is None or one.cpus < cpus)
+        return max(found, default=0)
 
     def pool_of(self, container: Container) -> str:
         """The pool of a container that starts; nobody moves, and it is gone afterwards."""
@@ -100,17 +118,21 @@ class _Trials:
         self._engine.remove(container.id)
         return "" if isinstance(decision.result, Refusal) else decision.pool
 
-    def smallest(self, change: Callable[[int], Container], most: int) -> tuple[int, str] | None:
+    def smallest(
+        self, change: Callable[[int], Container], most: int, likely: int = 0
+    ) -> tuple[int, str] | None:
         """The least number of steps that gives another pool, and that pool; None: no number does.
 
-        As if every larger number did too: found by doubling and halving. O(log most) trials.
+        As if every larger number did too: found by doubling and halving. `likely`: the number that
+        may be the last one without effect; it is tried early. O(log most) trials, mostly three.
         """
         low, high = 0, min(1, most)
         while high > low:
             pool = self.pool_of(change(high))
             if pool != self.pool:
                 break
-            low, high = high, min(2 * high, most)
+            further = likely if high < likely else likely + 1 if high == likely else 2 * high
+            low, high = high, min(further, most)
         else:
             return None
         while high - low > 1:

@@ -51,6 +51,8 @@ class PodSpec:
     qos: QosClass = QosClass.BEST_EFFORT
     resources: Resources | None = None
     """The size of the pod; None where nobody tells."""
+    is_of_system: bool = False
+    """Whether the kubelet runs it in its system partition."""
     init_containers: tuple[ContainerSpec, ...] = ()
     containers: tuple[ContainerSpec, ...] = ()
 

@@ -25,6 +25,7 @@ CRITERIA: Final[Mapping[str, str]] = {
     "memory_limit": "its memory holds the container's limit",
     "cpu_limit": "its shared cpus hold the container's limit",
     "burst_level": "it is of the level where containers without a cpu limit may burst",
+    "friends_room": "it has most room around it for containers that come to join it",
     "burst_room": "it has most shared cpu to burst into",
     "burst_pool": _TIE,
     "memory_nodes": "it needs the fewest memory nodes",

@@ -49,6 +49,8 @@ class Request(Struct, frozen=True, kw_only=True):
     is_unlimited: bool = False
     """Burstable without a cpu limit: it may use whatever its pool has."""
     burst_level: BurstLevel = BurstLevel.PACKAGE
+    awaits_friends: bool = False
+    """Containers that come later may be drawn to it."""
     isolation: Isolation = Isolation.NO
     priority: CpuPriority = CpuPriority.NONE
     smt: SmtPreference = SmtPreference.ANY

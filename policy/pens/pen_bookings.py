@@ -93,6 +93,11 @@ class PenBookings:
             books.pinner.mark(pen.container_id)
         return placement
 
+    def move(self, placement: Placement) -> None:
+        """Another place for a pen; nobody is in it meanwhile, and all are to `enter` it again."""
+        self._take(placement)
+        self._books.pinner.mark(placement.booking.grant.container_id)
+
     def enter(
         self, pen_id: ContainerId, container_id: ContainerId, request: Request, own: CpuSet
     ) -> Request:

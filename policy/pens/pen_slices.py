@@ -9,6 +9,7 @@ from ..cpus.picker import CpuPicker
 from ..model.container import Container
 from ..model.grant import Grant, Refusal
 from ..model.request import Request
+from ..placing.wishes.own_cpus import wants_own_cpus
 from ..text.errors import Problem
 
 
@@ -108,6 +109,24 @@ def no_slice_problem(container: Container, count: int, pen: Grant) -> Problem:
         what=f"it shares its pod's cpus {pen.exclusive}: with {cpus} of its own"
         " none would be left for the others",
         fix="ask for more cpus for the pod",
+        is_advice=True,
+        container=container.name,
+    )
+
+
+def unheeded_wish(container: Container, *, is_group: bool) -> Problem | None:
+    """The problem of a container that wants cpus for itself in a pen where nobody can have any."""
+    if not wants_own_cpus(container):
+        return None
+    outside = f"'pod-pool.pinfold.dev/container.{container.name}: \"false\"'"
+    return Problem(
+        where=f"exclusive of {container.path}",
+        what=f"no cpus of its own: it shares those of its {'group' if is_group else 'pod'}",
+        fix=(
+            "leave it out of the group"
+            if is_group
+            else f"ask for whole cpus for the pod, with the same limit, or write {outside}"
+        ),
         is_advice=True,
         container=container.name,
     )

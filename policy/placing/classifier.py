@@ -32,7 +32,7 @@ from ..tuning.cpu_class import cpu_class_wish, suitable_cpus
 from ..tuning.interrupts import Interrupt, InterruptTable, irq_wish
 from ..tuning.resource_class import NO_CLASSES, ResourceClasses, resource_classes
 from ..tuning.scheduling import scheduling_class
-from .wishes.burst_level import burst_level
+from .wishes.burst_level import awaits_friends, burst_level
 from .wishes.load_class import load_problems
 from .wishes.own_cpus import can_yield, own_count, with_own_cpus
 
@@ -204,6 +204,7 @@ class Classifier:
             qos=container.pod.qos,
             burst_level=preferences.burst_level
             or burst_level(config.unlimited_burstable, rules, placement),
+            awaits_friends=config.symmetric_affinity or awaits_friends(rules),
             priority=self._priority(container, preferences),
             smt=preferences.smt or SmtPreference.ANY,
             hide_hyperthreads=preferences.hide_hyperthreads

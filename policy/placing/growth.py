@@ -84,15 +84,19 @@ def closed_pools(judgement: Judgement, pool_id: PoolId, *, firmly: bool) -> froz
 
 
 def homeless(books: Books) -> tuple[Grant, ...]:
-    """Shared grants, pens too, of which exclusive ones have taken all cpus. O(grants concerned).
+    """Shared grants, pens too, of which exclusive ones have taken all cpus.
 
-    But for those that have reserved cpus meanwhile.
+    But for those that have reserved cpus meanwhile. O(pools + grants concerned).
     """
     ledger, reserved = books.ledger, books.tree.root.reserved.mask
+    # Of a pool that has cpus left, the grants that have not all of them.
+    pools = {PoolId(number) for number, free in enumerate(ledger.free_sharable) if not free}
+    pools.update(ledger.counted(one).pool_id for one in ledger.narrowed.ids)
     return tuple(
         grant
-        for pool, free in zip(ledger.tree.pools, ledger.free_sharable, strict=True)
-        for grant in ledger.sharing(pool.id).values()
+        for pool_id in sorted(pools)
+        for free in (ledger.free_sharable[pool_id],)
+        for grant in ledger.sharing(pool_id).values()
         if not (free if grant.within is None else (free | reserved) & grant.within.mask)
     )
 

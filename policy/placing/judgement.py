@@ -177,6 +177,29 @@ class Judgement:
             ),
         )
 
+    def joined(self, other: "Judgement") -> "Judgement":
+        """The judgement about a place that two newcomers are to have together."""
+        pulls = Pulls(self.domains)
+        pulls.join(self.pulls)
+        pulls.join(other.pulls)
+        known = {(one.text, one.level, *one.owners) for one in (*self.barriers, *self.passed)}
+        barriers, passed = (
+            tuple(one for one in some if (one.text, one.level, *one.owners) not in known)
+            for some in (other.barriers, other.passed)
+        )
+        scores = [sum(pair) for pair in zip(self.pool_scores, other.pool_scores, strict=False)]
+        return replace(
+            self,
+            own=(*self.own, *other.own),
+            barriers=(*self.barriers, *barriers),
+            passed=(*self.passed, *passed),
+            companions=(*self.companions, *other.companions),
+            pulls=pulls,
+            pool_scores=scores or self.pool_scores or other.pool_scores,
+            guarded=(*self.guarded, *other.guarded),
+            uncounted=max(self.uncounted, other.uncounted),
+        )
+
     def kept_from(self, cpus: int, pool_id: int) -> "Judgement":
         """The same rules, of which those alone give way that do not hold on these cpus."""
         own = tuple(replace(one, can_break=one.is_broken_by(cpus, pool_id)) for one in self.own)

@@ -77,6 +77,15 @@ def immovable(held: Grant, request: Request) -> str:
     """The reason why a container can be in no other pool than its own; empty where it can."""
     if held.cpu_type is not CpuType.NORMAL or request.cpu_type is not CpuType.NORMAL:
         return f"it runs on {held.cpu_type.value} cpus"
+    if objection := bound_to_place(held, request):
+        return objection
+    if (len(held.exclusive), held.shared_milli) != (request.exclusive, request.shared_milli):
+        return "it does not have what it asks for"
+    return ""
+
+
+def bound_to_place(held: Grant, request: Request) -> str:
+    """The reason why a container, or one of a pen, cannot leave its place; empty without any."""
     if held.isolated:
         return "it has cpus that the kernel isolates"
     if request.hints:
@@ -87,8 +96,6 @@ def immovable(held: Grant, request: Request) -> str:
         return "it begins without DRAM"
     if request.hugepage_bytes:
         return "its huge pages are where they are"
-    if (len(held.exclusive), held.shared_milli) != (request.exclusive, request.shared_milli):
-        return "it does not have what it asks for"
     return ""
 
 

@@ -80,17 +80,25 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
     widest = next(level for level in Level if level in levels)
     frozen = {one: frozenset(found) for one, found in movable.items()}
     standing = _in_the_way(frozen, ledger)
-    by_count: dict[int, list[int]] = {}
+    by_count: dict[int, list[tuple[int, list[_Leave]]]] = {}
     tries = 0
     for region in search.regions(everything, own):
         for domain in domains.masks(widest):
             if not region & domain or tries > _TRIES_MAX:
                 continue
             tries += len(standing)
-            concerned = _concerned(standing, region & domain, domains)
-            if concerned is not None:
-                by_count.setdefault(concerned, []).append(region & domain)
-    for count, regions in sorted(by_count.items()):
+            leaving = _leaving(standing, region & domain, domains)
+            count = sum([one.count for one, _ in leaving])
+            by_count.setdefault(count, []).append((region & domain, leaving))
+    for count in sorted(by_count):
+        # Whether they can leave is dear to know.
+        regions = [
+            part
+            for part, leaving in by_count[count]
+            if all(one.can_leave(cover) for one, cover in leaving)
+        ]
+        if not regions:
+            continue
         openings = search.openings(regions, search.judgement.closed(), own)
         counts = [count] * len(openings.regions)
         yield Narrowing(
@@ -193,19 +201,21 @@ def _in_the_way(movable: _Movable, ledger: Ledger) -> Sequence[_InTheWay]:
     return tuple(found.values())
 
 
-def _concerned(standing: Sequence[_InTheWay], region: int, domains: Domains) -> int | None:
-    """The number of residents that have to leave a region; None where one of them cannot."""
+_Leave = tuple[_InTheWay, int]
+"""Residents, and the cpus that they have to leave."""
+
+
+def _leaving(standing: Sequence[_InTheWay], region: int, domains: Domains) -> list[_Leave]:
+    """The residents that have to leave a region."""
     covers: dict[frozenset[Level], int] = {}
-    count = 0
+    found: list[_Leave] = []
     for one in standing:
         cover = covers.get(one.levels)
         if cover is None:
             cover = covers[one.levels] = _cover(one.levels, region, domains)
         if one.cpus & cover:
-            if not one.can_leave(cover):
-                return None
-            count += one.count
-    return count
+            found.append((one, cover))
+    return found
 
 
 def _cover(levels: frozenset[Level], cpus: int, domains: Domains) -> int:

@@ -122,9 +122,19 @@ class OpeningSearch:
     def preferences(self, regions: Sequence[int]) -> Column:
         """The sums of preferred rules by pool; empty without any."""
         judgement = self.judgement
-        if not judgement.pulls and not judgement.pool_scores:
+        if judgement.pool_scores:
+            return [self.preference(pool_id, region) for pool_id, region in enumerate(regions)]
+        if not judgement.pulls:
             return ()
-        return [self.preference(pool_id, region) for pool_id, region in enumerate(regions)]
+        found, reach = [0] * len(regions), judgement.pulls.reach
+        pools, masks, pending = self.tree.pools, self.tree.masks, [self.tree.root.id]
+        # Most subtrees have no domain that pulls.
+        while pending:
+            pool_id = pending.pop()
+            if masks[pool_id] & reach:
+                found[pool_id] = self.preference(pool_id, regions[pool_id])
+                pending.extend(pools[pool_id].children)
+        return found
 
     def preference(self, pool_id: int, region: int) -> int:
         """The sum of preferred rules for a region of a pool."""
@@ -139,7 +149,7 @@ class OpeningSearch:
     def _pulled(self, pool_id: int, region: int) -> int:
         judgement = self.judgement
         cpus = region & self._left(pool_id)
-        if not judgement.pulls.reaches(cpus):
+        if not cpus & judgement.pulls.reach:
             return 0
         if self.request.exclusive:
             cpus = judgement.pulls.best(cpus, self.request.exclusive)
@@ -208,11 +218,14 @@ class OpeningSearch:
 
     def _has_own_for_sure(self, number: int, region: int) -> bool:
         """Whether sharable cpus of a region serve that need not be looked at one by one."""
-        request = self.request
-        if request.wants_isolated or request.strict_hints or self.judgement.companions:
+        request, isolated = self.request, self.ledger.free_isolated[number] & region
+        if request.strict_hints or request.isolation is Isolation.REQUIRED:
             return False
-        pool_id = self.tree.pools[number].id
-        return self.ledger.cut_within(pool_id, region) >= request.exclusive
+        if request.wants_isolated and isolated.bit_count() >= request.exclusive:
+            return False
+        pool_id, companions = self.tree.pools[number].id, self.judgement.companions
+        left = region & ~self.judgement.owed(region) if companions else region
+        return self.ledger.cut_within(pool_id, left) >= request.exclusive
 
     def _parts(
         self, regions: Sequence[int], closed: frozenset[int], best: list[int]

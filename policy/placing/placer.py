@@ -17,7 +17,7 @@ from ..model.grant import Dropped, Grant, PoolId, Refusal
 from ..model.request import CpuType, Request
 from ..pools.closeness import Closeness
 from ..tuning.cpu_class import misfits
-from .growth import held_back
+from .growth import held_back, kept_in
 from .hint_demand import reserved_objection
 from .judge import Judge
 from .judgement import Judgement
@@ -177,7 +177,8 @@ class Placer:
     def plan_anyway(self, request: Request, judgement: Judgement | None) -> Placement:
         """A grant for a container that runs and fits nowhere: a share of all sharable cpus.
 
-        Of the reserved ones where those serve it. It may use the memory of all nodes.
+        Of the reserved ones where those serve it. It may use the memory of all nodes. Rules that
+        hold where it is now go on holding when others give cpus back.
         """
         root = self._tree.root
         grant = Grant(
@@ -192,7 +193,18 @@ class Placer:
             idle_level=request.idle_level,
         )
         broken = self._broken_at_root(request, judgement)
-        return Placement(booking=Booking(grant=grant), decided_by="runs already", broken=broken)
+        if judgement is None or request.cpu_type is not CpuType.NORMAL:
+            booking = Booking(grant=grant)
+            return Placement(booking=booking, decided_by="runs already", broken=broken)
+        cpus = self._ledger.free_sharable[root.id] or root.reserved.mask
+        grant = kept_in(judgement, grant, cpus, self._books)
+        lifted = held_back(judgement, grant, cpus, self._books, ())
+        return Placement(
+            booking=Booking(grant=grant, lifted=lifted),
+            decided_by="runs already",
+            broken=broken,
+            narrowed_by=judgement.kept_apart() if grant.within else frozenset(),
+        )
 
     def _at_root(
         self, request: Request, memory: MemoryChoice, judgement: Judgement | None

@@ -11,7 +11,7 @@ from ..memory.memory_choice import MemoryChoice, ZoneSummary
 from ..model.cpu_preference import BurstLevel, CpuPriority
 from ..model.grant import Dropped, PoolId
 from ..model.request import CpuType, Isolation, Request
-from ..pools.pool_tree import PoolTree
+from ..pools.pool_tree import Pool, PoolTree
 from .hint_demand import objection
 from .lineup import MILLI, Demand, Lineup
 from .openings import NO_OPENINGS, Openings
@@ -57,6 +57,7 @@ class Chooser:
         self._names = tuple(pool.name for pool in tree.pools)
         self._none_isolated = (-1,) * size
         self._depth = tuple(-pool.depth for pool in tree.pools)
+        self._around = tuple(_around(pool) for pool in tree.pools)
         self._inward = {level: _inward(tree, level) for level in BurstLevel}
         # Where no cpu stands out, every cpu is as good as high priority gets.
         self._classes = {
@@ -108,6 +109,7 @@ class Chooser:
             ids=self._ids,
             depth=self._depth,
             inward=self._inward[request.burst_level],
+            around=self._around,
             room=room,
             shared=shared,
             isolated=isolated,
@@ -148,6 +150,12 @@ def _inward(tree: PoolTree, level: BurstLevel) -> Column:
     highest = _BURST_LEVELS[level]
     wanted = max((one for one in levels if one <= highest), default=min(levels))
     return tuple(one - wanted for one in levels)
+
+
+def _around(pool: Pool) -> int:
+    if pool.height > 1:
+        return -1
+    return pool.id if pool.height or pool.parent is None else pool.parent
 
 
 def _demands(request: Request, ledger: Ledger, isolated: Column) -> tuple[Demand, ...]:

@@ -33,12 +33,19 @@ class Pulls:
         """Let all domains pull in which a container on these cpus is."""
         self._added[level, cpus] = self._added.get((level, cpus), 0) + weight
 
+    def join(self, other: "Pulls") -> None:
+        """Let all domains pull that pull another newcomer, as much as these do."""
+        other._spread()
+        self._ranked = None
+        for level, weights in other._weights.items():
+            for bit, weight in weights.items():
+                self._spread_over(level, self._domains.members(level, 1 << bit), weight)
+
     def _spread(self) -> None:
-        if self._added:
-            self._ranked = None
-            for (level, cpus), weight in self._added.items():
-                self._spread_over(level, cpus, weight)
-            self._added.clear()
+        self._ranked = None
+        for (level, cpus), weight in self._added.items():
+            self._spread_over(level, cpus, weight)
+        self._added.clear()
 
     def _spread_over(self, level: Level, cpus: int, weight: int) -> None:
         of_level = self._weights.setdefault(level, {})
@@ -48,15 +55,16 @@ class Pulls:
         self._pulling[level] = self._pulling.get(level, 0) | indexes
         self._reach |= self._domains.members(level, indexes)
 
-    def reaches(self, cpus: int) -> bool:
-        """Whether a container on any of these cpus is drawn or pushed."""
-        self._spread()
-        return bool(cpus & self._reach)
+    @property
+    def reach(self) -> int:
+        """A mask of the cpus on which a newcomer is drawn or pushed."""
+        if self._added:
+            self._spread()
+        return self._reach
 
     def score(self, cpus: int) -> int:
         """The sum for a newcomer on these cpus, scaled. O(levels x domains of the cpus)."""
-        self._spread()
-        if not cpus & self._reach:
+        if not cpus & self.reach:
             return 0
         total = 0
         for level, weights in self._weights.items():
@@ -69,7 +77,8 @@ class Pulls:
 
     def best(self, free: int, count: int) -> int:
         """The most attractive of some cpus, at least `count` of them where there are as many."""
-        self._spread()
+        if self._added:
+            self._spread()
         if self._ranked is None:
             self._ranked = self._by_score()
         found = 0

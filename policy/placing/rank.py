@@ -53,6 +53,8 @@ class Rank(NamedTuple):
     """1 where the pool's sharable cpus are fewer than the container's limit."""
     burst_level: int
     """Distance from the level wanted for containers with no cpu limit."""
+    friends_room: int
+    """Where others may be drawn to the container: minus the sharable milli-cpus around the pool."""
     burst_room: int
     """Minus the free sharable milli-cpus, at the level wanted."""
     burst_pool: int
@@ -94,6 +96,8 @@ class Contest(Struct, frozen=True, kw_only=True):
     """Minus the depth of each pool."""
     inward: Column
     """How many levels each pool is inside the one wanted for bursting; negative outside."""
+    around: Column
+    """The pool next around each of the tightest ones, itself for that one; -1 for wider pools."""
     room: Column
     """Sharable milli-cpus before the request, see `Room.shared_milli`."""
     shared: Column
@@ -200,6 +204,13 @@ def _burst_level(contest: Contest, pools: Pools) -> Column:
     return [levels if levels >= 0 else _INSIDE - levels for levels in inward]
 
 
+def _friends_room(contest: Contest, pools: Pools) -> Column:
+    if not contest.request.awaits_friends:
+        return contest.zeros
+    around, room = contest.around, contest.room
+    return [-max(room[around[one]], 0) if around[one] >= 0 else 0 for one in pools]
+
+
 def _burst_room(contest: Contest, pools: Pools) -> Column:
     if not contest.request.is_unlimited:
         return contest.zeros
@@ -304,6 +315,7 @@ CRITERIA: Final[tuple[Callable[[Contest, Pools], Column], ...]] = (
     _memory_limit,
     _cpu_limit,
     _burst_level,
+    _friends_room,
     _burst_room,
     _burst_pool,
     _memory_nodes,
@@ -328,6 +340,7 @@ _OF_RULES: Final = frozenset({_unmet, _unmet_of_others, _narrowed, _preferred})
 _OF_HINTS: Final = frozenset({_hints, _hints_partial, _hints_depth, _hints_pool})
 _OF_ISOLATED: Final = frozenset({_isolated_missing, _isolated_room, _isolated_pool})
 _OF_BURSTING: Final = frozenset({_burst_level, _burst_room, _burst_pool})
+_OF_FRIENDS: Final = frozenset({_friends_room})
 _OF_EXCLUSIVE: Final = frozenset({_exclusive_room, _exclusive_pool})
 _OF_PRIORITY: Final = frozenset({_cpu_priority, _cpu_priority_normal})
 
@@ -343,13 +356,14 @@ def _speaking(contest: Contest) -> Sequence[tuple[str, _Criterion]]:
             () if contest.hints else _OF_HINTS,
             () if request.wants_isolated else _OF_ISOLATED,
             () if request.is_unlimited else _OF_BURSTING,
+            () if request.awaits_friends else _OF_FRIENDS,
             () if request.exclusive else _OF_EXCLUSIVE,
             () if contest.free_of_priority else _OF_PRIORITY,
         )
     )
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=128)
 def _all_but(silent: tuple[Iterable[_Criterion], ...]) -> Sequence[tuple[str, _Criterion]]:
     left_out = {one for group in silent for one in group}
     pairs = zip(Rank._fields, CRITERIA, strict=True)

@@ -52,6 +52,10 @@ class Restriction:
         """The rule, its owner and the reason, of a placement that breaks it."""
         return f"{self.name}: {self.reason}"
 
+    def is_told_by(self, text: str) -> bool:
+        """Whether a text tells that the rule is unmet, whatever the reason."""
+        return text.startswith(f"{self.name}: ")
+
     def beside(self, blockers: Sequence[Container]) -> "Restriction":
         """The same where only these of the blockers are near; with all where none is."""
         return replace(self, blockers=tuple(blockers)) if blockers else self

@@ -13,6 +13,7 @@ from ..annotations.resource_annotation import refined_resources
 from ..hints.hint_text import annotated_hints
 from ..manifests.manifest import ContainerSpec, PodSpec
 from ..model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
+from ..model.cpuset_conflicts import foreign_pin_problem, system_partition_problem
 from ..model.kubelet_resources import LinuxResources, as_told, estimate, linux_resources, merge
 from ..model.memory_qos import MemoryQos, memory_entries, protected_bytes
 from ..rules.label_budget import admit_labels
@@ -40,6 +41,11 @@ def created_pod(spec: PodSpec, serial: int) -> Pod:
     path = f"{spec.namespace}/{spec.name}"
     admitted = admit(spec.annotations, path)
     admitted_labels = admit_labels(spec.labels, path)
+    problems = admitted.problems + admitted_labels.problems
+    if spec.resources is not None and spec.resources.hugepage_bytes:
+        problems += (_untold_pages(path),)
+    if spec.is_of_system:
+        problems += (system_partition_problem(path),)
     return Pod(
         id=PodId(f"sandbox-{serial}"),
         uid=f"uid-{serial}",
@@ -47,12 +53,24 @@ def created_pod(spec: PodSpec, serial: int) -> Pod:
         namespace=spec.namespace,
         labels=admitted_labels.labels,
         annotations=admitted.annotations,
-        annotation_problems=admitted.problems + admitted_labels.problems,
+        annotation_problems=problems,
         qos=spec.qos,
         # Huge pages are told of single containers, never of a pod.
         resources=None
         if spec.resources is None
         else replace(as_told(spec.resources, spec.qos), hugepage_bytes={}),
+    )
+
+
+def _untold_pages(pod: str) -> Problem:
+    return Problem(
+        where=pod,
+        what=(
+            "huge pages of the pod as a whole: the kubelet tells runtimes of those of containers"
+            " alone, so they are not counted, and its memory nodes may have too few"
+        ),
+        fix="write them as limits of the containers that use them",
+        is_advice=True,
     )
 
 
@@ -63,10 +81,12 @@ def created_container(
     *,
     memory: NodeMemory | None = None,
     reads_test_hints: bool = False,
+    kubelet_pins: bool = False,
 ) -> tuple[Container, tuple[Problem, ...]]:
     """A container of a pod, and what is wrong with what the pod says of its resources.
 
     `memory`: of the node it is created on, where the policy knows no more than its kubelet tells.
+    `kubelet_pins`: whether the kubelet's own CPU manager sets cpus there, and is overruled.
     """
     container = Container(
         id=ContainerId(f"{spec.name}-{serial}"), name=spec.name, pod=pod, created_at=serial
@@ -78,10 +98,12 @@ def created_container(
         known = estimate(linux, pod.qos, node.total_bytes)
     resources, problems = refined_resources(known, linux, pod, spec.name, node.total_bytes)
     claimed, unread = claimed_cpus(spec.environment, container.path)
-    if claimed is None and spec.placed_on is not None:
+    problems = (*problems, *unread)
+    if claimed is None and spec.placed_on is not None and not kubelet_pins:
         # Two plugins that set the cpus of one container keep it from being created.
         claimed = NO_CPUS
-    problems = (*problems, *unread)
+        foreign = foreign_pin_problem(container.path, spec.placed_on, has_claims=False)
+        problems = (*problems, foreign)
     container = replace(container, resources=resources, cpus=spec.placed_on, claimed=claimed)
     if not reads_test_hints:
         return container, problems

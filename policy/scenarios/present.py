@@ -20,6 +20,8 @@ class Present(Struct, frozen=True, kw_only=True):
     runtime: Runtime
     names: MachineNames
     interrupts: tuple[Interrupt, ...] = ()
+    told: tuple[str, ...] = ()
+    """Sentences that operators were told."""
 
     def value(self, expression: str, remembered: Mapping[str, Value]) -> Value:
         """The value of an expression; raises what `evaluate` does.
@@ -63,10 +65,14 @@ class Present(Struct, frozen=True, kw_only=True):
         def has_allocation(name: Value) -> Value:
             return bool(allocation_ids(name))
 
+        def is_told(text: Value) -> Value:
+            return any(str(text) in one for one in self.told)
+
         return {
             **FACT_FUNCTIONS,
             **speed_select_functions(self.engine),
             "allocation_ids": allocation_ids,
             "cpu_class": cpu_class,
             "has_allocation": has_allocation,
+            "told": is_told,
         }

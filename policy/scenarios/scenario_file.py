@@ -23,6 +23,7 @@ from ..manifests.manifest import (
 )
 from ..manifests.pod_size import pod_size
 from ..model.container import QosClass, Resources
+from ..model.cpuset_conflicts import KubeletManagers
 from ..model.memory_qos import MemoryQos
 from ..text.errors import ConfigError
 from ..text.quantity import parse_bytes, parse_milli, parse_nanoseconds, parse_page_bytes
@@ -170,6 +171,10 @@ def _start(step: Field) -> Step:
     return Start(
         config=None if step["config"].is_missing else _values(step["config"]),
         environment=step["env"].texts(),
+        managers=KubeletManagers.of(
+            step["kubelet"]["cpuManagerPolicy"].text(""),
+            step["kubelet"]["memoryManagerPolicy"].text(""),
+        ),
         expected_error=step["expect_start_error"].text(""),
     )
 
@@ -207,6 +212,7 @@ def _create_pod(step: Field) -> Step:
         annotations=step["annotations"].texts(),
         qos=_qos(step["qos"], judged),
         resources=size,
+        is_of_system=step["system_partition"].boolean(),
         init_containers=init_containers,
         containers=containers,
     )

@@ -3,23 +3,19 @@
 from dataclasses import replace
 from typing import assert_never
 
-from ...topology.sets.base_errors import PinfoldError
-from ...topology.sysfs.overrides import override_machine, parse_overrides
 from ..configuration.config import Config
-from ..configuration.config_text import config_from_values
 from ..engine.engine import Engine
 from ..engine.pool_drawing import spare_supplies
 from ..engine.rebalance.plan import placement_quality
-from ..hints.hint_text import TEST_APIS
 from ..manifests.manifest import ContainerSpec
 from ..model.container import Container, ContainerId, ContainerState, Pod
 from ..model.grant import Grant, Refusal
 from ..model.kubelet_resources import as_told
-from ..tuning.interrupts import Interrupt
 from ..tuning.scheduling import scheduling_values
 from .container_result import container_result
 from .creation import NodeMemory, created_container, created_pod, resized
 from .evaluator_tables import Value
+from .policy_run import PolicyRun
 from .present import Present
 from .result import ContainerResult, ScenarioResult
 from .running_node import RunningNode, node_diff
@@ -54,24 +50,34 @@ class ScenarioRun:
     def __init__(self, topology: Topology, config: Config) -> None:
         """Begin with an empty runtime, and without a policy."""
         self.verdicts = Verdicts()
-        self.engine: Engine | None = None
-        self.is_started = False
         self.runtime = Runtime(topology.machine, topology.devices)
-        self._machine, self._memory_qos = topology.machine, topology.memory_qos
+        self.policy = PolicyRun(topology.machine, config, self.runtime, self.verdicts)
+        self._memory_qos = topology.memory_qos
         self._names = MachineNames(topology.machine)
-        self._config = config
         self._remembered: dict[str, Value] = dict(topology.aliases)
         self._refused: dict[str, tuple[Container, str]] = {}
-        self._reads_test_hints = False
         self._serial = 0
-        self._is_start_spoilt = False
-        self._interrupts: tuple[Interrupt, ...] = ()
         self._node: RunningNode | None = None
+
+    @property
+    def engine(self) -> Engine | None:
+        """The engine of the policy that runs, or ran last."""
+        return self.policy.engine
+
+    @property
+    def is_started(self) -> bool:
+        """Whether the policy runs."""
+        return self.policy.is_started
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Sentences that operators were told by now: at starts, and of containers."""
+        return (*self.policy.warnings, *map(str, self.verdicts.remarks))
 
     def take_over(self, node: RunningNode) -> None:
         """Go on from a node with its containers, in place of a start."""
-        self._node, self._interrupts = node, node.interrupts
-        self.engine, self.is_started = node.engine(), True
+        self._node = node
+        self.policy.take_over(node)
         self._serial = node.latest
         for one in node.running():
             self.runtime.run(one)
@@ -84,12 +90,12 @@ class ScenarioRun:
         """Do what a step says; what goes wrong is noted, not raised."""
         match step:
             case Start():
-                self._start(step)
+                self.policy.start(step)
             case Stop():
                 self._refresh()
-                self.is_started = False
+                self.policy.stop()
             case Reconfigure():
-                self._reconfigure(step)
+                self.policy.reconfigure(step)
             case CreatePod():
                 self._create_pod(step)
             case AddContainer():
@@ -107,24 +113,19 @@ class ScenarioRun:
                 self._remembered[step.name] = value
             case Expect():
                 for expression in step.that:
-                    reason = not_simulated(expression, self._machine)
+                    reason = not_simulated(expression, self.policy.machine)
                     self.verdicts.expect(expression, self._value, reason)
             case Synchronize():
-                self._synchronize(step)
+                self.policy.synchronize(step)
             case SetInterrupts():
-                self._interrupts = tuple(
-                    Interrupt(number=number, description=text, affinity=step.affinity)
-                    for number, text in step.descriptions.items()
-                )
-                if self.engine is not None:
-                    self.engine.interrupts = self._interrupts
+                self.policy.set_interrupts(step)
             case Wait():
                 for container_id in self.runtime.wait(step.nanoseconds):
                     if self.engine is not None and self.is_started:
                         self.runtime.apply(self.engine.end_cold_start(container_id))
             case UnsupportedStep():
                 self.verdicts.skip(step.reason)
-                self._is_start_spoilt |= step.spoils_start
+                self.policy.is_start_spoilt |= step.spoils_start
             case _:
                 assert_never(step)
 
@@ -162,7 +163,7 @@ class ScenarioRun:
             updates=self.runtime.updates,
             problems=self.verdicts.problems,
             remarks=self.verdicts.remarks,
-            machine=self._machine,
+            machine=self.policy.machine,
             tree=self.engine.tree if self.engine else None,
             spare=spare_supplies(self.engine.snapshot()) if self.engine else (),
             quality=placement_quality(self.engine.snapshot()) if self.engine else None,
@@ -173,51 +174,6 @@ class ScenarioRun:
     def _refresh(self) -> None:
         if self.engine is not None and self.is_started:
             self.runtime.refresh(self.engine)
-
-    def _start(self, step: Start) -> None:
-        if self._is_start_spoilt:
-            self._is_start_spoilt = False
-            self.verdicts.skip("this start depends on a step that is not simulated")
-            return
-        if self.is_started:
-            self.verdicts.note("start: the policy runs already")
-        self._begin(step)
-
-    def _begin(self, step: Start) -> None:
-        """A new engine takes over what runs; what the last one held is known, as from a file."""
-        error = ""
-        try:
-            config = self._config if step.config is None else config_from_values(step.config)
-            if step.environment:
-                self._reads_test_hints = bool(step.environment.get(TEST_APIS))
-                self._machine = override_machine(self._machine, parse_overrides(step.environment))
-            engine = Engine(self._machine, config, interrupts=self._interrupts)
-        except PinfoldError as caught:
-            error = str(caught)
-        else:
-            listing = self.runtime.listing()
-            if self.engine is None:
-                answer = engine.synchronize(listing)
-            else:
-                answer = engine.synchronize(listing, self.engine.snapshot().advice())
-            self.engine, self.is_started = engine, True
-            self.runtime.apply(answer.changes)
-        self.verdicts.expect_error("expect_start_error", step.expected_error, error)
-
-    def _reconfigure(self, step: Reconfigure) -> None:
-        """The old configuration stays in force where the new one cannot be used."""
-        if self.engine is None or not self.is_started:
-            self.verdicts.note("update_config: the policy does not run")
-            return
-        error = ""
-        try:
-            engine, answer = self.engine.reconfigured(config_from_values(step.config))
-        except PinfoldError as caught:
-            error = str(caught)
-        else:
-            self.engine = engine
-            self.runtime.apply(answer.changes)
-        self.verdicts.expect_error("expect_update_error", step.expected_error, error)
 
     def _create_pod(self, step: CreatePod) -> None:
         spec = step.pod
@@ -258,13 +214,18 @@ class ScenarioRun:
 
     def _container(self, pod: Pod, spec: ContainerSpec) -> Container:
         self._serial += 1
-        memory = NodeMemory.of(self._machine, self._memory_qos)
+        memory = NodeMemory.of(self.policy.machine, self._memory_qos)
         container, problems = created_container(
-            spec, pod, self._serial, memory=memory, reads_test_hints=self._reads_test_hints
+            spec,
+            pod,
+            self._serial,
+            memory=memory,
+            reads_test_hints=self.policy.reads_test_hints,
+            kubelet_pins=self.policy.managers.pins_cpus,
         )
-        config = self.engine.config if self.engine is not None else self._config
+        tells_places = self.policy.config.agent.pod_resource_api
         container, advice = self.runtime.stock.equipped(
-            container, spec.devices, tells_places=config.agent.pod_resource_api
+            container, spec.devices, tells_places=tells_places
         )
         for problem in (*problems, *advice):
             self.verdicts.remark(problem)
@@ -335,7 +296,7 @@ class ScenarioRun:
         one = self._find(step.container)
         if one is None or self.engine is None or not self.is_started:
             return
-        memory = NodeMemory.of(self._machine, self._memory_qos)
+        memory = NodeMemory.of(self.policy.machine, self._memory_qos)
         resources = resized(one.container, step.resources, memory)
         decision = self.engine.update(one.container.id, resources)
         self.runtime.apply(decision.changes)
@@ -362,25 +323,6 @@ class ScenarioRun:
             self.verdicts.note(f"no pod {namespace}/{name}")
         return pod
 
-    def _synchronize(self, step: Synchronize) -> None:
-        if self.engine is None or not self.is_started:
-            self.verdicts.note("synchronize: the policy does not run")
-            return
-        one = self._find(step.container) if step.container else None
-        if one is not None and step.instances:
-            del self.runtime.running[one.container.id]
-            for instance in sorted(step.instances, key=lambda each: each.created_at):
-                container = replace(
-                    one.container, id=ContainerId(instance.id), created_at=instance.created_at
-                )
-                self.runtime.running[container.id] = replace(one, container=container)
-        listing = self.runtime.listing()
-        self.runtime.apply(self.engine.synchronize(listing).changes)
-        # Of several instances the policy keeps one; the others are dead, whatever is listed.
-        for container in listing:
-            if container.id not in self.engine.grants:
-                del self.runtime.running[container.id]
-
     def _find(self, name: str) -> Running | None:
         one = self.runtime.find(name)
         if one is None:
@@ -392,6 +334,7 @@ class ScenarioRun:
             engine=self.engine,
             runtime=self.runtime,
             names=self._names,
-            interrupts=self._interrupts,
+            interrupts=self.policy.interrupts,
+            told=self.told,
         )
         return present.value(expression, self._remembered)

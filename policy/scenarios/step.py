@@ -7,6 +7,7 @@ from msgspec import Struct
 from ...topology.sets.cpuset import CpuSet
 from ..manifests.manifest import ContainerSpec, PodSpec
 from ..model.container import Resources
+from ..model.cpuset_conflicts import NO_MANAGERS, KubeletManagers
 
 
 class Start(Struct, frozen=True, kw_only=True):
@@ -14,6 +15,7 @@ class Start(Struct, frozen=True, kw_only=True):
 
     config: Mapping[str, object] | None
     environment: Mapping[str, str]
+    managers: KubeletManagers = NO_MANAGERS
     expected_error: str = ""
 
 

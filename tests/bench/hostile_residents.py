@@ -1,8 +1,11 @@
 """`python -m tests.bench.hostile_residents [GLOB..]`: pods of one bad shape among their like.
 
 Each shape fills a machine of 256 cpus; then one more pod of it comes again and again, as if its
-annotations had never been read, and after each a pod without any. What counts is all the process
-does for an event, both ends of the socket and what follows the answer.
+annotations had never been read, and after each a pod without any. What counts is all the plugin's
+threads do for an event, what follows the answer as well; the runtime's end is another thread.
+
+The same events cost the same again, so what an event cost more in one run than in another is the
+machine's: where one took long, the whole shape comes again, and the least of each event counts.
 """
 
 import argparse
@@ -66,15 +69,34 @@ class Shape:
     qos: QosClass = QosClass.BEST_EFFORT
 
 
+def _others_ns() -> int:
+    """The cpu time of all threads but this one, the runtime's."""
+    return time.process_time_ns() - time.thread_time_ns()
+
+
 @dataclass(slots=True)
 class ShapeTimings:
     """What the events of a shape's pods cost."""
 
-    arrivals: Timings = field(default_factory=lambda: Timings(time.process_time_ns))
-    events: Timings = field(default_factory=lambda: Timings(time.process_time_ns))
-    updates: Timings = field(default_factory=lambda: Timings(time.process_time_ns))
-    departures: Timings = field(default_factory=lambda: Timings(time.process_time_ns))
-    next_pods: Timings = field(default_factory=lambda: Timings(time.process_time_ns))
+    arrivals: Timings = field(default_factory=lambda: Timings(_others_ns))
+    events: Timings = field(default_factory=lambda: Timings(_others_ns))
+    updates: Timings = field(default_factory=lambda: Timings(_others_ns))
+    departures: Timings = field(default_factory=lambda: Timings(_others_ns))
+    next_pods: Timings = field(default_factory=lambda: Timings(_others_ns))
+
+    @property
+    def _all(self) -> tuple[Timings, ...]:
+        return self.arrivals, self.events, self.updates, self.departures, self.next_pods
+
+    @property
+    def highest_ms(self) -> float:
+        """The cpu time of the dearest event."""
+        return max(percentile_ms(timings.cpu, 100) for timings in self._all)
+
+    def keep_least(self, again: "ShapeTimings") -> None:
+        """Of each event, what it cost the cheaper of two times."""
+        for timings, others in zip(self._all, again._all, strict=True):
+            timings.cpu = [*map(min, timings.cpu, others.cpu)]
 
     def row(self, name: str) -> str:
         """A line of the table: cpu times in ms."""
@@ -189,6 +211,9 @@ def shapes() -> Mapping[str, Shape]:
     found["labels, many"] = Shape(labels=lambda _: {f"k{one}": "v" for one in range(32_000)})
     found["labels, kept and long"] = Shape(
         labels=lambda number: {f"a{one}.{'k' * 200}": f"v{number}" for one in range(1000)}
+    )
+    found["labels, like the kubelet's"] = Shape(
+        labels=lambda _: {f"io.kubernetes.{one}": "v" for one in range(32_000)}
     )
     found["labels and keys"] = Shape(
         annotations=lambda _: {f"nri{one}": "" for one in range(32_000)},
@@ -329,13 +354,19 @@ def main(arguments: Iterable[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("globs", nargs="*", default=["*"], metavar="GLOB")
     parser.add_argument("--residents", type=int, default=150)
-    parser.add_argument("--samples", type=int, default=40)
+    parser.add_argument("--samples", type=int, default=20)
+    parser.add_argument("--repeats", type=int, default=3, help="times at most")
+    parser.add_argument("--long", type=float, default=14, help="ms of an event that is repeated")
     chosen = parser.parse_args(arguments if arguments is None else list(arguments))
     heads = "p50", "max", "arriving", "update", "leave", "next", "max"
     print(_ROW.format("cpu ms of the event", *heads))
     for name, shape in shapes().items():
         if any(fnmatchcase(name, glob) for glob in chosen.globs):
             found = time_shape(MEDIUM, shape, chosen.residents, chosen.samples)
+            for _ in range(chosen.repeats - 1):
+                if found.highest_ms > chosen.long:
+                    again = time_shape(MEDIUM, shape, chosen.residents, chosen.samples)
+                    found.keep_least(again)
             print(found.row(name), flush=True)
 
 

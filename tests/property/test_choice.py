@@ -26,6 +26,7 @@ requests = st.builds(
     exclusive=st.integers(0, 1),
     shared_milli=st.integers(0, 1),
     is_unlimited=st.booleans(),
+    awaits_friends=st.booleans(),
     cpu_limit_milli=st.none() | st.just(0),
     memory_limit_bytes=st.none() | st.just(5),
     isolation=st.sampled_from(Isolation),
@@ -48,6 +49,7 @@ def contests(draw: st.DrawFn) -> Contest:
         ids=tuple(range(size)),
         depth=column(),
         inward=column(),
+        around=draw(st.lists(st.integers(-1, size - 1), min_size=size, max_size=size)),
         room=room,
         # As a rule every pool has so much less.
         shared=draw(st.just([one - less for one in room]) | st.just(column())),

@@ -1,5 +1,6 @@
 """Laws of rebalancing: near the true optimum, never worse, every step legal, no chance in it."""
 
+import json
 from collections.abc import Iterator, Mapping
 from itertools import product
 
@@ -13,12 +14,15 @@ from pinfold.policy.engine.rebalance.placement_score import (
     pools_of,
 )
 from pinfold.policy.engine.rebalance.plan import RebalanceBudget, RebalancePlan, rebalance
+from pinfold.policy.engine.rebalance.satisfied_weight import SatisfiedWeight
+from pinfold.policy.engine.rebalance.wishes import weigh_wishes
 from pinfold.policy.engine.snapshot import Snapshot
-from pinfold.policy.model.container import ContainerId
+from pinfold.policy.model.container import ContainerId, Resources
 from pinfold.policy.model.grant import Grant, PoolId
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine
 from tests.unit.policy.engine.pods_with_wishes import CONFIG, MACHINE, MIB, wishing
+from tests.unit.policy.engine.ruled_pods import PREFERRED, term
 
 NARROW = machine_from_spec("socket:2 numa:2 core:1 thread:2 mem:4G")
 """Two or three of the containers fit on a NUMA node."""
@@ -131,3 +135,60 @@ def test_what_is_rebalanced_stays_nearly_as_it_is(
     again = rebalance(engine.snapshot())
     assert again.score == plan.score_after
     assert not again.moves or again.score_after > again.score
+
+
+_HISTORY = st.lists(
+    st.tuples(
+        st.sampled_from(["create", "create", "remove", "update", "move"]),
+        st.sampled_from(NAMES),
+        st.integers(0, 6),
+        st.dictionaries(st.sampled_from(NAMES), WEIGHTS, max_size=4),
+        st.dictionaries(st.sampled_from(NAMES), WEIGHTS, max_size=2),
+    ),
+    max_size=24,
+)
+
+
+@SLOW
+@given(WISHES, _HISTORY)
+def test_a_weight_kept_from_snapshot_to_snapshot_is_that_of_each_by_itself(
+    first: Mapping[tuple[str, str], int],
+    history: list[tuple[str, str, int, dict[str, int], dict[str, int]]],
+) -> None:
+    engine, kept = arrived((100,) * len(NAMES), first), SatisfiedWeight()
+    kept.of(engine.snapshot())
+    for what, name, number, wishes, at_levels in history:
+        container_id = ContainerId(name)
+        match what:
+            case "create":
+                more = preferring(at_levels)
+                engine.create(wishing(name, 100 * number, wishes, more=more))
+            case "remove":
+                engine.remove(container_id)
+            case "update" if container_id in engine.grants:
+                engine.update(container_id, Resources(cpu_request_milli=50 * number))
+            case "move" if container_id in engine.grants:
+                engine.move(container_id, engine.tree.pools[number].id)
+            case _:
+                pass
+        snapshot = engine.snapshot()
+        assert kept.of(snapshot) == whole_weight(snapshot)
+        assert kept.wishes(snapshot) == weigh_wishes(snapshot)
+    snapshot = engine.reconfigured(engine.config, engine.machine)[0].snapshot()
+    assert kept.of(snapshot) == whole_weight(snapshot)
+
+
+def preferring(wishes: Mapping[str, int]) -> Mapping[str, str]:
+    """Annotations with a preferred rule at a level for each weight by name."""
+    rules: dict[str, dict[str, list[object]]] = {}
+    for app, weight in wishes.items():
+        kind = "podAffinity" if weight > 0 else "podAntiAffinity"
+        one = {"weight": abs(weight), "podAffinityTerm": term("numa" if weight % 2 else "l3", app)}
+        rules.setdefault(kind, {}).setdefault(PREFERRED, []).append(one)
+    return {"affinity.pinfold.dev/pod": json.dumps(rules)}
+
+
+def whole_weight(snapshot: Snapshot) -> float:
+    """The satisfied weight by the objective of all pairs."""
+    objective = placement_objective(snapshot)
+    return objective.score(pools_of(snapshot)) / objective.scale

@@ -1,13 +1,16 @@
 """A scenario on a node: the same steps as messages between the embedded runtime and the plugin."""
 
+import json
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import assert_never
 
+from pinfold.cmd.daemon.cpuset_conflicts import read_managers
 from pinfold.cmd.state.saved_states import SavedStates
 from pinfold.nri.api import nri_pb2
-from pinfold.nri.dispatch.report import Happening
+from pinfold.nri.dispatch.report import Decided, Happening
 from pinfold.nri.embedded.embedded_cri import EmbeddedCri, kernel_reader
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime, RequestError
 from pinfold.nri.embedded.kubelet import (
@@ -26,6 +29,12 @@ from pinfold.policy.engine.engine import Engine
 from pinfold.policy.hints.hint_text import TEST_APIS
 from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
 from pinfold.policy.model.container import ContainerId
+from pinfold.policy.model.cpuset_conflicts import (
+    CPU_STATE,
+    MEMORY_STATE,
+    KubeletManagers,
+    runc_warning,
+)
 from pinfold.policy.model.kubelet_resources import linux_resources
 from pinfold.policy.model.memory_qos import memory_entries
 from pinfold.policy.scenarios.scenario_file import Topology
@@ -55,7 +64,8 @@ TIMING = Timing(deadline_seconds=7.0, first_retry_seconds=0.002, last_retry_seco
 class NodeRun:
     """Takes a scenario's steps over NRI, in one dialect."""
 
-    def __init__(self, topology: Topology, dialect: Dialect) -> None:
+    def __init__(self, topology: Topology, dialect: Dialect, kubelet: Path) -> None:
+        """`kubelet`: a folder for the state files of its managers."""
         machine = self.machine = topology.machine
         self._memory_qos = topology.memory_qos
         self.runtime = EmbeddedRuntime(dialect, 10.0)
@@ -68,6 +78,9 @@ class NodeRun:
         self._plugin: Plugin | None = None
         self._thread: threading.Thread | None = None
         self.happenings: list[Happening] = []
+        self.told: set[str] = set()
+        """Sentences that operators were told."""
+        self._kubelet = kubelet
         self._advice: Mapping[ContainerId, Advice] = {}
         """What the state file of a plugin that ended tells the next one."""
 
@@ -104,6 +117,14 @@ class NodeRun:
                 assert_never(step)
         if self._plugin is not None:
             assert self._plugin.settle()
+            self._note_told(self._plugin)
+
+    def _note_told(self, plugin: Plugin) -> None:
+        """Note what the log says of problems."""
+        for one in self.happenings:
+            if isinstance(one, Decided):
+                self.told.update(map(str, (*one.problems, *one.decision.problems)))
+        self.told.update(plugin.events.policy.warnings)
 
     def stop(self) -> None:
         """End the plugin; what runs goes on."""
@@ -144,9 +165,18 @@ class NodeRun:
             machine_memory_bytes=self._memory_bytes,
         )
         self._plugin.events.advice = self._advice
+        managers = self._managers(step)
+        self._plugin.events.foreign_pins.kubelet_pins = managers.pins_cpus
+        self.told.update(managers.warnings(), filter(None, (runc_warning(self.machine),)))
         self._thread = threading.Thread(target=self._plugin.run, name="plugin")
         self._thread.start()
         self._wait()
+
+    def _managers(self, step: Start) -> KubeletManagers:
+        """The kubelet's managers, as they are found by their files."""
+        for name, policy in ((CPU_STATE, step.managers.cpu), (MEMORY_STATE, step.managers.memory)):
+            (self._kubelet / name).write_text(json.dumps({"policyName": policy or "None"}))
+        return read_managers(self._kubelet)
 
     def _wait(self) -> None:
         assert self._plugin is not None

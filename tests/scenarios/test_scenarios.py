@@ -1,5 +1,6 @@
 """The project's scenario files: each holds in a simulation, and over NRI in every dialect."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from pinfold.policy.model.memory_qos import MemoryQos
 from pinfold.policy.scenarios.scenario_file import Scenario, Topology
 from pinfold.policy.scenarios.scenario_run import ScenarioRun
 from pinfold.policy.scenarios.simulation import run_scenario
-from pinfold.policy.scenarios.step import Start, UpdatePod
+from pinfold.policy.scenarios.step import Expect, Start, Step, UpdatePod
 
 from .node_run import NodeRun
 from .scenario_files import scenarios_in
@@ -35,7 +36,7 @@ def test_scenario_holds_in_a_simulation(scenario: Scenario, topology: Topology) 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: f"{one.name}-{one.version}")
 @pytest.mark.parametrize(("scenario", "topology"), SCENARIOS)
 def test_a_node_does_what_the_simulation_says(
-    scenario: Scenario, topology: Topology, dialect: Dialect
+    scenario: Scenario, topology: Topology, dialect: Dialect, tmp_path: Path
 ) -> None:
     """All expectations hold on the node then: they are about these cpus and memory nodes.
 
@@ -43,7 +44,7 @@ def test_a_node_does_what_the_simulation_says(
     """
     if dialect.nri_version:
         topology = structs.replace(topology, memory_qos=MemoryQos.TIERED)
-    simulated, node = ScenarioRun(topology, Config()), NodeRun(topology, dialect)
+    simulated, node = ScenarioRun(topology, Config()), NodeRun(topology, dialect, tmp_path)
     steps = scenario.steps
     if not any(isinstance(step, Start) for step in steps):
         steps = (Start(config=None, environment={}), *steps)
@@ -63,8 +64,17 @@ def test_a_node_does_what_the_simulation_says(
             }
             assert node.pins() == expected, f"step {number}: {step}"
             assert is_as_told(simulated, node.runtime, dialect), f"step {number}: {step}"
+            for text in waited_for(step):
+                told = [text in one for one in node.told]
+                assert any(told) is any(text in one for one in simulated.told), text
     finally:
         node.stop()
+
+
+def waited_for(step: Step) -> list[str]:
+    """Parts of the sentences that operators are told, or not, by an expectation."""
+    that = step.that if isinstance(step, Expect) else ()
+    return [text for one in that for text in re.findall(r'told\("([^"]*)"\)', one)]
 
 
 def is_as_told(simulated: ScenarioRun, runtime: EmbeddedRuntime, dialect: Dialect) -> bool:

@@ -20,7 +20,7 @@ def command(pod: str, control: Path | None) -> None:
     client = ControlClient(control)
     found = [
         one
-        for one in client.status().containers
+        for one in client.containers(pod).containers
         if pod in (one.container.rpartition("/")[0], one.container.split("/")[1])
     ]
     if not found:

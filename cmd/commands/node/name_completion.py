@@ -36,10 +36,10 @@ def _paths(context: click.Context) -> tuple[str, ...]:
         return ()
     path = control if isinstance(control, Path) else None
     try:
-        status = ControlClient(path, seconds=_SECONDS).status()
+        found = ControlClient(path, seconds=_SECONDS).containers()
     except (PinfoldError, OSError):
         return ()
-    return tuple(one.container for one in status.containers)
+    return tuple(one.container for one in found.containers)
 
 
 def _forms(paths: Iterable[str]) -> Iterator[str]:

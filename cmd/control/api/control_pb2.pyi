@@ -8,6 +8,16 @@ class StatusRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class PoolsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ContainersRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
 class ExplainRequest(_message.Message):
     __slots__ = ("container",)
     CONTAINER_FIELD_NUMBER: _ClassVar[int]
@@ -24,6 +34,14 @@ class StateRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class PlanRequest(_message.Message):
+    __slots__ = ("moves", "exclusive")
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    EXCLUSIVE_FIELD_NUMBER: _ClassVar[int]
+    moves: int
+    exclusive: bool
+    def __init__(self, moves: _Optional[int] = ..., exclusive: _Optional[bool] = ...) -> None: ...
+
 class MoveRequest(_message.Message):
     __slots__ = ("container_id", "from_pool", "to_pool")
     CONTAINER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -38,8 +56,20 @@ class FollowRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class CaptureRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
 class Document(_message.Message):
     __slots__ = ("json",)
     JSON_FIELD_NUMBER: _ClassVar[int]
     json: bytes
     def __init__(self, json: _Optional[bytes] = ...) -> None: ...
+
+class Archive(_message.Message):
+    __slots__ = ("content",)
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    content: bytes
+    def __init__(self, content: _Optional[bytes] = ...) -> None: ...

@@ -33,6 +33,16 @@ class Layer(Protocol):
         """The most that one unit of weight can be worth."""
         ...
 
+    @property
+    def least(self) -> int:
+        """The least."""
+        ...
+
+    @property
+    def level(self) -> Level | None:
+        """The level of its rules; None where they name none."""
+        ...
+
     def worth(self, weight: int, first: int, second: int) -> int:
         """The worth of one unit of a weight between two pools."""
         ...
@@ -59,6 +69,16 @@ class WeightLayer:
     def most(self) -> int:
         """The worth of a leaf."""
         return self.worths[0]
+
+    @property
+    def least(self) -> int:
+        """The worth of the root."""
+        return self.worths[-1]
+
+    @property
+    def level(self) -> Level | None:
+        """No level: nearer is better."""
+        return None
 
     def worth(self, weight: int, first: int, second: int) -> int:
         """The worth of one unit of a weight between two pools. O(depth).
@@ -117,6 +137,7 @@ class LevelLayer:
     worths: tuple[int, ...]
     """By domain."""
     weights: PairWeights
+    level: Level | None
 
     @classmethod
     def of(
@@ -148,12 +169,18 @@ class LevelLayer:
             tops=tuple(map(tuple, tops)),
             worths=tuple(worths),
             weights=weights,
+            level=level,
         )
 
     @property
     def most(self) -> int:
         """The worth of a whole domain, or of the best of parts."""
         return max(self.worths, default=1)
+
+    @property
+    def least(self) -> int:
+        """The worth of two domains."""
+        return 0
 
     def worth(self, weight: int, first: int, second: int) -> int:
         """The worth of one unit of a weight between two pools. O(1)."""

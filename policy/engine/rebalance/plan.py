@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ....topology.sets.cpuset import CpuSet, NodeSet
 from ...model.container import Container, ContainerId
@@ -17,6 +17,7 @@ from ...model.grant import Grant, PoolId
 from ...model.pinning import Pinning
 from ..engine import Engine
 from ..snapshot import Snapshot
+from .mending import Mending
 from .model import PlacementModel
 from .placement_score import placement_objective
 from .route import Route, RouteStep
@@ -67,6 +68,8 @@ class RebalanceMove(Struct, frozen=True, kw_only=True):
     """Memory on nodes that it leaves, if its memory is spread evenly over those it has."""
     changed_cpusets: int
     """Containers whose cpusets or memory sets are other ones afterwards, itself included."""
+    mends: tuple[str, ...] = ()
+    """Required rules with their owners that are told as unmet, and hold afterwards."""
 
 
 class RebalancePlan(Struct, frozen=True, kw_only=True):
@@ -90,13 +93,43 @@ class RebalancePlan(Struct, frozen=True, kw_only=True):
 
 
 def rebalance(snapshot: Snapshot, budget: RebalanceBudget = NO_LIMIT) -> RebalancePlan:
-    """The moves that raise the satisfied weight of a snapshot's containers within a budget.
+    """The moves that mend unmet rules and raise the satisfied weight, within a budget.
 
-    Containers that spread over NUMA nodes without need go back to one, and parts of cpus become
-    whole ones where these are scarce, both where that costs nothing. The score never falls, and the
-    same snapshot has the same plan. Takes some seconds for a thousand
-    containers; any thread may ask.
+    First whoever is where a required rule does not hold goes where it does, whatever that weighs.
+    Then the score never falls: containers that spread over NUMA nodes without need go back to one,
+    and parts of cpus become whole ones where these are scarce, both where that costs nothing. The
+    same snapshot has the same plan. Takes some seconds for a thousand containers; any thread may
+    ask.
     """
+    mending, mended = _mended(snapshot, budget)
+    if not mending:
+        return _improved(snapshot, budget)
+    if budget.moves is not None:
+        budget = structs.replace(budget, moves=budget.moves - len(mending))
+    further = _improved(mended, budget)
+    return structs.replace(
+        further,
+        score=further.score - sum(move.gain for move in mending),
+        moves=(*mending, *further.moves),
+    )
+
+
+def _mended(
+    snapshot: Snapshot, budget: RebalanceBudget
+) -> tuple[tuple[RebalanceMove, ...], Snapshot]:
+    """The moves that mend rules which are told as unmet, and the node after them."""
+    if not any(one.unmet for one in snapshot.decisions.values()):
+        return (), snapshot
+    trial, objective = Engine.of(snapshot), placement_objective(snapshot)
+    mending = Mending(trial, snapshot, objective, exclusive=budget.moves_exclusive)
+    moves: list[RebalanceMove] = []
+    pages: dict[ContainerId, NodeSet] = {}
+    for step in islice(mending.steps(), budget.moves):
+        moves.append(_move(trial, step, pages))
+    return tuple(moves), trial.snapshot()
+
+
+def _improved(snapshot: Snapshot, budget: RebalanceBudget) -> RebalancePlan:
     objective = placement_objective(snapshot)
     model = placement_model(snapshot, objective, moves_exclusive=budget.moves_exclusive)
     score = model.score()
@@ -248,6 +281,7 @@ def _move(trial: Engine, step: RouteStep, pages: dict[ContainerId, NodeSet]) -> 
         gain=step.gain,
         migrated_bytes=grant.memory_bytes * len(left) // len(held) if is_migrated else 0,
         changed_cpusets=own_change + len(step.decision.changes),
+        mends=step.mends,
     )
 
 

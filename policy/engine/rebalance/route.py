@@ -28,6 +28,8 @@ class RouteStep(NamedTuple):
     decision: Decision
     pool_id: PoolId
     gain: int
+    mends: tuple[str, ...] = ()
+    """Unmet rules with their owners that hold afterwards."""
 
 
 class Route:

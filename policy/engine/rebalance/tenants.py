@@ -49,7 +49,17 @@ def standing_rules(snapshot: Snapshot) -> StandingRules:
 def staying_reason(
     snapshot: Snapshot, container_id: ContainerId, standing: StandingRules, *, moves_exclusive: bool
 ) -> str:
-    """The reason why a container is not to be moved; empty where it may be."""
+    """The reason why a container is not moved for a wish; empty where it may be."""
+    if reason := own_objection(snapshot, container_id, moves_exclusive=moves_exclusive):
+        return reason
+    grant = snapshot.grants[container_id]
+    if is_tied(snapshot.containers[container_id], grant, standing):
+        return "required rules hold it where it is"
+    return immovable(grant, snapshot.classified[container_id].request)
+
+
+def own_objection(snapshot: Snapshot, container_id: ContainerId, *, moves_exclusive: bool) -> str:
+    """The reason of its own why a container is not moved, whatever for; empty where it may be."""
     known, grant = snapshot.classified.get(container_id), snapshot.grants[container_id]
     if known is None or container_id in snapshot.unread or snapshot.decisions[container_id].fault:
         return "it could not be read"
@@ -58,9 +68,7 @@ def staying_reason(
         return "its annotation refuses it"
     if grant.exclusive and not moves_exclusive and wish is not MovePreference.ALLOWED:
         return "it has exclusive cpus"
-    if is_tied(snapshot.containers[container_id], grant, standing):
-        return "required rules hold it where it is"
-    return immovable(grant, known.request)
+    return ""
 
 
 def _tenant(

@@ -35,3 +35,8 @@ def burst_level(
     wanted += [one.term.level for one in placement.preferred]
     wanted += [one.level for one in placement.spread]
     return min([level, *(_OF_LEVEL[one] for one in wanted)], key=_NARROWEST_FIRST.index)
+
+
+def awaits_friends(rules: Sequence[AffinityRule]) -> bool:
+    """Whether weights of a container's own draw those who come later to it, too."""
+    return any((rule.is_symmetric or rule.is_mutual) and rule.weight > 0 for rule in rules)

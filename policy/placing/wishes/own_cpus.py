@@ -5,6 +5,8 @@ pod. Unless `on-unsatisfiable` says otherwise, a container then gets what it wou
 the annotation, and is told so.
 """
 
+from dataclasses import replace as replace_fields
+
 from msgspec.structs import replace
 
 from ....topology.model.machine import Machine
@@ -12,7 +14,7 @@ from ...annotations.annotations import effective
 from ...annotations.own_cpu_values import AS_REQUESTED
 from ...annotations.preferences import Preferences
 from ...configuration.config import Config, OnUnsatisfiable
-from ...model.container import Container
+from ...model.container import Container, Pod
 from ...model.grant import Grant
 from ...model.request import CpuType, Isolation, Request
 from ...text.errors import Problem
@@ -29,6 +31,21 @@ def own_count(container: Container, preferences: Preferences, cpu_type: CpuType)
     if wish != AS_REQUESTED:
         return wish
     return -(-container.resources.cpu_request_milli // 1000)
+
+
+def wants_own_cpus(container: Container) -> bool:
+    """Whether an annotation wants cpus for a container itself."""
+    if not container.pod.annotations:
+        return False
+    return effective(container.pod.annotations, EXCLUSIVE_KEY, container.name) is not None
+
+
+def without_own_cpus(pod: Pod) -> Pod:
+    """The pod without annotations that want cpus for single containers of it."""
+    kept = {
+        key: text for key, text in pod.annotations.items() if key.partition(".")[0] != EXCLUSIVE_KEY
+    }
+    return pod if len(kept) == len(pod.annotations) else replace_fields(pod, annotations=kept)
 
 
 def with_own_cpus(

@@ -46,6 +46,8 @@ class StandingRules:
         self._groups: dict[_GroupName, StandingRule] = {}
         self._names: dict[ContainerId, tuple[_GroupName, ...]] = {}
         self._index: dict[IndexKey, dict[_GroupName, StandingRule]] = {}
+        # How many keys of the index are about a label: terms ask for few of a container's labels.
+        self._labels: dict[str, int] = {}
         # How many of them are of a namespace.
         self._sizes: dict[tuple[IndexKey, str], int] = {}
         self._lasting: dict[ContainerId, None] = {}
@@ -98,7 +100,11 @@ class StandingRules:
         if _requires_somebody(name[0]):
             self._requiring[name] = group
         for one in sizes:
-            self._index.setdefault(one[0], {})[name] = group
+            key = one[0]
+            if key not in self._index:
+                self._index[key] = {}
+                self._labels[key.label] = self._labels.get(key.label, 0) + 1
+            self._index[key][name] = group
             self._sizes[one] = self._sizes.get(one, 0) + 1
         return True
 
@@ -120,6 +126,9 @@ class StandingRules:
                 del found[name]
                 if not found:
                     del self._index[key]
+                    self._labels[key.label] -= 1
+                    if not self._labels[key.label]:
+                        del self._labels[key.label]
                 size = key, owner.pod.namespace
                 self._sizes[size] -= 1
                 if not self._sizes[size]:
@@ -155,8 +164,9 @@ class StandingRules:
             return []
         labels = container_labels(newcomer)
         candidates: dict[_GroupName, StandingRule] = {}
-        for key in sought_keys(newcomer, labels):
-            candidates.update(self._index.get(key, {}))
+        for key in sought_keys(newcomer, labels, self._labels.keys()):
+            if key in self._index:
+                candidates.update(self._index[key])
         found: list[StandingRule] = []
         instances = self._instances.get(instance_key(newcomer), ())
         for group in candidates.values():

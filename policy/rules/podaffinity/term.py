@@ -1,6 +1,6 @@
 """Terms: which other containers a rule is about, and at which level of the machine."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -119,11 +119,17 @@ class Term:
         return tuple(IndexKey(name, *label) for name in names for label in labels)
 
 
-def sought_keys(container: Container, labels: Mapping[str, str]) -> Iterator[IndexKey]:
-    """The keys under which an index has all terms that may match a container with these labels."""
+def sought_keys(
+    container: Container, labels: Mapping[str, str], names: Collection[str] | None = None
+) -> Iterator[IndexKey]:
+    """The keys under which an index has all terms that may match a container with these labels.
+
+    `names`: the labels that the index has any terms for, where that is known.
+    """
+    asked = [one for one in labels.items() if names is None or one[0] in names]
     for namespace in (container.pod.namespace, ""):
         yield IndexKey(namespace)
-        for label, value in labels.items():
+        for label, value in asked:
             yield IndexKey(namespace, label)
             yield IndexKey(namespace, label, value)
 

@@ -24,7 +24,7 @@ PAUSE_MILLISECONDS: Final = 3
 _TURNOVERS_PER_ROUND: Final = 50
 _RESIZES_PER_ROUND: Final = 20
 _WARM_UP: Final = 10
-_LINGER_SECONDS: Final = 0.6
+_LINGER_SECONDS: Final = 1.2
 """After the turnovers of a round: what is put off for so long counts as well."""
 
 Driven = list[tuple[DrivenNode, Samples]]

@@ -71,7 +71,7 @@ def lengths(front: tuple[str, str]) -> Lengths:
 def nri_alone(front: tuple[str, str]) -> None:
     """Skips what only NRI has."""
     if front[1] != "nri":
-        pytest.skip("a matter of NRI")
+        pytest.skip("a matter of NRI: a proxy is no plugin, of which a runtime has several")
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ from click.testing import CliRunner
 
 from pinfold.cmd.commands.demo import TWO_SOCKETS, command, play
 from pinfold.cmd.commands.demo_pods import DEMO_PODS
+from pinfold.cmd.commands.simulate import command as simulate
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.manifests.manifest import parse_manifests
 from pinfold.topology.made.spec import machine_from_spec
@@ -139,3 +140,23 @@ def test_containers_are_in_natural_order() -> None:
     pod = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {{containers: [{containers}]}}"
     text = play(machine_from_spec("core:2 mem:1G"), Config(), parse_manifests(pod, "pod"))
     assert re.findall(r"\[p/(\w+)\]", text) == ["c1", "c9", "c10"]
+
+
+@pytest.mark.parametrize("front", ["nri", "cri"])
+@pytest.mark.parametrize(
+    ("policy", "free"), [("off", "597 GiB free"), ("TieredReservation", "598.5 GiB free")]
+)
+def test_memory_requests_are_exact_where_the_kubelet_protects_memory(
+    policy: str, free: str, front: str, tmp_path: Path
+) -> None:
+    resources = "{requests: {memory: 1500Mi}, limits: {memory: 3Gi}}"
+    pod = "{apiVersion: v1, kind: Pod, metadata: {name: cache}, spec: {containers: ["
+    (path := tmp_path / "cache.yaml").write_text(
+        f"{pod}{{name: store, resources: {resources}}}]}}}}"
+    )
+    machine = ("--machine", "socket:1 numa:2 core:4 mem:300G", "--memory-qos", policy)
+    result = CliRunner().invoke(command, [*machine, "--runtime", front, str(path)])
+    assert result.exit_code == 0, result.output
+    assert free in result.output
+    simulated = CliRunner().invoke(simulate, [*machine, "-o", "tree", str(path)])
+    assert free in simulated.output

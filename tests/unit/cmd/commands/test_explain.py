@@ -55,7 +55,15 @@ def test_who_asks_does_not_wait_for_what_the_daemon_alone_needs(node: AskedNode)
     )
     loaded = done.stdout.splitlines()[-1].split()
     assert "default/shop/web is in" in done.stdout
-    assert not {"rich", "yaml", "tarfile", "psutil", "pinfold.policy.engine.engine"} & {*loaded}
+    needless = {
+        "rich",
+        "yaml",
+        "tarfile",
+        "psutil",
+        "google.protobuf",
+        "pinfold.policy.engine.engine",
+    }
+    assert not needless & {*loaded}
 
 
 def test_a_person_would_say_it_so_and_then_show_the_table(node: AskedNode) -> None:
@@ -180,3 +188,17 @@ def test_what_is_not_one_container_is_status_two(
     run = pinfold(node, "explain", name)
     assert run.exit_code == 2
     assert run.output.startswith(complaint)
+
+
+def test_who_moved_is_told_by_name_also_when_gone(node: AskedNode) -> None:
+    node.run(burstable("gone", 100))
+    pool = node.client.containers("gone").containers[0].pool
+    node.run(guaranteed("own", 1000, pool_name=pool))
+    try:
+        before = pinfold(node, "explain", "own").output
+        assert "for it moved default/gone/gone from cpus " in before
+        node.remove("gone")
+        assert "for it moved default/gone/gone from cpus " in pinfold(node, "explain", "own").output
+        assert pinfold(node, "describe", "own").output == pinfold(node, "explain", "own").output
+    finally:
+        node.remove("own")

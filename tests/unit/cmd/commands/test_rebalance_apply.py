@@ -95,6 +95,28 @@ def test_a_required_rule_holds_its_containers(node: AskedNode) -> None:
     assert (found.moved, found.reason) == (False, "a required rule says where it is")
 
 
+def test_a_required_rule_that_does_not_hold_is_mended(node: AskedNode) -> None:
+    rule = (
+        '{"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey":'
+        ' "socket", "labelSelector": {"matchLabels": {"app": "shard"}}}]}}'
+    )
+    for number in range(3):
+        pod = burstable(f"s{number}", 100)
+        told = {**pod.annotations, "affinity.pinfold.dev/pod": rule}
+        node.run(replace(pod, labels={"app": "shard"}, annotations=told))
+    here = pools(node)
+    (alone,) = (one for one in ("s0", "s1") if here[one] != here["s2"])
+    node.remove(alone)
+    run = rebalance(node, "--apply")
+    assert run.exit_code == 0, run.output
+    lines = run.output.splitlines()
+    (mends,) = {line.split(" of ")[0] for line in lines if line.startswith("  mends ")}
+    assert mends.startswith("  mends anti-affinity at socket to app=shard")
+    assert len({pools(node)[one] for one in {"s0", "s1", "s2"} - {alone}}) == 2
+    assert not any(one.problems for one in node.client.status().containers)
+    node.daemon.plugin.owner.ask("check", node.daemon.engine.check)
+
+
 def test_a_move_that_the_runtime_does_not_make_stops_the_rest(node: AskedNode) -> None:
     node.runtime.broken_ids.add(node.id_of("db"))
     run = rebalance(node, "--apply")

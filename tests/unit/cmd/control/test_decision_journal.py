@@ -1,8 +1,11 @@
+from msgspec import structs
+
 from pinfold.cmd.control.decision_journal import REFUSALS_MAX, DecisionJournal
 from pinfold.nri.dispatch.report import Connected, Decided, Released, Synchronized
 from pinfold.policy.engine.decision import Decision
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
 from pinfold.policy.model.grant import Grant, PoolId, Refusal
+from pinfold.policy.model.pinning import Change, Pinning
 
 
 class Clock:
@@ -74,3 +77,32 @@ def test_the_runtime_is_the_one_that_was_connected_last() -> None:
     journal(Connected("containerd v2.1.0"))
     journal(Connected("cri-o 1.33.1"))
     assert journal.runtime == "cri-o 1.33.1"
+
+
+def moving(name: str, *moved: str) -> Decided:
+    plain = decided(name)
+    changes = tuple(
+        Change(container_id=ContainerId(other), before=Pinning(), after=Pinning())
+        for other in moved
+    )
+    return structs.replace(plain, decision=structs.replace(plain.decision, changes=changes))
+
+
+def test_the_names_of_those_who_moved_for_others_outlast_them() -> None:
+    journal = DecisionJournal(Clock())
+    for one in ("moved", "other"):
+        journal(decided(one))
+    journal(moving("own", "moved"))
+    assert journal.gone_paths() == {}
+    for one in ("moved", "other"):
+        journal(Released(container(one), ()))
+    assert journal.gone_paths() == {"moved": "default/moved/moved"}
+
+
+def test_of_names_the_last_ones_are_kept() -> None:
+    journal = DecisionJournal(Clock())
+    names = [f"{number}" for number in range(2000)]
+    journal(moving("own", *names))
+    for one in names:
+        journal(Released(container(one), ()))
+    assert [*journal.gone_paths()] == names[-1024:]

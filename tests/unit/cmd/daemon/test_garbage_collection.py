@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from pinfold.cmd.daemon.garbage_collection import (
+    ASIDE_MAX,
+    EVENTS_TOGETHER,
     LOOKS_MAX,
     MORE_THAN_AN_EVENT,
     SOME_OBJECTS,
@@ -81,6 +83,27 @@ def test_what_is_too_much_for_an_event_waits_for_a_quiet_time(garbage: Garbage) 
     garbage.look()
     assert lost() is None
     assert len(kept) == MORE_THAN_AN_EVENT
+
+
+def test_little_that_some_events_left_waits_for_a_quiet_time(garbage: Garbage) -> None:
+    lost = knot()
+    for _ in range(EVENTS_TOGETHER):
+        garbage(Released(ONE, ()))
+    kept = [[number] for number in range(SOME_OBJECTS)]
+    garbage(Released(ONE, ()))
+    assert lost() is not None, f"put aside before there were {len(kept)} more"
+    garbage.look()
+    garbage.look()
+    assert lost() is None
+
+
+def test_much_that_was_put_aside_is_gone_through_though_it_is_not_quiet(garbage: Garbage) -> None:
+    lost = knot()
+    kept = [[number] for number in range(ASIDE_MAX)]
+    garbage(Released(ONE, ()))
+    assert lost() is not None, f"{len(kept)} are more than an event"
+    garbage.look()
+    assert lost() is None
 
 
 @pytest.mark.parametrize(

@@ -169,3 +169,20 @@ def test_who_cannot_be_elsewhere_stays_and_that_is_told_once(
     assert "its annotation refuses to be moved" in line
     node.remove(web)
     node.pass_seconds(60)
+
+
+def test_a_group_follows_once_and_nobody_in_it_is_told_to_be_stuck(
+    node_with: Callable[..., Node], caplog: pytest.LogCaptureFixture
+) -> None:
+    node = node_with(duringExecution={"gracePeriod": "1s"})
+    node.run("first", "cache", 1)
+    for name in ("web0", "web1"):
+        node.run(name, "web", near="cache", group="front")
+    node.remove("first")
+    node.run("second", "cache", 3)
+    node.pass_seconds(120)
+    told = {one.name: node.runtime.kernel[one.id].cpus for one in node.runtime.containers.values()}
+    assert told["web0"] == told["web1"]
+    assert {int(cpu) // 4 for cpu in told["web0"].split("-")} == {3}
+    assert len(lines(caplog, "replace")) == 1
+    assert lines(caplog, "degraded") == []

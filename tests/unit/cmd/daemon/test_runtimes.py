@@ -1,5 +1,6 @@
 """How the daemon gets to its runtime."""
 
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -32,39 +33,63 @@ def test_pins_are_read_back_below_the_root_that_shows_the_host(tmp_path: Path) -
     assert access.link.read_back(ID, 17) == Pinning(cpus=CpuSet.of(2, 3), mems=NodeSet.of(1))
 
 
+SERVICE = {"NOTIFY_SOCKET": "/run/x"}
+
+
 @pytest.mark.parametrize(
-    ("environment", "listens", "is_there", "path", "kind"),
+    ("environment", "listens", "there", "is_default", "kind", "why"),
     [
-        pytest.param({}, False, True, "", "nri", id="its socket is there"),
-        pytest.param({}, True, True, "", "cri", id="a proxy is wanted, though there is NRI"),
+        pytest.param(NOTHING, False, "answers", True, "nri", "answers", id="its socket answers"),
+        pytest.param(NOTHING, True, "answers", True, "cri", "--cri-listen", id="a proxy is wanted"),
         pytest.param(
-            {"NRI_PLUGIN_SOCKET": "3"}, True, True, "", "nri", id="the runtime started us"
+            {"NRI_PLUGIN_SOCKET": "3"}, True, "answers", True, "nri", "started us", id="its plugin"
         ),
-        pytest.param({}, False, False, "", "nri", id="a socket was named that is not there yet"),
         pytest.param(
-            {"NOTIFY_SOCKET": "/run/x"}, False, False, DEFAULT_SOCKET, "nri", id="a service waits"
+            *(NOTHING, False, "stale", False, "nri", "its socket is at"),
+            id="a stale socket was named",
         ),
-        pytest.param({}, False, False, DEFAULT_SOCKET, "embedded", id="there is nothing here"),
+        pytest.param(
+            NOTHING, False, "", False, "nri", "waiting", id="one was named that is not there"
+        ),
+        pytest.param(SERVICE, False, "", True, "nri", "waiting", id="a service waits"),
+        pytest.param(
+            *(SERVICE, False, "stale", True, "nri", "its socket is at"), id="its stale socket, too"
+        ),
+        pytest.param(
+            NOTHING, False, "", True, "embedded", "no such file", id="there is nothing here"
+        ),
+        pytest.param(
+            *(NOTHING, False, "stale", True, "embedded", "refused"),
+            id="nobody is behind its socket",
+        ),
+        pytest.param(
+            *(NOTHING, False, "file", True, "embedded", "refused"), id="no socket has its place"
+        ),
     ],
 )
 def test_auto_takes_the_first_that_fits_and_says_why(
     tmp_path: Path,
     environment: Mapping[str, str],
-    path: str,
+    there: str,
     kind: str,
+    why: str,
     *,
     listens: bool,
-    is_there: bool,
+    is_default: bool,
 ) -> None:
     nri = tmp_path / "nri.sock"
-    if is_there:
-        nri.touch()
-    if path and Path(path).exists():
-        pytest.skip(f"{path} is there")
     listen = str(tmp_path / "cri.sock") if listens else None
-    chosen, reason = choose_kind("auto", path or str(nri), environment, listen)
+    default = str(nri) if is_default else DEFAULT_SOCKET
+    with socket.socket(socket.AF_UNIX) as runtime:
+        if there == "file":
+            nri.touch()
+        elif there:
+            runtime.bind(str(nri))
+        if there == "answers":
+            runtime.listen()
+        chosen, reason = choose_kind("auto", str(nri), environment, listen, default)
     assert chosen == kind
-    assert reason
+    assert why in reason
 
 
 def test_a_kind_that_is_named_is_taken(tmp_path: Path) -> None:

@@ -20,7 +20,14 @@ from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.cmd.daemon.paper_node import PaperNode, burstable, config, guaranteed
-from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, term
+from tests.unit.policy.engine.pods_with_wishes import placed, wishing
+from tests.unit.policy.engine.ruled_pods import (
+    apart,
+    container_of,
+    engine_of,
+    prefer,
+    term,
+)
 
 CONFIGS = Path(__file__).parents[4] / "configs"
 MANUAL = Path(__file__).parents[4] / "docs" / "operating.md"
@@ -158,6 +165,31 @@ def test_broken_rules_are_counted_by_kind_and_level(counts: EventCounts) -> None
     assert found["pinfold_nri_reconnects_total"][()] == 2
     assert found["pinfold_config_last_reload_successful"][()] == 0
     assert found["pinfold_config_last_reload_timestamp_seconds"][()] == 7
+
+
+def test_wishes_that_are_not_met_are_counted_beside_rules_and_name_nobody(
+    counts: EventCounts,
+) -> None:
+    engine = placed(
+        (wishing("db"), "NUMA node #0"),
+        (wishing("web", wishes={"db": 3}), "NUMA node #2"),
+        (container_of("near", 0.5, prefer(10, term("numa", "db"))), "NUMA node #1"),
+    )
+    made = DaemonLook(
+        snapshot=engine.snapshot(), counts=counts, is_connected=True, reconnections=0, reload=None
+    )
+    found = values(daemon_families(made))
+    violations = found["pinfold_affinity_violations"]
+    assert {labels for labels, count in violations.items() if count} == {
+        ("affinity", "preferred", ""),
+        ("affinity", "preferred", "numa"),
+    }
+    assert found["pinfold_wished_weight"][()] == 13
+    assert 0 < found["pinfold_satisfied_weight"][()] < 13
+    for family in daemon_families(made):
+        for sample in family.samples:
+            assert not {"pod", "container", "namespace"} & sample.labels.keys()
+            assert not {"db", "web", "near"} & {*sample.labels.values()}
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ DETAILS = b"\x00\x01\xff details"
 
 
 class RawRuntime(RawHandler):
-    """Calls by the last part of their method: Echo, Fail, Long, Count, Wait, Big."""
+    """Calls by the last part of their method: Echo, Fail, Begin, Lost, Long, Count, Wait, Big."""
 
     def __init__(self) -> None:
         self.metadata: dict[str, str | bytes] = {}
@@ -50,6 +50,15 @@ class RawRuntime(RawHandler):
     def _fail(self, _request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
         context.set_trailing_metadata((("grpc-status-details-bin", DETAILS), ("why", "so")))
         context.abort(grpc.StatusCode.NOT_FOUND, 'no container "x" — really')
+        yield b""
+
+    def _begin(self, request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
+        """Something goes ahead before it fails."""
+        context.send_initial_metadata((("begin", "one"), ("begin", "two")))
+        yield from self._fail(request, context)
+
+    def _lost(self, request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
+        context.abort(grpc.StatusCode.UNKNOWN, request.decode())
         yield b""
 
     def _long(self, request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:

@@ -59,13 +59,23 @@ def test_the_socket_of_another_that_came_later_is_left(tmp_path: Path) -> None:
             assert path.exists()
 
 
-def test_a_socket_at_which_somebody_listens_is_left(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "kind",
+    [socket.SOCK_STREAM, socket.SOCK_SEQPACKET, socket.SOCK_DGRAM],
+    ids=["as we do", "for packets", "without connections, as a log's"],
+)
+def test_a_socket_at_which_somebody_listens_is_left(
+    tmp_path: Path, kind: socket.SocketKind
+) -> None:
     path = tmp_path / "cri.sock"
-    with (
-        listening(path),
-        pytest.raises(ListenPlaceError, match=f"{path}: somebody listens there"),
-    ):
-        ListenPlace(str(path), RUNTIME)
+    with socket.socket(socket.AF_UNIX, kind) as other:
+        other.bind(str(path))
+        if kind is not socket.SOCK_DGRAM:
+            other.listen()
+        with pytest.raises(ListenPlaceError, match=f"{path}: somebody listens there"):
+            ListenPlace(str(path), RUNTIME)
+    with made(ListenPlace(str(path), RUNTIME)):
+        assert path.exists()
 
 
 def a_file(folder: Path) -> str:
@@ -88,6 +98,34 @@ def folder_in_an_open_one(folder: Path) -> str:
     return str(inner / "ours" / "cri.sock")
 
 
+def link_in_an_open_folder(folder: Path) -> str:
+    (folder / "ours").mkdir(mode=0o700)
+    (folder / "open").mkdir()
+    (folder / "open").chmod(0o777)
+    (folder / "open" / "link").symlink_to(folder / "ours")
+    return str(folder / "open" / "link" / "cri.sock")
+
+
+def folder_of_another(folder: Path) -> str:
+    return str(_given_away(folder / "theirs") / "cri.sock")
+
+
+def folder_in_that_of_another(folder: Path) -> str:
+    theirs = _given_away(folder / "theirs")
+    # Sticky it is no better: its owner may move what is in it.
+    theirs.chmod(0o1755)
+    (theirs / "ours").mkdir(mode=0o700)
+    return str(theirs / "ours" / "cri.sock")
+
+
+def _given_away(folder: Path) -> Path:
+    if os.geteuid() != 0:
+        pytest.skip("only root gives folders away")
+    folder.mkdir()
+    os.chown(folder, 1000, 1000)
+    return folder
+
+
 def same(folder: Path) -> str:
     (folder / "link.sock").symlink_to(RUNTIME)
     return str(folder / "link.sock")
@@ -103,6 +141,9 @@ def a_long_path(folder: Path) -> str:
         (a_file, "something else than a socket is there"),
         (open_folder, "others may write there"),
         (folder_in_an_open_one, "/open: others may write there"),
+        (link_in_an_open_folder, "/open: others may write there"),
+        (folder_of_another, "/theirs: others may write there"),
+        (folder_in_that_of_another, "/theirs: others may write there"),
         (same, "is the runtime's own socket"),
         (a_long_path, "too long for a socket"),
     ],
@@ -110,6 +151,9 @@ def a_long_path(folder: Path) -> str:
         "a file",
         "a folder of others",
         "a folder others may replace",
+        "a link others may replace",
+        "another's folder",
+        "a folder another may replace",
         "the runtime's",
         "a long path",
     ],

@@ -166,7 +166,8 @@ class Watched:
 @pytest.fixture(name="watched")
 def fixture_watched(tmp_path: Path) -> Generator[Watched]:
     watched = Watched()
-    hooks: dict[str, Hook] = dict.fromkeys(("Echo", "Fail", "Wait", "NotThere"), watched.hook)
+    names = ("Echo", "Fail", "Begin", "Lost", "Wait", "NotThere")
+    hooks: dict[str, Hook] = dict.fromkeys(names, watched.hook)
     with (
         serving(tmp_path / "r.sock", RawRuntime()),
         relaying(tmp_path / "r.sock", tmp_path / "p.sock", hooks),
@@ -191,6 +192,35 @@ def test_a_hooked_call_that_fails_is_told_so_for_certain_and_once(
     with pytest.raises(grpc.RpcError):
         client.unary(name, b"")
     assert watched.outcomes == [True]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_certain"),
+    [("Stream removed", False), ("Stream removed (Socket closed)", False), ("no such image", True)],
+)
+def test_a_hooked_call_that_fails_with_its_connection_has_an_unknown_end(
+    watched: Watched, client: RawClient, text: str, *, is_certain: bool
+) -> None:
+    with pytest.raises(grpc.RpcError):
+        client.unary("Lost", text.encode())
+    assert watched.outcomes == [is_certain]
+
+
+@pytest.mark.parametrize("is_hooked", [False, True])
+def test_a_call_that_fails_has_the_metadata_that_went_ahead_of_the_failure(
+    tmp_path: Path, client: RawClient, *, is_hooked: bool
+) -> None:
+    hooks: dict[str, Hook] = {"Begin": Watched().hook} if is_hooked else {}
+    with (
+        serving(tmp_path / "r.sock", RawRuntime()),
+        relaying(tmp_path / "r.sock", tmp_path / "p.sock", hooks),
+        pytest.raises(grpc.RpcError) as found,
+    ):
+        client.unary("Begin", b"")
+    error: Any = found.value
+    assert error.code() is grpc.StatusCode.NOT_FOUND
+    assert list(error.initial_metadata()) == [("begin", "one"), ("begin", "two")]
+    assert metadata(error.trailing_metadata())["grpc-status-details-bin"] == DETAILS
 
 
 def test_a_hooked_call_that_is_cancelled_or_late_has_an_unknown_end(

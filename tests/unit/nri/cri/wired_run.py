@@ -18,7 +18,10 @@ from pinfold.policy.engine.reason import reason_of
 from pinfold.policy.hints.hint_text import TEST_APIS
 from pinfold.policy.manifests.manifest import PodSpec
 from pinfold.policy.model.container import ContainerId
+from pinfold.policy.model.grant import Dropped, GrantKind
 from pinfold.policy.model.kubelet_resources import linux_resources
+from pinfold.policy.model.pinning import Pinning
+from pinfold.policy.placing.rank import Rank
 from pinfold.policy.scenarios.step import (
     AddContainer,
     CreatePod,
@@ -47,7 +50,10 @@ from tests.unit.nri.cri.wires import SECONDS, Started, Wire
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """What a container came to, in words that every way of running it has."""
+    """What a container came to, in words that every way of running it has.
+
+    Without notes: they tell of others, and a simulation makes them when all of them are there.
+    """
 
     pool: str
     cpus: str
@@ -55,6 +61,12 @@ class Place:
     exclusive: str
     decided_by: str
     reason: str
+    kind: GrantKind | None
+    unmet: tuple[str, ...]
+    candidates: tuple[Rank | Dropped, ...]
+    """By pool, what spoke for it or against it."""
+    moved: tuple[tuple[str, Pinning, Pinning], ...]
+    """Whose pinning the decision changed, by path: from what to what."""
 
 
 class WiredRun:
@@ -71,6 +83,7 @@ class WiredRun:
         self._interrupts: tuple[Interrupt, ...] = ()
         self._has_test_hints = False
         self._is_start_spoilt = False
+        self._paths: dict[ContainerId, str] = {}
         self._now_ns = 0
         self._cold_until_ns: dict[ContainerId, int] = {}
 
@@ -126,6 +139,8 @@ class WiredRun:
             return {}
         front = self.wire.front
         now = front.owner.ask("places", lambda: front.events.policy.snapshot())
+        # Decisions name containers that may be gone by now.
+        self._paths |= {one: container.path for one, container in now.containers.items()}
         found: dict[str, Place] = {}
         for container_id, grant in now.grants.items():
             container, decision = now.containers[container_id], now.decisions[container_id]
@@ -137,6 +152,13 @@ class WiredRun:
                 exclusive=str(grant.exclusive),
                 decided_by=decision.decided_by,
                 reason=reason_of(decision),
+                kind=grant.kind,
+                unmet=decision.unmet,
+                candidates=decision.candidates,
+                moved=tuple(
+                    (self._paths[one.container_id], one.before, one.after)
+                    for one in decision.changes
+                ),
             )
         return found
 
@@ -158,6 +180,7 @@ class WiredRun:
             self._machine = override_machine(self._machine, parse_overrides(step.environment))
         engine = Engine(self._machine, config, interrupts=self._interrupts)
         self.wire.begin(engine, self._advice, has_test_hints=self._has_test_hints)
+        self._front().events.foreign_pins.kubelet_pins = step.managers.pins_cpus
 
     def _reconfigure(self, step: Reconfigure) -> None:
         front = self._front()

@@ -88,3 +88,12 @@ def test_of_too_many_labels_the_kubelets_and_the_shortest_are_read() -> None:
     pod = pod_value(nri_pb2.PodSandbox(id="p", labels=write_entries(many | kubelets)))
     assert len(pod.labels) == LABELS_MAX
     assert f"{len(many | kubelets)} labels" in str(pod.annotation_problems[0])
+
+
+def test_of_labels_that_look_like_the_kubelets_no_more_are_read_than_of_others() -> None:
+    kubelets = dict.fromkeys(KUBELET_LABELS, "x")
+    like = {f"io.kubernetes.pod.{number}": "io.kubernetes.pod.uid" for number in range(READ_MAX)}
+    found, left_out = read_labels(write_entries(like | kubelets))
+    assert kubelets.items() <= found.items()
+    assert len(found) <= LABELS_MAX + len(kubelets)
+    assert left_out == len(like | kubelets) - len(found)

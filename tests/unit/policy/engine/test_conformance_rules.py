@@ -13,6 +13,7 @@ from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import NumaNode, NumaNodeId
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.policy.engine.ruled_pods import (
+    PREFERRED,
     apart,
     container_of,
     cpus,
@@ -62,7 +63,9 @@ def test_01_required_affinity_without_any_match_is_unmet() -> None:
 @pytest.mark.parametrize("is_rule_first", [True, False])
 def test_02_anti_affinity_holds_in_both_orders(level: str, *, is_rule_first: bool) -> None:
     engine = engine_of(NODES)
-    sheep = container_of("sheep", 1, apart(term(level, "wolf")), fails=True)
+    # Whatever else draws them to each other.
+    rules = {**apart(term(level, "wolf")), **prefer(100, term(level, "wolf"))}
+    sheep = container_of("sheep", 1, rules, fails=True)
     wolf = container_of("wolf", 1)
     size = {"socket": 8, "numa": 4, "core": 2}[level]
     for one in (sheep, wolf) if is_rule_first else (wolf, sheep):
@@ -158,9 +161,12 @@ def test_14_weights_add_per_match() -> None:
     engine = engine_of(NODES)
     for name, node in (("a", 0), ("b", 1), ("c", 1)):
         pool = {"pool-name.pinfold.dev/pod": f"NUMA node #{node}"}
-        placed(engine, container_of(name, 0.5, app="friend", annotations=pool))
-    placed(engine, guest := container_of("guest", 0.5, prefer(10, term("numa", "friend"))))
-    assert domains_of(engine, guest, 4) == {1}
+        app = "friend" if node else "one friend"
+        placed(engine, container_of(name, 0.5, app=app, annotations=pool))
+    rules = prefer(15, term("numa", "one friend"))["podAffinity"][PREFERRED]
+    rules += prefer(10, term("numa", "friend"))["podAffinity"][PREFERRED]
+    placed(engine, guest := container_of("guest", 0.5, {"podAffinity": {PREFERRED: rules}}))
+    assert domains_of(engine, guest, 4) == {1}, "two of weight 10 are more than one of 15"
     hostile = prefer(10, term("numa", "friend"), is_anti=True)
     placed(engine, other := container_of("other", 0.5, hostile))
     assert domains_of(engine, other, 4).isdisjoint({0, 1})
@@ -185,21 +191,38 @@ def test_15_required_affinity_pulls_softly_the_other_way() -> None:
     assert domains_of(engine, cache, 4) != domains_of(engine, web, 4)
 
 
-def test_16_a_container_of_several_domains_keeps_all_of_them_clear() -> None:
+@pytest.mark.parametrize("is_rule_first", [True, False])
+def test_16_a_container_of_several_domains_keeps_all_of_them_clear(*, is_rule_first: bool) -> None:
     engine = engine_of(NODES)
-    wide = container_of("wide", 6, apart(term("numa", "wolf")), fails=True)
+    # Cpus are left beside it, and the other would rather be there.
+    rules = apart(term("numa", "wolf" if is_rule_first else "wide"))
+    wish = prefer(100, term("socket", "wide"))
+    wide = container_of("wide", 6, rules if is_rule_first else None, fails=is_rule_first)
     placed(engine, wide)
     assert len(domains_of(engine, wide, 4)) == 2
-    placed(engine, wolf := container_of("wolf", 1))
+    wolf = container_of("wolf", 1, {**wish, **({} if is_rule_first else rules)}, fails=True)
+    placed(engine, wolf)
     assert domains_of(engine, wolf, 4).isdisjoint(domains_of(engine, wide, 4))
 
 
-def test_16_who_fits_one_domain_is_in_one_that_a_match_is_in() -> None:
+@pytest.mark.parametrize(
+    "cpu", [pytest.param(1, id="cpus of its own"), pytest.param(0.5, id="a share, no limit")]
+)
+def test_16_who_fits_one_domain_is_in_one_that_a_match_is_in(cpu: float) -> None:
     engine = engine_of(NODES)
-    placed(engine, container_of("cache", 6))
-    placed(engine, web := container_of("web", 1, near(term("numa", "cache")), fails=True))
+    for number in (2, 3):
+        pool = {"pool-name.pinfold.dev/pod": f"NUMA node #{number}"}
+        placed(engine, container_of(f"cache{number}", 1, app="cache", annotations=pool))
+    # It would rather spread over the socket of both.
+    wide = {"unlimited-burstable.resource-policy.nri.io/pod": "socket"}
+    rules = near(term("numa", "cache"))
+    web = container_of("web", cpu, rules, fails=True, annotations=wide)
+    placed(engine, web)
     (domain,) = domains_of(engine, web, 4)
-    assert domain in domains_of(engine, container_of("cache", 6), 4)
+    assert domain in (2, 3)
+    # It fits a domain of four by its size, and there is room for it in two of them alone.
+    large = container_of("large", 3.5, rules, fails=True, annotations=wide)
+    assert "affinity at numa to app=cache" in reason(engine.create(large))
 
 
 def test_17_a_spanning_shared_container_is_narrowed_first() -> None:
@@ -274,6 +297,19 @@ def test_18_a_restarted_container_goes_elsewhere_where_its_place_is_taken() -> N
     placed(engine, again)
     wolves = [container_of(f"wolf{number}", 1) for number in range(3)]
     assert all(domains_of(engine, again, 4).isdisjoint(domains_of(engine, w, 4)) for w in wolves)
+
+
+def test_18_a_restarted_container_takes_nobodys_cpus() -> None:
+    engine = engine_of(NODES)
+    shy = container_of("shy", 1, apart(term("numa", "wolf")), fails=True)
+    placed(engine, shy)
+    (node,) = domains_of(engine, shy, 4)
+    engine.stop(shy.id)
+    pool = {"pool-name.pinfold.dev/pod": f"NUMA node #{node}"}
+    count = 4 - (node == 0)
+    placed(engine, full := container_of("full", count, annotations=pool, fails=True))
+    placed(engine, again := dataclasses.replace(shy, id=ContainerId("shy-again")))
+    assert domains_of(engine, again, 4).isdisjoint(domains_of(engine, full, 4))
 
 
 def test_19_an_exited_init_container_counts_for_nothing() -> None:
@@ -361,12 +397,16 @@ def test_24_the_owner_of_a_rule_decides_what_becomes_of_a_newcomer() -> None:
     rules = apart(term("socket", "wolf"))
     engine = engine_of(CORES)
     placed(engine, weak := container_of("weak", 1, rules))
-    decision = engine.create(container_of("wolf", 1, fails=True))
+    own = apart(term("core", "nobody"))
+    decision = engine.create(container_of("wolf", 1, own, fails=True))
     assert isinstance(decision.result, Grant)
     assert len(decision.unmet) == 1
     assert engine.decisions[weak.id].unmet, "the owner's decision tells it, too"
     engine.stop(ContainerId("wolf-main"))
     assert not engine.decisions[weak.id].unmet
+    engine.stop(weak.id)
+    placed(engine, container_of("strong", 1, rules, fails=True))
+    assert "default/strong/main" in reason(engine.create(container_of("wolf", 1, own)))
 
 
 def test_24_as_few_rules_break_as_can() -> None:
@@ -403,6 +443,8 @@ def test_26_one_namespace_does_not_block_the_machine_for_others() -> None:
     decision = engine.create(container_of("guest", 1))
     assert isinstance(decision.result, Grant)
     assert any("antiAffinityLimits" in one.where for one in decision.problems)
+    of_its_own = engine.create(container_of("own", 1, namespace="tiny"))
+    assert "anti-affinity at numa" in reason(of_its_own), "nothing limits it among its own"
     firm = engine_of(NODES, antiAffinityLimits={"maxBlockedCPUs": "100%"})
     for number in range(4):
         firm.create(container_of(f"t{number}", 1, rules, namespace="tiny", fails=True))
@@ -414,6 +456,10 @@ def test_26_the_system_is_never_blocked() -> None:
     engine = engine_of(CORES)
     placed(engine, container_of("shy", 1, rules, fails=True))
     placed(engine, container_of("dns", 0.1, namespace="kube-system"))
+    elsewhere = {"prefer-reserved-cpus.resource-policy.nri.io/pod": "false"}
+    proxy = container_of("proxy", 1, namespace="kube-system", annotations=elsewhere)
+    placed(engine, proxy)
+    assert engine.grants[proxy.id].exclusive, "nor is what is not on reserved cpus"
 
 
 def test_27_a_restart_of_the_daemon_leaves_everybody_where_he_is() -> None:

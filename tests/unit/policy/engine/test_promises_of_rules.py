@@ -481,3 +481,31 @@ def test_a_guest_that_an_adopted_container_drove_away_may_end_at_once() -> None:
     engine.stop(guest.id)
     placed(engine, container_of("late", 0.5))
     engine.check()
+
+
+def test_a_rule_is_not_told_as_broken_by_who_drives_the_other_out() -> None:
+    engine = engine_of("socket:1 core:4 mem:4G", "cpuset:0")
+    placed(engine, wide := container_of("wide", 0.3, apart(term("core", "own"))))
+    placed(engine, container_of("fan", 0.1, near(term("socket", "wide"))))
+    placed(engine, own := container_of("own", 1))
+    assert set(CpuSet.parse(cpus(engine, own))).isdisjoint(CpuSet.parse(cpus(engine, wide)))
+    assert not engine.decisions[own.id].unmet
+    assert not engine.decisions[wide.id].unmet
+
+
+def test_a_rule_is_not_told_as_broken_once_another_drives_the_other_out() -> None:
+    engine = engine_of("socket:1 core:4 thread:2 mem:4G", "cpuset:0-1")
+    placed(engine, wide := container_of("wide", 0.3, apart(term("core", "own"))))
+    placed(engine, container_of("fan", 0.1, near(term("socket", "wide"))))
+    own = container_of("own", 1, annotations={"smt.pinfold.dev/pod": "spread"})
+    placed(engine, own)
+    assert engine.decisions[own.id].unmet
+    assert engine.decisions[wide.id].unmet
+    (cpu,) = CpuSet.parse(cpus(engine, own))
+    for number in range(5):
+        placed(engine, container_of(f"next{number}", 1))
+        if cpu ^ 1 not in CpuSet.parse(cpus(engine, wide)):
+            break
+    assert cpu ^ 1 not in CpuSet.parse(cpus(engine, wide))
+    assert not engine.decisions[own.id].unmet
+    assert not engine.decisions[wide.id].unmet

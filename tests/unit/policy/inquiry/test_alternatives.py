@@ -4,8 +4,11 @@ import re
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pinfold.policy.configuration.config import Config
+from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.inquiry import alternatives
 from pinfold.policy.inquiry.alternatives import find_alternatives
@@ -128,3 +131,66 @@ def test_asking_changes_nothing_and_is_bounded(monkeypatch: pytest.MonkeyPatch) 
     assert find_alternatives(before, asked) == first
     monkeypatch.setattr(alternatives, "CONTAINERS_MAX", 2)
     assert find_alternatives(before, asked) == ()
+
+
+def asked_about(monkeypatch: pytest.MonkeyPatch) -> list[ContainerId]:
+    """The containers that are tried from here on, each time."""
+    found: list[ContainerId] = []
+    create = Engine.create
+
+    def noted(one: Engine, tried: Container) -> Decision:
+        found.append(tried.id)
+        return create(one, tried)
+
+    monkeypatch.setattr(Engine, "create", noted)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("residents", "milli", "trials_max"),
+    [
+        pytest.param([], 500, 7, id="a small one on an empty machine"),
+        pytest.param([700, 900, 1300], 500, 7, id="a small one among others"),
+        pytest.param([700, 900, 1300], 2000, 7, id="one with its own cpus"),
+        pytest.param([3000, 3000], 1500, 12, id="one that is nowhere near"),
+        pytest.param(
+            [3000, 3000], 9000, 12, id="one that is refused, of whose memory is asked, too"
+        ),
+    ],
+)
+def test_a_few_trials_are_enough(
+    monkeypatch: pytest.MonkeyPatch, residents: list[int], milli: int, trials_max: int
+) -> None:
+    one = engine(*(container(f"a{place}", size) for place, size in enumerate(residents)))
+    asked = container("asked", milli)
+    one.create(asked)
+    snapshot = one.snapshot()
+    tried = asked_about(monkeypatch)
+    find_alternatives(snapshot, asked)
+    assert 0 < len(tried) <= trials_max
+
+
+@given(
+    sizes=st.lists(st.integers(1, 30).map(lambda number: 100 * number), max_size=5),
+    milli=st.integers(1, 90).map(lambda number: 100 * number),
+)
+def test_a_step_less_than_what_is_told_changes_nothing(sizes: list[int], milli: int) -> None:
+    one = engine(*(container(f"a{place}", size, 0) for place, size in enumerate(sizes)))
+    asked = container("asked", milli, 0)
+    one.create(asked)
+    snapshot = one.snapshot()
+    step = 1000 if milli % 1000 == 0 else 100
+
+    def pool_of(size: int) -> str:
+        trial = Engine.of(snapshot)
+        trial.remove(asked.id)
+        trial.forget_places()
+        return trial.create(container("asked", size, 0)).pool
+
+    for sentence in find_alternatives(snapshot, asked):
+        found = re.match(r"with (\d+)m of CPU", sentence)
+        if found:
+            told = int(found[1])
+            before = told - step if told > milli else told + step
+            assert pool_of(told) != pool_of(milli), sentence
+            assert pool_of(before) == pool_of(milli), sentence

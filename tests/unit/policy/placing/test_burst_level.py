@@ -86,6 +86,34 @@ def test_a_rule_wider_than_the_configured_level_widens_nothing() -> None:
     assert found.request.burst_level is BurstLevel.NUMA
 
 
+AWAITED = [
+    pytest.param({}, Config(), False, id="nobody without rules"),
+    pytest.param({}, SYMMETRIC, True, id="anybody where all rules are symmetric"),
+    pytest.param({AFFINITY: ONE_WAY}, Config(), False, id="nobody who comes later"),
+    pytest.param({AFFINITY: BOTH_WAYS}, Config(), True, id="its friend, as it says itself"),
+    pytest.param({AFFINITY: f"{BOTH_WAYS}\n  weight: -1"}, Config(), False, id="no enemy"),
+]
+
+
+@pytest.mark.parametrize(("annotations", "config", "awaits"), AWAITED)
+def test_a_container_leaves_room_for(
+    annotations: dict[str, str], config: Config, awaits: bool
+) -> None:
+    found = Classifier(config).classify(container("web", annotations))
+    assert found.request.awaits_friends is awaits
+
+
+def test_groups_begin_where_there_is_most_room_around() -> None:
+    engine = Engine(machine_from_spec("socket:2 numa:2 core:4 thread:2 mem:4G"), SYMMETRIC)
+    pods = ("shop", "bank", "farm", "mill")
+    pools = [
+        engine.create(container("web", {AFFINITY: BOTH_WAYS}, milli=3000, pod=pod)).pool
+        for pod in pods
+    ]
+    # Sockets in turn, and a NUMA node for each.
+    assert pools == ["NUMA node #2", "NUMA node #1", "NUMA node #3", "NUMA node #0"]
+
+
 FRIENDS = [
     pytest.param({AFFINITY: BOTH_WAYS}, Config(), "NUMA node #1", id="in one NUMA node, by a rule"),
     pytest.param({AFFINITY: SHORTHAND}, SYMMETRIC, "NUMA node #1", id="in one, by shorthand"),

@@ -67,9 +67,12 @@ def test_every_container_that_a_term_matches_has_one_of_its_keys() -> None:
     scopes = [NamespaceScope(), NamespaceScope(frozenset({"prod"})), EVERY_NAMESPACE]
     for one in (term(selector, namespaces=scope) for selector in selectors for scope in scopes):
         for other in others:
-            sought = {*sought_keys(other, container_labels(other))}
+            keys, labels = {*one.index_keys(owner)}, container_labels(other)
+            names = {key.label for key in keys}
+            sought = {*sought_keys(other, labels)}
             if one.matches(owner, other):
-                assert sought & {*one.index_keys(owner)}, (one, other)
+                assert sought & keys, (one, other)
+            assert sought & keys == {*sought_keys(other, labels, names)} & keys
 
 
 def test_the_narrowest_requirement_is_the_key() -> None:

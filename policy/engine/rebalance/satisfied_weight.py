@@ -1,0 +1,197 @@
+"""The satisfied weight of one snapshot after the other, kept up to date between them."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from msgspec import Struct
+
+from ....topology.model.machine import Level
+from ...model.container import Container, ContainerId
+from ...model.grant import PoolId
+from ...placing.classifier import Classified
+from ...pools.closeness import Closeness
+from ...pools.domains import Domains
+from ...pools.pool_tree import PoolTree
+from ...rules.affinity import AffinityRule
+from ...rules.affinity_index import AffinityIndex
+from ...rules.podaffinity.rule_set import PreferredTerm
+from ...rules.podaffinity.term_selection import select_term
+from ..snapshot import Snapshot
+from .layers import Layer, LevelLayer, WeightLayer
+from .wishes import Wishes, WishSum, summed, weigh_wishes
+
+_AT_ONCE: Final = 16
+"""Containers that are read without a pause."""
+
+
+class SatisfiedWeight:
+    """The satisfied weight of snapshots, in the unit of weights. For one thread.
+
+    The same as `placement_objective` makes of each, which looks at all pairs of containers: here
+    only those of containers that came, went or moved since the snapshot before are looked at.
+    """
+
+    def __init__(self) -> None:
+        self._tree: PoolTree | None = None
+        self._scale = 1
+        self._known: dict[ContainerId, _Known] = {}
+        self._pools: dict[ContainerId, PoolId] = {}
+        self._index = AffinityIndex()
+        self._sums: dict[Level | None, _Sum] = {}
+        """By level; None: of rules without one."""
+        self._unbounded: set[ContainerId] = set()
+        """Containers about which rules took too many steps: which of them count depends on what
+        they are tried with."""
+
+    def of(self, snapshot: Snapshot, pause: Callable[[], None] = lambda: None) -> float:
+        """The satisfied weight that a snapshot shows; see `wishes`."""
+        found = self.wishes(snapshot, pause)
+        return found.satisfied / found.scale
+
+    def wishes(self, snapshot: Snapshot, pause: Callable[[], None] = lambda: None) -> Wishes:
+        """The wishes of a snapshot's containers.
+
+        O(containers + pairs of those that changed). `pause` is called now and then.
+        """
+        if snapshot.tree is not self._tree:
+            self._begin(snapshot)
+        for container_id, known in tuple(self._known.items()):
+            if not known.is_in(snapshot):
+                self._drop(container_id)
+        for container_id, grant in snapshot.grants.items():
+            if self._pools.get(container_id, grant.pool_id) != grant.pool_id:
+                self._move(container_id, grant.pool_id)
+        news = [one for one in snapshot.grants if one not in self._known]
+        for number, container_id in enumerate(news):
+            if number % _AT_ONCE == 0:
+                pause()
+            self._add(snapshot, container_id)
+        self._add_levels(snapshot, news)
+        if self._unbounded:
+            return weigh_wishes(snapshot)
+        return summed(snapshot, [one.sum for one in self._sums.values()], self._scale)
+
+    def _begin(self, snapshot: Snapshot) -> None:
+        tree, closeness = snapshot.tree, Closeness(snapshot.tree)
+        self._known, self._pools = {}, {}
+        self._index, self._unbounded = AffinityIndex(), set()
+        layer = WeightLayer(tree=tree, worths=tuple(closeness.own), weights={})
+        self._sums = {None: _Sum(layer)}
+        self._tree, self._scale = tree, closeness.scale
+
+    def _drop(self, container_id: ContainerId) -> None:
+        self._unbounded.discard(container_id)
+        self._index.remove(container_id)
+        for one in self._sums.values():
+            one.drop(container_id, self._pools)
+        del self._known[container_id], self._pools[container_id]
+
+    def _move(self, container_id: ContainerId, pool_id: PoolId) -> None:
+        for one in self._sums.values():
+            one.move(container_id, self._pools, pool_id)
+        self._pools[container_id] = pool_id
+
+    def _add(self, snapshot: Snapshot, container_id: ContainerId) -> None:
+        """Know a container, with the pairs of rules without a level."""
+        container = snapshot.containers[container_id]
+        known = _Known(container, snapshot.classified.get(container_id))
+        self._known[container_id] = known
+        self._pools[container_id] = snapshot.grants[container_id].pool_id
+        found = self._index.affinities(container, known.rules)
+        if not found.is_whole:
+            self._unbounded.add(container_id)
+        # As symmetric ones they are found by who comes later: here a rule counts, whoever comes.
+        rules = [replace(rule, is_symmetric=True) for rule in known.rules]
+        self._index.add(container, rules)
+        self._sums[None].add(container_id, found.weights, self._pools)
+
+    def _add_levels(self, snapshot: Snapshot, news: Sequence[ContainerId]) -> None:
+        """Add the pairs of rules at levels of which one container is new."""
+        owners = [one for one in self._known.values() if one.preferred] if news else []
+        if not owners:
+            return
+        residents = self._index.residents
+        fresh = 0
+        for container_id in news:
+            fresh |= residents.place(container_id)
+        found: dict[Level, dict[ContainerId, dict[ContainerId, int]]] = {}
+        for owner in owners:
+            own_id = owner.container.id
+            is_new = bool(fresh & residents.place(own_id))
+            for rule in owner.preferred:
+                pairs = found.setdefault(rule.term.level, defaultdict(dict))
+                places = select_term(residents, owner.container, rule.term)
+                for other in residents.ids(places if is_new else places & fresh):
+                    first, second = (own_id, other) if own_id < other else (other, own_id)
+                    pairs[first][second] = pairs[first].get(second, 0) + rule.weight
+        for level, pairs in found.items():
+            if level not in self._sums:
+                self._sums[level] = _Sum(self._layer(snapshot, level))
+            for one, weights in pairs.items():
+                self._sums[level].add(one, weights, self._pools)
+
+    def _layer(self, snapshot: Snapshot, level: Level) -> Layer:
+        domains = Domains(snapshot.machine, snapshot.supply.allowed)
+        return LevelLayer.of(snapshot.tree, domains, level, self._scale, {})
+
+
+class _Known(Struct, frozen=True):
+    """A placed container, with its rules."""
+
+    container: Container
+    classified: Classified | None
+    """None where it could not be read."""
+
+    @property
+    def rules(self) -> tuple[AffinityRule, ...]:
+        """Its rules without a level."""
+        return () if self.classified is None else self.classified.rules
+
+    @property
+    def preferred(self) -> tuple[PreferredTerm, ...]:
+        """Its preferred rules at levels."""
+        return () if self.classified is None else self.classified.placement.preferred
+
+    def is_in(self, snapshot: Snapshot) -> bool:
+        """Whether it is placed there, and nothing was said of it anew."""
+        own_id = self.container.id
+        return (
+            own_id in snapshot.grants
+            and snapshot.containers[own_id] is self.container
+            and snapshot.classified.get(own_id) is self.classified
+        )
+
+
+class _Sum:
+    """The sum over all pairs of one layer, and the weights that it is made of."""
+
+    def __init__(self, layer: Layer) -> None:
+        self.sum: Final = WishSum(layer)
+        self._weights: defaultdict[ContainerId, dict[ContainerId, int]] = defaultdict(dict)
+        """By container; a pair is in it twice."""
+
+    def add(
+        self,
+        one: ContainerId,
+        weights: Mapping[ContainerId, int],
+        pools: Mapping[ContainerId, PoolId],
+    ) -> None:
+        """Add the pairs of a container that were not known."""
+        for other, weight in weights.items():
+            if weight:
+                self._weights[one][other] = self._weights[other][one] = weight
+                self.sum.count(weight, pools[one], pools[other])
+
+    def drop(self, one: ContainerId, pools: Mapping[ContainerId, PoolId]) -> None:
+        """Forget a container's pairs."""
+        for other, weight in self._weights.pop(one, {}).items():
+            self.sum.count(weight, pools[one], pools[other], -1)
+            del self._weights[other][one]
+
+    def move(self, one: ContainerId, pools: Mapping[ContainerId, PoolId], pool_id: PoolId) -> None:
+        """Have a container's pairs count for another pool than that in `pools`."""
+        for other, weight in self._weights.get(one, {}).items():
+            self.sum.count(weight, pool_id, pools[other])
+            self.sum.count(weight, pools[one], pools[other], -1)

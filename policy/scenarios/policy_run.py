@@ -1,0 +1,135 @@
+"""The policy of a scenario: it starts and ends, and gets configurations and lists of containers."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...topology.model.machine import Machine
+from ...topology.sets.base_errors import PinfoldError
+from ...topology.sysfs.overrides import override_machine, parse_overrides
+from ..configuration.config import Config
+from ..configuration.config_text import config_from_values
+from ..engine.engine import Engine
+from ..hints.hint_text import TEST_APIS
+from ..model.container import ContainerId
+from ..model.cpuset_conflicts import NO_MANAGERS, runc_warning
+from ..tuning.interrupts import Interrupt
+from .running_node import RunningNode
+from .simulated_runtime import Runtime
+from .step import Instance, Reconfigure, SetInterrupts, Start, Synchronize
+from .verdict import Verdicts
+
+
+class PolicyRun:
+    """The policy of one scenario, which may run, and what it is started with."""
+
+    def __init__(
+        self, machine: Machine, config: Config, runtime: Runtime, verdicts: Verdicts
+    ) -> None:
+        """Begin without a policy; `config`: of a start that has none."""
+        self.machine = machine
+        self.engine: Engine | None = None
+        """The last one that ran, or runs."""
+        self.is_started = False
+        self.interrupts: tuple[Interrupt, ...] = ()
+        self.reads_test_hints = False
+        self.managers = NO_MANAGERS
+        self.warnings: tuple[str, ...] = ()
+        """What its starts said to operators."""
+        self.is_start_spoilt = False
+        """Whether the next start depends on a step that was passed over."""
+        self._config = config
+        self._runtime = runtime
+        self._verdicts = verdicts
+
+    @property
+    def config(self) -> Config:
+        """The configuration in force, or the one to begin with."""
+        return self.engine.config if self.engine is not None else self._config
+
+    def take_over(self, node: RunningNode) -> None:
+        """Go on from what a node's policy holds."""
+        self.interrupts = node.interrupts
+        self.engine, self.is_started = node.engine(), True
+
+    def start(self, step: Start) -> None:
+        """A new engine takes over what runs; what the last one held is known, as from a file."""
+        if self.is_start_spoilt:
+            self.is_start_spoilt = False
+            self._verdicts.skip("this start depends on a step that is not simulated")
+            return
+        if self.is_started:
+            self._verdicts.note("start: the policy runs already")
+        error = ""
+        try:
+            config = self._config if step.config is None else config_from_values(step.config)
+            if step.environment:
+                self.reads_test_hints = bool(step.environment.get(TEST_APIS))
+                self.machine = override_machine(self.machine, parse_overrides(step.environment))
+            engine = Engine(self.machine, config, interrupts=self.interrupts)
+        except PinfoldError as caught:
+            error = str(caught)
+        else:
+            listing = self._runtime.listing()
+            if self.engine is None:
+                answer = engine.synchronize(listing)
+            else:
+                answer = engine.synchronize(listing, self.engine.snapshot().advice())
+            self.engine, self.is_started, self.managers = engine, True, step.managers
+            said = (*engine.warnings, runc_warning(self.machine), *step.managers.warnings())
+            self.warnings = (*self.warnings, *filter(None, said))
+            self._runtime.apply(answer.changes)
+        self._verdicts.expect_error("expect_start_error", step.expected_error, error)
+
+    def stop(self) -> None:
+        """The policy ends."""
+        self.is_started = False
+
+    def reconfigure(self, step: Reconfigure) -> None:
+        """The old configuration stays in force where the new one cannot be used."""
+        if self.engine is None or not self.is_started:
+            self._verdicts.note("update_config: the policy does not run")
+            return
+        error = ""
+        try:
+            engine, answer = self.engine.reconfigured(config_from_values(step.config))
+        except PinfoldError as caught:
+            error = str(caught)
+        else:
+            self.engine = engine
+            self._runtime.apply(answer.changes)
+        self._verdicts.expect_error("expect_update_error", step.expected_error, error)
+
+    def set_interrupts(self, step: SetInterrupts) -> None:
+        """The machine has these interrupts from here on."""
+        self.interrupts = tuple(
+            Interrupt(number=number, description=text, affinity=step.affinity)
+            for number, text in step.descriptions.items()
+        )
+        if self.engine is not None:
+            self.engine.interrupts = self.interrupts
+
+    def synchronize(self, step: Synchronize) -> None:
+        """The runtime lists its containers, of one perhaps several instances."""
+        if self.engine is None or not self.is_started:
+            self._verdicts.note("synchronize: the policy does not run")
+            return
+        if step.container and self._runtime.find(step.container) is None:
+            self._verdicts.note(f"no container {step.container!r} runs")
+        elif step.container and step.instances:
+            self._multiply(step.container, step.instances)
+        listing = self._runtime.listing()
+        self._runtime.apply(self.engine.synchronize(listing).changes)
+        # Of several instances the policy keeps one; the others are dead, whatever is listed.
+        for container in listing:
+            if container.id not in self.engine.grants:
+                del self._runtime.running[container.id]
+
+    def _multiply(self, name: str, instances: Sequence[Instance]) -> None:
+        one = self._runtime.find(name)
+        assert one is not None, name
+        del self._runtime.running[one.container.id]
+        for instance in sorted(instances, key=lambda each: each.created_at):
+            container = replace(
+                one.container, id=ContainerId(instance.id), created_at=instance.created_at
+            )
+            self._runtime.running[container.id] = replace(one, container=container)

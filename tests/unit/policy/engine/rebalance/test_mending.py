@@ -1,0 +1,146 @@
+"""Mending: whoever is where a required rule does not hold goes where it does."""
+
+import dataclasses
+
+import pytest
+
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.engine.rebalance.plan import RebalanceBudget, RebalancePlan, rebalance
+from pinfold.policy.model.container import Container, ContainerId
+from pinfold.policy.model.grant import Grant, Refusal
+from tests.unit.policy.engine.ruled_pods import (
+    apart,
+    container_of,
+    cpus,
+    engine_of,
+    near,
+    placed,
+    term,
+)
+
+NODES = "socket:1 numa:3 core:4 mem:8G"
+CORES = "socket:1 core:2 thread:2 mem:8G"
+
+
+def carried_out(engine: Engine, plan: RebalancePlan) -> None:
+    """Make the moves of a plan one by one, as the daemon does."""
+    for move in plan.moves:
+        decision = engine.move(move.container.id, move.pool_id)
+        assert isinstance(decision.result, Grant), decision.result
+        assert str(decision.pinning.cpus) == str(move.after.cpus)
+        engine.check()
+
+
+def shard(number: int, **more: str) -> Container:
+    annotations = {f"{key}.pinfold.dev/pod": text for key, text in more.items()}
+    rule = apart(term("numa", "shard"))
+    return container_of(f"s{number}", 0.5, rule, app="shard", annotations=annotations)
+
+
+def crowded(**more: str) -> Engine:
+    """Four shards on three NUMA nodes, of which one ended: the last could be alone by now."""
+    engine = engine_of(NODES, "cpuset:0")
+    for number in range(4):
+        placed(engine, shard(number, **more))
+    assert engine.decisions[ContainerId("s3-main")].unmet
+    (beside,) = (one for one in range(3) if cpus(engine, shard(one)) == cpus(engine, shard(3)))
+    engine.stop(ContainerId(f"s{(beside + 1) % 3}-main"))
+    assert engine.decisions[ContainerId("s3-main")].unmet
+    return engine
+
+
+def test_a_rule_that_did_not_hold_is_mended_once_there_is_room() -> None:
+    engine = crowded()
+    plan = rebalance(engine.snapshot())
+    (move,) = plan.moves
+    assert (plan.score, plan.score_after, move.gain) == (0, 0, 0)
+    assert any("anti-affinity at numa to app=shard" in text for text in move.mends)
+    carried_out(engine, plan)
+    assert not any(engine.decisions[one].unmet for one in engine.grants)
+    assert rebalance(engine.snapshot()).moves == ()
+
+
+def test_a_rule_is_mended_inside_of_a_pool() -> None:
+    engine = engine_of(CORES, "cpuset:0")
+    pods = [
+        container_of(f"s{number}", 0.5, apart(term("core", "shard")), app="shard")
+        for number in range(3)
+    ]
+    for one in pods:
+        placed(engine, one)
+    third = pods[2]
+    (beside,) = (one for one in pods[:2] if cpus(engine, one) == cpus(engine, third))
+    (other,) = (one for one in pods[:2] if one is not beside)
+    engine.stop(other.id)
+    plan = rebalance(engine.snapshot())
+    (move,) = plan.moves
+    assert move.before.pool == move.after.pool
+    carried_out(engine, plan)
+    assert not any(engine.decisions[one].unmet for one in engine.grants)
+
+
+def test_nothing_is_moved_where_no_place_is_better() -> None:
+    engine = engine_of(NODES, "cpuset:0")
+    for number in range(4):
+        placed(engine, shard(number))
+    assert rebalance(engine.snapshot()).moves == ()
+    held = engine.grants[ContainerId("s3-main")].pool_id
+    result = engine.move(ContainerId("s3-main"), engine.tree.pools[0].id).result
+    assert isinstance(result, Refusal)
+    assert "no place is better" in result.reason
+    assert engine.grants[ContainerId("s3-main")].pool_id == held
+
+
+@pytest.mark.parametrize("wish", ["never"])
+def test_who_refuses_to_be_moved_stays(wish: str) -> None:
+    assert rebalance(crowded(move=wish).snapshot()).moves == ()
+
+
+@pytest.mark.parametrize(
+    ("moves_exclusive", "count"),
+    [
+        pytest.param(False, 0, id="not by default"),
+        pytest.param(True, 1, id="where that is allowed"),
+    ],
+)
+def test_exclusive_cpus_are_moved_where_that_is_allowed(
+    count: int, *, moves_exclusive: bool
+) -> None:
+    engine = engine_of("socket:1 numa:2 core:4 mem:8G", "cpuset:0")
+    wolf = container_of("wolf", 1, annotations={"pool-name.pinfold.dev/pod": "NUMA node #0"})
+    full = container_of("full", 4, annotations={"pool-name.pinfold.dev/pod": "NUMA node #1"})
+    sheep = container_of("sheep", 1, apart(term("numa", "wolf")))
+    for one in (wolf, full, sheep):
+        placed(engine, one)
+    assert engine.decisions[sheep.id].unmet
+    engine.stop(full.id)
+    budget = RebalanceBudget(moves_exclusive=moves_exclusive)
+    plan = rebalance(engine.snapshot(), budget)
+    assert len(plan.moves) == count
+    carried_out(engine, plan)
+    assert bool(engine.decisions[sheep.id].unmet) is not bool(count)
+
+
+def test_a_budget_of_nothing_mends_nothing() -> None:
+    assert rebalance(crowded().snapshot(), RebalanceBudget(moves=0)).moves == ()
+
+
+def test_what_is_ignored_during_execution_is_no_reason_to_move() -> None:
+    engine = engine_of(NODES, "cpuset:0")
+    cache = container_of("cache", 1, annotations={"pool-name.pinfold.dev/pod": "NUMA node #1"})
+    placed(engine, cache)
+    placed(engine, web := container_of("web", 0.5, near(term("numa", "cache"))))
+    engine.stop(cache.id)
+    elsewhere = {"pool-name.pinfold.dev/pod": "NUMA node #2"}
+    again = dataclasses.replace(cache.pod, uid="another", annotations=elsewhere)
+    placed(engine, dataclasses.replace(cache, id=ContainerId("again"), pod=again))
+    assert not engine.decisions[web.id].unmet
+    assert rebalance(engine.snapshot()).moves == ()
+
+
+def test_a_move_elsewhere_than_where_the_rules_would_hold_is_refused() -> None:
+    engine = crowded()
+    (move,) = rebalance(engine.snapshot()).moves
+    result = engine.move(move.container.id, engine.tree.root.id).result
+    assert isinstance(result, Refusal)
+    assert f"its rules would hold in {move.after.pool} by now" in result.reason
