@@ -6,7 +6,7 @@ Instruments, units and labels are those of the Go policy, without those of cache
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, overload
 
 from msgspec import Struct
 
@@ -97,8 +97,34 @@ class GaugeReader:
             self._tree = tree
         if online != self._online:
             self._cpus = tuple(online)
-            self._cpu_labels = tuple([{"cpu.id": str(cpu)} for cpu in self._cpus])
+            self._cpu_labels = _CpuLabels(self._cpus)
             self._online = online
+
+
+class _CpuLabels(Sequence[Mapping[str, str]]):
+    """The labels of cpus, made as they are asked for: of thousands, they take a megabyte."""
+
+    __slots__ = ("_cpus",)
+
+    def __init__(self, cpus: Sequence[int]) -> None:
+        self._cpus = cpus
+
+    def __len__(self) -> int:
+        return len(self._cpus)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _CpuLabels) and self._cpus == other._cpus
+
+    @overload
+    def __getitem__(self, index: int) -> Mapping[str, str]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Labels: ...
+
+    def __getitem__(self, index: int | slice) -> Mapping[str, str] | Labels:
+        if isinstance(index, slice):
+            return _CpuLabels(self._cpus[index])
+        return {"cpu.id": str(self._cpus[index])}
 
 
 def read_gauges(snapshot: Snapshot, used_bytes: Mapping[int, int]) -> Iterator[Gauge]:

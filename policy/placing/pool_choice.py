@@ -13,7 +13,7 @@ from ..model.grant import Dropped, PoolId
 from ..model.request import CpuType, Isolation, Request
 from ..pools.pool_tree import Pool, PoolTree
 from .hint_demand import objection
-from .lineup import Demand, Lineup
+from .lineup import MILLI, Demand, Lineup
 from .openings import NO_OPENINGS, Openings
 from .rank import Column, Contest, choose
 
@@ -177,7 +177,7 @@ def _demands(request: Request, ledger: Ledger, isolated: Column) -> tuple[Demand
         pairs = zip(isolated, left, strict=True)
         left = [other if one >= 0 else other - 1000 * count for one, other in pairs]
     if milli:
-        demands.append(Demand("shared CPU", milli, left, "m"))
+        demands.append(Demand("shared CPU", milli, left, MILLI))
     return tuple(demands)
 
 

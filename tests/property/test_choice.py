@@ -9,7 +9,7 @@ from pinfold.policy.model.container import ContainerId, QosClass
 from pinfold.policy.model.cpu_preference import CpuPriority
 from pinfold.policy.model.grant import Dropped
 from pinfold.policy.model.request import Isolation, Request
-from pinfold.policy.placing.lineup import Demand, Lineup
+from pinfold.policy.placing.lineup import MILLI, Demand, Lineup
 from pinfold.policy.placing.rank import Contest, Rank, choose, ranks
 
 NUMBERS = st.integers(-2, 2)
@@ -41,6 +41,8 @@ def contests(draw: st.DrawFn) -> Contest:
     def column() -> list[int]:
         return draw(st.lists(NUMBERS, min_size=size, max_size=size))
 
+    room = column()
+    less = draw(NUMBERS)
     return Contest(
         request=draw(requests),
         zeros=(0,) * size,
@@ -48,8 +50,9 @@ def contests(draw: st.DrawFn) -> Contest:
         depth=column(),
         inward=column(),
         around=draw(st.lists(st.integers(-1, size - 1), min_size=size, max_size=size)),
-        room=column(),
-        shared=column(),
+        room=room,
+        # As a rule every pool has so much less.
+        shared=draw(st.just([one - less for one in room]) | st.just(column())),
         isolated=column(),
         zones=draw(st.lists(ZONES, min_size=size, max_size=size)),
         affinities=column(),
@@ -81,9 +84,12 @@ def lineups(draw: st.DrawFn) -> Lineup:
         contest=contest,
         names=[str(pool_id) for pool_id in contest.ids],
         demands=draw(
-            st.lists(st.builds(Demand, st.sampled_from("ab"), NUMBERS, columns), max_size=2).map(
-                tuple
-            )
+            st.lists(
+                st.builds(
+                    Demand, st.sampled_from("ab"), NUMBERS, columns, st.sampled_from(("", MILLI))
+                ),
+                max_size=2,
+            ).map(tuple)
         ),
         zones=[NO_MEMORY if draw(st.integers(0, 2)) == 0 else zone for zone in contest.zones],
         strict=draw(st.dictionaries(st.sampled_from(contest.ids), st.just(TOO_FAR), max_size=2)),

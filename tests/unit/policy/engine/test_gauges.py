@@ -54,6 +54,14 @@ def gauges(policy: Engine) -> dict[str, Gauge]:
     return {one.name: one for one in read_gauges(policy.snapshot(), {0: 5, 9: 7})}
 
 
+def test_labels_of_cpus_are_those_of_the_online_ones_in_their_order() -> None:
+    labels = gauges(engine())["policy.cpu.container.count"].labels
+    assert [dict(one) for one in labels] == [{"cpu.id": str(cpu)} for cpu in range(8)]
+    assert list(labels[-2:]) == [{"cpu.id": "6"}, {"cpu.id": "7"}]
+    assert labels == gauges(engine())["policy.cpu.container.count"].labels
+    assert labels != labels[1:]
+
+
 def values(policy: Engine, name: str) -> dict[str, float]:
     """The samples of a gauge by their first label."""
     return {next(iter(one.labels.values())): one.value for one in gauges(policy)[name].samples}
