@@ -11,9 +11,7 @@ from typing import Final
 from ..wire.connection import BadCall, Call, Connection, Event, Reply, Role
 from ..wire.ttrpc import Code
 
-_CHUNK_BYTES: Final = 64 * 1024
-"""Memory for so much is at hand. For a chunk of 128 KiB or more the C library has the kernel map
-some anew, and unmap it, at each reading: eight times as long as all the rest of it."""
+_CHUNK_BYTES: Final = 256 * 1024
 _SEND_SECONDS: Final = 2.0
 
 
