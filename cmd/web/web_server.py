@@ -41,6 +41,10 @@ class Page(Struct, frozen=True, kw_only=True):
     content_type: str = PLAIN
 
 
+_VERSIONS: Final = ("1.0", "1.1")
+_OTHER_VERSION: Final = Page(content=b"HTTP/1.1 is spoken here\n", status=HTTPStatus.BAD_REQUEST)
+"""h11 takes any two digits for a version that it knows."""
+
 Pages = Mapping[str, Callable[[], Page]]
 """By path, some with a query of their own. Called in any thread, several at once."""
 _Headers = list[tuple[bytes, bytes]]
@@ -178,9 +182,11 @@ class _Desk:
         """
         client: _Connection = scope["state"]["client"]
         self._set_end(client, None)
-        page, more = await self._page(
-            scope["method"], scope["path"], scope["query_string"].decode("ascii", "replace")
-        )
+        page, more = _OTHER_VERSION, _Headers()
+        if scope["http_version"] in _VERSIONS:
+            page, more = await self._page(
+                scope["method"], scope["path"], scope["query_string"].decode("ascii", "replace")
+            )
         self._set_end(client, self._end(client.transport))
         headers = [
             (b"server", b"pinfold"),

@@ -201,6 +201,12 @@ def test_nonsense_is_refused_and_not_worth_a_line(
     assert not [one for one in caplog.records if one.levelno >= logging.INFO]
 
 
+def test_a_version_of_http_that_nobody_speaks_is_refused(served: Served) -> None:
+    with served.connect() as client:
+        client.sendall(b"GET / HTTP/9.9\r\nHost: here\r\n\r\n")
+        assert client.recv(12) == b"HTTP/1.1 400"
+
+
 def test_a_page_is_read_and_nothing_else(served: Served) -> None:
     for method in ("POST", "PUT", "DELETE", "OPTIONS", "BREW"):
         answer, text = served.ask(method, "/")
