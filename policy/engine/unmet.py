@@ -242,7 +242,8 @@ class UnmetRules:
                 self._concerned.pop(container_id, None)
                 continue
             look.effort += len(decision.unmet)
-            broken = [one for one in look.broken(container_id) if _tells(decision, one)]
+            all_broken = look.broken(container_id, together=True)
+            broken = [one for one in all_broken if _tells(decision, one)]
             left = self._texts(container_id, broken)
             if left != decision.unmet:
                 self._roster.decisions[container_id] = with_unmet(decision, left)
@@ -266,8 +267,13 @@ class _Look:
         self._whereabouts = Whereabouts(books)
         self.effort = 0
 
-    def broken(self, container_id: ContainerId) -> tuple[Restriction, ...]:
-        """The rules about a container's place that do not hold by now."""
+    def broken(
+        self, container_id: ContainerId, *, together: bool = False
+    ) -> tuple[Restriction, ...]:
+        """The rules about a container's place that do not hold by now.
+
+        `together`: those of very many residents as they are told to a newcomer, too.
+        """
         classified = self._roster.classified.get(container_id)
         if classified is None:
             return ()
@@ -281,7 +287,8 @@ class _Look:
         self.effort += judgement.effort
         cpus = self._books.presence(container_id)
         pool_id = self._books.pool_around(container_id)
-        return judgement.told_at(cpus, pool_id)
+        found = judgement.told_at(cpus, pool_id)
+        return (*found, *judgement.told_together(cpus)) if together else found
 
 
 def _tells(decision: Decision, rule: Restriction) -> bool:

@@ -228,6 +228,12 @@ class Judgement:
             return (*self.own, *(barrier.whole for barrier in self.barriers))
         return (*self.own, *(one for barrier in self.barriers for one in barrier.restrictions()))
 
+    def told_together(self, cpus: int) -> tuple[Restriction, ...]:
+        """The rules of very many residents, counted as one, that do not hold on these cpus."""
+        if sum([len(barrier.owners) for barrier in self.barriers]) <= OWNERS_MAX:
+            return ()
+        return tuple(barrier.whole for barrier in self.barriers if cpus & barrier.forbidden)
+
     def told_at(self, cpus: int, pool_id: int) -> tuple[Restriction, ...]:
         """Every required rule that does not hold on these cpus, those that block nobody as well.
 
