@@ -67,7 +67,7 @@ class Complaint:
 
     @property
     def placed_text(self) -> str:
-        """All of it as people and editors read it: file, line, and the column where it is known."""
+        """The complaint as people and editors read it: file, line, and column where it has one."""
         head = f"{self.source}:{self.line}: "
         if self.column and self.text.startswith(head):
             return f"{self.source}:{self.line}:{self.column}: {self.text.removeprefix(head)}"
