@@ -1,8 +1,11 @@
 """The link of a CRI proxy: both sockets, and the reading back. Without gRPC, which takes long."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from ..dispatch.actuator import ReadBack
+from .cdi_specs import FOLDERS
 from .listen_place import ListenPlace
 
 
@@ -16,3 +19,5 @@ class CriLink:
     """The runtime's own CRI socket."""
     read_back: ReadBack | None = None
     """By the runtime's ids."""
+    cdi_folders: Sequence[Path] = FOLDERS
+    """Where the runtime looks devices up."""

@@ -163,6 +163,7 @@ class _Session:
             self._adopted,
             self._look_soon,
             self._started,
+            link.cdi_folders,
         )
         self._census = Census(
             self._upstream,

@@ -6,9 +6,10 @@ nobody knows what came of them are left to the next list of the runtime's contai
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import grpc
@@ -48,6 +49,7 @@ class Hooks:
         adopted: asyncio.Event,
         look: Callable[[], None],
         started: Callable[[ContainerId], None],
+        cdi_folders: Sequence[Path],
     ) -> None:
         """`adopted`: set once all that runs is known. `look`: has the lists read soon.
 
@@ -63,6 +65,7 @@ class Hooks:
         self._adopted = adopted
         self._look = look
         self._started = started
+        self._cdi_folders = cdi_folders
         self._uncarried = UncarriedClasses(report)
         self._sized = SizedPods()
         self._resizes = Resizes(events, turns, known, self._sized, self._wait_for_adoption, look)
@@ -176,7 +179,9 @@ class Hooks:
         sandbox = sandbox_of_config(message.pod_sandbox_id, message.sandbox_config)
 
         def bare() -> Newcomer:
-            return arrivals.read_bare(sandbox, container_of_config(policy_id, sandbox.id, config))
+            folders = self._cdi_folders
+            container = container_of_config(policy_id, sandbox.id, config, folders)
+            return arrivals.read_bare(sandbox, container)
 
         def found(newcomer: Newcomer) -> Newcomer:
             return arrivals.with_found(newcomer, with_kubelet=with_kubelet, seconds=FIND_SECONDS)

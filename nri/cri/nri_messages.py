@@ -7,6 +7,7 @@ So both fronts read containers with the same code. Source: containerd, `internal
 import os
 import stat
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from ...policy.annotations.cpu_claims import CLAIM_PREFIX
@@ -15,7 +16,7 @@ from ..api import cri_proxy_pb2 as cri
 from ..api import nri_pb2
 from ..plugin.messages import PLACES_MAX
 from ..plugin.string_entries import read_entries
-from .cdi_specs import cdi_edits
+from .cdi_specs import FOLDERS, cdi_edits
 
 _READ_ONLY: Final = "ro"
 _OOM_GUARANTEED: Final = -997
@@ -71,13 +72,16 @@ def linux_sandbox_message(linux: cri.LinuxSandbox) -> nri_pb2.LinuxPodSandbox:
 
 
 def container_of_config(
-    container_id: str, sandbox_id: str, config: cri.Config
+    container_id: str, sandbox_id: str, config: cri.Config, folders: Sequence[Path] = FOLDERS
 ) -> nri_pb2.Container:
-    """A container that is to be created; its devices are looked up, which may take a moment."""
+    """A container that is to be created; its devices are looked up, which may take a moment.
+
+    `folders`: where those of other kinds than files are.
+    """
     linux = linux_message(config.linux.resources)
     for device in config.devices[:PLACES_MAX]:
         add_device(linux, device)
-    edits = cdi_edits(one.name for one in config.CDI_devices[:PLACES_MAX])
+    edits = cdi_edits((one.name for one in config.CDI_devices[:PLACES_MAX]), folders)
     for path in edits.paths:
         add_device(linux, cri.Device(host_path=path))
     return nri_pb2.Container(

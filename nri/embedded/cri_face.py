@@ -10,8 +10,9 @@ import json
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Final, cast
 
 import grpc
@@ -19,6 +20,7 @@ from google.protobuf.message import DecodeError, Message
 
 from ..api import cri_proxy_pb2 as cri
 from ..api import nri_pb2
+from ..cri.cdi_specs import FOLDERS
 from ..cri.nri_messages import container_of_config, resources_message, sandbox_of_config
 from ..cri.relay import RawHandler
 from ..cri.upstream import MESSAGE_OPTIONS, RUNTIME
@@ -39,8 +41,10 @@ _STATES: Final = {
 class CriFace(RawHandler):
     """A CRI socket of an embedded runtime, from `start` until `stop`."""
 
-    def __init__(self, runtime: EmbeddedRuntime) -> None:
+    def __init__(self, runtime: EmbeddedRuntime, cdi_folders: Sequence[Path] = FOLDERS) -> None:
+        """`cdi_folders`: where drivers say what comes with their devices."""
         self.runtime = runtime
+        self._cdi_folders = cdi_folders
         self.calls: list[str] = []
         """The methods called so far."""
         self.before: Callable[[str], None] = _at_once
@@ -193,7 +197,8 @@ class CriFace(RawHandler):
         container_id = stable_id(f"container/{name}/{metadata.attempt}")
         if container_id in self.runtime.containers:
             raise RequestError(f"name {name}_{metadata.attempt} is reserved for {container_id}")
-        created = self.runtime.create(container_of_config(container_id, pod.id, config))
+        container = container_of_config(container_id, pod.id, config, self._cdi_folders)
+        created = self.runtime.create(container)
         self.attempts[container_id] = metadata.attempt
         self._mounts[container_id] = list(config.mounts)
         self._tell(created.id, cri.CONTAINER_CREATED_EVENT)
@@ -258,7 +263,10 @@ class CriFace(RawHandler):
 
     def _status(self, request: bytes) -> Message:
         one = self.runtime.containers[cri.StatusRequest.FromString(request).id]
-        info: dict[str, Any] = {"pid": one.pid}
+        info: dict[str, Any] = {
+            "pid": one.pid,
+            "runtimeSpec": {"process": {"env": [*one.env]}},
+        }
         return cri.StatusResponse(
             status=cri.Status(
                 id=one.id,

@@ -8,12 +8,14 @@ from typing import Final, TypeVar, cast
 import grpc
 from google.protobuf.message import Message
 
+from ...policy.annotations.cpu_claims import CLAIM_PREFIX
 from ...policy.manifests.manifest import ContainerSpec, PodSpec
 from ...policy.model.memory_qos import MemoryQos
 from ..api import cri_proxy_pb2 as cri
 from ..api import nri_pb2
 from ..cri.upstream import MESSAGE_OPTIONS, RUNTIME
 from ..plugin.string_entries import write_entries
+from .claim_driver import ClaimDriver
 from .cri_face import cri_resources
 from .kubelet import RefusedCreation, container_message, sandbox_message
 
@@ -29,8 +31,11 @@ class CriKubelet:
         path: str,
         machine_memory_bytes: int | None,
         memory_qos: MemoryQos = MemoryQos.OFF,
+        driver: ClaimDriver | None = None,
     ) -> None:
+        """`driver`: of the cpus that containers claim; without one they claim none."""
         self._memory_qos = memory_qos
+        self._driver = driver
         self._machine_memory_bytes = machine_memory_bytes
         options = (*MESSAGE_OPTIONS, ("grpc.max_reconnect_backoff_ms", 500))
         self._channel = grpc.insecure_channel(f"unix:{path}", options=options)
@@ -77,6 +82,9 @@ class CriKubelet:
             labels=write_entries(message.labels),
             linux=cri.LinuxConfig(resources=cri_resources(message.linux)),
         )
+        claims = [one for one in message.env if one.startswith(CLAIM_PREFIX)]
+        if self._driver is not None and claims:
+            config.CDI_devices.add(name=self._driver.device(message.id, claims))
         request = cri.CreateRequest(
             pod_sandbox_id=pod_id, config=config, sandbox_config=sandbox_config(pod)
         )

@@ -6,6 +6,7 @@ from pathlib import Path
 from ...policy.model.memory_qos import MemoryQos
 from ..cri.cri_link import CriLink
 from ..cri.listen_place import ListenPlace
+from .claim_driver import ClaimDriver
 from .cri_face import CriFace
 from .cri_kubelet import CriKubelet
 from .embedded_cri import kernel_reader
@@ -22,14 +23,16 @@ class CriLoopback:
         machine_memory_bytes: int | None,
         memory_qos: MemoryQos = MemoryQos.OFF,
     ) -> None:
-        self.face = CriFace(runtime)
+        self._cdi_folders = (folder / "cdi",)
+        self.face = CriFace(runtime, self._cdi_folders)
         self._runtime = runtime
         self._runtime_socket = str(folder / "runtime.sock")
         self._socket = str(folder / "proxy" / "cri.sock")
         self.face.start(self._runtime_socket)
-        self.kubelet = CriKubelet(self._socket, machine_memory_bytes, memory_qos)
+        driver = ClaimDriver(folder / "cdi")
+        self.kubelet = CriKubelet(self._socket, machine_memory_bytes, memory_qos, driver)
         """By way of the proxy."""
-        self.direct = CriKubelet(self._runtime_socket, machine_memory_bytes, memory_qos)
+        self.direct = CriKubelet(self._runtime_socket, machine_memory_bytes, memory_qos, driver)
 
     def link(self) -> CriLink:
         """The link for a proxy, which may be another one each time."""
@@ -37,6 +40,7 @@ class CriLoopback:
             place=ListenPlace(self._socket, self._runtime_socket),
             socket=self._runtime_socket,
             read_back=kernel_reader(self._runtime),
+            cdi_folders=self._cdi_folders,
         )
 
     def restart(self) -> None:

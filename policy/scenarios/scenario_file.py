@@ -62,8 +62,6 @@ class Scenario(Struct, frozen=True, kw_only=True):
     topology: str = ""
     where: str = ""
     """The file and the line that name the topology."""
-    not_over_cri: str = ""
-    """Why it cannot be told to a CRI proxy; empty where it can."""
     steps: tuple[Step, ...]
 
 
@@ -109,7 +107,6 @@ def parse_scenarios(document: Field) -> ScenarioFile:
             title=one["title"].text(""),
             topology=one["topology"].text(""),
             where=one["topology"].where,
-            not_over_cri=one["not_over_cri"].text(""),
             steps=tuple(_step(step) for step in one["steps"].elements()),
         )
         if scenario.id in scenarios:

@@ -103,8 +103,6 @@ def test_a_scenario_comes_to_the_same_decisions(
 ) -> None:
     parsed = load(path)
     (scenario,) = [one for one in parsed.scenarios if one.id == scenario_id]
-    if front == "cri" and scenario.not_over_cri:
-        pytest.skip(scenario.not_over_cri)
     topology = DEFAULT
     if scenario.topology:
         topology = build_topology(parsed.topologies[scenario.topology], no_sysfs)
