@@ -21,8 +21,10 @@ from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine
 
 IGNORED = "requiredDuringSchedulingIgnoredDuringExecution"
+LASTING = "requiredDuringSchedulingRequiredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 GIB = 2**30
+NEVER = {"move.pinfold.dev/pod": "never"}
 
 
 def engine_of(machine: str | Machine, reserved: str = "cpuset:0", **config: Any) -> Engine:

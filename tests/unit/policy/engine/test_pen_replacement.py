@@ -11,6 +11,8 @@ from pinfold.policy.model.grant import Grant
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.policy.engine.ruled_pods import (
     GIB,
+    LASTING,
+    NEVER,
     apart,
     container_of,
     cpus,
@@ -23,9 +25,7 @@ from tests.unit.policy.engine.ruled_pods import (
 
 NODES = "socket:2 numa:2 core:2 thread:2 mem:2G"
 """NUMA nodes 0-3, 4-7 (socket 0), 8-11, 12-15 (socket 1)."""
-LASTING = "requiredDuringSchedulingRequiredDuringExecution"
 GROUP = {"group.pinfold.dev/pod": "front"}
-NEVER = {"move.pinfold.dev/pod": "never"}
 
 
 def pool(number: int) -> dict[str, str]:

@@ -10,6 +10,8 @@ from pinfold.policy.model.container import Container
 from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.policy.engine.ruled_pods import (
+    LASTING,
+    NEVER,
     apart,
     container_of,
     cpus,
@@ -22,8 +24,6 @@ from tests.unit.policy.engine.ruled_pods import (
 
 NODES = "socket:2 numa:2 core:2 thread:2 mem:2G"
 """NUMA nodes 0-3, 4-7 (socket 0), 8-11, 12-15 (socket 1)."""
-LASTING = "requiredDuringSchedulingRequiredDuringExecution"
-NEVER = {"move.pinfold.dev/pod": "never"}
 
 
 def pool(number: int, **more: str) -> dict[str, str]:
