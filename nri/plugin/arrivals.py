@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final
 
 from ...policy.model.container import Container, ContainerId, ContainerState, Pod
+from ...policy.model.hint import Hint
 from ...policy.model.kubelet_resources import LinuxResources
 from ...policy.text.errors import Problem
 from ..api import nri_pb2
@@ -188,7 +189,7 @@ class Arrivals:
                 lambda: finder.find_all(news, with_kubelet=with_kubelet, seconds=_FIND_ALL_SECONDS)
             )
         hints.update(found.hints)
-        return [replace(one, hints=hints.get(one.id, ())) for one in listed], found.problems
+        return [_with_hints(one, hints.get(one.id, ())) for one in listed], found.problems
 
     def _told(self, find: Callable[[], Found]) -> Found:
         """Hints found, none where finding them fails; what is missing, and a fault, is reported."""
@@ -199,3 +200,7 @@ class Arrivals:
         for one in result.value.missing:
             self._report(one)
         return result.value
+
+
+def _with_hints(container: Container, hints: tuple[Hint, ...]) -> Container:
+    return container if hints == container.hints else replace(container, hints=hints)

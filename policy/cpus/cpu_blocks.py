@@ -31,6 +31,14 @@ def lowest_bits(mask: int, count: int) -> int:
     return mask & ((1 << above) - 1)
 
 
+def _firsts(masks: Iterable[int]) -> int:
+    """The lowest cpu of each of some groups."""
+    found = 0
+    for mask in masks:
+        found |= mask & -mask
+    return found
+
+
 class _Shape(NamedTuple):
     offsets: tuple[int, ...]
     """Distances of the members from the lowest one, ascending, beginning with 0."""
@@ -54,9 +62,10 @@ class CpuBlocks:
         by_pattern: dict[int, list[int]] = {}
         for mask in masks:
             if mask:
-                by_pattern.setdefault(mask // (mask & -mask), []).append(mask)
+                pattern = mask >> ((mask & -mask).bit_length() - 1)
+                by_pattern.setdefault(pattern, []).append(mask)
         self._shapes = tuple(
-            _Shape(tuple(iter_bits(pattern)), sum(m & -m for m in set(group)), tuple(group))
+            _Shape(tuple(iter_bits(pattern)), _firsts(group), tuple(group))
             for pattern, group in by_pattern.items()
         )
         self.size_max = max((len(shape.offsets) for shape in self._shapes), default=0)

@@ -19,6 +19,9 @@ _HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
 _TEXTS_KEPT: Final = 256
 """Texts of sets; each may have some ten thousand characters."""
 
+_KNOWN_CHARACTERS_MAX: Final = 2048
+"""Of texts whose sets are kept: strangers may write longer ones, machines hardly do."""
+
 
 class IdListError(PinfoldError):
     """A text is not a list of ids in the kernel's format."""
@@ -48,6 +51,39 @@ def _strides(first: int, last: int, width: int, step: int) -> int:
         mask |= mask << covered
         covered *= 2
     return mask << first & _span(first, last)
+
+
+def _read_list(text: str) -> int:
+    """The bits of the ids in a text in the kernel's list format; see `IdSet.parse`."""
+    mask = 0
+    if len(text) > _LIST_CHARACTERS_MAX:
+        what = f"{quoted(text)}: a list of {len(text)} characters"
+        raise IdListError(f"{what} — write at most {_LIST_CHARACTERS_MAX}, ranges as N-M")
+    stripped = text.strip(" \t\n\0")
+    if not stripped:
+        return 0
+    for part in stripped.split(","):
+        span, colon, stride = part.strip().partition(":")
+        low, dash, high = span.partition("-")
+        first = _read_id(low, text)
+        last = _read_id(high, text) if dash else first
+        if last < first:
+            raise IdListError(f"{quoted(text)}: range {quoted(span)} runs backwards")
+        if not colon:
+            mask |= _span(first, last)
+            continue
+        used, slash, group = stride.partition("/")
+        step = _read_id(group if slash else used, text)
+        width = _read_id(used, text) if slash else 1
+        if step < 1 or not 1 <= width <= step:
+            what = f"{quoted(text)}: stride {quoted(stride)}"
+            raise IdListError(f"{what} is not N or N/M with N <= M")
+        mask |= _strides(first, last, width, step)
+    return mask
+
+
+# Containers that share cpus are listed with the same set, one after the other.
+_known_list = lru_cache(maxsize=_TEXTS_KEPT)(_read_list)
 
 
 def iter_bits(mask: int) -> Iterator[int]:
@@ -114,31 +150,8 @@ class IdSet:
         O(characters), of which there may be as many as a list of all ids has. Raises `IdListError`.
         Source: Documentation/admin-guide/kernel-parameters.rst, "cpu lists".
         """
-        mask = 0
-        if len(text) > _LIST_CHARACTERS_MAX:
-            what = f"{quoted(text)}: a list of {len(text)} characters"
-            raise IdListError(f"{what} — write at most {_LIST_CHARACTERS_MAX}, ranges as N-M")
-        stripped = text.strip(" \t\n\0")
-        if not stripped:
-            return cls(0)
-        for part in stripped.split(","):
-            span, colon, stride = part.strip().partition(":")
-            low, dash, high = span.partition("-")
-            first = _read_id(low, text)
-            last = _read_id(high, text) if dash else first
-            if last < first:
-                raise IdListError(f"{quoted(text)}: range {quoted(span)} runs backwards")
-            if not colon:
-                mask |= _span(first, last)
-                continue
-            used, slash, group = stride.partition("/")
-            step = _read_id(group if slash else used, text)
-            width = _read_id(used, text) if slash else 1
-            if step < 1 or not 1 <= width <= step:
-                what = f"{quoted(text)}: stride {quoted(stride)}"
-                raise IdListError(f"{what} is not N or N/M with N <= M")
-            mask |= _strides(first, last, width, step)
-        return cls(mask)
+        read = _known_list if len(text) <= _KNOWN_CHARACTERS_MAX else _read_list
+        return cls(read(text))
 
     @classmethod
     def parse_mask(cls, text: str) -> Self:
