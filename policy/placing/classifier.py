@@ -23,6 +23,7 @@ from ..model.request import CpuType, Isolation, Request
 from ..pools.memory_supply import read_memory_supply
 from ..rules.affinity import AffinityRule, affinity_rules, bind_rules, parse_affinity
 from ..rules.central_rules import naming_rules
+from ..rules.podaffinity.own_rules import has_label_keys
 from ..rules.podaffinity.rule_set import NO_PLACEMENT_RULES, PlacementRules
 from ..rules.podaffinity.rule_text import are_labels_heeded, placement_rules
 from ..text.errors import Problem, first_problems
@@ -153,7 +154,10 @@ class Classifier:
         # What can be had of these depends on how many cpus a container asks for.
         depends = preferences.cpu_class is not None or preferences.irq_affinity is not None
         depends |= preferences.exclusive is not None or preferences.whole_cores
-        if depends or found.problems or found.placement:
+        if found.placement:
+            # And of these on what its pod is labelled.
+            depends |= has_label_keys(container) or are_labels_heeded(pod, self._config)
+        if depends or found.problems:
             return None
         return _Alike(preferences=preferences, classified=found)
 

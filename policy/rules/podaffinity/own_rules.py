@@ -87,6 +87,16 @@ def selected_namespace_labels(container: Container) -> frozenset[str]:
     return frozenset(one.key for scope in scopes if scope for one in scope.requirements)
 
 
+def has_label_keys(container: Container) -> bool:
+    """Whether labels of its own complete a rule in the affinity annotation of a container."""
+    setting = read_annotations(container.pod.annotations).effective(AFFINITY_KEY, container.name)
+    if setting is None:
+        return False
+    written = _parse(setting.value, setting.key)
+    rules = (*written.required, *written.preferred, *written.spread)
+    return any(one.label_keys for one in rules)
+
+
 def _where(setting: Setting, container: Container) -> str:
     pod = f"{setting.key} of {container.pod.namespace}/{container.pod.name}"
     return f"{pod}/{container.name}" if setting.scope is Scope.CONTAINER else pod

@@ -6,6 +6,7 @@ import pytest
 from msgspec import structs
 
 from pinfold.policy.configuration.config import Config
+from pinfold.policy.configuration.config_text import read_config
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.model.cpu_preference import BurstLevel, CpuPriority, SmtPreference
 from pinfold.policy.model.request import CpuType, Isolation, Request
@@ -265,6 +266,21 @@ def test_a_request_as_shares_asks_for_as_much() -> None:
 
 FRIENDS = {f"{DOMAIN}/affinity": "c0: [c1]", f"{DOMAIN}/anti-affinity": "c0: [c2]"}
 RACK = {"pinfold.dev/rack": "blue"}
+APART = "topologyKey: l3, labelSelector: {matchLabels: {app: web}}"
+WITHOUT_REVISION = read_config("""\
+profiles:
+- name: those without a revision
+  labelSelector: {matchExpressions: [{key: rev, operator: DoesNotExist}]}
+  addedAffinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution:
+    [{topologyKey: numa, labelSelector: {}}]}}
+""").config
+
+
+def apart(more: str = "") -> dict[str, str]:
+    rule = f"requiredDuringSchedulingIgnoredDuringExecution: [{{{APART}{more}}}]"
+    return {"affinity.pinfold.dev/pod": f"podAntiAffinity: {{{rule}}}"}
+
+
 ALIKE = [
     pytest.param({}, G, {}, id="one without annotations"),
     pytest.param({}, BEST_EFFORT, {}, id="one that asks for nothing"),
@@ -273,11 +289,15 @@ ALIKE = [
     pytest.param({f"{DOMAIN}/affinity": "c0: ["}, G, {}, id="one with a fault in its rules"),
     pytest.param({f"cpu-class.{DOMAIN}/pod": "turbo"}, G, {}, id="one with a wish nobody can meet"),
     pytest.param({}, G, RACK, id="one whose labels count"),
+    pytest.param(apart(), G, {}, id="one that must be apart from others"),
+    pytest.param(
+        apart(", matchLabelKeys: [rev]"), G, {}, id="one apart from others of its revision"
+    ),
 ]
 
 
 @pytest.mark.parametrize(("annotations", "qos", "labels"), ALIKE)
-@pytest.mark.parametrize("config", [Config(), Config(colocate_pods=True)])
+@pytest.mark.parametrize("config", [Config(), Config(colocate_pods=True), WITHOUT_REVISION])
 def test_replicas_are_classified_as_each_would_be_alone(
     annotations: dict[str, str], qos: QosClass, labels: dict[str, str], config: Config
 ) -> None:
@@ -285,7 +305,7 @@ def test_replicas_are_classified_as_each_would_be_alone(
         pod = Pod(
             id=PodId(f"p{number}"),
             name=f"web-{number}",
-            labels=labels,
+            labels={"rev": f"{number}", **labels},
             annotations=annotations,
             annotation_problems=problems,
             qos=qos,
