@@ -85,9 +85,11 @@ def pod_value(pod: nri_pb2.PodSandbox) -> Pod:
     admitted = admit(annotations, path, annotations_unread)
     admitted_labels = admit_labels(labels, path, labels_left_out)
     problems = admitted.problems + admitted_labels.problems
-    if is_in_system_partition(pod.linux.cgroup_parent):
+    linux = pod.linux
+    if is_in_system_partition(linux.cgroup_parent):
         problems += (system_partition_problem(path),)
-    qos = qos_of_cgroup(pod.linux.cgroup_parent)
+    qos = qos_of_cgroup(linux.cgroup_parent)
+    has_resources = linux.HasField("pod_resources")
     return Pod(
         id=PodId(pod.id),
         name=pod.name,
@@ -97,7 +99,7 @@ def pod_value(pod: nri_pb2.PodSandbox) -> Pod:
         annotations=admitted.annotations,
         annotation_problems=problems,
         qos=qos,
-        resources=pod_resources_value(pod.linux.pod_resources, qos),
+        resources=pod_resources_value(linux.pod_resources, qos) if has_resources else None,
     )
 
 
@@ -186,10 +188,11 @@ def linux_value(
         size = parse_page_size(one.page_size)
         if size is not None and one.limit:
             hugepages[size] = one.limit
+    cpu = resources.cpu
     return LinuxResources(
-        cpu_shares=resources.cpu.shares.value,
-        cpu_quota=resources.cpu.quota.value,
-        cpu_period=resources.cpu.period.value,
+        cpu_shares=cpu.shares.value,
+        cpu_quota=cpu.quota.value,
+        cpu_period=cpu.period.value,
         memory_limit_bytes=max(0, resources.memory.limit.value),
         hugepage_bytes=hugepages,
         oom_score_adj=None if oom_score_adj is None else oom_score_adj.value,

@@ -251,7 +251,7 @@ def _explained(
     grant = structs.replace(grant, isolated=exclusive & root.isolated)
     if advice is None:
         return grant
-    named = next((one for one in ledger.tree.pools if one.name == advice.pool), pool)
+    named = ledger.tree.named(advice.pool) or pool
     within = advice.within
     return structs.replace(
         grant,

@@ -1,7 +1,6 @@
 """Adoption of everything that runs, in which a fault with one container is no other one's fault."""
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -90,7 +89,7 @@ def readopt(
             roster.note_size(container.pod, known.pod_size)
         if container.id not in faults:
             try:
-                with _blame(container):
+                with _Blame(container):
                     allocator.know(container)
             except FaultyContainerError as fault:
                 # Nothing is booked yet, so the others need not begin again.
@@ -102,7 +101,7 @@ def readopt(
     for container in running:
         found = faults.get(container.id, ())
         if len(found) == 1:
-            with _blame(container):
+            with _Blame(container):
                 allocator.keep(container, others[container.id], advice.get(container.id), found[0])
         elif found:
             _leave_out(allocator, container, found[-1])
@@ -112,12 +111,12 @@ def readopt(
     # What was adopted keeps its cpus: nobody is told of growth until the next event.
     allocator.unmet.note_moves(books.pinner.drain())
     for container in homeless:
-        with _blame(container):
+        with _Blame(container):
             allocator.conclude(allocator.place_running(container))
     for container in listed:
         is_whole = _on_usable_cpus(container, books) is container
         if container.id not in faults and (usability.has_more or not is_whole):
-            with _blame(container):
+            with _Blame(container):
                 allocator.mend(container.id)
 
 
@@ -175,7 +174,7 @@ def _adopt(
     everybody, running = running, [one for one in running if one.id not in inside]
     if books.must_expect(everybody):
         for container in running:
-            with _blame(container):
+            with _Blame(container):
                 books.expect(container, requests[container.id])
     homeless: list[Container] = []
     left: list[tuple[Container, Request]] = []
@@ -183,7 +182,7 @@ def _adopt(
     # What an exclusive grant holds is legal for nobody else, so those come first.
     for container in running:
         request, hint = requests[container.id], advice.get(container.id)
-        with _blame(container):
+        with _Blame(container):
             if request.claimed:
                 # It was told of by whoever creates pods, and may be about others' cpus.
                 continue
@@ -192,11 +191,11 @@ def _adopt(
             elif not allocator.adopt(container, request, others[container.id], hint):
                 left.append((container, request.as_shared()))
     for group in penned:
-        with _blame(group.containers[0]):
+        with _Blame(group.containers[0]):
             found = adopt_pen(group, advice, books, allocator.roster, allocator.pens)
             homeless.extend(found)
     for container, request in (*claims, *left):
-        with _blame(container):
+        with _Blame(container):
             hint = advice.get(container.id)
             if not allocator.adopt(container, request, others[container.id], hint):
                 homeless.append(container)
@@ -209,7 +208,7 @@ def _heed_rules(
 ) -> None:
     """Let nobody who was adopted grow to where a rule between containers would break."""
     for container in adopted:
-        with _blame(container):
+        with _Blame(container):
             known = advice.get(container.id)
             allocator.heed_rules(container, () if known is None else known.unmet)
     allocator.rehouse()
@@ -229,13 +228,19 @@ def _leave_out(allocator: Allocator, container: Container, fault: Exception) -> 
     )
 
 
-@contextmanager
-def _blame(container: Container) -> Generator[None, None, None]:
-    """Say of whatever goes wrong with which container it does."""
-    try:
-        yield
-    except Exception as error:
+class _Blame(Struct, frozen=True):
+    """The container that whatever goes wrong meanwhile is put down to."""
+
+    container: Container
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
         # The one place in the policy that catches everything: what strangers write about one
         # container must never keep the others from being known, for their exclusive cpus would be
         # given away. Whoever catches it reports it, and starts with new books.
-        raise FaultyContainerError(container.id, error) from error
+        if isinstance(error, Exception):
+            raise FaultyContainerError(self.container.id, error) from error

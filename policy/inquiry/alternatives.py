@@ -100,7 +100,7 @@ class _Trials:
 
     def room(self) -> int:
         """What the pool that it would get has left for it, in milli-cpus."""
-        pool = next((one for one in self._engine.tree.pools if one.name == self.pool), None)
+        pool = self._engine.tree.named(self.pool)
         return 0 if pool is None else self._room[pool.id]
 
     def room_inside(self) -> int:

@@ -74,6 +74,8 @@ class PoolTree(Struct, frozen=True, kw_only=True):
     """For each pool its ancestors, the parent first, the root last."""
     masks: tuple[int, ...]
     """The cpus of each pool."""
+    ids: Mapping[str, PoolId]
+    """By name the first pool that has it."""
     has_repeated_pools: bool
     """Whether the only pool inside some pool has all of its cpus."""
 
@@ -99,13 +101,19 @@ class PoolTree(Struct, frozen=True, kw_only=True):
 
     def smallest_holding(self, cpus: CpuSet) -> Pool:
         """The deepest pool with all these cpus; the root if none has. O(depth x children)."""
-        pool = self.root
+        pool, mask, masks = self.root, cpus.mask, self.masks
         while True:
-            inside = [self.pools[child] for child in pool.children]
-            found = next((child for child in inside if cpus <= child.cpus), None)
-            if found is None:
+            for child in pool.children:
+                if not mask & ~masks[child]:
+                    pool = self.pools[child]
+                    break
+            else:
                 return pool
-            pool = found
+
+    def named(self, name: str) -> Pool | None:
+        """The pool of a name, the first of several; None for an unknown one."""
+        pool_id = self.ids.get(name)
+        return None if pool_id is None else self.pools[pool_id]
 
 
 class Branch(Struct):
@@ -230,6 +238,7 @@ def number_branches(root: Branch, machine: Machine, supply: Supply) -> PoolTree:
         pools=tuple(replace(pool, parent=parents.get(pool.id)) for pool in pools),
         ancestors=tuple(ancestors[pool.id] for pool in pools),
         masks=masks,
+        ids={pool.name: pool.id for pool in reversed(pools)},
         has_repeated_pools=any(
             len(pool.children) == 1 and masks[pool.children[0]] == masks[pool.id] for pool in pools
         ),
