@@ -188,7 +188,9 @@ class Allocator:
         """
         cpus, grant = self.books.presence(container.id), self.books.ledger.grants[container.id]
         classified = self.roster.classified[container.id]
-        judgement = self._judge.judge(container, classified.placement, classified.request)
+        judgement = self._judge.judge(
+            container, classified.placement, classified.request, has_pulls=False
+        )
         if judgement is None:
             return
         self.unmet.tell_adopted(container.id, judgement, remembered, is_alone=is_alone)

@@ -279,7 +279,11 @@ class _Look:
             return ()
         container = self._roster.containers[container_id]
         judgement = self._judge.judge(
-            container, classified.placement, classified.request, self._whereabouts
+            container,
+            classified.placement,
+            classified.request,
+            self._whereabouts,
+            has_pulls=False,
         )
         self.effort += _EFFORT_OF_ONE
         if judgement is None:

@@ -49,20 +49,25 @@ class Judge:
         rules: PlacementRules,
         request: Request,
         whereabouts: Whereabouts | None = None,
+        *,
+        has_pulls: bool = True,
     ) -> Judgement | None:
         """The judgement about a container; None where no rule has anything to say.
 
         `whereabouts`: those of a judgement before it, where nobody's place has changed since.
+        `has_pulls`: whether preferred rules count, too; where nobody is placed by it they need not.
         """
         standing = self._books.standing
         cores = self._whole_cores(container, request) if request.whole_cores else None
         if not rules and standing.is_empty and cores is None:
             return None
         matching, uncounted = first_of_each_namespace(standing.matching(container))
+        if not has_pulls:
+            matching = list(filter(_is_required_anti, matching))
         if not rules and not matching and cores is None:
             return None
         known = whereabouts or Whereabouts(self._books)
-        reading = _Reading(self._books, self._config, container, rules, request, known)
+        reading = _Reading(self._books, self._config, container, rules, request, known, has_pulls)
         if cores is not None:
             reading.own.append(cores)
         found = reading.read(matching, uncounted)
@@ -126,6 +131,7 @@ class _Reading(Struct):
     rules: PlacementRules
     request: Request
     whereabouts: Whereabouts
+    has_pulls: bool = True
     own: list[Restriction] = field(default_factory=list[Restriction])
     companions: list[Companions] = field(default_factory=list[Companions])
     guarded: list[str] = field(default_factory=list[str])
@@ -143,8 +149,9 @@ class _Reading(Struct):
             self._read_anti_affinity()
             self._read_pools()
             for rule in self.rules.spread:
-                self._read_spread(rule, pulls)
-            for one in self.rules.preferred:
+                if rule.is_required or self.has_pulls:
+                    self._read_spread(rule, pulls)
+            for one in self.rules.preferred if self.has_pulls else ():
                 for presence, count in self.whereabouts.sizes(self._select(one.term)).items():
                     pulls.add(one.term.level, presence, one.weight * count)
         barriers, passed = self._read_standing(matching, pulls)
@@ -300,7 +307,7 @@ class _Reading(Struct):
 
     def _pool_scores(self) -> Sequence[int]:
         preferred = self.rules.pool_preferred
-        if not preferred:
+        if not preferred or not self.has_pulls:
             return ()
         return [
             SCALE * sum([one.weight for one in preferred if one.term.matches(labels)])
