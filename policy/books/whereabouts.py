@@ -86,20 +86,23 @@ class Whereabouts:
     def domains_by_count(self, level: Level, places: int, usable: int) -> Mapping[int, int]:
         """The domains of a level with usable cpus, by how many of some containers are in them.
 
-        Domains are bits of a mask. O(domains x different sets of cpus).
+        Domains are bits of a mask. O(different sets of cpus x domains of one).
         """
         known = self._counts.get((level, places, usable))
         if known is not None:
             return known
         domains = self._books.domains
-        counts = {mask & -mask: 0 for mask in domains.masks(level) if mask & usable}
+        every, touched = domains.indexes(level, usable), 0
+        counts: dict[int, int] = {}
         for presence, count in self.sizes(places).items():
-            for bit in iter_bits(domains.indexes(level, presence)):
-                if 1 << bit in counts:
-                    counts[1 << bit] += count
-        found: dict[int, int] = {}
+            here = domains.indexes(level, presence) & every
+            touched |= here
+            for bit in iter_bits(here):
+                counts[bit] = counts.get(bit, 0) + count
+        rest = every & ~touched
+        found = {0: rest} if rest else {}
         for bit, count in counts.items():
-            found[count] = found.get(count, 0) | bit
+            found[count] = found.get(count, 0) | 1 << bit
         self._counts[level, places, usable] = found
         return found
 
