@@ -1,9 +1,10 @@
 """Sets of cpus and of memory nodes: one int bitmask, the kernel's list format in and out."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Self
+
+from msgspec import Struct
 
 from .base_errors import PinfoldError, quoted
 
@@ -116,8 +117,7 @@ def _list_format(mask: int) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True, order=False)
-class IdSet:
+class IdSet(Struct, frozen=True, gc=False):
     """A set of small ids as one int; the shared code of `CpuSet` and `NodeSet`.
 
     `<=` is subset, a partial order: sort by `.mask` or `.lowest`, never by the sets themselves.
@@ -225,8 +225,7 @@ class IdSet:
         return self.mask != other.mask and not other.mask & ~self.mask
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class CpuSet(IdSet):
+class CpuSet(IdSet, frozen=True, gc=False):
     """A set of cpus (hardware threads, the kernel's numbers).
 
     >>> str(CpuSet.parse("0-3,8") | CpuSet.of(4))
@@ -234,8 +233,7 @@ class CpuSet(IdSet):
     """
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class NodeSet(IdSet):
+class NodeSet(IdSet, frozen=True, gc=False):
     """A set of memory nodes (NUMA node ids); another type than `CpuSet`, so they cannot mix.
 
     >>> str(NodeSet.of(0, 1, 3))
