@@ -28,7 +28,7 @@ from ..placing.judge import Judge
 from ..placing.placer import Failure, Placement, Placer
 from ..placing.wishes.own_cpus import wants_own_cpus, without_own_cpus
 from ..text.errors import Problem
-from .decision import Decision, left_as_it_was
+from .decision import Decision, left_as_it_was, refused, with_objection
 from .roster import Roster
 from .unmet import UnmetRules
 
@@ -89,12 +89,7 @@ class Penning:
             made = self.bookings.resize(pen, request, self._allowed(container, classified, pen))
         if isinstance(made, Failure):
             self._books.withdraw(container.id)
-            return Decision(
-                container_id=container.id,
-                result=made.refusal,
-                lineup=made.lineup,
-                problems=classified.problems,
-            )
+            return refused(container.id, made, classified.problems)
         return self._joined(name, container, classified, made if pen is None else None)
 
     def request_of(
@@ -292,7 +287,7 @@ class Penning:
         begun: Placement | None,
     ) -> Decision:
         """A container with its part of a pen that has room for it."""
-        books, problems = self._books, classified.problems
+        books, problems = self._books, with_objection(classified.problems, container, begun)
         pen = books.ledger.pens[name.id]
         count = self._own_cpus(name, container, classified) if pen.exclusive else 0
         own = fitting_slice(books.ledger, pen, count, classified.request, books.picker)

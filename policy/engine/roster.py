@@ -7,7 +7,7 @@ from msgspec import structs
 
 from ..model.container import Container, ContainerId, ContainerState, Pod, PodId, Resources
 from ..model.grant import Grant
-from ..model.hint import Hint
+from ..model.last_place import LastPlace
 from ..model.request import CpuType
 from ..pens.pod_numbers import left_of_pod, resized_with, shows_pod
 from ..placing.classifier import Classified
@@ -35,7 +35,7 @@ class Roster:
         """The last size of pods that were resized, by uid; the runtime tells that of creation."""
         self._instances: dict[tuple[str, str], ContainerId] = {}
         self._of_pod: dict[PodId, dict[ContainerId, None]] = {}
-        self._last_places: dict[tuple[str, str], tuple[Grant, tuple[Hint, ...]]] = {}
+        self._last_places: dict[tuple[str, str], LastPlace] = {}
 
     def add(self, container: Container, classified: Classified) -> None:
         """A container is there, and is the present instance of its name."""
@@ -71,12 +71,17 @@ class Roster:
         """The present instance of a container's pod and name."""
         return self._instances.get(instance_key(container))
 
-    def remember_place(self, container: Container, grant: Grant) -> None:
-        """Remember the grant of an instance for the next one of its name in its pod."""
-        key = instance_key(container)
+    def remember_place(
+        self, container_id: ContainerId, grant: Grant, disturbed: frozenset[ContainerId]
+    ) -> None:
+        """Remember the grant of an instance for the next one of its name in its pod.
+
+        `disturbed`: the owners of rules that did not hold beside it.
+        """
+        key = instance_key(self.containers[container_id])
         self._last_places.pop(key, None)
-        hints = self.classified[container.id].request.hints
-        self._last_places[key] = grant, hints
+        request = self.classified[container_id].request
+        self._last_places[key] = LastPlace(grant=grant, request=request, disturbed=disturbed)
         if len(self._last_places) > _LAST_PLACES_MAX:
             del self._last_places[next(iter(self._last_places))]
 
@@ -88,12 +93,14 @@ class Roster:
         for key in [key for key in self._last_places if key[0] == pod_uid]:
             del self._last_places[key]
 
-    def last_place(self, container: Container) -> Grant | None:
-        """The grant of the instance before this one, where it was remembered and near the same."""
+    def last_place(self, container: Container) -> LastPlace | None:
+        """The place of the instance before this one, where it was remembered and near the same."""
         if not self._last_places:
             return None
-        grant, hints = self._last_places.get(instance_key(container), (None, ()))
-        return grant if hints == self.classified[container.id].request.hints else None
+        last = self._last_places.get(instance_key(container))
+        if last is None or last.request.hints != self.classified[container.id].request.hints:
+            return None
+        return last
 
     def counted_once(self, container: Container, classified: Classified) -> Classified:
         """A container's demand without what others of its pod have of the pod's on reserved cpus.

@@ -202,6 +202,13 @@ class MemoryChoice:
         assert isinstance(offer, Offer), (self._request.container_id, pool_id)
         return offer
 
+    def offer_again(self, held: Grant) -> Offer:
+        """The memory that a container had before its restart, though that is too much by now."""
+        wanted, ledger = self.request_at(held.pool_id), self._ledger
+        usable = ledger.nodes.open_to(wanted.may_use_reserved).with_memory
+        zone = NodeSet(held.memory.mask & usable or usable)
+        return Offer(request=wanted, zone=zone, version=ledger.version)
+
     def resize(self, held: Grant) -> Offer | Refusal | None:
         """Another amount of memory for a container that has some, in the same place if it fits.
 

@@ -9,6 +9,7 @@ from ...topology.sets.cpuset import NO_CPUS, NO_NODES, CpuSet
 from ..books.books import Books
 from ..model.container import ContainerId
 from ..model.grant import Grant, Refusal
+from ..model.last_place import LastPlace
 from ..model.request import CpuType, Request
 from ..placing.judgement import Judgement
 from ..placing.lifting import make_room
@@ -37,11 +38,16 @@ class PenBookings:
         self, request: Request, weights: Mapping[ContainerId, int], judgement: Judgement | None
     ) -> Placement | Failure:
         """A new pen, placed like a container with this request, or where it was before."""
-        last, placement = self._last.pop(request.container_id, None), None
-        if last is not None:
-            placement = self._placer.plan_again(request, last, judgement)
-        found = placement or self._placer.plan(request, weights, judgement)
+        pen, last = self._last.get(request.container_id), None
+        if pen is not None:
+            had = pen.shared_milli, pen.memory_bytes
+            before = replace(
+                request, exclusive=len(pen.exclusive), shared_milli=had[0], memory_bytes=had[1]
+            )
+            last = LastPlace(grant=pen, request=before)
+        found = self._placer.plan_for(request, weights, judgement, last)
         if isinstance(found, Placement):
+            self._last.pop(request.container_id, None)
             self._take(found)
         return found
 
