@@ -363,7 +363,7 @@ class Allocator:
         pen = ledger.pens[grant.pen] if grant is not None and grant.pen is not None else None
         if grant is not None:
             disturbed = self.unmet.disturbed(container_id)
-            self.roster.remember_place(container_id, grant, disturbed)
+            self.roster.remember_place(grant, pen, disturbed)
         self.books.release(container_id)
         if pen is not None:
             self.pens.left(pen)

@@ -1,5 +1,6 @@
 """Every container the policy knows, what it asks for, and what was decided about it."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -9,6 +10,7 @@ from ..model.container import Container, ContainerId, ContainerState, Pod, PodId
 from ..model.grant import Grant
 from ..model.last_place import LastPlace
 from ..model.request import CpuType
+from ..pens.pen_name import is_outside
 from ..pens.pod_numbers import left_of_pod, resized_with, shows_pod
 from ..placing.classifier import Classified
 from ..placing.wishes.claimed_cpus import unbooked_claim
@@ -72,16 +74,22 @@ class Roster:
         return self._instances.get(instance_key(container))
 
     def remember_place(
-        self, container_id: ContainerId, grant: Grant, disturbed: frozenset[ContainerId]
+        self, grant: Grant, pen: Grant | None, disturbed: frozenset[ContainerId]
     ) -> None:
-        """Remember the grant of an instance for the next one of its name in its pod.
+        """Remember the grant of an instance for the next one of its name in its pod, and its pen.
 
         `disturbed`: the owners of rules that did not hold beside it.
         """
-        key = instance_key(self.containers[container_id])
+        container = self.containers[grant.container_id]
+        key = instance_key(container)
         self._last_places.pop(key, None)
-        request = self.classified[container_id].request
-        self._last_places[key] = LastPlace(grant=grant, request=request, disturbed=disturbed)
+        self._last_places[key] = LastPlace(
+            grant=grant,
+            pen=pen,
+            request=self.classified[container.id].request,
+            resources=container.resources,
+            disturbed=disturbed,
+        )
         if len(self._last_places) > _LAST_PLACES_MAX:
             del self._last_places[next(iter(self._last_places))]
 
@@ -99,6 +107,13 @@ class Roster:
             return None
         last = self._last_places.get(instance_key(container))
         if last is None or last.request.hints != self.classified[container.id].request.hints:
+            return None
+        return last
+
+    def place_in(self, pen_id: ContainerId, container: Container) -> LastPlace | None:
+        """The last place of a container that was in a pen and asks for the same; else None."""
+        last = self.last_place(container)
+        if last is None or last.grant.pen != pen_id or last.resources != container.resources:
             return None
         return last
 
@@ -142,6 +157,19 @@ class Roster:
         if (decision := self.decisions.get(container_id)) is not None:
             problems = (*decision.problems, problem)
             self.decisions[container_id] = structs.replace(decision, problems=problems)
+
+    def placed_beside(
+        self, container: Container, grants: Mapping[ContainerId, Grant]
+    ) -> Sequence[Container]:
+        """The other containers of a pod that hold something, outside any pen."""
+        return [
+            self.containers[one]
+            for one in self.of_pod(container.pod.id)
+            if one != container.id
+            and one in grants
+            and grants[one].cpu_type is CpuType.NORMAL
+            and not is_outside(self.containers[one])
+        ]
 
     def of_pod(self, pod_id: PodId) -> tuple[ContainerId, ...]:
         """The containers known of a pod, oldest first."""

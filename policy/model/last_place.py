@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from .container import ContainerId
+from .container import ContainerId, Resources
 from .grant import Grant
 from .request import Request
 
@@ -11,7 +11,10 @@ class LastPlace(Struct, frozen=True, kw_only=True):
     """The place of a container before its restart."""
 
     grant: Grant
+    pen: Grant | None = None
+    """The pen that it was in, as it left it."""
     request: Request
+    resources: Resources = Resources()
     disturbed: frozenset[ContainerId] = frozenset()
     """Owners of rules that did not hold beside it."""
 

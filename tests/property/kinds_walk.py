@@ -176,8 +176,7 @@ class KindsWalk(PenWalk):
         if isinstance(decision.result, Refusal):
             self.engine.remove(again.id)
             is_refused_by_itself = {RULES_KEY, FAILS_KEY} <= container.pod.annotations.keys()
-            if pen is None:
-                assert is_refused_by_itself, f"no room where it was: {decision.result.reason}"
+            assert is_refused_by_itself, f"no room where it was: {decision.result.reason}"
             return
         self.running[again.id], self.kernel[again.id] = again, decision.pinning
         if followers or not is_settled:

@@ -217,3 +217,65 @@ def test_a_rule_that_did_not_hold_beside_it_does_not_refuse_it(was_there: bool) 
     decision = engine.create(replace(it, id=ContainerId("it-1")))
     assert isinstance(decision.result, Grant) == was_there
     assert bool(engine.decisions[alone.id].unmet) == was_there
+
+
+def annotated(container: Container, key: str, value: str) -> Container:
+    annotations = {f"{key}.pinfold.dev/pod": value}
+    return replace(container, pod=replace(container.pod, annotations=annotations))
+
+
+def crowd(engine: Engine, memory: int = 0) -> None:
+    """One that runs already, and asks for more than is left."""
+    runs = replace(sized("runs", 2.5, memory), cpus=CpuSet.of(3), mems=NodeSet.of(0))
+    engine.adopt(replace(runs, pod=replace(runs.pod, qos=QosClass.BURSTABLE)))
+
+
+@pytest.mark.parametrize(("key", "value"), [("pod-pool", "true"), ("group", "red")])
+def test_a_pen_that_ended_is_back_where_it_was(key: str, value: str) -> None:
+    engine = Engine(SMALL, Config(reserved_resources=Amounts(cpu="cpuset:0")))
+    one = annotated(sized("db", 2, 2 * GIB), key, value)
+    assert isinstance(engine.create(one).result, Grant)
+    crowd(engine, GIB)
+    held = ended(engine, one.id)
+    decision = engine.create(replace(one, id=ContainerId("db-1")))
+    assert isinstance(decision.result, Grant)
+    assert (decision.result.pen, decision.result.rest) == (held.pen, held.rest)
+    assert "without room for it" in decision.problems[-1].what
+    engine.check()
+
+
+@pytest.mark.parametrize(
+    "qos", [QosClass.GUARANTEED, QosClass.BURSTABLE], ids=["of their own", "shared"]
+)
+def test_a_pen_is_as_large_again_for_who_comes_back_to_it(qos: QosClass) -> None:
+    """A group shrinks by each that leaves it; its cpus are promised to others by then."""
+    engine = Engine(SMALL, Config(reserved_resources=Amounts(cpu="cpuset:0")))
+    one, other = (annotated(sized(name, 1, GIB), "group", "red") for name in ("one", "other"))
+    one, other = (replace(each, pod=replace(each.pod, qos=qos)) for each in (one, other))
+    for each in (one, other):
+        assert isinstance(engine.create(each).result, Grant)
+    (before,) = engine.snapshot().pens.values()
+    assert bool(before.exclusive) == (qos is QosClass.GUARANTEED)
+    crowd(engine, GIB)
+    ended(engine, other.id)
+    decision = engine.create(replace(other, id=ContainerId("other-1")))
+    assert isinstance(decision.result, Grant)
+    (after,) = engine.snapshot().pens.values()
+    assert (after.exclusive, after.shared_milli) == (before.exclusive, before.shared_milli)
+    assert after.memory_bytes == before.memory_bytes == 2 * GIB
+    assert "without room for it" in decision.problems[-1].what
+    engine.check()
+    for each in (one.id, "other-1", "runs-0"):
+        ended(engine, each)
+    fresh = Engine(SMALL, engine.config).snapshot()
+    assert engine.snapshot().free_sharable == fresh.free_sharable
+    assert engine.snapshot().memory.holdings == fresh.memory.holdings
+
+
+def test_who_was_not_in_a_pen_does_not_enlarge_it_beyond_what_is_there() -> None:
+    engine = Engine(SMALL, Config(reserved_resources=Amounts(cpu="cpuset:0")))
+    one, other = (annotated(sized(name, 1, 0), "group", "red") for name in ("one", "other"))
+    assert isinstance(engine.create(one).result, Grant)
+    crowd(engine)
+    assert isinstance(engine.create(other).result, Refusal)
+    engine.check()
