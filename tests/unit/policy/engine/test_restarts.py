@@ -265,8 +265,8 @@ def test_a_pen_is_as_large_again_for_who_comes_back_to_it(qos: QosClass) -> None
     assert after.memory_bytes == before.memory_bytes == 2 * GIB
     assert "without room for it" in decision.problems[-1].what
     engine.check()
-    for each in (one.id, "other-1", "runs-0"):
-        ended(engine, each)
+    for container_id in (one.id, "other-1", "runs-0"):
+        ended(engine, container_id)
     fresh = Engine(SMALL, engine.config).snapshot()
     assert engine.snapshot().free_sharable == fresh.free_sharable
     assert engine.snapshot().memory.holdings == fresh.memory.holdings
