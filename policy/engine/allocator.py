@@ -23,7 +23,7 @@ from ..tuning.effects import Occupancy
 from ..tuning.interrupts import Interrupt
 from ..tuning.turbo import prefer_turbo
 from .adoption import KEPT, Advice, adopted_grant, kept_grant
-from .decision import Decision, fault_problem, left_as_it_was
+from .decision import Decision, fault_problem, left_as_it_was, refused, with_objection
 from .heeded_resize import heeded_resize
 from .penning import Penning
 from .replacement import party_of, plan_replacement, relocated
@@ -101,7 +101,7 @@ class Allocator:
             return Decision(container_id=container.id, result=refusal, problems=problems)
         penned = self.pens.place(container, classified)
         if penned is not None:
-            return penned
+            return self._outside_again(penned, container, classified)
         affinities = self.books.affinity.affinities(container, classified.rules)
         if not affinities.is_whole:
             problems = (*problems, *affinities.problems(container))
@@ -113,23 +113,27 @@ class Allocator:
         if judgement is not None and (judgement.guarded or judgement.uncounted):
             problems = (*problems, *guard_problems(judgement, container))
             classified = structs.replace(classified, problems=problems)
-        placement: Placement | Failure | None = None
-        held = self.roster.last_place(container)
-        if held is not None:
-            placement = self._placer.plan_again(request, held, judgement)
-        if placement is None:
-            placement = self._placer.plan(request, affinities.weights, judgement)
-        if runs and judgement is not None and isinstance(placement, Failure):
-            yielding = self._placer.plan(request, affinities.weights, judgement.yielding())
-            placement = yielding if isinstance(yielding, Placement) else placement
+        last, weights = self.roster.last_place(container), affinities.weights
+        placement = self._placer.plan_for(request, weights, judgement, last, runs=runs)
         if isinstance(placement, Failure):
             self.books.withdraw(container.id)
-            return Decision(
-                container_id=container.id,
-                result=placement.refusal,
-                lineup=placement.lineup,
-                problems=problems,
-            )
+            return refused(container.id, placement, problems)
+        return self._apply(placement, classified)
+
+    def _outside_again(
+        self, penned: Decision, container: Container, classified: Classified
+    ) -> Decision:
+        """The decision about a container's pen; where it is refused, the place it had outside."""
+        last, refusal = self.roster.last_place(container), penned.result
+        if last is None or isinstance(refusal, Grant):
+            return penned
+        self.books.let_count(container, classified.rules, classified.placement)
+        judgement = self._judge.judge(container, classified.placement, classified.request)
+        failure = Failure(refusal=refusal, lineup=penned.lineup)
+        placement = self._placer.plan_back(classified.request, last, judgement, failure)
+        if isinstance(placement, Failure):
+            self.books.withdraw(container.id)
+            return refused(container.id, placement, penned.problems)
         return self._apply(placement, classified)
 
     def place_running(self, container: Container) -> Decision:
@@ -312,12 +316,6 @@ class Allocator:
         if isinstance(placement, Placement):
             self._change(placement, classified)
 
-    def _remember_place(self, container_id: ContainerId) -> None:
-        """Remember where a container was: it is to find its place again when it restarts."""
-        grant = self.books.ledger.grants.get(container_id)
-        if grant is not None:
-            self.roster.remember_place(self.roster.containers[container_id], grant)
-
     def _resized(
         self, container: Container, grant: Grant, classified: Classified
     ) -> Placement | Failure:
@@ -365,7 +363,9 @@ class Allocator:
         ledger = self.books.ledger
         grant = ledger.grants.get(container_id)
         pen = ledger.pens[grant.pen] if grant is not None and grant.pen is not None else None
-        self._remember_place(container_id)
+        if grant is not None:
+            disturbed = self.unmet.disturbed(container_id)
+            self.roster.remember_place(grant, pen, disturbed)
         self.books.release(container_id)
         if pen is not None:
             self.pens.left(pen)
@@ -378,20 +378,20 @@ class Allocator:
                 self.unmet.note_moved(one.container_id)
             if grant.exclusive:
                 self.unmet.note_displaced(self.shares.rehouse())
+        container = self.roster.containers[grant.container_id]
         decision = Decision(
             container_id=grant.container_id,
             result=grant,
             pool=self._pool_name(grant),
             lineup=placement.lineup,
             decided_by=placement.decided_by,
-            problems=classified.problems,
+            problems=with_objection(classified.problems, container, placement),
             scheduling=classified.scheduling,
             classes=classified.classes,
             cold_start_ns=classified.request.cold_start_ns,
             weights=placement.weights,
         )
         if placement.broken:
-            container = self.roster.containers[grant.container_id]
             self.unmet.tell_owners(container, placement.broken)
             return self.unmet.told(decision, placement.broken)
         return decision

@@ -10,7 +10,7 @@ from ..model.container import Container, ContainerId
 from ..model.grant import Dropped, Grant, Refusal
 from ..model.pinning import Change, Pinning
 from ..placing.lineup import Lineup
-from ..placing.placer import Failure
+from ..placing.placer import Failure, Placement
 from ..placing.rank import Rank
 from ..text.errors import Problem
 from ..tuning.resource_class import NO_CLASSES, ResourceClasses
@@ -63,6 +63,32 @@ def fault_problem(container: Container, fault: Exception) -> Problem:
         fix="report it",
         container=container.name,
     )
+
+
+def refused(container_id: ContainerId, failure: Failure, problems: tuple[Problem, ...]) -> Decision:
+    """The decision about a container for which there is no place."""
+    return Decision(
+        container_id=container_id,
+        result=failure.refusal,
+        lineup=failure.lineup,
+        problems=problems,
+    )
+
+
+def with_objection(
+    problems: tuple[Problem, ...], container: Container, placement: Placement | None
+) -> tuple[Problem, ...]:
+    """The problems of a container, and that its place has no room for it but by its restart."""
+    if placement is None or not placement.objection:
+        return problems
+    problem = Problem(
+        where=container.path,
+        what=f"back where it was before its restart, without room for it: {placement.objection}",
+        fix="stop or move others there",
+        container=container.name,
+        is_advice=True,
+    )
+    return (*problems, problem)
 
 
 def left_as_it_was(

@@ -22,13 +22,13 @@ from ..pens.pen_slices import (
     shrunk_slice,
     unheeded_wish,
 )
-from ..pens.pod_numbers import own_cpus, resized_with, shows_pod, together, with_pages
+from ..pens.pod_numbers import enlarged, own_cpus, resized_with, shows_pod, together, with_pages
 from ..placing.classifier import Classified, Classifier
 from ..placing.judge import Judge
 from ..placing.placer import Failure, Placement, Placer
 from ..placing.wishes.own_cpus import wants_own_cpus, without_own_cpus
 from ..text.errors import Problem
-from .decision import Decision, left_as_it_was
+from .decision import Decision, left_as_it_was, refused, with_objection
 from .roster import Roster
 from .unmet import UnmetRules
 
@@ -86,15 +86,14 @@ class Penning:
         if pen is None:
             made = self._begin(name, container, classified)
         elif request := self._changed(name, pen, container):
-            made = self.bookings.resize(pen, request, self._allowed(container, classified, pen))
+            back = self._roster.place_in(name.id, container)
+            allowed = self._allowed(container, classified, pen)
+            made = self.bookings.resize(pen, request, allowed, back)
         if isinstance(made, Failure):
             self._books.withdraw(container.id)
-            return Decision(
-                container_id=container.id,
-                result=made.refusal,
-                lineup=made.lineup,
-                problems=classified.problems,
-            )
+            return refused(container.id, made, classified.problems)
+        problems = with_objection(classified.problems, container, made)
+        classified = structs.replace(classified, problems=problems)
         return self._joined(name, container, classified, made if pen is None else None)
 
     def request_of(
@@ -212,18 +211,8 @@ class Penning:
     def note_sum(self, containers: Sequence[Container]) -> None:
         """Containers of a pod without a pen have all that they seem to ask for: so has the pod."""
         container = containers[-1]
-        size, total = self.size_of(container), together(containers)
-        if size is None:
-            return
-        cpu, memory = total.cpu_request_milli, total.memory_limit_bytes or 0
-        limit = size.memory_limit_bytes
-        if cpu > size.cpu_request_milli or (limit is not None and memory > limit):
-            larger = replace(
-                size,
-                cpu_request_milli=max(cpu, size.cpu_request_milli),
-                memory_request_bytes=max(total.memory_request_bytes, size.memory_request_bytes),
-                memory_limit_bytes=None if limit is None else max(memory, limit),
-            )
+        size = self.size_of(container)
+        if size is not None and (larger := enlarged(size, together(containers))) is not None:
             self.note_size(container.pod, larger)
 
     def resize_pod(self, pod: Pod, size: Resources) -> Refusal | None:
@@ -266,11 +255,23 @@ class Penning:
     ) -> Placement | Failure:
         """A new pen, around the containers of the pod that hold something by now."""
         residents = () if name.is_group else self._residents(container)
+        back = self._roster.place_in(name.id, container)
+        made = self._enclose(name, container, classified, residents) if residents else None
+        if made is not None and (back is None or isinstance(made, Placement)):
+            return made
+        request = self.request_of(name, container, (container,))
+        judgement = self._judge.judge(container, classified.placement, request)
+        weights = self._books.affinity.affinities(container, classified.rules).weights
+        return self.bookings.begin(request, weights, judgement, back)
+
+    def _enclose(
+        self,
+        name: PenName,
+        container: Container,
+        classified: Classified,
+        residents: Sequence[Container],
+    ) -> Placement | Failure:
         request = self.request_of(name, container, (*residents, container))
-        if not residents:
-            judgement = self._judge.judge(container, classified.placement, request)
-            weights = self._books.affinity.affinities(container, classified.rules).weights
-            return self.bookings.begin(request, weights, judgement)
         held = [self._books.ledger.grants[one.id] for one in residents]
         made = self.bookings.enclose(request, held, self._allowed(container, classified, *held))
         if isinstance(made, Placement):
@@ -388,13 +389,4 @@ class Penning:
         return together(given) if size is None else with_pages(size, given)
 
     def _residents(self, container: Container) -> Sequence[Container]:
-        """The other containers of a pod that hold something, outside any pen."""
-        grants, containers = self._books.ledger.grants, self._roster.containers
-        return [
-            containers[one]
-            for one in self._roster.of_pod(container.pod.id)
-            if one != container.id
-            and one in grants
-            and grants[one].cpu_type is CpuType.NORMAL
-            and not is_outside(containers[one])
-        ]
+        return self._roster.placed_beside(container, self._books.ledger.grants)

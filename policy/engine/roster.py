@@ -1,5 +1,6 @@
 """Every container the policy knows, what it asks for, and what was decided about it."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -7,8 +8,9 @@ from msgspec import structs
 
 from ..model.container import Container, ContainerId, ContainerState, Pod, PodId, Resources
 from ..model.grant import Grant
-from ..model.hint import Hint
+from ..model.last_place import LastPlace
 from ..model.request import CpuType
+from ..pens.pen_name import is_outside
 from ..pens.pod_numbers import left_of_pod, resized_with, shows_pod
 from ..placing.classifier import Classified
 from ..placing.wishes.claimed_cpus import unbooked_claim
@@ -35,7 +37,7 @@ class Roster:
         """The last size of pods that were resized, by uid; the runtime tells that of creation."""
         self._instances: dict[tuple[str, str], ContainerId] = {}
         self._of_pod: dict[PodId, dict[ContainerId, None]] = {}
-        self._last_places: dict[tuple[str, str], tuple[Grant, tuple[Hint, ...]]] = {}
+        self._last_places: dict[tuple[str, str], LastPlace] = {}
 
     def add(self, container: Container, classified: Classified) -> None:
         """A container is there, and is the present instance of its name."""
@@ -71,12 +73,23 @@ class Roster:
         """The present instance of a container's pod and name."""
         return self._instances.get(instance_key(container))
 
-    def remember_place(self, container: Container, grant: Grant) -> None:
-        """Remember the grant of an instance for the next one of its name in its pod."""
+    def remember_place(
+        self, grant: Grant, pen: Grant | None, disturbed: frozenset[ContainerId]
+    ) -> None:
+        """Remember the grant of an instance for the next one of its name in its pod, and its pen.
+
+        `disturbed`: the owners of rules that did not hold beside it.
+        """
+        container = self.containers[grant.container_id]
         key = instance_key(container)
         self._last_places.pop(key, None)
-        hints = self.classified[container.id].request.hints
-        self._last_places[key] = grant, hints
+        self._last_places[key] = LastPlace(
+            grant=grant,
+            pen=pen,
+            request=self.classified[container.id].request,
+            resources=container.resources,
+            disturbed=disturbed,
+        )
         if len(self._last_places) > _LAST_PLACES_MAX:
             del self._last_places[next(iter(self._last_places))]
 
@@ -88,12 +101,21 @@ class Roster:
         for key in [key for key in self._last_places if key[0] == pod_uid]:
             del self._last_places[key]
 
-    def last_place(self, container: Container) -> Grant | None:
-        """The grant of the instance before this one, where it was remembered and near the same."""
+    def last_place(self, container: Container) -> LastPlace | None:
+        """The place of the instance before this one, where it was remembered and near the same."""
         if not self._last_places:
             return None
-        grant, hints = self._last_places.get(instance_key(container), (None, ()))
-        return grant if hints == self.classified[container.id].request.hints else None
+        last = self._last_places.get(instance_key(container))
+        if last is None or last.request.hints != self.classified[container.id].request.hints:
+            return None
+        return last
+
+    def place_in(self, pen_id: ContainerId, container: Container) -> LastPlace | None:
+        """The last place of a container that was in a pen and asks for the same; else None."""
+        last = self.last_place(container)
+        if last is None or last.grant.pen != pen_id or last.resources != container.resources:
+            return None
+        return last
 
     def counted_once(self, container: Container, classified: Classified) -> Classified:
         """A container's demand without what others of its pod have of the pod's on reserved cpus.
@@ -135,6 +157,19 @@ class Roster:
         if (decision := self.decisions.get(container_id)) is not None:
             problems = (*decision.problems, problem)
             self.decisions[container_id] = structs.replace(decision, problems=problems)
+
+    def placed_beside(
+        self, container: Container, grants: Mapping[ContainerId, Grant]
+    ) -> Sequence[Container]:
+        """The other containers of a pod that hold something, outside any pen."""
+        return [
+            self.containers[one]
+            for one in self.of_pod(container.pod.id)
+            if one != container.id
+            and one in grants
+            and grants[one].cpu_type is CpuType.NORMAL
+            and not is_outside(self.containers[one])
+        ]
 
     def of_pod(self, pod_id: PodId) -> tuple[ContainerId, ...]:
         """The containers known of a pod, oldest first."""

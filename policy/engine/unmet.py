@@ -108,6 +108,13 @@ class UnmetRules:
         """The rules that do not hold at a container, told or not."""
         return frozenset(one.name for one in self._broken(container_id))
 
+    def disturbed(self, container_id: ContainerId) -> frozenset[ContainerId]:
+        """The other owners of rules that do not hold beside a container, as far as that is told."""
+        if not any([container_id in others for others in self._concerned.values()]):
+            return frozenset()
+        broken = [one for one in self._broken(container_id) if not one.is_own]
+        return frozenset(other.id for one in broken for other in one.blockers)
+
     def tell_changed(
         self, decision: Decision, earlier: Decision, before: Collection[str]
     ) -> Decision:

@@ -202,6 +202,13 @@ class MemoryChoice:
         assert isinstance(offer, Offer), (self._request.container_id, pool_id)
         return offer
 
+    def offer_again(self, held: Grant) -> Offer:
+        """The memory that a container had before its restart, though that is too much by now."""
+        wanted, ledger = self.request_at(held.pool_id), self._ledger
+        usable = ledger.nodes.open_to(wanted.may_use_reserved).with_memory
+        zone = NodeSet(held.memory.mask & usable or usable)
+        return Offer(request=wanted, zone=zone, version=ledger.version)
+
     def resize(self, held: Grant) -> Offer | Refusal | None:
         """Another amount of memory for a container that has some, in the same place if it fits.
 
@@ -211,11 +218,17 @@ class MemoryChoice:
         known = ledger.request_of(held.container_id)
         if known is None:
             return ledger.offer(self.request_at(held.pool_id), replaces=held.container_id)
-        # The kinds too: a cold start that is over does not begin again.
-        request = replace(self._memory_request(known.affinity.mask), types=known.types)
+        request = self._request_after(known)
         if (request.size_bytes, request.hugepage_bytes) != (known.size_bytes, known.hugepage_bytes):
             return ledger.offer(request, replaces=held.container_id)
         return None if request.limit_bytes == known.limit_bytes else ledger.kept(request)
+
+    def resize_anyway(self, held: Grant) -> Offer | None:
+        """The same, and what it has of its nodes where there is no room."""
+        found, known = self.resize(held), self._ledger.request_of(held.container_id)
+        if known is None or not isinstance(found, Refusal):
+            return None if isinstance(found, Refusal) else found
+        return self._ledger.kept(self._request_after(known))
 
     def request_at(self, pool_id: PoolId) -> MemoryRequest:
         """The request to the ledger for a pool, or for the root where memory is spread."""
@@ -223,6 +236,10 @@ class MemoryChoice:
         return self._memory_request(
             self._affinity(root if self._request.spreads_memory else pool_id)
         )
+
+    def _request_after(self, known: MemoryRequest) -> MemoryRequest:
+        # The kinds too: a cold start that is over does not begin again.
+        return replace(self._memory_request(known.affinity.mask), types=known.types)
 
     def _affinity(self, pool_id: PoolId) -> int:
         return self._start.nodes[self._start.of_pool[pool_id]].affinity

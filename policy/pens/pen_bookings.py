@@ -6,13 +6,15 @@ from typing import Final
 from msgspec.structs import replace
 
 from ...topology.sets.cpuset import NO_CPUS, NO_NODES, CpuSet
+from ..books.booking import Booking
 from ..books.books import Books
 from ..model.container import ContainerId
 from ..model.grant import Grant, Refusal
+from ..model.last_place import LastPlace
 from ..model.request import CpuType, Request
 from ..placing.judgement import Judgement
 from ..placing.lifting import make_room
-from ..placing.placer import Failure, Placement, Placer
+from ..placing.placer import RESTARTED, Failure, Placement, Placer
 from ..placing.resizer import Resizer
 from .pen_slices import rest_of, shrunk_pen
 
@@ -34,14 +36,25 @@ class PenBookings:
         """Pens that ended, the oldest forgotten first: who is restarted finds its cpus again."""
 
     def begin(
-        self, request: Request, weights: Mapping[ContainerId, int], judgement: Judgement | None
+        self,
+        request: Request,
+        weights: Mapping[ContainerId, int],
+        judgement: Judgement | None,
+        back: LastPlace | None,
     ) -> Placement | Failure:
-        """A new pen, placed like a container with this request, or where it was before."""
-        last, placement = self._last.pop(request.container_id, None), None
-        if last is not None:
-            placement = self._placer.plan_again(request, last, judgement)
-        found = placement or self._placer.plan(request, weights, judgement)
+        """A new pen, placed like a container with this request, or where it was before.
+
+        `back`: the place of the container that it is for, where it was in this pen and asks for
+        what it had.
+        """
+        pen, last = self._last.get(request.container_id), None
+        if pen is not None:
+            last = LastPlace(grant=pen, request=_as_before(request, pen))
+            if back is not None:
+                last = replace(last, request=request, disturbed=back.disturbed)
+        found = self._placer.plan_for(request, weights, judgement, last)
         if isinstance(found, Placement):
+            self._last.pop(request.container_id, None)
             self._take(found)
         return found
 
@@ -75,9 +88,16 @@ class PenBookings:
         return placement
 
     def resize(
-        self, pen: Grant, request: Request, allowed: int | None = None
+        self,
+        pen: Grant,
+        request: Request,
+        allowed: int | None = None,
+        back: LastPlace | None = None,
     ) -> Placement | Failure:
-        """Another size for a pen of the same kind; no slice is taken, and what is shared stays."""
+        """Another size for a pen of the same kind; no slice is taken, and what is shared stays.
+
+        `back`: the place of a container that comes back to it, and asks for what it had.
+        """
         books, ledger = self._books, self._books.ledger
         if pen.exclusive:
             whole = max(-(-request.total_milli // 1000), 1)
@@ -91,6 +111,45 @@ class PenBookings:
         if isinstance(placement, Placement):
             books.take(placement.booking)
             books.pinner.mark(pen.container_id)
+        elif back is not None and back.pen is not None:
+            return self._regrown(kept, back.pen, request, allowed, placement)
+        return placement
+
+    def _regrown(
+        self, pen: Grant, then: Grant, request: Request, allowed: int | None, failure: Failure
+    ) -> Placement:
+        """What a pen had when a container left it that is back, as far as it is nobody's own.
+
+        `failure`: why the pen cannot grow otherwise.
+        """
+        books, root = self._books, self._books.tree.root
+        sharable, isolated = (
+            books.ledger.free_sharable[root.id],
+            books.ledger.free_isolated[root.id],
+        )
+        own = pen.exclusive.mask
+        if missing := max(request.exclusive - len(pen.exclusive), 0) if own else 0:
+            free = (sharable | isolated) & (-1 if allowed is None else allowed)
+            more = then.exclusive.mask & ~own & free
+            more = books.picker.pick(more, min(missing, more.bit_count())) or 0
+            # Somebody who asked for nothing must be able to run.
+            own |= more if root.reserved or sharable & ~more else 0
+        offer = books.pool_memory.choice(request).resize_anyway(pen)
+        grant = replace(
+            pen,
+            exclusive=CpuSet(own),
+            isolated=CpuSet(own) & root.isolated,
+            shared_milli=max(min(then.shared_milli, request.shared_milli), pen.shared_milli),
+            memory=offer.zone if offer is not None else pen.memory,
+            memory_bytes=request.memory_bytes,
+        )
+        placement = Placement(
+            booking=Booking(grant=grant, offer=offer),
+            decided_by=RESTARTED,
+            objection=failure.refusal.reason,
+        )
+        books.take(placement.booking)
+        books.pinner.mark(pen.container_id)
         return placement
 
     def move(self, placement: Placement) -> None:
@@ -203,3 +262,13 @@ class PenBookings:
             within=residents[0].within if len(residents) == 1 else None,
         )
         return replace(pen, memory=self._books.adopt_memory(request, pen, zone))
+
+
+def _as_before(request: Request, pen: Grant) -> Request:
+    """The request of a pen that asked for what it had, and otherwise for the same as this one."""
+    return replace(
+        request,
+        exclusive=len(pen.exclusive),
+        shared_milli=pen.shared_milli,
+        memory_bytes=pen.memory_bytes,
+    )

@@ -71,6 +71,20 @@ def resized_with(whole: Resources, before: Container, after: Container) -> Resou
     return None if size == whole else size
 
 
+def enlarged(whole: Resources, total: Resources) -> Resources | None:
+    """Size of a pod that has at least what its containers seem to ask for; None where it has."""
+    cpu, memory = total.cpu_request_milli, total.memory_limit_bytes or 0
+    limit = whole.memory_limit_bytes
+    if cpu <= whole.cpu_request_milli and (limit is None or memory <= limit):
+        return None
+    return replace(
+        whole,
+        cpu_request_milli=max(cpu, whole.cpu_request_milli),
+        memory_request_bytes=max(total.memory_request_bytes, whole.memory_request_bytes),
+        memory_limit_bytes=None if limit is None else max(memory, limit),
+    )
+
+
 def own_cpus(whole: Resources | None, container: Container) -> int:
     """Number of whole cpus that a container asks for as its own, by the kubelet's rule.
 

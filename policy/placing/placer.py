@@ -14,6 +14,7 @@ from ..memory.memory_choice import MemoryChoice
 from ..memory.offers import Offer
 from ..model.container import ContainerId
 from ..model.grant import Dropped, Grant, PoolId, Refusal
+from ..model.last_place import LastPlace
 from ..model.request import CpuType, Request
 from ..pools.closeness import Closeness
 from ..tuning.cpu_class import misfits
@@ -24,7 +25,7 @@ from .judgement import Judgement
 from .lineup import Lineup
 from .place_finder import PlaceFinder
 from .pool_choice import Chooser, Facts
-from .restriction import Restriction
+from .restriction import Restriction, names_text
 from .wishes.claimed_cpus import claimed_part
 
 RESTARTED: Final = "restarted"
@@ -43,6 +44,8 @@ class Placement(Struct, frozen=True, kw_only=True):
     """What drew the container to others, and from them."""
     narrowed_by: frozenset[ContainerId] = frozenset()
     """The residents whose leaving could make room for a narrowed grant."""
+    objection: str = ""
+    """What anybody would be refused for there who was not there before its restart."""
 
 
 class Failure(Struct, frozen=True, kw_only=True):
@@ -63,6 +66,28 @@ class Placer:
         self._closeness = Closeness(books.tree)
         self._books = books
         self._finder = PlaceFinder(books, chooser, judge)
+
+    def plan_for(
+        self,
+        request: Request,
+        weights: Mapping[ContainerId, int],
+        judgement: Judgement | None,
+        last: LastPlace | None,
+        *,
+        runs: bool = False,
+    ) -> Placement | Failure:
+        """The best grant for a container, or what it held before its restart.
+
+        No rule between containers refuses one that `runs`: at worst some break.
+        """
+        found = None if last is None else self.plan_again(request, last.grant, judgement)
+        placement = found or self.plan(request, weights, judgement)
+        if last is not None and isinstance(placement, Failure):
+            placement = self.plan_back(request, last, judgement, placement)
+        if runs and judgement is not None and isinstance(placement, Failure):
+            yielding = self.plan(request, weights, judgement.yielding())
+            return yielding if isinstance(yielding, Placement) else placement
+        return placement
 
     def plan(
         self,
@@ -169,6 +194,75 @@ class Placer:
         broken = tuple(one for one in told if one.closed_pools)
         return Placement(booking=booking, decided_by=RESTARTED, broken=broken)
 
+    def plan_back(
+        self, request: Request, last: LastPlace, judgement: Judgement | None, failure: Failure
+    ) -> Placement | Failure:
+        """The grant that a container held before its restart, though that is too much by now.
+
+        Nothing but others' own cpus refuses it, and rules that keep containers apart, unless they
+        are of residents beside whom they did not hold then either. `failure`: why it is nowhere
+        else.
+        """
+        held, root, ledger = last.grant, self._tree.root, self._ledger
+        if held.pen is not None or not last.holds(request):
+            return failure
+        own = held.exclusive.mask
+        taken = own & ~(ledger.free_sharable[root.id] | ledger.free_isolated[root.id])
+        if held.cpu_type is CpuType.PRESERVE:
+            own &= ~taken
+        elif taken:
+            return replace(failure, refusal=self._taken(failure.refusal, taken))
+        if own and not root.reserved and not ledger.free_sharable[root.id] & ~own:
+            # Somebody who asked for nothing must be able to run.
+            return failure
+        memory = self._memory.choice(request)
+        is_short = isinstance(memory.zone(held.pool_id), Dropped)
+        offer = memory.offer_again(held) if is_short else memory.offer(held.pool_id)
+        grant = replace(
+            self._grant(
+                request, held.pool_id, CpuSet(own), CpuSet(held.isolated.mask & own), offer
+            ),
+            cpu_type=held.cpu_type,
+            shared_milli=held.shared_milli - last.request.shared_milli + request.shared_milli,
+            grown=held.grown,
+            within=held.within,
+        )
+        found = failure.lineup.candidates()[held.pool_id] if failure.lineup else None
+        placement = Placement(
+            booking=Booking(grant=grant, offer=offer),
+            decided_by=RESTARTED,
+            objection=str(found) if isinstance(found, Dropped) else failure.refusal.reason,
+        )
+        if judgement is None:
+            return placement
+        cpus = self._cpus_of(grant)
+        told = judgement.told_at(cpus, self._tree.around(held.pool_id, cpus))
+        broken = tuple(one for one in told if one.blockers or one.closed_pools)
+        firm = [one for one in broken if one.blockers and not one.can_break]
+        if any(one.is_own or not last.disturbed.issuperset(one.blocker_ids) for one in firm):
+            return failure
+        lifted = held_back(judgement, grant, cpus, self._books, ())
+        booking = Booking(grant=grant, offer=offer, lifted=lifted)
+        return replace(placement, booking=booking, broken=broken)
+
+    def _taken(self, refusal: Refusal, cpus: int) -> Refusal:
+        """The refusal of a container whose own cpus of before its restart are others' by now."""
+        find, grants = self._books.affinity.residents.container, self._ledger.grants.values()
+        holders = [one.container_id for one in grants if (one.exclusive or one.rest).mask & cpus]
+        names = names_text(list(map(find, holders)))
+        told = f"the CPUs {CpuSet(cpus)} that it had before its restart are {names}'s"
+        return Refusal(reason=f"{refusal.reason} — {told}")
+
+    def _cpus_of(self, grant: Grant) -> int:
+        """A mask of the cpus that a grant stands for."""
+        cpus = self._books.pinner.pool_cpus.of(grant)
+        return self._wherever(grant.container_id) if cpus is None else cpus.mask
+
+    def _wherever(self, container_id: ContainerId) -> int:
+        """A mask of the cpus others give to a container: where it is, or it may be anywhere."""
+        container = self._books.affinity.residents.container(container_id)
+        return (self._tree.root.cpus if container.cpus is None else container.cpus).mask
+
     def _narrowed(self, grant: Grant, region: int | None) -> Grant:
         """The grant with what rules leave it of its pool's sharable cpus, if that is not all."""
         sharable = self._tree.pools[grant.pool_id].sharable.mask
@@ -254,9 +348,7 @@ class Placer:
             case CpuType.RESERVED:
                 cpus = root.reserved.mask
             case CpuType.PRESERVE:
-                # Whatever others give it: where it is, or it may be anywhere.
-                container = self._books.affinity.residents.container(request.container_id)
-                cpus = (root.cpus if container.cpus is None else container.cpus).mask
+                cpus = self._wherever(request.container_id)
             case CpuType.NORMAL | CpuType.PEN:
                 cpus = self._ledger.free_sharable[root.id]
         return judgement.told_at(cpus, root.id)

@@ -42,6 +42,11 @@ class Restriction:
         return f"{self.text} of {self.owner}"
 
     @property
+    def blocker_ids(self) -> frozenset[ContainerId]:
+        """The ids of the containers that stand in the way."""
+        return frozenset(one.id for one in self.blockers)
+
+    @property
     def reason(self) -> str:
         """The reason why the rule is broken where it is."""
         blockers = names_text(self.blockers)

@@ -21,7 +21,6 @@ from pinfold.policy.configuration.annotation_rule_fields import (
     LoadLevel,
 )
 from pinfold.policy.configuration.config import Config
-from pinfold.policy.engine.adoption import KEPT
 from pinfold.policy.engine.decision import Decision
 from pinfold.policy.model.container import Container, ContainerId, QosClass, Resources
 from pinfold.policy.model.grant import Grant, PoolId, Refusal
@@ -164,6 +163,9 @@ class KindsWalk(PenWalk):
         # A rule may want that others share what somebody gives back.
         held_by_all = (*snapshot.grants.values(), *snapshot.pens.values())
         is_settled &= not any(one.beside for one in held_by_all)
+        # A rule of another that did not hold beside it may be met now.
+        told = [text for one in self.running for text in self.engine.decisions[one].unmet]
+        is_settled &= not any(container.path in text for text in told)
         del self.kernel[container_id]
         followers = self.engine.stop(container_id)
         self.apply(followers)
@@ -173,9 +175,8 @@ class KindsWalk(PenWalk):
         self.told(decision)
         if isinstance(decision.result, Refusal):
             self.engine.remove(again.id)
-            # Nobody asked whether there is room for one that grew, or ran already.
-            is_settled &= pen is None and last.decided_by not in ("resize", KEPT)
-            assert not is_settled or followers, "no room where it was"
+            is_refused_by_itself = {RULES_KEY, FAILS_KEY} <= container.pod.annotations.keys()
+            assert is_refused_by_itself, f"no room where it was: {decision.result.reason}"
             return
         self.running[again.id], self.kernel[again.id] = again, decision.pinning
         if followers or not is_settled:
@@ -184,7 +185,8 @@ class KindsWalk(PenWalk):
             now = self.engine.snapshot().pens.get(pen.container_id, pen).exclusive
             is_as_large = len(now) == len(pen.exclusive)
             assert now == pen.exclusive or not is_as_large, "others' cpus for its pen"
-        elif len(decision.result.exclusive) == len(held.exclusive):
+        elif len(decision.result.exclusive) == len(held.exclusive) and container.claimed is None:
+            # Of a claim, the cpus are booked that are free by now.
             assert decision.result.exclusive == held.exclusive, "others' cpus for its own"
 
     def resize_pod(self) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pinfold.policy.configuration.config import Config
+from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import (
     Container,
@@ -14,11 +14,17 @@ from pinfold.policy.model.container import (
     QosClass,
     Resources,
 )
+from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.policy.model.hint import Hint, HintOrigin
+from pinfold.policy.model.request import CpuType
 from pinfold.topology.made.spec import machine_from_spec
-from pinfold.topology.sets.cpuset import NodeSet
+from pinfold.topology.sets.cpuset import CpuSet, NodeSet
+from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, placed, term
+from tests.unit.topology.model.offline import without
 
 MACHINE = machine_from_spec("socket:2 core:4 mem:4G")
+SMALL = machine_from_spec("socket:1 core:4 mem:2G")
+GIB = 2**30
 
 
 def container(name: str, milli: int, serial: int = 0) -> Container:
@@ -78,3 +84,198 @@ def test_a_pod_that_is_gone_has_no_place(
     engine.forget_places(uid)
     decision = engine.create(container("it", 2000, 1))
     assert (decision.decided_by != "restarted") == is_forgotten
+
+
+def sized(name: str, cpu: float, memory: int, serial: int = 0, uid: str = "") -> Container:
+    """A Guaranteed container; with whole cpus of its own."""
+    milli = round(1000 * cpu)
+    resources = Resources(
+        cpu_request_milli=milli,
+        cpu_limit_milli=milli,
+        memory_request_bytes=memory,
+        memory_limit_bytes=memory,
+    )
+    pod = Pod(id=PodId(uid or name), uid=uid or name, name=uid or name, qos=QosClass.GUARANTEED)
+    return Container(id=ContainerId(f"{name}-{serial}"), name=name, pod=pod, resources=resources)
+
+
+def overbooked(memory: int) -> Engine:
+    """An engine of 2 GiB in which a database holds all of it, and another runs already."""
+    engine = Engine(SMALL, Config(reserved_resources=Amounts(cpu="cpuset:0")))
+    assert isinstance(engine.create(sized("db", 2, 2 * GIB)).result, Grant)
+    runs = replace(sized("runs", 0.5, memory), cpus=CpuSet.of(3), mems=NodeSet.of(0))
+    engine.adopt(runs)
+    return engine
+
+
+def ended(engine: Engine, container_id: str) -> Grant:
+    """What a container held that ends."""
+    held = engine.grants[ContainerId(container_id)]
+    engine.stop(ContainerId(container_id))
+    engine.remove(ContainerId(container_id))
+    return held
+
+
+def test_memory_that_others_took_as_they_run_keeps_nobody_from_its_place() -> None:
+    engine = overbooked(GIB)
+    held = ended(engine, "db-0")
+    decision = engine.create(sized("db", 2, 2 * GIB, 1))
+    assert isinstance(decision.result, Grant)
+    assert (decision.result.exclusive, decision.result.memory) == (held.exclusive, held.memory)
+    assert decision.decided_by == "restarted"
+    (problem,) = decision.problems
+    assert "before its restart, without room for it: memory: wanted 2 GiB" in problem.what
+    engine.check()
+
+
+def test_less_than_it_had_finds_its_place_again_as_well() -> None:
+    engine = overbooked(GIB + GIB // 2)
+    ended(engine, "db-0")
+    assert isinstance(engine.create(sized("db", 2, GIB, 1)).result, Grant)
+
+
+@pytest.mark.parametrize(
+    ("name", "cpu", "memory"), [("db", 2, 3 * GIB), ("db", 3, 2 * GIB), ("other", 2, 2 * GIB)]
+)
+def test_more_than_it_had_or_somebody_else_is_refused(name: str, cpu: float, memory: int) -> None:
+    engine = overbooked(GIB)
+    ended(engine, "db-0")
+    assert isinstance(engine.create(sized(name, cpu, memory, 1)).result, Refusal)
+    engine.check()
+
+
+def test_cpus_that_are_anothers_by_now_refuse_it_by_name() -> None:
+    engine = overbooked(0)
+    ended(engine, "db-0")
+    assert isinstance(engine.create(sized("thief", 2, 0)).result, Grant)
+    result = engine.create(sized("db", 2, 2 * GIB, 1)).result
+    assert isinstance(result, Refusal)
+    assert "the CPUs 1-2 that it had before its restart are default/thief/thief's" in result.reason
+
+
+def test_its_share_of_overbooked_cpus_is_kept_for_nobody_else() -> None:
+    """Two that run already ask for more than there is; each of them comes back."""
+    engine = Engine(SMALL, Config(reserved_resources=Amounts(cpu="cpuset:0")))
+    for name in ("one", "other"):
+        runs = replace(sized(name, 2.5, 0), cpus=CpuSet.parse("1-3"), mems=NodeSet.of(0))
+        engine.adopt(runs)
+    for name in ("one", "other"):
+        held = ended(engine, f"{name}-0")
+        result = engine.create(sized(name, 2.5, 0, 1)).result
+        assert isinstance(result, Grant)
+        assert (result.exclusive, result.shared_milli) == (held.exclusive, held.shared_milli)
+        engine.check()
+
+
+def test_a_reserved_container_without_reserved_cpus_comes_back_to_those_it_was_lent() -> None:
+    machine = machine_from_spec("socket:1 core:2 mem:2G")
+    config = Config(reserved_resources=Amounts(cpu="cpuset:1"))
+    one = sized("dns", 1.5, 0)
+    one = replace(one, pod=replace(one.pod, namespace="kube-system"))
+    engine = Engine(machine, config)
+    engine.create(one)
+    engine, _ = engine.reconfigured(config, without(machine, CpuSet.of(1)))
+    ended(engine, one.id)
+    again = replace(one, id=ContainerId("dns-1"))
+    assert isinstance(engine.create(again).result, Grant)
+    assert engine.grants[again.id].cpu_type is CpuType.RESERVED
+    engine.check()
+
+
+def test_a_pod_whose_pen_has_no_room_keeps_what_its_containers_had() -> None:
+    """They seem to ask for more memory than it has, and one of them runs already."""
+    pod = replace(sized("it", 0.5, 0).pod, resources=sized("it", 2, GIB).resources)
+    one, other = (replace(sized(name, 0.5, GIB), pod=pod) for name in ("one", "other"))
+    engine = Engine(machine_from_spec("socket:1 core:2 mem:4G"), Config())
+    assert isinstance(engine.create(one).result, Grant)
+    engine.adopt(other)
+    assert ended(engine, one.id).pen is None
+    decision = engine.create(replace(one, id=ContainerId("one-1")))
+    assert isinstance(decision.result, Grant)
+    assert (decision.result.pen, decision.result.shared_milli) == (None, 500)
+    assert "without room for it: no room to grow" in decision.problems[0].what
+
+
+@pytest.mark.parametrize("was_there", [True, False], ids=["was there", "is new"])
+def test_a_rule_that_did_not_hold_beside_it_does_not_refuse_it(was_there: bool) -> None:
+    """One whose cpus are left alone is wherever it likes, and insists on being alone there."""
+    engine = engine_of("socket:1 core:4 mem:4G")
+    it = container_of("it", 0.5, app="noisy")
+    alone = container_of(
+        "alone",
+        0.5,
+        apart(term("core", "noisy")),
+        fails=True,
+        annotations={"cpu.preserve.resource-policy.nri.io/pod": "true"},
+    )
+    if was_there:
+        assert placed(engine, it) == "1-3"
+    engine.create(alone)
+    assert bool(engine.decisions[alone.id].unmet) == was_there
+    if was_there:
+        ended(engine, it.id)
+    decision = engine.create(replace(it, id=ContainerId("it-1")))
+    assert isinstance(decision.result, Grant) == was_there
+    assert bool(engine.decisions[alone.id].unmet) == was_there
+
+
+def annotated(container: Container, key: str, value: str) -> Container:
+    annotations = {f"{key}.pinfold.dev/pod": value}
+    return replace(container, pod=replace(container.pod, annotations=annotations))
+
+
+def crowd(engine: Engine, memory: int = 0) -> None:
+    """One that runs already, and asks for more than is left."""
+    runs = replace(sized("runs", 2.5, memory), cpus=CpuSet.of(3), mems=NodeSet.of(0))
+    engine.adopt(replace(runs, pod=replace(runs.pod, qos=QosClass.BURSTABLE)))
+
+
+@pytest.mark.parametrize(("key", "value"), [("pod-pool", "true"), ("group", "red")])
+def test_a_pen_that_ended_is_back_where_it_was(key: str, value: str) -> None:
+    engine = Engine(SMALL, Config(reserved_resources=Amounts(cpu="cpuset:0")))
+    one = annotated(sized("db", 2, 2 * GIB), key, value)
+    assert isinstance(engine.create(one).result, Grant)
+    crowd(engine, GIB)
+    held = ended(engine, one.id)
+    decision = engine.create(replace(one, id=ContainerId("db-1")))
+    assert isinstance(decision.result, Grant)
+    assert (decision.result.pen, decision.result.rest) == (held.pen, held.rest)
+    assert "without room for it" in decision.problems[-1].what
+    engine.check()
+
+
+@pytest.mark.parametrize(
+    "qos", [QosClass.GUARANTEED, QosClass.BURSTABLE], ids=["of their own", "shared"]
+)
+def test_a_pen_is_as_large_again_for_who_comes_back_to_it(qos: QosClass) -> None:
+    """A group shrinks by each that leaves it; its cpus are promised to others by then."""
+    engine = Engine(SMALL, Config(reserved_resources=Amounts(cpu="cpuset:0")))
+    one, other = (annotated(sized(name, 1, GIB), "group", "red") for name in ("one", "other"))
+    one, other = (replace(each, pod=replace(each.pod, qos=qos)) for each in (one, other))
+    for each in (one, other):
+        assert isinstance(engine.create(each).result, Grant)
+    (before,) = engine.snapshot().pens.values()
+    assert bool(before.exclusive) == (qos is QosClass.GUARANTEED)
+    crowd(engine, GIB)
+    ended(engine, other.id)
+    decision = engine.create(replace(other, id=ContainerId("other-1")))
+    assert isinstance(decision.result, Grant)
+    (after,) = engine.snapshot().pens.values()
+    assert (after.exclusive, after.shared_milli) == (before.exclusive, before.shared_milli)
+    assert after.memory_bytes == before.memory_bytes == 2 * GIB
+    assert "without room for it" in decision.problems[-1].what
+    engine.check()
+    for container_id in (one.id, "other-1", "runs-0"):
+        ended(engine, container_id)
+    fresh = Engine(SMALL, engine.config).snapshot()
+    assert engine.snapshot().free_sharable == fresh.free_sharable
+    assert engine.snapshot().memory.holdings == fresh.memory.holdings
+
+
+def test_who_was_not_in_a_pen_does_not_enlarge_it_beyond_what_is_there() -> None:
+    engine = Engine(SMALL, Config(reserved_resources=Amounts(cpu="cpuset:0")))
+    one, other = (annotated(sized(name, 1, 0), "group", "red") for name in ("one", "other"))
+    assert isinstance(engine.create(one).result, Grant)
+    crowd(engine)
+    assert isinstance(engine.create(other).result, Refusal)
+    engine.check()
