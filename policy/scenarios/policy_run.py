@@ -2,21 +2,33 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from ...topology.model.machine import Machine
 from ...topology.sets.base_errors import PinfoldError
+from ...topology.sets.cpuset import NO_CPUS, NodeSet
 from ...topology.sysfs.overrides import override_machine, parse_overrides
+from ..annotations.cpu_claims import CLAIM_PREFIX
 from ..configuration.config import Config
 from ..configuration.config_text import config_from_values
 from ..engine.engine import Engine
 from ..hints.hint_text import TEST_APIS
-from ..model.container import ContainerId
-from ..model.cpuset_conflicts import NO_MANAGERS, runc_warning
+from ..manifests.manifest import ContainerSpec
+from ..model.container import Container, ContainerId
+from ..model.cpuset_conflicts import (
+    NO_MANAGERS,
+    driver_beside,
+    manager_overruled,
+    runc_warning,
+)
 from ..tuning.interrupts import Interrupt
 from .running_node import RunningNode
 from .simulated_runtime import Runtime
 from .step import Instance, Reconfigure, SetInterrupts, Start, Synchronize
 from .verdict import Verdicts
+
+_CPU_DRIVER: Final = "dra.cpu"
+"""The name of the driver whose variables say which cpus are claimed. Source: dra-driver-cpu."""
 
 
 class PolicyRun:
@@ -37,6 +49,7 @@ class PolicyRun:
         """What its starts said to operators."""
         self.is_start_spoilt = False
         """Whether the next start depends on a step that was passed over."""
+        self._told: set[str] = set()
         self._config = config
         self._runtime = runtime
         self._verdicts = verdicts
@@ -98,6 +111,29 @@ class PolicyRun:
             self.engine = engine
             self._runtime.apply(answer.changes)
         self._verdicts.expect_error("expect_update_error", step.expected_error, error)
+
+    def tell_of_kubelet(self, container: Container, spec: ContainerSpec) -> None:
+        """Tell, once each, of its managers and of drivers that placed a container, too.
+
+        The kubelet lists what they gave, where it is asked for devices.
+        """
+        if not self.config.agent.pod_resource_api:
+            return
+        where, cpus = container.path, spec.placed_on or NO_CPUS
+        nodes = NodeSet.collect(one.id for one in self.machine.numa_nodes if one.cpus & cpus)
+        found: dict[str, str] = {}
+        if any(one.startswith(CLAIM_PREFIX) for one in spec.environment):
+            claim = f"{container.pod.namespace}/{container.name}"
+            found["driver"] = driver_beside(_CPU_DRIVER, where, claim)
+        elif cpus:
+            if self.managers.cpu:
+                found["CPU"] = manager_overruled("CPU", where, cpus)
+            if self.managers.memory:
+                found["memory"] = manager_overruled("memory", where, nodes)
+        for who, sentence in found.items():
+            if who not in self._told:
+                self._told.add(who)
+                self.warnings = (*self.warnings, sentence)
 
     def set_interrupts(self, step: SetInterrupts) -> None:
         """The machine has these interrupts from here on."""

@@ -230,11 +230,17 @@ def _container(one: Field, *, is_init: bool) -> ContainerSpec:
     return ContainerSpec(
         name=one["name"].text(),
         resources=_resources(one),
-        devices={resource: count.integer() for resource, count in one["devices"].entries().items()},
+        devices=_counts(one["devices"]),
+        claims=_counts(one["claims"]),
+        gpus=tuple(number.integer() for number in one["nvidia"].elements()),
         keeps_running=not is_init or one["restart_policy"].text("") == "Always",
         environment=tuple(f"{key}={text}" for key, text in one["env"].texts().items()),
         placed_on=_cpus(one["cpuset"]),
     )
+
+
+def _counts(devices: Field) -> Mapping[str, int]:
+    return {resource: count.integer() for resource, count in devices.entries().items()}
 
 
 def _cpus(cpuset: Field) -> CpuSet | None:
