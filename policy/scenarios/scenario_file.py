@@ -21,7 +21,7 @@ from ..manifests.manifest import (
     qos_class,
     sized,
 )
-from ..manifests.pod_size import pod_size
+from ..manifests.pod_size import pod_size, with_pages_of
 from ..model.container import QosClass, Resources
 from ..model.cpuset_conflicts import KubeletManagers
 from ..model.memory_qos import MemoryQos
@@ -197,9 +197,9 @@ def _create_pod(step: Field) -> Step:
     containers = tuple(_container(one, is_init=False) for one in step["containers"].elements())
     size, judged = pod_size(sized(init_containers, containers)), (*init_containers, *containers)
     if step["resources"].entries():
-        whole = size = _resources(step["resources"])
-        judged = (ContainerSpec(name="", resources=whole),)
         all_sized = sized(init_containers, containers)
+        whole = size = with_pages_of(_resources(step["resources"]), all_sized)
+        judged = (ContainerSpec(name="", resources=whole),)
         init_containers = tuple(as_shown(one, whole, all_sized) for one in init_containers)
         containers = tuple(as_shown(one, whole, all_sized) for one in containers)
     pod = PodSpec(

@@ -161,6 +161,7 @@ class DeviceNode:
             container.pod.namespace, container.pod.name, container.name, resource
         )
         devices: list[object] = []
+        value: dict[str, str | int]
         for hint in hints:
             found = {
                 "driver": resource.partition("/")[0],
@@ -168,11 +169,11 @@ class DeviceNode:
                 "name": hint.provider.rpartition("/")[2],
             }
             if (address := self._addresses.get(found["name"])) is not None:
-                attributes = {"resource.kubernetes.io/pciBusID": {"string": address}}
+                where, value = "pciBusID", {"string": address}
             else:
                 (node,) = hint.numa_nodes
-                attributes = {"resource.kubernetes.io/numaNode": {"int": node}}
-            devices.append({**found, "attributes": attributes})
+                where, value = "numaNode", {"int": node}
+            devices.append({**found, "attributes": {f"resource.kubernetes.io/{where}": value}})
         document = {
             "apiVersion": "metadata.resource.k8s.io/v1alpha1",
             "kind": "DeviceMetadata",
