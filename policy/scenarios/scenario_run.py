@@ -124,6 +124,7 @@ class ScenarioRun:
                 for container_id in self.runtime.wait(step.nanoseconds):
                     if self.engine is not None and self.is_started:
                         self.runtime.apply(self.engine.end_cold_start(container_id))
+                self.policy.pass_time(step.nanoseconds)
             case UnsupportedStep():
                 self.verdicts.skip(step.reason)
                 self.policy.is_start_spoilt |= step.spoils_start

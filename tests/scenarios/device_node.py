@@ -161,7 +161,7 @@ class DeviceNode:
             container.pod.namespace, container.pod.name, container.name, resource
         )
         devices: list[object] = []
-        value: dict[str, str | int]
+        value: Mapping[str, str | int]
         for hint in hints:
             found = {
                 "driver": resource.partition("/")[0],

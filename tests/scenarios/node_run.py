@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import assert_never
 
 from pinfold.cmd.daemon.cpuset_conflicts import read_managers
+from pinfold.cmd.daemon.rule_watch import RULES_SECONDS, RuleWatch
 from pinfold.cmd.state.saved_states import SavedStates
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.dispatch.report import Decided, Happening, HintsMissing
@@ -78,6 +79,8 @@ class NodeRun:
         """Ids of containers by path."""
         self._attempts = 0
         self._plugin: Plugin | None = None
+        self._watch: RuleWatch | None = None
+        self._seconds = 100.0
         self._thread: threading.Thread | None = None
         self.happenings: list[Happening] = []
         self.told: set[str] = set()
@@ -117,7 +120,9 @@ class NodeRun:
             case Synchronize():
                 self.runtime.drop()
                 self._wait()
-            case Expect() | Remember() | SetInterrupts() | UnsupportedStep() | Wait():
+            case Wait():
+                self._pass_time(step.nanoseconds)
+            case Expect() | Remember() | SetInterrupts() | UnsupportedStep():
                 pass
             case _:
                 assert_never(step)
@@ -183,6 +188,7 @@ class NodeRun:
             finder=self._finder,
             machine_memory_bytes=self._memory_bytes,
         )
+        self._watch = RuleWatch(self._plugin, self.happenings.append, lambda: self._seconds)
         self._plugin.events.advice = self._advice
         managers = self._managers(step)
         if self._devices is not None:
@@ -203,6 +209,20 @@ class NodeRun:
         assert self._plugin is not None
         assert self.runtime.wait_until_synchronized(5)
         assert self._plugin.wait_until_ready(5)
+
+    def _pass_time(self, nanoseconds: int) -> None:
+        """Time passes for rules required during execution; nobody of ours starts cold."""
+        assert self._plugin is not None
+        assert self._watch is not None
+        end = self._seconds + nanoseconds / 1e9
+        while True:
+            self._watch.look()
+            assert self._plugin.settle()
+            if self._seconds >= end:
+                break
+            self._seconds = min(end, self._seconds + RULES_SECONDS)
+        decisions = self._plugin.events.policy.decisions.values()
+        assert not any(one.cold_start_ns for one in decisions)
 
     def _reconfigure(self, step: Reconfigure) -> None:
         plugin = self._plugin

@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+from pinfold.cmd.daemon.rule_watch import RULES_SECONDS, RuleWatch
 from pinfold.cmd.state.saved_states import SavedStates
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.dispatch.front import Front
@@ -91,6 +92,8 @@ class WiredRun:
         self._is_start_spoilt = False
         self._paths: dict[ContainerId, str] = {}
         self._now_ns = 0
+        self._seconds = 0.0
+        self._watch: RuleWatch | None = None
         self._cold_until_ns: dict[ContainerId, int] = {}
 
     def take(self, step: Step) -> None:
@@ -190,6 +193,7 @@ class WiredRun:
             self._devices.managers = step.managers
             self._finder = self._devices.finder(step.environment)
         self.wire.begin(engine, self._advice, self._finder)
+        self._watch = RuleWatch(self._front(), self.wire.happenings.append, lambda: self._seconds)
         self._front().events.foreign_pins.kubelet_pins = step.managers.pins_cpus
 
     def _reconfigure(self, step: Reconfigure) -> None:
@@ -251,6 +255,14 @@ class WiredRun:
             del self._cold_until_ns[container_id]
             end = partial(self._front().events.end_cold_start, container_id)
             self._front().owner.ask("end of a cold start", end)
+        if self._watch is None:
+            return
+        while True:
+            self._watch.look()
+            assert self._front().settle(SECONDS)
+            if self._seconds >= self._now_ns / 1e9:
+                break
+            self._seconds = min(self._now_ns / 1e9, self._seconds + RULES_SECONDS)
 
     def _remove(self, one: Started) -> None:
         del self._running[_path(one)]
