@@ -1,6 +1,6 @@
 """Edits by CDI devices, which the kubelet names and the runtime looks up behind us.
 
-Only paths of device nodes are read, for hints of where a container is near, and environments, for
+Only device nodes are read, for hints of where a container is near, and environments, for
 claims of cpus. Source: the Container Device
 Interface specification, 1.0: files, kinds, `deviceNodes`.
 """
@@ -16,15 +16,31 @@ FOLDERS: Final = (Path("/etc/cdi"), Path("/var/run/cdi"))
 _FILES_MAX: Final = 128
 """In a folder; drivers write one for each claim."""
 _FILE_BYTES_MAX: Final = 1 << 20
+_KINDS: Final = ("b", "c", "u")
+_MAJORS: Final = 1 << 12
+_MINORS: Final = 1 << 20
+"""Source: Linux, `include/linux/kdev_t.h`."""
 _SUFFIXES: Final = (".json", ".yaml", ".yml")
+
+
+class DeviceNode(NamedTuple):
+    """A device node whose number is written down, whatever is there at its path."""
+
+    path: str
+    type: str
+    """b, c or u."""
+    major: int
+    minor: int
 
 
 class CdiEdits(NamedTuple):
     """Edits of a container by its devices."""
 
     paths: tuple[str, ...] = ()
-    """Of device nodes, on the host."""
+    """Of device nodes without numbers, on the host."""
     environment: tuple[str, ...] = ()
+    nodes: tuple[DeviceNode, ...] = ()
+    """Those with numbers."""
 
 
 def cdi_edits(names: Iterable[str], folders: Sequence[Path] = FOLDERS) -> CdiEdits:
@@ -44,8 +60,12 @@ def cdi_edits(names: Iterable[str], folders: Sequence[Path] = FOLDERS) -> CdiEdi
                 if name in wanted:
                     found[name] = device, spec
     owners = [one for name in wanted for one in found.get(name, ())]
-    paths = tuple(path for one in owners for path in _nodes(one))
-    return CdiEdits(paths, tuple(text for one in owners for text in _environment(one)))
+    every = [node for one in owners for node in _nodes(one)]
+    return CdiEdits(
+        paths=tuple(one for one in every if isinstance(one, str)),
+        environment=tuple(text for one in owners for text in _environment(one)),
+        nodes=tuple(one for one in every if isinstance(one, DeviceNode)),
+    )
 
 
 def _specs(folder: Path) -> Iterator[dict[str, Any]]:
@@ -88,11 +108,20 @@ def _environment(owner: dict[str, Any]) -> Iterator[str]:
             yield one
 
 
-def _nodes(owner: dict[str, Any]) -> Iterator[str]:
+def _nodes(owner: dict[str, Any]) -> Iterator[str | DeviceNode]:
     for node in _maps(_edited(owner, "deviceNodes")):
         path = node.get("hostPath") or node.get("path")
         if isinstance(path, str):
-            yield path
+            yield _numbered(path, node) or path
+
+
+def _numbered(path: str, node: dict[str, Any]) -> DeviceNode | None:
+    """The node by its number, which runtimes look up only where it is left out."""
+    kind, major, minor = node.get("type"), node.get("major"), node.get("minor", 0)
+    if kind not in _KINDS or type(major) is not int or type(minor) is not int:
+        return None
+    is_number = 0 < major < _MAJORS and 0 <= minor < _MINORS
+    return DeviceNode(path, str(kind), major, minor) if is_number else None
 
 
 def _maps(found: object) -> Iterator[dict[str, Any]]:

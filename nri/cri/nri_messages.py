@@ -16,7 +16,7 @@ from ..api import cri_proxy_pb2 as cri
 from ..api import nri_pb2
 from ..plugin.messages import PLACES_MAX
 from ..plugin.string_entries import read_entries
-from .cdi_specs import FOLDERS, cdi_edits
+from .cdi_specs import FOLDERS, DeviceNode, cdi_edits
 
 _READ_ONLY: Final = "ro"
 _OOM_GUARANTEED: Final = -997
@@ -84,6 +84,8 @@ def container_of_config(
     edits = cdi_edits((one.name for one in config.CDI_devices[:PLACES_MAX]), folders)
     for path in edits.paths:
         add_device(linux, cri.Device(host_path=path))
+    for node in edits.nodes:
+        add_node(linux, node)
     return nri_pb2.Container(
         id=container_id,
         pod_sandbox_id=sandbox_id,
@@ -174,6 +176,12 @@ def add_device(linux: nri_pb2.LinuxContainer, device: cri.Device) -> None:
         return
     major, minor = os.major(found.st_rdev), os.minor(found.st_rdev)
     path = device.container_path or device.host_path
-    linux.devices.add(path=path, type=kind, major=major, minor=minor)
-    rule = linux.resources.devices.add(allow=True, type=kind, access=device.permissions or "rwm")
-    rule.major.value, rule.minor.value = major, minor
+    add_node(linux, DeviceNode(path, kind, major, minor), device.permissions)
+
+
+def add_node(linux: nri_pb2.LinuxContainer, node: DeviceNode, permissions: str = "") -> None:
+    """Add a device by its number, with the rule for it."""
+    linux.devices.add(path=node.path, type=node.type, major=node.major, minor=node.minor)
+    access = permissions or "rwm"
+    rule = linux.resources.devices.add(allow=True, type=node.type, access=access)
+    rule.major.value, rule.minor.value = node.major, node.minor

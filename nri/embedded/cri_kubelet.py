@@ -13,6 +13,7 @@ from ...policy.manifests.manifest import ContainerSpec, PodSpec
 from ...policy.model.memory_qos import MemoryQos
 from ..api import cri_proxy_pb2 as cri
 from ..api import nri_pb2
+from ..cri.cdi_specs import DeviceNode
 from ..cri.upstream import MESSAGE_OPTIONS, RUNTIME
 from ..plugin.string_entries import write_entries
 from .claim_driver import ClaimDriver
@@ -82,9 +83,16 @@ class CriKubelet:
             labels=write_entries(message.labels),
             linux=cri.LinuxConfig(resources=cri_resources(message.linux)),
         )
+        for mount in message.mounts:
+            is_read_only = "ro" in mount.options
+            place = mount.destination
+            config.mounts.add(container_path=place, host_path=mount.source, readonly=is_read_only)
         claims = [one for one in message.env if one.startswith(CLAIM_PREFIX)]
-        if self._driver is not None and claims:
-            config.CDI_devices.add(name=self._driver.device(message.id, claims))
+        files = [
+            DeviceNode(one.path, one.type, one.major, one.minor) for one in message.linux.devices
+        ]
+        if self._driver is not None and (claims or files):
+            config.CDI_devices.add(name=self._driver.device(message.id, claims, files))
         request = cri.CreateRequest(
             pod_sandbox_id=pod_id, config=config, sandbox_config=sandbox_config(pod)
         )

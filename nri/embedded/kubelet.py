@@ -11,8 +11,12 @@ from ...policy.manifests.manifest import ContainerSpec, PodSpec
 from ...policy.model.container import QosClass
 from ...policy.model.kubelet_resources import LinuxResources, linux_resources
 from ...policy.model.memory_qos import MemoryQos, memory_entries
+from ...topology.sysfs.device_names import NVIDIA_MAJOR
 from ..api import nri_pb2
+from ..cri.cdi_specs import DeviceNode
+from ..cri.nri_messages import add_node
 from ..plugin.string_entries import write_entries
+from .claim_driver import metadata_folders
 from .embedded_runtime import EmbeddedRuntime, RequestError
 
 _CGROUP_PARENTS: Final[Mapping[QosClass, str]] = {
@@ -81,6 +85,11 @@ def container_message(
     message.linux.resources.unified.update(entries)
     message.linux.oom_score_adj.value = linux.oom_score_adj or 0
     message.env.extend(container.environment)
+    for resource in container.claims:
+        source, place = metadata_folders(pod.namespace, pod.name, container.name, resource)
+        message.mounts.add(source=source, destination=place, type="bind", options=["rbind", "ro"])
+    for number in container.gpus:
+        add_node(message.linux, DeviceNode(f"/dev/nvidia{number}", "c", NVIDIA_MAJOR, number))
     if container.placed_on is not None:
         message.linux.resources.cpu.cpus = str(container.placed_on)
     return message

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 
 from google.protobuf.message import Message
 
+from ...policy.model.cpuset_conflicts import driver_beside, manager_overruled
 from ...policy.model.hint import Hint, HintOrigin
 from ...topology.sets.base_errors import PinfoldError
 from ...topology.sets.cpuset import MAX_IDS, IdSet, NodeSet
@@ -36,7 +37,6 @@ _UNKNOWN: Final = -1
 """What a device plugin that knows no place may still send as a node."""
 _ODD_MAX: Final = 100
 _NAME_MAX: Final = 253
-_NO_POLICY: Final[Mapping[str, str]] = {"CPU": "none", "memory": "None"}
 _CPU_DRIVERS: Final = ("dra.cpu", "cpu.")
 """What the names of drivers that claim cpus begin with. Source: dra-driver-cpu."""
 
@@ -208,13 +208,7 @@ class PodResources:
     def _tell_manager(self, manager: str, where: str, ids: Iterable[int]) -> None:
         """A manager of the kubelet places containers, too; told once, with the first of them."""
         given = IdSet.collect(one for one in ids if 0 <= one < MAX_IDS)
-        noun = "cpus" if manager == "CPU" else "NUMA nodes"
-        self._odd.setdefault(
-            f"{manager} manager",
-            f"the kubelet's {manager} manager gave {where} {noun} {given}, and is overruled"
-            f" — write '{manager.lower()}ManagerPolicy: {_NO_POLICY[manager]}' in the kubelet's"
-            " configuration",
-        )
+        self._odd.setdefault(f"{manager} manager", manager_overruled(manager, where, given))
 
     def _tell_drivers(self, where: str, container: api.ContainerResources) -> None:
         """Drivers of cpus are told once each: they give cpus to containers without claims, too."""
@@ -222,12 +216,8 @@ class PodResources:
             for one in claim.claim_resources:
                 driver = one.driver_name[:_NAME_MAX]
                 if driver.startswith(_CPU_DRIVERS) and len(self._odd) < _ODD_MAX:
-                    self._odd.setdefault(
-                        f"driver {driver}",
-                        f"the driver {driver!r} gave {where} cpus by the claim"
-                        f" {claim.claim_namespace}/{claim.claim_name}; they are taken"
-                        " — keep its cpus and Pinfold's apart, with availableResources.cpu",
-                    )
+                    name = f"{claim.claim_namespace}/{claim.claim_name}"
+                    self._odd.setdefault(f"driver {driver}", driver_beside(driver, where, name))
 
     def _hints_of_container(self, container: api.ContainerResources) -> Iterator[Hint]:
         for device in container.devices:

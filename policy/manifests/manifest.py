@@ -32,6 +32,10 @@ class ContainerSpec(Struct, frozen=True, kw_only=True):
     """Its resources without those of its pod, where these count among `resources`."""
     devices: Mapping[str, int] = msgspec.field(default_factory=dict[str, int])
     """Numbers of devices by the names of their extended resources."""
+    claims: Mapping[str, int] = msgspec.field(default_factory=dict[str, int])
+    """Numbers of devices that it claims of drivers of dynamic resource allocation."""
+    gpus: tuple[int, ...] = ()
+    """Numbers of the files of NVIDIA's GPUs that it has: `/dev/nvidia0` and so on."""
     keeps_running: bool = True
     """False for an init container that ends before the next one starts (not for sidecars)."""
     environment: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ Sources: Kubernetes, `component-helpers/resource` (PodRequests, PodLimits) and t
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ..model.container import Resources
 
@@ -40,19 +41,33 @@ def pod_size(containers: Sequence[SizedContainer], whole: Resources | None = Non
 
 
 def defaulted_whole(whole: Resources, containers: Sequence[SizedContainer]) -> Resources:
-    """A pod's own resources with what the API server adds: requests that are left out.
+    """A pod's own resources with what the API server adds: requests and pages that are left out.
 
-    They are those of the containers together where some have any, else the limits. `whole` has 0
-    where they are left out.
+    Requests are those of the containers together where some have any, else the limits. `whole` has
+    0 where they are left out.
     """
     total = pod_size(containers)
     cpu = whole.cpu_request_milli or total.cpu_request_milli or whole.cpu_limit_milli or 0
     memory = whole.memory_request_bytes or total.memory_request_bytes
     return replace(
-        whole,
+        with_pages_of(whole, containers),
         cpu_request_milli=cpu,
         memory_request_bytes=memory or whole.memory_limit_bytes or 0,
     )
+
+
+def with_pages_of(whole: Resources, containers: Sequence[SizedContainer]) -> Resources:
+    """A pod's own resources with the huge pages that the API server adds.
+
+    Those of a size that is left out are those of the containers together.
+    """
+    sizes = sorted({size for one in containers for size in one.resources.hugepage_bytes})
+    pages = {size: _most(containers, partial(_pages, size)) for size in sizes}
+    return replace(whole, hugepage_bytes={**pages, **whole.hugepage_bytes})
+
+
+def _pages(size: int, resources: Resources) -> int:
+    return resources.hugepage_bytes.get(size, 0)
 
 
 def shown_resources(
@@ -61,8 +76,8 @@ def shown_resources(
     """The resources that a container's cgroup shows in a pod with resources of its own.
 
     Without a limit it has the pod's, and without a request either its shares are those of the limit
-    that it has. What is left of the pod's memory request is divided among all containers in what
-    the kernel is told of who is to be killed first.
+    that it has. Without huge pages of a size it has the pod's. What is left of the pod's memory
+    request is divided among all containers in what the kernel is told of who is to be killed first.
     """
     cpu_limit = own.cpu_limit_milli or whole.cpu_limit_milli
     memory_limit = own.memory_limit_bytes or whole.memory_limit_bytes
@@ -74,7 +89,7 @@ def shown_resources(
         cpu_limit_milli=cpu_limit,
         memory_request_bytes=(memory_limit or 0) if is_limited else own.memory_request_bytes + left,
         memory_limit_bytes=memory_limit,
-        hugepage_bytes=own.hugepage_bytes,
+        hugepage_bytes={**whole.hugepage_bytes, **own.hugepage_bytes},
     )
 
 

@@ -3,13 +3,13 @@
 Each is a sentence for operators that says what to do.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct
 
 from ...topology.model.machine import Machine
-from ...topology.sets.cpuset import CpuSet
+from ...topology.sets.cpuset import CpuSet, IdSet
 from ..text.errors import Problem
 
 KUBELET_FOLDER: Final = "/var/lib/kubelet"
@@ -18,6 +18,7 @@ MEMORY_STATE: Final = "memory_manager_state"
 RUNC_CPUS_MAX: Final = 1024
 """Source: containers/nri-plugins issues 599 and 604."""
 _IDLE: Final = "none"
+_NO_POLICY: Final[Mapping[str, str]] = {"CPU": "none", "memory": "None"}
 
 
 class KubeletManagers(Struct, frozen=True):
@@ -43,7 +44,7 @@ class KubeletManagers(Struct, frozen=True):
             ("memory", self.memory, "memoryManagerPolicy", MEMORY_STATE),
         ):
             if policy:
-                none = "none" if name == "CPU" else "None"
+                none = _NO_POLICY[name]
                 yield (
                     f"the kubelet's {name} manager has the policy {policy!r} and places containers,"
                     f" too: it is overruled, and its updates are undone — drain the node, write"
@@ -93,4 +94,25 @@ def foreign_pin_problem(container: str, cpus: CpuSet, *, has_claims: bool) -> Pr
         where=container,
         what=f"another NRI plugin ({which}) gave it cpus {cpus}, so it is left alone with them",
         fix="let one plugin place containers: stop the other on this node",
+    )
+
+
+def manager_overruled(manager: str, where: str, ids: IdSet) -> str:
+    """The sentence about a manager of the kubelet (`CPU`, `memory`) that placed a container too.
+
+    `ids`: of the cpus, or of the NUMA nodes, that it gave.
+    """
+    noun = "cpus" if manager == "CPU" else "NUMA nodes"
+    return (
+        f"the kubelet's {manager} manager gave {where} {noun} {ids}, and is overruled"
+        f" — write '{manager.lower()}ManagerPolicy: {_NO_POLICY[manager]}' in the kubelet's"
+        " configuration"
+    )
+
+
+def driver_beside(driver: str, where: str, claim: str) -> str:
+    """The sentence about a driver that gave a container cpus by a claim."""
+    return (
+        f"the driver {driver!r} gave {where} cpus by the claim {claim}; they are taken"
+        " — keep its cpus and Pinfold's apart, with availableResources.cpu"
     )

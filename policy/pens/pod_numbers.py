@@ -113,7 +113,11 @@ def left_of_pod(
     if whole.memory_limit_bytes == container.resources.memory_limit_bytes:
         left = (whole.memory_limit_bytes or 0) - sum(one.memory_bytes for one in others)
         memory = min(memory, max(left, 0))
-    return structs.replace(request, shared_milli=milli, memory_bytes=memory)
+    pages = request.hugepage_bytes
+    if pages and shows_pod(whole, container):
+        told = {pair for one in others for pair in one.hugepage_bytes.items()}
+        pages = {size: count for size, count in pages.items() if (size, count) not in told}
+    return structs.replace(request, shared_milli=milli, memory_bytes=memory, hugepage_bytes=pages)
 
 
 def together(containers: Iterable[Container]) -> Resources:
@@ -142,12 +146,30 @@ def together(containers: Iterable[Container]) -> Resources:
 def with_pages(size: Resources, containers: Iterable[Container]) -> Resources:
     """Size of a pod with the huge pages of its containers, where these have more than it.
 
-    The kubelet tells the runtime of a container's own pages, and of none that a pod has as a whole.
+    The kubelet tells the runtime of containers alone, since Kubernetes 1.34 of the pod's pages in
+    each that has none of its own.
     """
+    members = tuple(containers)
     pages = dict(size.hugepage_bytes)
-    for page_bytes, total in together(containers).hugepage_bytes.items():
-        pages[page_bytes] = max(total, pages.get(page_bytes, 0))
+    for page_bytes, total in together(members).hugepage_bytes.items():
+        shared = _pages_of_pod(size, page_bytes, members)
+        pages[page_bytes] = max(shared or total, pages.get(page_bytes, 0))
     return replace(size, hugepage_bytes=pages) if pages else size
+
+
+def _pages_of_pod(whole: Resources, page_bytes: int, containers: Sequence[Container]) -> int:
+    """The huge pages that a pod has as a whole; 0 where its containers show none but their own.
+
+    A container without cpu and memory of its own can have no pages of its own either: what all such
+    containers show is the pod's, and those of others together are no more than that.
+    """
+    shown = [one.resources.hugepage_bytes.get(page_bytes, 0) for one in containers]
+    carried = {count for one, count in zip(containers, shown, strict=True) if shows_pod(whole, one)}
+    if len(carried) != 1:
+        return 0
+    (count,) = carried
+    is_whole = max(shown) == count and sum(one for one in shown if one < count) <= count
+    return count if is_whole else 0
 
 
 def _sum(total: int | None, more: int | None) -> int | None:

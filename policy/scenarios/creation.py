@@ -42,8 +42,6 @@ def created_pod(spec: PodSpec, serial: int) -> Pod:
     admitted = admit(spec.annotations, path)
     admitted_labels = admit_labels(spec.labels, path)
     problems = admitted.problems + admitted_labels.problems
-    if spec.resources is not None and spec.resources.hugepage_bytes:
-        problems += (_untold_pages(path),)
     if spec.is_of_system:
         problems += (system_partition_problem(path),)
     return Pod(
@@ -59,18 +57,6 @@ def created_pod(spec: PodSpec, serial: int) -> Pod:
         resources=None
         if spec.resources is None
         else replace(as_told(spec.resources, spec.qos), hugepage_bytes={}),
-    )
-
-
-def _untold_pages(pod: str) -> Problem:
-    return Problem(
-        where=pod,
-        what=(
-            "huge pages of the pod as a whole: the kubelet tells runtimes of those of containers"
-            " alone, so they are not counted, and its memory nodes may have too few"
-        ),
-        fix="write them as limits of the containers that use them",
-        is_advice=True,
     )
 
 

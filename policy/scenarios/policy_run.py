@@ -2,21 +2,40 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from ...topology.model.machine import Machine
 from ...topology.sets.base_errors import PinfoldError
+from ...topology.sets.cpuset import NO_CPUS, NodeSet
 from ...topology.sysfs.overrides import override_machine, parse_overrides
+from ..annotations.cpu_claims import CLAIM_PREFIX
 from ..configuration.config import Config
 from ..configuration.config_text import config_from_values
 from ..engine.engine import Engine
 from ..hints.hint_text import TEST_APIS
-from ..model.container import ContainerId
-from ..model.cpuset_conflicts import NO_MANAGERS, runc_warning
+from ..manifests.manifest import ContainerSpec
+from ..model.container import Container, ContainerId
+from ..model.cpuset_conflicts import (
+    NO_MANAGERS,
+    driver_beside,
+    manager_overruled,
+    runc_warning,
+)
+from ..model.grant import Refusal
 from ..tuning.interrupts import Interrupt
 from .running_node import RunningNode
 from .simulated_runtime import Runtime
 from .step import Instance, Reconfigure, SetInterrupts, Start, Synchronize
 from .verdict import Verdicts
+
+_SECOND: Final = 10**9
+_MINUTE: Final = 60 * _SECOND
+_LOOK: Final = 5 * _SECOND
+"""Between two looks at rules."""
+_AGAIN: Final = 30 * _SECOND
+"""At least between two attempts with a container that cannot be elsewhere."""
+_CPU_DRIVER: Final = "dra.cpu"
+"""The name of the driver whose variables say which cpus are claimed. Source: dra-driver-cpu."""
 
 
 class PolicyRun:
@@ -37,6 +56,12 @@ class PolicyRun:
         """What its starts said to operators."""
         self.is_start_spoilt = False
         """Whether the next start depends on a step that was passed over."""
+        self._told: set[str] = set()
+        self._now_ns = 0
+        self._due: dict[ContainerId, int] = {}
+        """The owners of rules that do not hold, and when each is to be moved."""
+        self._moves: list[int] = []
+        """When owners were moved."""
         self._config = config
         self._runtime = runtime
         self._verdicts = verdicts
@@ -75,6 +100,7 @@ class PolicyRun:
             else:
                 answer = engine.synchronize(listing, self.engine.snapshot().advice())
             self.engine, self.is_started, self.managers = engine, True, step.managers
+            self._due.clear()
             said = (*engine.warnings, runc_warning(self.machine), *step.managers.warnings())
             self.warnings = (*self.warnings, *filter(None, said))
             self._runtime.apply(answer.changes)
@@ -98,6 +124,80 @@ class PolicyRun:
             self.engine = engine
             self._runtime.apply(answer.changes)
         self._verdicts.expect_error("expect_update_error", step.expected_error, error)
+
+    def tell_of_kubelet(self, container: Container, spec: ContainerSpec) -> None:
+        """Tell, once each, of its managers and of drivers that placed a container, too.
+
+        The kubelet lists what they gave, where it is asked for devices.
+        """
+        if not self.config.agent.pod_resource_api:
+            return
+        where, cpus = container.path, spec.placed_on or NO_CPUS
+        nodes = NodeSet.collect(one.id for one in self.machine.numa_nodes if one.cpus & cpus)
+        found: dict[str, str] = {}
+        if any(one.startswith(CLAIM_PREFIX) for one in spec.environment):
+            claim = f"{container.pod.namespace}/{container.name}"
+            found["driver"] = driver_beside(_CPU_DRIVER, where, claim)
+        elif cpus:
+            if self.managers.cpu:
+                found["CPU"] = manager_overruled("CPU", where, cpus)
+            if self.managers.memory:
+                found["memory"] = manager_overruled("memory", where, nodes)
+        for who, sentence in found.items():
+            if who not in self._told:
+                self._told.add(who)
+                self.warnings = (*self.warnings, sentence)
+
+    def pass_time(self, nanoseconds: int) -> None:
+        """Time passes: owners of rules required during execution are moved after a while."""
+        end = self._now_ns + nanoseconds
+        while self.engine is not None and self.is_started:
+            if not self.config.during_execution.moves_per_minute:
+                break
+            self._look_at_rules(self.engine)
+            later = [when for when in self._due.values() if self._now_ns < when <= end]
+            if not later:
+                break
+            self._now_ns = min(later)
+        self._now_ns = end
+
+    def _look_at_rules(self, engine: Engine) -> None:
+        """Move those whose grace period is over, as a daemon does."""
+        grace = self._grace(engine)
+        self._runtime.apply(engine.widen())
+        for container_id, texts in engine.look_at_rules().items():
+            if texts:
+                self._due.setdefault(container_id, self._now_ns + grace)
+            else:
+                self._due.pop(container_id, None)
+        self._moves = [when for when in self._moves if when > self._now_ns - _MINUTE]
+        for container_id in [one for one, when in self._due.items() if when <= self._now_ns]:
+            if container_id in self._due:
+                self._place_anew(engine, container_id)
+
+    def _place_anew(self, engine: Engine, container_id: ContainerId) -> None:
+        settings = engine.config.during_execution
+        held = engine.grants.get(container_id)
+        if held is None:
+            del self._due[container_id]
+            return
+        if len(self._moves) >= settings.moves_per_minute:
+            self._due[container_id] = self._now_ns + _LOOK
+            return
+        decision = engine.place_anew(container_id)
+        self._runtime.apply(decision.changes)
+        if isinstance(decision.result, Refusal):
+            self._due[container_id] = self._now_ns + max(self._grace(engine), _AGAIN)
+            return
+        self._runtime.running[container_id].tell(decision.pinning)
+        self._moves.append(self._now_ns)
+        # Who is in its pen went along: whether their rules hold is seen at the next look.
+        for one in [*self._due]:
+            if one == container_id or (held.pen and engine.grants[one].pen == held.pen):
+                del self._due[one]
+
+    def _grace(self, engine: Engine) -> int:
+        return int(engine.config.during_execution.grace_seconds * _SECOND)
 
     def set_interrupts(self, step: SetInterrupts) -> None:
         """The machine has these interrupts from here on."""

@@ -21,7 +21,7 @@ from ..manifests.manifest import (
     qos_class,
     sized,
 )
-from ..manifests.pod_size import pod_size
+from ..manifests.pod_size import pod_size, with_pages_of
 from ..model.container import QosClass, Resources
 from ..model.cpuset_conflicts import KubeletManagers
 from ..model.memory_qos import MemoryQos
@@ -197,9 +197,9 @@ def _create_pod(step: Field) -> Step:
     containers = tuple(_container(one, is_init=False) for one in step["containers"].elements())
     size, judged = pod_size(sized(init_containers, containers)), (*init_containers, *containers)
     if step["resources"].entries():
-        whole = size = _resources(step["resources"])
-        judged = (ContainerSpec(name="", resources=whole),)
         all_sized = sized(init_containers, containers)
+        whole = size = with_pages_of(_resources(step["resources"]), all_sized)
+        judged = (ContainerSpec(name="", resources=whole),)
         init_containers = tuple(as_shown(one, whole, all_sized) for one in init_containers)
         containers = tuple(as_shown(one, whole, all_sized) for one in containers)
     pod = PodSpec(
@@ -230,11 +230,17 @@ def _container(one: Field, *, is_init: bool) -> ContainerSpec:
     return ContainerSpec(
         name=one["name"].text(),
         resources=_resources(one),
-        devices={resource: count.integer() for resource, count in one["devices"].entries().items()},
+        devices=_counts(one["devices"]),
+        claims=_counts(one["claims"]),
+        gpus=tuple(number.integer() for number in one["nvidia"].elements()),
         keeps_running=not is_init or one["restart_policy"].text("") == "Always",
         environment=tuple(f"{key}={text}" for key, text in one["env"].texts().items()),
         placed_on=_cpus(one["cpuset"]),
     )
+
+
+def _counts(devices: Field) -> Mapping[str, int]:
+    return {resource: count.integer() for resource, count in devices.entries().items()}
 
 
 def _cpus(cpuset: Field) -> CpuSet | None:

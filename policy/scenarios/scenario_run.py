@@ -11,6 +11,7 @@ from ..manifests.manifest import ContainerSpec
 from ..model.container import Container, ContainerId, ContainerState, Pod
 from ..model.grant import Grant, Refusal
 from ..model.kubelet_resources import as_told
+from ..text.errors import Problem
 from ..tuning.scheduling import scheduling_values
 from .container_result import container_result
 from .creation import NodeMemory, created_container, created_pod, resized
@@ -123,6 +124,7 @@ class ScenarioRun:
                 for container_id in self.runtime.wait(step.nanoseconds):
                     if self.engine is not None and self.is_started:
                         self.runtime.apply(self.engine.end_cold_start(container_id))
+                self.policy.pass_time(step.nanoseconds)
             case UnsupportedStep():
                 self.verdicts.skip(step.reason)
                 self.policy.is_start_spoilt |= step.spoils_start
@@ -227,9 +229,19 @@ class ScenarioRun:
         container, advice = self.runtime.stock.equipped(
             container, spec.devices, tells_places=tells_places
         )
-        for problem in (*problems, *advice):
+        container, untaken = self.runtime.stock.claimed(container, spec.claims, spec.gpus)
+        container, unknown = self._beside_device(container)
+        for problem in (*problems, *advice, *untaken, *unknown):
             self.verdicts.remark(problem)
+        self.policy.tell_of_kubelet(container, spec)
         return container
+
+    def _beside_device(self, container: Container) -> tuple[Container, tuple[Problem, ...]]:
+        """The container with hints of the device it wants to be near, by central rule as well."""
+        if self.engine is None:
+            return container, ()
+        found, problems = self.runtime.stock.beside(self.engine.completed(container))
+        return replace(container, hints=found.hints), problems
 
     def _newest(self) -> ContainerId:
         return next(reversed(self.runtime.running))

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import assert_never
 
 from pinfold.cmd.daemon.cpuset_conflicts import read_managers
+from pinfold.cmd.daemon.rule_watch import RULES_SECONDS, RuleWatch
 from pinfold.cmd.state.saved_states import SavedStates
 from pinfold.nri.api import nri_pb2
-from pinfold.nri.dispatch.report import Decided, Happening
+from pinfold.nri.dispatch.report import Decided, Happening, HintsMissing
 from pinfold.nri.embedded.embedded_cri import EmbeddedCri, kernel_reader
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime, RequestError
 from pinfold.nri.embedded.kubelet import (
@@ -58,6 +59,8 @@ from pinfold.policy.scenarios.step import (
 )
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 
+from .device_node import DeviceNode, PatientFinder
+
 TIMING = Timing(deadline_seconds=7.0, first_retry_seconds=0.002, last_retry_seconds=0.004)
 
 
@@ -76,11 +79,15 @@ class NodeRun:
         """Ids of containers by path."""
         self._attempts = 0
         self._plugin: Plugin | None = None
+        self._watch: RuleWatch | None = None
+        self._seconds = 100.0
         self._thread: threading.Thread | None = None
         self.happenings: list[Happening] = []
         self.told: set[str] = set()
         """Sentences that operators were told."""
         self._kubelet = kubelet
+        self._devices = DeviceNode(topology) if topology.machine.devices else None
+        self._finder: Surroundings | PatientFinder | None = None
         self._advice: Mapping[ContainerId, Advice] = {}
         """What the state file of a plugin that ended tells the next one."""
 
@@ -102,6 +109,8 @@ class NodeRun:
                     if namespace == step.namespace and (step.names is None or name in step.names):
                         self.runtime.remove_pod(sandbox_message(pod).id)
                         del self._pods[namespace, name]
+                        if self._devices is not None:
+                            self._devices.forget(namespace, name)
             case EndContainer():
                 self._end(step)
             case UpdateContainer():
@@ -111,7 +120,9 @@ class NodeRun:
             case Synchronize():
                 self.runtime.drop()
                 self._wait()
-            case Expect() | Remember() | SetInterrupts() | UnsupportedStep() | Wait():
+            case Wait():
+                self._pass_time(step.nanoseconds)
+            case Expect() | Remember() | SetInterrupts() | UnsupportedStep():
                 pass
             case _:
                 assert_never(step)
@@ -124,6 +135,8 @@ class NodeRun:
         for one in self.happenings:
             if isinstance(one, Decided):
                 self.told.update(map(str, (*one.problems, *one.decision.problems)))
+            elif isinstance(one, HintsMissing):
+                self.told.add(one.what)
         self.told.update(plugin.events.policy.warnings)
 
     def stop(self) -> None:
@@ -135,7 +148,15 @@ class NodeRun:
             plugin.stop()
             self._thread.join(10)
             assert not self._thread.is_alive()
-        self._plugin = self._thread = None
+        if self._finder is not None:
+            self._finder.close()
+        self._plugin = self._thread = self._finder = None
+
+    def close(self) -> None:
+        """End all."""
+        self.stop()
+        if self._devices is not None:
+            self._devices.close()
 
     def pins(self) -> Mapping[str, tuple[CpuSet, NodeSet]]:
         """Cpus and memory nodes that the kernel has, by the path of a container that runs."""
@@ -152,6 +173,9 @@ class NodeRun:
 
     def _start(self, step: Start) -> None:
         config = Config() if step.config is None else config_from_values(step.config)
+        self._finder = Surroundings(has_test_hints=bool(step.environment.get(TEST_APIS)))
+        if self._devices is not None:
+            self._finder = self._devices.finder(step.environment)
         self._plugin = Plugin(
             Engine(self.machine, config),
             RuntimeLink(
@@ -161,11 +185,14 @@ class NodeRun:
             ),
             self.happenings.append,
             timing=TIMING,
-            finder=Surroundings(has_test_hints=bool(step.environment.get(TEST_APIS))),
+            finder=self._finder,
             machine_memory_bytes=self._memory_bytes,
         )
+        self._watch = RuleWatch(self._plugin, self.happenings.append, lambda: self._seconds)
         self._plugin.events.advice = self._advice
         managers = self._managers(step)
+        if self._devices is not None:
+            self._devices.managers = managers
         self._plugin.events.foreign_pins.kubelet_pins = managers.pins_cpus
         self.told.update(managers.warnings(), filter(None, (runc_warning(self.machine),)))
         self._thread = threading.Thread(target=self._plugin.run, name="plugin")
@@ -183,6 +210,20 @@ class NodeRun:
         assert self.runtime.wait_until_synchronized(5)
         assert self._plugin.wait_until_ready(5)
 
+    def _pass_time(self, nanoseconds: int) -> None:
+        """Time passes for rules required during execution; nobody of ours starts cold."""
+        assert self._plugin is not None
+        assert self._watch is not None
+        end = self._seconds + nanoseconds / 1e9
+        while True:
+            self._watch.look()
+            assert self._plugin.settle()
+            if self._seconds >= end:
+                break
+            self._seconds = min(end, self._seconds + RULES_SECONDS)
+        decisions = self._plugin.events.policy.decisions.values()
+        assert not any(one.cold_start_ns for one in decisions)
+
     def _reconfigure(self, step: Reconfigure) -> None:
         plugin = self._plugin
         assert plugin is not None
@@ -193,6 +234,8 @@ class NodeRun:
 
     def _create(self, pod: PodSpec) -> None:
         self._pods[pod.namespace, pod.name] = pod
+        if self._devices is not None:
+            self._devices.admit(pod)
         refused = start_pods(self.runtime, (pod,), self._memory_bytes, self._memory_qos)
         self.refused.extend(one.reason for one in refused)
         for one in (*pod.init_containers, *pod.containers):

@@ -15,12 +15,18 @@ from pinfold.policy.scenarios.scenario_run import ScenarioRun
 from pinfold.policy.scenarios.simulation import run_scenario
 from pinfold.policy.scenarios.step import Expect, Start, Step, UpdatePod
 
+from .device_node import be_patient
 from .node_run import NodeRun
 from .scenario_files import scenarios_in
 
 FOLDER = Path(__file__).parent
 
 SCENARIOS = [pytest.param(*pair, id=pair[0].id) for pair in scenarios_in(FOLDER)]
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    be_patient(monkeypatch)
 
 
 @pytest.mark.parametrize(("scenario", "topology"), SCENARIOS)
@@ -68,7 +74,7 @@ def test_a_node_does_what_the_simulation_says(
                 told = [text in one for one in node.told]
                 assert any(told) is any(text in one for one in simulated.told), text
     finally:
-        node.stop()
+        node.close()
 
 
 def waited_for(step: Step) -> list[str]:

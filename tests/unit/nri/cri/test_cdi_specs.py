@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from pinfold.nri.cri.cdi_specs import CdiEdits, cdi_edits
+from pinfold.nri.cri.cdi_specs import CdiEdits, DeviceNode, cdi_edits
 
 GPUS = {
     "cdiVersion": "0.6.0",
@@ -47,6 +47,36 @@ def test_a_later_folder_counts_and_yaml_is_read(tmp_path: Path) -> None:
         "devices: [{name: '0', containerEdits: {deviceNodes: [{path: /dev/new}], env: [A=1, 7]}}]\n"
     )
     assert cdi_edits(["vendor.com/gpu=0"], [early, late]) == CdiEdits(("/dev/new",), ("A=1",))
+
+
+@pytest.mark.parametrize(
+    ("node", "expected"),
+    [
+        pytest.param(
+            {"type": "c", "major": 195, "minor": 1},
+            CdiEdits(nodes=(DeviceNode("/dev/gpu1", "c", 195, 1),)),
+            id="a device with its number is that, whatever is at its path",
+        ),
+        pytest.param(
+            {"type": "b", "major": 259},
+            CdiEdits(nodes=(DeviceNode("/dev/gpu1", "b", 259, 0),)),
+            id="a minor number that is left out is 0",
+        ),
+        pytest.param({"major": 195, "minor": 1}, CdiEdits(("/dev/gpu1",)), id="no type"),
+        pytest.param({"type": "p", "major": 1}, CdiEdits(("/dev/gpu1",)), id="a pipe"),
+        pytest.param({"type": "c", "major": 0}, CdiEdits(("/dev/gpu1",)), id="no number"),
+        pytest.param({"type": "c", "major": True}, CdiEdits(("/dev/gpu1",)), id="no integer"),
+        pytest.param({"type": ["c"], "major": 1}, CdiEdits(("/dev/gpu1",)), id="no text"),
+        pytest.param({"type": "c", "major": 1 << 40}, CdiEdits(("/dev/gpu1",)), id="too large"),
+    ],
+)
+def test_numbers_that_are_written_down_count(
+    tmp_path: Path, node: dict[str, object], expected: CdiEdits
+) -> None:
+    edits = {"deviceNodes": [{"path": "/dev/gpu1", **node}]}
+    spec = {"kind": "vendor.com/gpu", "devices": [{"name": "1", "containerEdits": edits}]}
+    (tmp_path / "gpus.json").write_text(json.dumps(spec))
+    assert cdi_edits(["vendor.com/gpu=1"], [tmp_path]) == expected
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ class PodNode:
 
     def begin_proxy(self) -> None:
         policy = Engine(MACHINE, Config(reserved_resources=Amounts(cpu="cpuset:0")))
-        self.wire.begin(policy, {}, has_test_hints=False)
+        self.wire.begin(policy, {})
 
     @property
     def engine(self) -> Engine:
@@ -260,7 +260,7 @@ def test_the_last_size_outlives_the_proxy_and_is_what_a_failure_goes_back_to(
         node.wire.end()
         policy = Engine(MACHINE, Config(reserved_resources=Amounts(cpu="cpuset:0")))
         renamed: Any = {shown[one]: each for one, each in advice.items()}
-        node.wire.begin(policy, renamed, has_test_hints=False)
+        node.wire.begin(policy, renamed)
         assert node.shared() == 4
         node.fail()
         with pytest.raises(grpc.RpcError):
@@ -290,7 +290,7 @@ def test_a_pod_that_nobody_knows_is_the_runtimes_to_judge(tmp_path: Path) -> Non
 def walk(wire: Wire) -> list[dict[str, str]]:
     """Where containers are after each of some resizes of their pod."""
     policy = Engine(MACHINE, Config(reserved_resources=Amounts(cpu="cpuset:0")))
-    wire.begin(policy, {}, has_test_hints=False)
+    wire.begin(policy, {})
     front = wire.front
     assert front is not None
     found: list[dict[str, str]] = []

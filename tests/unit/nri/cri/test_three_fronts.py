@@ -26,6 +26,7 @@ from pinfold.policy.scenarios.step import Start
 from pinfold.policy.text.yaml_fields import read_fields
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine
+from tests.scenarios.device_node import DeviceNode, be_patient
 from tests.unit.nri.cri.wired_run import Place, WiredRun
 from tests.unit.nri.cri.wires import CriWire, NriWire, Wire
 
@@ -94,6 +95,11 @@ def wired(scenario: Scenario, run: WiredRun) -> Iterator[State]:
         yield run.places(), dict(run.refused)
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    be_patient(monkeypatch)
+
+
 @pytest.mark.parametrize(
     ("front", "is_exact"), [("nri", False), ("nri", True), ("cri", True)], ids=FRONTS
 )
@@ -111,7 +117,9 @@ def test_a_scenario_comes_to_the_same_decisions(
         topology = replace(topology, memory_qos=MemoryQos.TIERED)
     qos = topology.memory_qos
     wire: Wire = NriWire(memory, qos) if front == "nri" else CriWire(memory, tmp_path, qos)
-    expected, run = ScenarioRun(topology, Config()), WiredRun(wire, topology.machine, Config())
+    devices = DeviceNode(topology) if topology.machine.devices else None
+    run = WiredRun(wire, topology.machine, Config(), devices)
+    expected = ScenarioRun(topology, Config())
     if not any(isinstance(step, Start) for step in scenario.steps):
         start = Start(config=None, environment={})
         expected.take(start)
@@ -122,6 +130,9 @@ def test_a_scenario_comes_to_the_same_decisions(
             assert found == wanted, f"step {number}: {scenario.steps[number]}"
     finally:
         wire.close()
+        run.close()
+        if devices is not None:
+            devices.close()
     assert not wire.faults
 
 

@@ -5,11 +5,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+from pinfold.cmd.daemon.rule_watch import RULES_SECONDS, RuleWatch
 from pinfold.cmd.state.saved_states import SavedStates
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.dispatch.front import Front
 from pinfold.nri.embedded.embedded_runtime import RequestError
 from pinfold.nri.embedded.kubelet import resources_message
+from pinfold.nri.hints.combined_hints import Surroundings
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.adoption import Advice
@@ -45,6 +47,7 @@ from pinfold.topology.model.machine import Machine
 from pinfold.topology.sets.base_errors import PinfoldError
 from pinfold.topology.sets.cpuset import NodeSet
 from pinfold.topology.sysfs.overrides import override_machine, parse_overrides
+from tests.scenarios.device_node import DeviceNode, PatientFinder
 from tests.unit.nri.cri.wires import SECONDS, Started, Wire
 
 
@@ -72,8 +75,12 @@ class Place:
 class WiredRun:
     """One scenario on its way over a wire: `take` a step, then see the `places`."""
 
-    def __init__(self, wire: Wire, machine: Machine, config: Config) -> None:
+    def __init__(
+        self, wire: Wire, machine: Machine, config: Config, devices: DeviceNode | None = None
+    ) -> None:
         self.wire = wire
+        self._devices = devices
+        self._finder: Surroundings | PatientFinder | None = None
         self.refused: dict[str, str] = {}
         self._machine = machine
         self._config = config
@@ -85,6 +92,8 @@ class WiredRun:
         self._is_start_spoilt = False
         self._paths: dict[ContainerId, str] = {}
         self._now_ns = 0
+        self._seconds = 0.0
+        self._watch: RuleWatch | None = None
         self._cold_until_ns: dict[ContainerId, int] = {}
 
     def take(self, step: Step) -> None:
@@ -179,7 +188,12 @@ class WiredRun:
             self._has_test_hints = bool(step.environment.get(TEST_APIS))
             self._machine = override_machine(self._machine, parse_overrides(step.environment))
         engine = Engine(self._machine, config, interrupts=self._interrupts)
-        self.wire.begin(engine, self._advice, has_test_hints=self._has_test_hints)
+        self._finder = Surroundings(has_test_hints=self._has_test_hints)
+        if self._devices is not None:
+            self._devices.managers = step.managers
+            self._finder = self._devices.finder(step.environment)
+        self.wire.begin(engine, self._advice, self._finder)
+        self._watch = RuleWatch(self._front(), self.wire.happenings.append, lambda: self._seconds)
         self._front().events.foreign_pins.kubelet_pins = step.managers.pins_cpus
 
     def _reconfigure(self, step: Reconfigure) -> None:
@@ -199,8 +213,16 @@ class WiredRun:
         # As the state file keeps it: under the runtime's ids.
         self._advice = SavedStates().of(snapshot).advice()
         self.wire.end()
+        self.close()
+
+    def close(self) -> None:
+        if self._finder is not None:
+            self._finder.close()
+        self._finder = None
 
     def _create_pod(self, pod: PodSpec) -> None:
+        if self._devices is not None:
+            self._devices.admit(pod)
         pod_id = self.wire.run_pod(pod)
         self._pods[pod.namespace, pod.name] = pod, pod_id
         for spec in (*pod.init_containers, *pod.containers):
@@ -233,6 +255,14 @@ class WiredRun:
             del self._cold_until_ns[container_id]
             end = partial(self._front().events.end_cold_start, container_id)
             self._front().owner.ask("end of a cold start", end)
+        if self._watch is None:
+            return
+        while True:
+            self._watch.look()
+            assert self._front().settle(SECONDS)
+            if self._seconds >= self._now_ns / 1e9:
+                break
+            self._seconds = min(self._now_ns / 1e9, self._seconds + RULES_SECONDS)
 
     def _remove(self, one: Started) -> None:
         del self._running[_path(one)]
@@ -241,6 +271,8 @@ class WiredRun:
     def _delete_pod(self, namespace: str, name: str) -> None:
         _, pod_id = self._pods.pop((namespace, name))
         self.wire.remove_pod(pod_id)
+        if self._devices is not None:
+            self._devices.forget(namespace, name)
         for known in (self._running, self.refused):
             for path in [one for one in known if one.startswith(f"{namespace}/{name}/")]:
                 del known[path]

@@ -20,6 +20,7 @@ from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime, RequestError
 from pinfold.nri.embedded.kubelet import container_message, resources_message, sandbox_message
 from pinfold.nri.hints.combined_hints import Surroundings
+from pinfold.nri.hints.hint_finder import HintFinder
 from pinfold.nri.plugin.plugin import Plugin, Timing
 from pinfold.policy.engine.adoption import Advice
 from pinfold.policy.engine.engine import Engine
@@ -57,7 +58,7 @@ class Wire(ABC):
         self._thread: threading.Thread | None = None
 
     @abstractmethod
-    def make_front(self, policy: Engine, *, has_test_hints: bool) -> Front: ...
+    def make_front(self, policy: Engine, finder: HintFinder) -> Front: ...
 
     @abstractmethod
     def run_pod(self, pod: PodSpec) -> str: ...
@@ -95,9 +96,12 @@ class Wire(ABC):
         return [one for one in self.happenings if isinstance(one, Crashed)]
 
     def begin(
-        self, policy: Engine, advice: Mapping[ContainerId, Advice], *, has_test_hints: bool
+        self,
+        policy: Engine,
+        advice: Mapping[ContainerId, Advice],
+        finder: HintFinder | None = None,
     ) -> None:
-        self.front = self.make_front(policy, has_test_hints=has_test_hints)
+        self.front = self.make_front(policy, finder or Surroundings())
         self.front.events.advice = advice
         self._thread = threading.Thread(target=self.front.run, daemon=True)
         self._thread.start()
@@ -113,14 +117,14 @@ class Wire(ABC):
 class NriWire(Wire):
     """The policy as an NRI plugin."""
 
-    def make_front(self, policy: Engine, *, has_test_hints: bool) -> Front:
+    def make_front(self, policy: Engine, finder: HintFinder) -> Front:
         return Plugin(
             policy,
             embedded_link(self.runtime),
             self.happenings.append,
             timing=PATIENT,
             machine_memory_bytes=self.memory_bytes,
-            finder=Surroundings(has_test_hints=has_test_hints),
+            finder=finder,
         )
 
     def run_pod(self, pod: PodSpec) -> str:
@@ -168,13 +172,13 @@ class CriWire(Wire):
         super().__init__(memory_bytes, memory_qos)
         self.loopback = CriLoopback(self.runtime, folder, memory_bytes, memory_qos)
 
-    def make_front(self, policy: Engine, *, has_test_hints: bool) -> Front:
+    def make_front(self, policy: Engine, finder: HintFinder) -> Front:
         return CriProxy(
             policy,
             self.loopback.link(),
             self.happenings.append,
             machine_memory_bytes=self.memory_bytes,
-            finder=Surroundings(has_test_hints=has_test_hints),
+            finder=finder,
             look_seconds=LOOK_SECONDS,
         )
 

@@ -320,6 +320,27 @@ def test_a_container_without_resources_shows_those_of_its_pod() -> None:
 
 
 @pytest.mark.parametrize(
+    ("pages", "shown"),
+    [
+        pytest.param("", [110, 60, 50], id="a pod has those of its containers"),
+        pytest.param(", hugepages-2Mi: 200Mi", [200, 60, 50], id="or as many as it says"),
+    ],
+)
+def test_a_container_without_huge_pages_shows_those_of_its_pod(
+    pages: str, shown: list[int]
+) -> None:
+    one = sized_pod(
+        f"{{limits: {{cpu: 4, memory: 4Gi{pages}}}}}",
+        "containers: [{name: a}, {name: b, resources: {limits: {cpu: 1, hugepages-2Mi: 60Mi}}},"
+        " {name: c, resources: {limits: {cpu: 1, hugepages-2Mi: 50Mi}}}]",
+    )
+    mib = 1 << 20
+    assert [each.resources.hugepage_bytes for each in one.containers] == [
+        {2 * mib: count * mib} for count in shown
+    ]
+
+
+@pytest.mark.parametrize(
     ("containers", "milli"),
     [
         pytest.param("a: 1, b: 2", 3000, id="containers run together"),

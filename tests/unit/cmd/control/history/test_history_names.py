@@ -29,7 +29,7 @@ class KeptProxy:
         self.begin()
 
     def begin(self) -> None:
-        self.wire.begin(Engine(MACHINE, CONFIG), {}, has_test_hints=False)
+        self.wire.begin(Engine(MACHINE, CONFIG), {})
         self.wire.happenings.clear()
 
     def end(self) -> list[SavedDecision]:
