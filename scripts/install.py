@@ -62,7 +62,7 @@ def install(targets: Targets, python: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="pinfold-build-") as scratch:
         built = Path(scratch) / "version"
         build(built, Path(scratch), targets, python)
-        place(targets, built, project()["project"]["version"])
+        place(targets, built, built_version(built))
     for folder in (targets.prefix, targets.sysconfdir):
         if is_hidden_from_service(folder):
             print(
@@ -149,6 +149,12 @@ def build(version: Path, scratch: Path, targets: Targets, python: Path) -> None:
         unit = (ROOT / "systemd" / name).read_text(encoding="utf-8")
         write(version / name, unit_text(unit, targets.prefix))
     shutil.copytree(ROOT / "configs", version / "configs")
+
+
+def built_version(version: Path) -> str:
+    """The version that the package in a folder says it is."""
+    (folder,) = (version / "packages").glob("pinfold-*.dist-info")
+    return folder.name.removeprefix("pinfold-").removesuffix(".dist-info")
 
 
 def copy_of_source(folder: Path, targets: Targets) -> Path:

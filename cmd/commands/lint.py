@@ -1,6 +1,5 @@
 """`pinfold lint`: what is wrong with annotations in manifests and with configurations."""
 
-import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -23,6 +22,7 @@ from ...policy.text.errors import ConfigError
 from ...policy.text.yaml_fields import FieldError
 from ..daemon.config_file import ConfigFileError, input_name, load_config, read_input
 from ..daemon.machine_source import machine_of, machine_options
+from ..report.version import VERSION
 from .check.complaint import Complaint, Gravity, Subject, github_text, json_text, sarif_text
 from .check.file_check import FileCheck, has_something
 from .output_option import output_option
@@ -36,7 +36,7 @@ def _nothing(_: Sequence[Complaint]) -> str:
 
 
 def _sarif(complaints: Sequence[Complaint]) -> str:
-    return sarif_text(complaints, importlib.metadata.version("pinfold"))
+    return sarif_text(complaints, VERSION)
 
 
 _FORMATS: Final[Mapping[str, Callable[[Sequence[Complaint]], str]]] = {

@@ -1,6 +1,5 @@
 """Gauges in the form that Prometheus reads. Only for who serves them: its library is loaded."""
 
-import importlib.metadata
 import platform
 import re
 import threading
@@ -18,6 +17,7 @@ from prometheus_client.utils import (
 
 from ...nri.dispatch.courtesy import ALONE, Courtesy
 from ...policy.engine.gauges import Gauge
+from ..report.version import VERSION
 from .process_figures import ProcessFigures
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
@@ -190,11 +190,10 @@ def _label(name: str) -> str:
 @cache
 def _build() -> bytes:
     family = InfoMetricFamily("pinfold_build", "Which Pinfold this is.")
-    version = importlib.metadata.version("pinfold")
     versions = {
-        "version": version,
+        "version": VERSION,
         # What a build adds to the version, as in 1.0+g1a2b3c4.
-        "revision": version.partition("+")[2] or "unknown",
+        "revision": VERSION.partition("+")[2] or "unknown",
         "python": platform.python_version(),
     }
     family.add_metric([], versions)

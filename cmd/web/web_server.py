@@ -279,6 +279,8 @@ def _address(endpoint: Endpoint) -> tuple[int, Any]:
     if not endpoint.host:
         is_dual = socket.has_dualstack_ipv6()
         return (socket.AF_INET6 if is_dual else socket.AF_INET), ("", endpoint.port)
-    found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+    # As bytes: a str is taken through the tables of international names, which would stay loaded.
+    host = endpoint.host.encode("ascii")
+    found = socket.getaddrinfo(host, endpoint.port, type=socket.SOCK_STREAM)
     family, _, _, _, address = found[0]
     return family, address

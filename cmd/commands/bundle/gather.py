@@ -23,6 +23,7 @@ from ...control.control_client import ControlClient, ControlError
 from ...control.control_option import control_option
 from ...control.documents import StatusDocument
 from ...control.history.history_file import HISTORY_NAME, OLDER_NAME
+from ...report.version import VERSION
 from ...state.own_file import ForeignFileError, read_file
 from ..output_file import write_whole
 from ..saved_node import DEFAULT_STATE
@@ -143,7 +144,7 @@ class BundleMetricsError(PinfoldError):
 def _versions(status: StatusDocument | None) -> Mapping[str, object]:
     kernel = os.uname()
     return {
-        "pinfold": importlib.metadata.version("pinfold"),
+        "pinfold": VERSION,
         "python": platform.python_version(),
         "kernel": {"release": kernel.release, "machine": kernel.machine},
         "runtime": None if status is None else msgspec.to_builtins(status.runtime),

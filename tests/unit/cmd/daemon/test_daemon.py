@@ -441,3 +441,18 @@ def test_daemon_loads_what_few_nodes_need_where_it_is_used() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert run.stdout == "[]\n"
+
+
+def test_served_metrics_load_no_more_than_their_libraries_do() -> None:
+    program = (
+        "import logging, sys\n"
+        "from pinfold.cmd.metrics.exposition import Exposition\n"
+        "from pinfold.cmd.web.web_server import Endpoint, WebServer\n"
+        "Exposition().page([], with_build=True, with_process=True)\n"
+        "WebServer(Endpoint('127.0.0.1', 0), {}, logging.getLogger()).stop()\n"
+        "print([one for one in ('importlib.metadata', 'encodings.idna') if one in sys.modules])"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert run.stdout == "[]\n"
