@@ -132,10 +132,14 @@ class UnmetRules:
         self._displaced += containers
 
     def note_moves(self, changes: Iterable[Change]) -> None:
-        """Containers have left cpus for others, and nobody decided about their places."""
+        """Containers have left cpus for others, or been lent some, and nobody decided about it."""
+        ledger = self._books.ledger
         for one in changes:
             before, after = one.before.cpus, one.after.cpus
-            if before is not None and after is not None and before - after and after - before:
+            if before is None or after is None or after <= before:
+                continue
+            own = ledger.tree.pools[ledger.grants[one.container_id].pool_id].cpus
+            if before - after or after - before - own:
                 self._displaced.append(one.container_id)
 
     def look_at_displaced(self) -> None:
