@@ -186,7 +186,7 @@ class Allocator:
         `remembered`: the rules that were told as broken before. `is_alone`: no other container is
         adopted with it, and heeds its own rules.
         """
-        cpus, grant = self.books.presence(container.id), self.books.ledger.grants[container.id]
+        cpus, grant = self.books.reach(container.id), self.books.ledger.counted(container.id)
         classified = self.roster.classified[container.id]
         judgement = self._judge.judge(container, classified.placement, classified.request)
         if judgement is None:

@@ -199,7 +199,7 @@ def _weights(party: Party, books: Books) -> Mapping[ContainerId, int]:
 def _presence(party: Party, books: Books) -> int:
     cpus = 0
     for one in party.members:
-        cpus |= books.presence(one)
+        cpus |= books.reach(one)
     return cpus
 
 
@@ -229,7 +229,7 @@ def _left_alone(party: Party, grant: Grant, books: Books) -> str:
             if not isinstance(rule, RequiredTerm) or rule.is_anti or is_lasting(rule):
                 continue
             for owner_id, owner in one.owners.items():
-                around = domains.covering(rule.term.level, books.presence(owner_id))
+                around = domains.covering(rule.term.level, books.reach(owner_id))
                 if owner_id not in party.members and around & before and not around & after:
                     found[owner_id] = owner
     return names_text(tuple(found.values()))

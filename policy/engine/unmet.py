@@ -58,14 +58,14 @@ class UnmetRules:
 
     def _texts(self, container_id: ContainerId, broken: Iterable[Restriction]) -> tuple[str, ...]:
         """The rules that do not hold at a container, with those alone whom it shares domains."""
-        cpus = self._books.presence(container_id)
+        cpus = self._books.reach(container_id)
         return tuple(one.beside(self._beside(one, cpus)).unmet_text for one in broken)
 
     def _beside(self, rule: Restriction, cpus: int) -> Sequence[Container]:
         if not 1 < len(rule.blockers) <= _TOLD_MAX:
             return rule.blockers
         books, here = self._books, self._books.domains.covering(rule.level, cpus)
-        return [one for one in rule.blockers if books.presence(one.id) & here]
+        return [one for one in rule.blockers if books.reach(one.id) & here]
 
     def tell_owners(self, newcomer: Container, broken: Iterable[Restriction]) -> None:
         """Note in the decisions of residents that a container breaks rules of theirs."""
@@ -93,7 +93,7 @@ class UnmetRules:
         `is_alone`: nobody else is looked at. Among all that run each owner is told by itself.
         """
         pool_id = self._books.pool_around(container_id)
-        cpus = self._books.presence(container_id)
+        cpus = self._books.reach(container_id)
         broken = [
             one
             for one in judgement.told_at(cpus, pool_id)
@@ -268,7 +268,8 @@ class _Look:
         self._books = books
         self._roster = roster
         self._judge = judge
-        self._whereabouts = Whereabouts(books)
+        self._whereabouts: dict[ContainerId | None, Whereabouts] = {}
+        """By the pen of those that are looked at."""
         self.effort = 0
 
     def broken(
@@ -282,14 +283,17 @@ class _Look:
         if classified is None:
             return ()
         container = self._roster.containers[container_id]
+        pen_id = self._books.pen_around(container_id)
+        if pen_id not in self._whereabouts:
+            self._whereabouts[pen_id] = Whereabouts(self._books, pen_id)
         judgement = self._judge.judge(
-            container, classified.placement, classified.request, self._whereabouts
+            container, classified.placement, classified.request, self._whereabouts[pen_id]
         )
         self.effort += _EFFORT_OF_ONE
         if judgement is None:
             return ()
         self.effort += judgement.effort
-        cpus = self._books.presence(container_id)
+        cpus = self._books.reach(container_id)
         pool_id = self._books.pool_around(container_id)
         found = judgement.told_at(cpus, pool_id)
         return (*found, *judgement.told_together(cpus)) if together else found
