@@ -53,7 +53,7 @@ class Party(Struct, frozen=True):
         return (one for one, _ in self.members.values() if one.id != container_id)
 
     def rules_of(self, container_id: ContainerId) -> PlacementRules:
-        """The rules of a member about others than those that go where it goes."""
+        """The rules of a member but for those that hold beside one that goes where it goes."""
         container, classified = self.members[container_id]
         rules = classified.placement
         if len(self.members) == 1:
@@ -61,7 +61,8 @@ class Party(Struct, frozen=True):
         required = tuple(
             one
             for one in rules.required
-            if not any(one.term.includes(container, other) for other in self.others(container_id))
+            if one.is_anti
+            or not any(one.term.includes(container, other) for other in self.others(container_id))
         )
         return replace_fields(rules, required=required)
 
