@@ -22,6 +22,7 @@ from tests.unit.policy.engine.ruled_pods import (
     engine_of,
     near,
     placed,
+    prefer,
     reason,
     term,
 )
@@ -147,3 +148,25 @@ def test_a_pen_does_not_grow_beside_the_part_that_somebody_in_it_must_not_be_nea
     engine.check()
     assert [cpus(engine, own), cpus(engine, rest)] == ["6", "1,4-5"]
     assert engine.decisions[rest.id].unmet == ()
+
+
+@pytest.mark.parametrize(
+    ("rules", "notes"),
+    [
+        pytest.param(
+            prefer(50, term("core", scope="pod", **called("own")), is_anti=True),
+            [],
+            id="apart from one in the pen, by parts",
+        ),
+        pytest.param(
+            prefer(50, term("numa", "shy"), is_anti=True),
+            ["in one NUMA node with default/shy/main"],
+            id="apart from a stranger, by all of the pen",
+        ),
+    ],
+)
+def test_preferences_that_are_not_met_are_noted(rules: dict[str, Any], notes: list[str]) -> None:
+    engine = engine_of(NODES)
+    _, rest = pen(engine, rules)
+    placed(engine, stranger())
+    assert [one.partition(": ")[2] for one in engine.note(rest.id)] == notes
