@@ -354,6 +354,7 @@ class Allocator:
             self.shares.widen(container_id)
             moved = self.shares.return_home()
             changes = self.books.pinner.changes()
+            self.unmet.look_at_displaced()
             self.unmet.refresh(container_id, (*moved, *(one.container_id for one in changes)))
             return changes
         return self.books.pinner.changes()
@@ -365,8 +366,8 @@ class Allocator:
         pen = ledger.pens[grant.pen] if grant is not None and grant.pen is not None else None
         self._remember_place(container_id)
         self.books.release(container_id)
-        if pen is not None:
-            self.pens.left(pen)
+        if grant is not None and pen is not None:
+            self.pens.left(pen, grant)
 
     def _apply(self, placement: Placement, classified: Classified) -> Decision:
         grant = self.books.take(placement.booking)

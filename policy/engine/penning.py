@@ -143,25 +143,30 @@ class Penning:
                 decision, result=grant, pool=pool, degraded=""
             )
 
-    def left(self, pen: Grant) -> None:
+    def left(self, pen: Grant, gone: Grant) -> None:
         """A container has left a pen: it shrinks if that counts, and ends after the last one."""
         ledger = self._books.ledger
         members = ledger.members(pen.container_id)
         if not members:
             self.bookings.remember(pen)
             return
+        if gone.exclusive:
+            self._unmet.note_shifted(members)
         other = self._roster.containers[next(iter(members))]
         classified, pen = self._roster.classified[other.id], ledger.pens[pen.container_id]
         name = self.name_of(other, classified.request)
         if name is not None and (request := self._changed(name, pen, other)):
             allowed = self._allowed(other, classified, pen)
             self.bookings.resize(pen, request, allowed)
+            self._unmet.note_moved(pen.container_id)
 
     def resize(self, container: Container, classified: Classified) -> Decision:
         """Other resources for a container in a pen; a refusal leaves it what it had."""
         books, container_id = self._books, container.id
         ledger, held = books.ledger, books.ledger.grants[container_id]
         pen, known = ledger.pens[held.held_as], self._roster.containers[container_id]
+        if pen.exclusive:
+            self._unmet.note_shifted(ledger.members(pen.container_id))
         name = self.name_of(container, classified.request) or PenName(pen.container_id)
         size = None if name.is_group else self.size_of(known)
         carries = size is not None and shows_pod(size, known)
@@ -242,6 +247,7 @@ class Penning:
         member = self._roster.containers[next(iter(ledger.members(name.id)))]
         classified = self._roster.classified[member.id]
         held = [ledger.grants[one] for one in ledger.members(name.id)]
+        self._unmet.note_shifted(ledger.members(name.id))
         for one in held:
             if one.exclusive and shows_pod(size, self._roster.containers[one.container_id]):
                 # It was resized before its pod was, and had seemed to have cpus of its own.
@@ -341,6 +347,7 @@ class Penning:
         sliced = self.bookings.crowded(pen_id)
         if sliced is None:
             return ()
+        self._unmet.note_shifted(self._books.ledger.members(pen_id))
         container = self._roster.containers[sliced.container_id]
         classified = self._roster.classified[container.id]
         problem = no_slice_problem(
@@ -388,13 +395,4 @@ class Penning:
         return together(given) if size is None else with_pages(size, given)
 
     def _residents(self, container: Container) -> Sequence[Container]:
-        """The other containers of a pod that hold something, outside any pen."""
-        grants, containers = self._books.ledger.grants, self._roster.containers
-        return [
-            containers[one]
-            for one in self._roster.of_pod(container.pod.id)
-            if one != container.id
-            and one in grants
-            and grants[one].cpu_type is CpuType.NORMAL
-            and not is_outside(containers[one])
-        ]
+        return self._roster.placed_beside(container, self._books.ledger.grants)

@@ -1,5 +1,6 @@
 """Every container the policy knows, what it asks for, and what was decided about it."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -9,6 +10,7 @@ from ..model.container import Container, ContainerId, ContainerState, Pod, PodId
 from ..model.grant import Grant
 from ..model.hint import Hint
 from ..model.request import CpuType
+from ..pens.pen_name import is_outside
 from ..pens.pod_numbers import left_of_pod, resized_with, shows_pod
 from ..placing.classifier import Classified
 from ..placing.wishes.claimed_cpus import unbooked_claim
@@ -135,6 +137,19 @@ class Roster:
         if (decision := self.decisions.get(container_id)) is not None:
             problems = (*decision.problems, problem)
             self.decisions[container_id] = structs.replace(decision, problems=problems)
+
+    def placed_beside(
+        self, container: Container, grants: Mapping[ContainerId, Grant]
+    ) -> Sequence[Container]:
+        """The other containers of a pod that hold something, outside any pen."""
+        return [
+            self.containers[one]
+            for one in self.of_pod(container.pod.id)
+            if one != container.id
+            and one in grants
+            and grants[one].cpu_type is CpuType.NORMAL
+            and not is_outside(self.containers[one])
+        ]
 
     def of_pod(self, pod_id: PodId) -> tuple[ContainerId, ...]:
         """The containers known of a pod, oldest first."""

@@ -45,6 +45,8 @@ class UnmetRules:
         """The containers at which rules do not hold, and the others that stand in the way."""
         self._moved: set[ContainerId] = set()
         self._displaced: list[ContainerId] = []
+        self._shifted: dict[ContainerId, frozenset[str]] = {}
+        """Containers that get other parts of their pens, with the rules that did not hold then."""
         self._lasting_looks = 0
         self._due: dict[ContainerId, None] = {}
         """The containers to be looked at again, in this order."""
@@ -142,8 +144,22 @@ class UnmetRules:
             if before - after or after - before - own:
                 self._displaced.append(one.container_id)
 
+    def note_shifted(self, containers: Iterable[ContainerId]) -> None:
+        """Containers are about to get other parts of their pens, or a pen round what they have."""
+        if not self._books.standing.is_empty:
+            for one in containers:
+                self._shifted.setdefault(one, self.names(one))
+
     def look_at_displaced(self) -> None:
-        """Tell what does not hold at containers that had to leave their places."""
+        """Tell what does not hold at containers that had to leave their places.
+
+        And what broke at those that others in their pens came to, or went from.
+        """
+        while self._shifted:
+            container_id, before = self._shifted.popitem()
+            decision = self._roster.decisions.get(container_id)
+            if decision is not None and container_id in self._books.ledger.grants:
+                self.tell_changed(decision, decision, before)
         while self._displaced:
             container_id = self._displaced.pop()
             decision = self._roster.decisions.get(container_id)

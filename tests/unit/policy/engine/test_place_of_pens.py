@@ -12,7 +12,7 @@ import pytest
 
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerState, QosClass, Resources
-from pinfold.policy.model.grant import Refusal
+from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.policy.engine.ruled_pods import (
     GIB,
@@ -136,6 +136,34 @@ def test_a_rule_inside_a_pen_holds_where_parts_of_it_do_not_touch() -> None:
     own, rest = member("own", 2, 6), member("rest", 0, 6, INSIDE)
     assert [placed(engine, own), placed(engine, rest)] == ["8-9", "10-13"]
     assert engine.decisions[rest.id].unmet == engine.decisions[own.id].unmet == ()
+
+
+def test_a_rule_inside_a_pen_is_told_once_another_one_leaves_its_part() -> None:
+    """And no more once the one is gone from whom it was to be apart."""
+    engine = engine_of(NODES)
+    own, other = member("own", 1, 6), member("other", 1, 6)
+    rest = member("rest", 0, 6, INSIDE)
+    assert [placed(engine, one) for one in (own, other, rest)] == ["8", "9", "10-13"]
+    assert engine.decisions[rest.id].unmet == ()
+    engine.stop(other.id)
+    assert cpus(engine, rest) == "9-13"
+    (told,) = engine.decisions[rest.id].unmet
+    assert told.endswith("in one core with default/pod/own")
+    engine.stop(own.id)
+    assert engine.decisions[rest.id].unmet == ()
+
+
+def test_a_rule_inside_a_pen_is_told_once_parts_have_another_size() -> None:
+    engine = engine_of(NODES)
+    own, rest = member("own", 2, 6), member("rest", 0, 6, INSIDE)
+    placed(engine, own)
+    placed(engine, rest)
+    smaller = replace(own.resources, cpu_request_milli=1000, cpu_limit_milli=1000)
+    decision = engine.update(own.id, smaller)
+    assert isinstance(decision.result, Grant)
+    assert CpuSet.parse(cpus(engine, rest)) & CpuSet.parse("8-9")
+    (told,) = engine.decisions[rest.id].unmet
+    assert told.endswith("in one core with default/pod/own")
 
 
 def test_a_pen_does_not_grow_beside_the_part_that_somebody_in_it_must_not_be_near() -> None:
