@@ -278,6 +278,7 @@ class Penning:
             weights = self._books.affinity.affinities(container, classified.rules).weights
             return self.bookings.begin(request, weights, judgement)
         held = [self._books.ledger.grants[one.id] for one in residents]
+        self._unmet.note_shifted(one.id for one in residents)
         made = self.bookings.enclose(request, held, self._allowed(container, classified, *held))
         if isinstance(made, Placement):
             for one, grant in zip(residents, held, strict=True):
@@ -331,12 +332,13 @@ class Penning:
     def _allowed(self, container: Container, classified: Classified, *held: Grant) -> int | None:
         """A mask of the cpus that rules leave to a container and its pen, or residents; None: all.
 
-        Rules of the other containers in the pen count as well, and those about them.
+        Rules of those who are in the pen, or will be, count as well, and those about them.
         """
-        members = [one for pen in held for one in self._books.ledger.members(pen.container_id)]
+        ledger = self._books.ledger
         others = [
             (self._roster.containers[one], self._roster.classified[one])
-            for one in members
+            for each in held
+            for one in ledger.members(each.container_id) or (each.container_id,)
             if one != container.id
         ]
         both = ((container, classified), *others)

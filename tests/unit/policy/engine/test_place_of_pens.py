@@ -198,3 +198,18 @@ def test_preferences_that_are_not_met_are_noted(rules: dict[str, Any], notes: li
     _, rest = pen(engine, rules)
     placed(engine, stranger())
     assert [one.partition(": ")[2] for one in engine.note(rest.id)] == notes
+
+
+def test_a_pen_begun_round_a_container_heeds_the_rules_of_that_one() -> None:
+    """That a pod has less than its containers seem to ask for shows with the second one."""
+    engine = engine_of(NODES)
+    own, rest = member("own", 3, 4, apart(term("numa", "shy"))), member("rest", 0, 4)
+    told = {key: text for key, text in own.pod.annotations.items() if "pod-pool" not in key}
+    own, rest = (replace(one, pod=replace(one.pod, annotations=told)) for one in (own, rest))
+    assert placed(engine, own) == "4-6"
+    node_0, node_1 = ({"pool-name.pinfold.dev/pod": f"NUMA node #{one}"} for one in (0, 1))
+    assert placed(engine, container_of("filler", 1, annotations=node_1)) == "7"
+    assert placed(engine, container_of("shy", 1, annotations=node_0)) == "1"
+    assert placed(engine, rest) == "8"
+    assert [str(one.exclusive) for one in engine.snapshot().pens.values()] == ["4-6,8"]
+    assert engine.decisions[own.id].unmet == ()
