@@ -181,6 +181,10 @@ class Judgement:
             ),
         )
 
+    def of_growth(self) -> "Judgement":
+        """The same rules, those too that do not block it: it need not come nearer than it is."""
+        return replace(self, barriers=(*self.barriers, *self.passed), passed=())
+
     def of_a_restart(self) -> "Judgement":
         """The same rules, of which those alone insist that keep containers apart."""
         own = tuple(replace(one, can_break=one.can_break or not one.blockers) for one in self.own)

@@ -44,6 +44,24 @@ def test_who_runs_and_fits_nowhere_does_not_grow_to_where_its_rule_breaks() -> N
     assert cpus(engine, alone) == "1-5"
 
 
+RESERVED = {"prefer-reserved-cpus.resource-policy.nri.io/pod": "true"}
+
+
+def test_who_is_never_kept_away_comes_no_nearer_all_the_same() -> None:
+    """The reserved cpus are too few for it; it grows by none beside who must be apart from it."""
+    engine = engine_of(TWO_NODES)
+    other = container_of("other", 2, annotations=SECOND)
+    alone = container_of("alone", 1, apart(term("socket", "noisy")), fails=True, annotations=SECOND)
+    assert (placed(engine, other), placed(engine, alone)) == ("3-4", "5")
+    noisy = container_of("noisy", 1.5, annotations=RESERVED)
+    assert placed(engine, noisy) == "1-2"
+    engine.remove(other.id)
+    engine.check()
+    assert cpus(engine, noisy) == "1-2"
+    engine.remove(alone.id)
+    assert cpus(engine, noisy) == "1-5"
+
+
 def test_who_is_lent_cpus_beside_its_own_next_to_another_is_told() -> None:
     """Of its pool nothing is left to share: it keeps its own cpu, and shares those of another."""
     machine = machine_from_spec(TWO_NODES)
