@@ -270,10 +270,27 @@ class Books:
             cpus = self.affinity.residents.container(container_id).cpus
         return (self.tree.root.cpus if cpus is None else cpus).mask
 
+    def reach(self, container_id: ContainerId) -> int:
+        """A mask of the cpus that count as a container's place: all of its pen's.
+
+        There it runs on others as soon as somebody in the pen comes, goes or grows.
+        """
+        pen_id = self.pen_around(container_id)
+        if pen_id is not None:
+            return self.ledger.pens[pen_id].exclusive.mask
+        return self.presence(container_id)
+
+    def pen_around(self, container_id: ContainerId) -> ContainerId | None:
+        """The pen with cpus of its own that a container is in; None where it is in no such."""
+        grant = self.ledger.grants.get(container_id)
+        if grant is None or grant.pen is None or not self.ledger.pens[grant.pen].exclusive:
+            return None
+        return grant.pen
+
     def pool_around(self, container_id: ContainerId) -> PoolId:
-        """The pool in which a container runs: a wider one than its grant's where that is full."""
+        """The pool in which a container is: a wider one than its grant's where that is full."""
         pool_id = self.ledger.grants[container_id].pool_id
-        return self.tree.around(pool_id, self.presence(container_id))
+        return self.tree.around(pool_id, self.reach(container_id))
 
     def settle(self, container_id: ContainerId) -> tuple[Pinning, tuple[Change, ...]]:
         """The pinning of a container after a booking, and the changes of others that follow."""

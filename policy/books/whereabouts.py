@@ -18,11 +18,15 @@ _FEW: Final = 64
 
 
 class Whereabouts:
-    """The whereabouts of the containers that hold something; sets of them are as of `Residents`."""
+    """The whereabouts of the containers that hold something; sets of them are as of `Residents`.
 
-    def __init__(self, books: Books) -> None:
-        """Reads the books, never changes them."""
+    Who is in a pen is in all of it to those outside, and where it runs to those in it.
+    """
+
+    def __init__(self, books: Books, pen: ContainerId | None = None) -> None:
+        """Reads the books, never changes them. `pen`: the one whose containers ask."""
         self._books = books
+        self._pen = pen
         self._known: dict[ContainerId, int] = {}
         self._counts: dict[tuple[Level, int, int], Mapping[int, int]] = {}
         self._placed: dict[int, tuple[Container, ...]] = {}
@@ -30,6 +34,16 @@ class Whereabouts:
         self._cpus: dict[int, int] = {}
         self._exclusive: dict[int, int] = {}
         self._sizes: dict[int, Mapping[int, int]] = {}
+
+    @cached_property
+    def mates(self) -> int:
+        """The containers of the pen that asks, as a set."""
+        if self._pen is None:
+            return 0
+        residents, places = self._books.affinity.residents, 0
+        for container_id in self._books.ledger.members(self._pen):
+            places |= residents.place(container_id)
+        return places
 
     def placed(self, places: int) -> tuple[Container, ...]:
         """The containers of a set that hold something. O(set), once."""
@@ -52,7 +66,11 @@ class Whereabouts:
         """A mask of the cpus of one container."""
         found = self._known.get(container_id)
         if found is None:
-            found = self._known[container_id] = self._books.presence(container_id)
+            books = self._books
+            grant = books.ledger.grants.get(container_id) if self._pen is not None else None
+            is_mate = grant is not None and grant.pen == self._pen
+            seen = books.presence if is_mate else books.reach
+            found = self._known[container_id] = seen(container_id)
         return found
 
     def cpus(self, places: int) -> int:
@@ -63,12 +81,17 @@ class Whereabouts:
         return mask
 
     def exclusive(self, places: int) -> int:
-        """A mask of the cpus that containers of a set have for themselves. O(set), once."""
+        """A mask of the cpus that containers of a set, or their pens, have for themselves.
+
+        O(set), once.
+        """
         mask = self._exclusive.get(places)
         if mask is None:
-            grants, mask = self._books.ledger.grants, 0
+            ledger, mask = self._books.ledger, 0
             for one in self.placed(places):
-                mask |= grants[one.id].exclusive.mask
+                grant = ledger.grants[one.id]
+                is_inside = grant.pen is not None and grant.pen != self._pen
+                mask |= (ledger.counted(one.id) if is_inside else grant).exclusive.mask
             self._exclusive[places] = mask
         return mask
 

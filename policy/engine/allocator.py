@@ -190,7 +190,7 @@ class Allocator:
         `remembered`: the rules that were told as broken before. `is_alone`: no other container is
         adopted with it, and heeds its own rules.
         """
-        cpus, grant = self.books.presence(container.id), self.books.ledger.grants[container.id]
+        cpus, grant = self.books.reach(container.id), self.books.ledger.counted(container.id)
         classified = self.roster.classified[container.id]
         judgement = self._judge.judge(
             container, classified.placement, classified.request, has_pulls=False
@@ -354,6 +354,7 @@ class Allocator:
             self.shares.widen(container_id)
             moved = self.shares.return_home()
             changes = self.books.pinner.changes()
+            self.unmet.look_at_displaced()
             self.unmet.refresh(container_id, (*moved, *(one.container_id for one in changes)))
             return changes
         return self.books.pinner.changes()
@@ -367,8 +368,8 @@ class Allocator:
             disturbed = self.unmet.disturbed(container_id)
             self.roster.remember_place(grant, pen, disturbed)
         self.books.release(container_id)
-        if pen is not None:
-            self.pens.left(pen)
+        if grant is not None and pen is not None:
+            self.pens.left(pen, grant)
 
     def _apply(self, placement: Placement, classified: Classified) -> Decision:
         grant = self.books.take(placement.booking)

@@ -83,9 +83,9 @@ class _Look:
     def __init__(self, container: Container, books: Books) -> None:
         self._container = container
         self._books = books
-        self._cpus = books.presence(container.id)
+        self._cpus, self._part = books.reach(container.id), books.presence(container.id)
         self._pool_id = books.pool_around(container.id)
-        self._whereabouts = Whereabouts(books)
+        self._whereabouts = Whereabouts(books, books.pen_around(container.id))
         self._beside: dict[Level, int] = {}
 
     def notes(self, rules: PlacementRules, weights: Mapping[ContainerId, int]) -> Iterator[str]:
@@ -118,8 +118,10 @@ class _Look:
         """The containers in one domain of a level with it, a set as of `Residents`."""
         found = self._beside.get(level)
         if found is None:
-            cpus = self._books.domains.covering(level, self._cpus)
-            found = self._beside[level] = self._whereabouts.on(cpus)
+            domains, look = self._books.domains, self._whereabouts
+            inside = look.on(domains.covering(level, self._part)) & look.mates
+            outside = look.on(domains.covering(level, self._cpus)) & ~look.mates
+            found = self._beside[level] = inside | outside
         return found
 
     def _few(self, level: Level, count: int) -> str:
@@ -139,7 +141,8 @@ class _Look:
         itself = rule.selector is not None and rule.selector.matches(labels)
         domains = sum(bits.bit_count() for bits in by_count.values())
         least = min(by_count, default=0) if domains >= rule.min_domains else 0
-        own = books.domains.indexes(rule.level, self._cpus)
+        cpus = self._part if places & self._whereabouts.mates else self._cpus
+        own = books.domains.indexes(rule.level, cpus)
         most = max((count + itself for count, bits in by_count.items() if bits & own), default=0)
         if most - least > rule.max_skew:
             noun = level_noun(rule.level)

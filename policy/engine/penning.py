@@ -142,25 +142,30 @@ class Penning:
                 decision, result=grant, pool=pool, degraded=""
             )
 
-    def left(self, pen: Grant) -> None:
+    def left(self, pen: Grant, gone: Grant) -> None:
         """A container has left a pen: it shrinks if that counts, and ends after the last one."""
         ledger = self._books.ledger
         members = ledger.members(pen.container_id)
         if not members:
             self.bookings.remember(pen)
             return
+        if gone.exclusive:
+            self._unmet.note_shifted(members)
         other = self._roster.containers[next(iter(members))]
         classified, pen = self._roster.classified[other.id], ledger.pens[pen.container_id]
         name = self.name_of(other, classified.request)
         if name is not None and (request := self._changed(name, pen, other)):
             allowed = self._allowed(other, classified, pen)
             self.bookings.resize(pen, request, allowed)
+            self._unmet.note_moved(pen.container_id)
 
     def resize(self, container: Container, classified: Classified) -> Decision:
         """Other resources for a container in a pen; a refusal leaves it what it had."""
         books, container_id = self._books, container.id
         ledger, held = books.ledger, books.ledger.grants[container_id]
         pen, known = ledger.pens[held.held_as], self._roster.containers[container_id]
+        if pen.exclusive:
+            self._unmet.note_shifted(ledger.members(pen.container_id))
         name = self.name_of(container, classified.request) or PenName(pen.container_id)
         size = None if name.is_group else self.size_of(known)
         carries = size is not None and shows_pod(size, known)
@@ -231,6 +236,7 @@ class Penning:
         member = self._roster.containers[next(iter(ledger.members(name.id)))]
         classified = self._roster.classified[member.id]
         held = [ledger.grants[one] for one in ledger.members(name.id)]
+        self._unmet.note_shifted(ledger.members(name.id))
         for one in held:
             if one.exclusive and shows_pod(size, self._roster.containers[one.container_id]):
                 # It was resized before its pod was, and had seemed to have cpus of its own.
@@ -273,6 +279,7 @@ class Penning:
     ) -> Placement | Failure:
         request = self.request_of(name, container, (*residents, container))
         held = [self._books.ledger.grants[one.id] for one in residents]
+        self._unmet.note_shifted(one.id for one in residents)
         made = self.bookings.enclose(request, held, self._allowed(container, classified, *held))
         if isinstance(made, Placement):
             for one, grant in zip(residents, held, strict=True):
@@ -326,12 +333,13 @@ class Penning:
     def _allowed(self, container: Container, classified: Classified, *held: Grant) -> int | None:
         """A mask of the cpus that rules leave to a container and its pen, or residents; None: all.
 
-        Rules of the other containers in the pen count as well, and those about them.
+        Rules of those who are in the pen, or will be, count as well, and those about them.
         """
-        members = [one for pen in held for one in self._books.ledger.members(pen.container_id)]
+        ledger = self._books.ledger
         others = [
             (self._roster.containers[one], self._roster.classified[one])
-            for one in members
+            for each in held
+            for one in ledger.members(each.container_id) or (each.container_id,)
             if one != container.id
         ]
         both = ((container, classified), *others)
@@ -342,6 +350,7 @@ class Penning:
         sliced = self.bookings.crowded(pen_id)
         if sliced is None:
             return ()
+        self._unmet.note_shifted(self._books.ledger.members(pen_id))
         container = self._roster.containers[sliced.container_id]
         classified = self._roster.classified[container.id]
         problem = no_slice_problem(

@@ -53,7 +53,7 @@ class Party(Struct, frozen=True):
         return (one for one, _ in self.members.values() if one.id != container_id)
 
     def rules_of(self, container_id: ContainerId) -> PlacementRules:
-        """The rules of a member about others than those that go where it goes."""
+        """The rules of a member but for those that hold beside one that goes where it goes."""
         container, classified = self.members[container_id]
         rules = classified.placement
         if len(self.members) == 1:
@@ -61,7 +61,8 @@ class Party(Struct, frozen=True):
         required = tuple(
             one
             for one in rules.required
-            if not any(one.term.includes(container, other) for other in self.others(container_id))
+            if one.is_anti
+            or not any(one.term.includes(container, other) for other in self.others(container_id))
         )
         return replace_fields(rules, required=required)
 
@@ -199,7 +200,7 @@ def _weights(party: Party, books: Books) -> Mapping[ContainerId, int]:
 def _presence(party: Party, books: Books) -> int:
     cpus = 0
     for one in party.members:
-        cpus |= books.presence(one)
+        cpus |= books.reach(one)
     return cpus
 
 
@@ -229,7 +230,7 @@ def _left_alone(party: Party, grant: Grant, books: Books) -> str:
             if not isinstance(rule, RequiredTerm) or rule.is_anti or is_lasting(rule):
                 continue
             for owner_id, owner in one.owners.items():
-                around = domains.covering(rule.term.level, books.presence(owner_id))
+                around = domains.covering(rule.term.level, books.reach(owner_id))
                 if owner_id not in party.members and around & before and not around & after:
                     found[owner_id] = owner
     return names_text(tuple(found.values()))

@@ -45,6 +45,8 @@ class UnmetRules:
         """The containers at which rules do not hold, and the others that stand in the way."""
         self._moved: set[ContainerId] = set()
         self._displaced: list[ContainerId] = []
+        self._shifted: dict[ContainerId, frozenset[str]] = {}
+        """Containers that get other parts of their pens, with the rules that did not hold then."""
         self._lasting_looks = 0
         self._due: dict[ContainerId, None] = {}
         """The containers to be looked at again, in this order."""
@@ -58,14 +60,14 @@ class UnmetRules:
 
     def _texts(self, container_id: ContainerId, broken: Iterable[Restriction]) -> tuple[str, ...]:
         """The rules that do not hold at a container, with those alone whom it shares domains."""
-        cpus = self._books.presence(container_id)
+        cpus = self._books.reach(container_id)
         return tuple(one.beside(self._beside(one, cpus)).unmet_text for one in broken)
 
     def _beside(self, rule: Restriction, cpus: int) -> Sequence[Container]:
         if not 1 < len(rule.blockers) <= _TOLD_MAX:
             return rule.blockers
         books, here = self._books, self._books.domains.covering(rule.level, cpus)
-        return [one for one in rule.blockers if books.presence(one.id) & here]
+        return [one for one in rule.blockers if books.reach(one.id) & here]
 
     def tell_owners(self, newcomer: Container, broken: Iterable[Restriction]) -> None:
         """Note in the decisions of residents that a container breaks rules of theirs."""
@@ -93,7 +95,7 @@ class UnmetRules:
         `is_alone`: nobody else is looked at. Among all that run each owner is told by itself.
         """
         pool_id = self._books.pool_around(container_id)
-        cpus = self._books.presence(container_id)
+        cpus = self._books.reach(container_id)
         broken = [
             one
             for one in judgement.told_at(cpus, pool_id)
@@ -139,14 +141,32 @@ class UnmetRules:
         self._displaced += containers
 
     def note_moves(self, changes: Iterable[Change]) -> None:
-        """Containers have left cpus for others, and nobody decided about their places."""
+        """Containers have left cpus for others, or been lent some, and nobody decided about it."""
+        ledger = self._books.ledger
         for one in changes:
             before, after = one.before.cpus, one.after.cpus
-            if before is not None and after is not None and before - after and after - before:
+            if before is None or after is None or after <= before:
+                continue
+            own = ledger.tree.pools[ledger.grants[one.container_id].pool_id].cpus
+            if before - after or after - before - own:
                 self._displaced.append(one.container_id)
 
+    def note_shifted(self, containers: Iterable[ContainerId]) -> None:
+        """Containers are about to get other parts of their pens, or a pen round what they have."""
+        if not self._books.standing.is_empty:
+            for one in containers:
+                self._shifted.setdefault(one, self.names(one))
+
     def look_at_displaced(self) -> None:
-        """Tell what does not hold at containers that had to leave their places."""
+        """Tell what does not hold at containers that had to leave their places.
+
+        And what broke at those that others in their pens came to, or went from.
+        """
+        while self._shifted:
+            container_id, before = self._shifted.popitem()
+            decision = self._roster.decisions.get(container_id)
+            if decision is not None and container_id in self._books.ledger.grants:
+                self.tell_changed(decision, decision, before)
         while self._displaced:
             container_id = self._displaced.pop()
             decision = self._roster.decisions.get(container_id)
@@ -271,7 +291,8 @@ class _Look:
         self._books = books
         self._roster = roster
         self._judge = judge
-        self._whereabouts = Whereabouts(books)
+        self._whereabouts: dict[ContainerId | None, Whereabouts] = {}
+        """By the pen of those that are looked at."""
         self.effort = 0
 
     def broken(
@@ -285,18 +306,21 @@ class _Look:
         if classified is None:
             return ()
         container = self._roster.containers[container_id]
+        pen_id = self._books.pen_around(container_id)
+        if pen_id not in self._whereabouts:
+            self._whereabouts[pen_id] = Whereabouts(self._books, pen_id)
         judgement = self._judge.judge(
             container,
             classified.placement,
             classified.request,
-            self._whereabouts,
+            self._whereabouts[pen_id],
             has_pulls=False,
         )
         self.effort += _EFFORT_OF_ONE
         if judgement is None:
             return ()
         self.effort += judgement.effort
-        cpus = self._books.presence(container_id)
+        cpus = self._books.reach(container_id)
         pool_id = self._books.pool_around(container_id)
         found = judgement.told_at(cpus, pool_id)
         return (*found, *judgement.told_together(cpus)) if together else found

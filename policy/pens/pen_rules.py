@@ -39,7 +39,7 @@ def heed_in_pen(judgement: Judgement, grant: Grant, books: Books) -> int:
     """Let a newcomer's pen, and others, grow only where rules go on holding; a mask of its cpus."""
     ledger = books.ledger
     pen = ledger.pens[grant.held_as]
-    cpus = (books.pinner.pool_cpus.of(grant) or NO_CPUS).mask
+    cpus = (books.pinner.pool_cpus.of(pen) or NO_CPUS).mask
     if pen.has_shared_part:
         kept = kept_in(judgement, pen, cpus, books)
         if kept is not pen:

@@ -59,13 +59,18 @@ def kept_in(judgement: Judgement, grant: Grant, cpus: int, books: Books) -> Gran
 
 
 def allowed_cpus(judgement: Judgement, grant: Grant, cpus: int) -> int:
-    """A mask of all cpus that a resident may have without breaking a rule that holds now."""
+    """A mask of all cpus that a resident may have without breaking a rule that holds now.
+
+    Where it is in a pen: that its pen may have, as any of them may come to be for any in it.
+    """
     allowed = judgement.domains.everything
-    for one in judgement.restrictions():
-        if not one.is_broken_by(cpus, grant.pool_id):
-            allowed &= ~one.forbidden
-            for domain in one.choices:
-                allowed &= domain if not cpus & ~domain else -1
+    inside = [one for one in judgement.inside if one.blockers or one.choices]
+    for some, here in ((judgement.restrictions(), cpus), (inside, judgement.part)):
+        for one in some:
+            if not one.is_broken_by(here, grant.pool_id):
+                allowed &= ~one.forbidden
+                for domain in one.choices:
+                    allowed &= domain if not here & ~domain else -1
     return allowed
 
 

@@ -66,10 +66,11 @@ class Judge:
             matching = list(filter(_is_required_anti, matching))
         if not rules and not matching and cores is None:
             return None
-        known = whereabouts or Whereabouts(self._books)
+        pen_id = self._books.pen_around(container.id)
+        known = whereabouts or Whereabouts(self._books, pen_id)
         reading = _Reading(self._books, self._config, container, rules, request, known, has_pulls)
         if cores is not None:
-            reading.own.append(cores)
+            (reading.own if pen_id is None else reading.inside).append(cores)
         found = reading.read(matching, uncounted)
         return None if found.is_silent else found
 
@@ -133,10 +134,11 @@ class _Reading(Struct):
     whereabouts: Whereabouts
     has_pulls: bool = True
     own: list[Restriction] = field(default_factory=list[Restriction])
+    inside: list[Restriction] = field(default_factory=list[Restriction])
     companions: list[Companions] = field(default_factory=list[Companions])
     guarded: list[str] = field(default_factory=list[str])
-    choices: dict[tuple[Level, int], tuple[int, ...]] = field(
-        default_factory=dict[tuple[Level, int], tuple[int, ...]]
+    choices: dict[tuple[Level, int, int], tuple[int, ...]] = field(
+        default_factory=dict[tuple[Level, int, int], tuple[int, ...]]
     )
     owners: dict[frozenset[ContainerId], Sequence[BarrierOwners]] = field(
         default_factory=dict[frozenset[ContainerId], Sequence[BarrierOwners]]
@@ -159,6 +161,8 @@ class _Reading(Struct):
             own=tuple(self.own),
             barriers=barriers,
             passed=passed,
+            inside=tuple(self.inside),
+            part=self.whereabouts.cpus_of(self.container.id) if self.inside else 0,
             companions=tuple(self.companions),
             pulls=pulls,
             pool_scores=self._pool_scores(),
@@ -176,8 +180,9 @@ class _Reading(Struct):
     def _select(self, term: Term) -> int:
         return select_term(self.books.affinity.residents, self.container, term)
 
-    def _restrict(self, text: str, wanted: str, **more: Unpack[_Limits]) -> None:
-        self.own.append(
+    def _restrict(self, text: str, wanted: str, about: int = 0, **more: Unpack[_Limits]) -> None:
+        """Note a rule of the newcomer's; `about`: the containers that it is about."""
+        (self.inside if about & self.whereabouts.mates else self.own).append(
             Restriction(
                 text=text,
                 owner=self.container.path,
@@ -216,49 +221,60 @@ class _Reading(Struct):
         domains, term, level = self.books.domains, rule.term, rule.term.level
         presence = self.whereabouts.cpus(places)
         allowed = domains.covering(level, presence)
-        choices = self._choices(level, allowed)
+        is_inside = bool(places & self.whereabouts.mates)
+        choices = self._choices(level, allowed, self._size(is_inside=is_inside))
         self._restrict(
             term.text,
             f"cpus of {a_level(level)} with {names_text(matches)}",
+            about=places,
             forbidden=self._everything & ~allowed,
             choices=choices,
             is_lasting=is_lasting(rule),
         )
+        if is_inside:
+            return
         own = self.whereabouts.exclusive(places)
         self.companions.append(
             Companions(level=level, own=own, shared=presence & ~own, rule=self.own[-1])
         )
 
-    def _choices(self, level: Level, allowed: int) -> tuple[int, ...]:
-        """The allowed domains of which the newcomer must be in one; none where it fits in none."""
-        known = self.choices.get((level, allowed))
+    def _choices(self, level: Level, allowed: int, size: int) -> tuple[int, ...]:
+        """The allowed domains of which so many cpus must be in one; none where none has room."""
+        key = level, allowed, size
+        known = self.choices.get(key)
         if known is None:
-            fits = self._fits_one_domain(level)
-            masks = self.books.domains.masks(level) if fits else ()
-            known = self.choices[level, allowed] = tuple([one for one in masks if one & allowed])
+            masks, usable = self.books.domains.masks(level), self._usable
+            fits = any((mask & usable).bit_count() >= size for mask in masks)
+            known = self.choices[key] = tuple([one for one in masks if fits and one & allowed])
         return known
 
     @property
     def _everything(self) -> int:
         return self.books.tree.root.cpus.mask
 
-    def _fits_one_domain(self, level: Level) -> bool:
-        request = self.request
+    def _size(self, *, is_inside: bool) -> int:
+        """How many cpus the newcomer asks for; `is_inside`: of its pen, else that does for it."""
+        ledger, request = self.books.ledger, self.request
+        held = ledger.grants.get(self.container.id)
+        if held is not None and held.pen is not None and not is_inside:
+            pen = ledger.pens[held.pen]
+            return len(pen.exclusive) + max(-(-pen.shared_milli // 1000), not pen.exclusive)
         count = request.exclusive + -(-request.shared_milli // 1000)
-        if request.needs_shared_cpu:
-            count = max(count, request.exclusive + 1)
-        usable = self._usable
-        return any((mask & usable).bit_count() >= count for mask in self.books.domains.masks(level))
+        return max(count, request.exclusive + 1) if request.needs_shared_cpu else count
 
     def _read_anti_affinity(self) -> None:
+        mates = self.whereabouts.mates
         for one in self.rules.required:
-            places = self._select(one.term) if one.is_anti else 0
-            matches = self.whereabouts.placed(places)
-            if matches:
+            selected = self._select(one.term) if one.is_anti else 0
+            for places in (selected & ~mates, selected & mates):
+                matches = self.whereabouts.placed(places)
+                if not matches:
+                    continue
                 level = one.term.level
                 self._restrict(
                     one.term.text,
                     f"{a_level(level)} without {names_text(matches)}",
+                    about=places,
                     forbidden=self.books.domains.covering(level, self.whereabouts.cpus(places)),
                     blockers=tuple(matches),
                     level=level,
@@ -284,6 +300,7 @@ class _Reading(Struct):
             self._restrict(
                 rule.text,
                 f"{a_level(level)} with at most {max(most, 0)} of them",
+                about=places,
                 forbidden=domains.members(level, full),
             )
 
@@ -322,7 +339,7 @@ class _Reading(Struct):
         is_exempt = _is_exempt(self.container, self.request.cpu_type)
         for one in matching:
             rule = one.rule
-            parts = self._owners(one)
+            parts = self._owners(self._outside(one))
             if isinstance(rule, RequiredTerm) and rule.is_anti:
                 barriers += (self._barrier(rule, part) for part in parts)
                 continue
@@ -340,6 +357,20 @@ class _Reading(Struct):
             for _, presence_of_owner in barrier.owners.values():
                 pulls.add(barrier.level, presence_of_owner, -GUARD_WEIGHT)
         return kept, ()
+
+    def _outside(self, one: StandingRule) -> StandingRule:
+        """A rule of those alone who are not in its pen; what it says inside is noted."""
+        residents, mates = self.books.affinity.residents, self.whereabouts.mates
+        if not mates:
+            return one
+        inside = {key: own for key, own in one.owners.items() if residents.place(key) & mates}
+        if not inside:
+            return one
+        if isinstance(one.rule, RequiredTerm) and one.rule.is_anti:
+            for part in self._owners(StandingRule(one.rule, inside)):
+                self.inside.extend(self._barrier(one.rule, part).restrictions())
+        others = {key: own for key, own in one.owners.items() if key not in inside}
+        return StandingRule(one.rule, others)
 
     def _owners(self, one: StandingRule) -> Sequence[BarrierOwners]:
         """The owners that hold something: who insists on it, who does not, and the system's.

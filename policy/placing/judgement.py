@@ -135,6 +135,10 @@ class Judgement:
     barriers: tuple[Barrier, ...] = ()
     passed: tuple[Barrier, ...] = ()
     """Rules of others that do not block the newcomer, and are told where they do not hold."""
+    inside: tuple[Restriction, ...] = ()
+    """Rules between one that is in a pen and others there: they speak of its own part of it."""
+    part: int = 0
+    """A mask of the cpus on which it runs there."""
     companions: tuple[Companions, ...] = ()
     pulls: Pulls
     pool_scores: Sequence[int] = ()
@@ -148,13 +152,13 @@ class Judgement:
     @property
     def is_silent(self) -> bool:
         """Whether no rule says anything."""
-        is_free = not self.own and not self.barriers and not self.passed
+        is_free = not (self.own or self.barriers or self.passed or self.inside)
         return is_free and not self.pulls and not self.pool_scores and not self.guarded
 
     @property
     def effort(self) -> int:
         """The number of rules that had to be read for it, those about nobody not among them."""
-        return len(self.own) + len(self.barriers) + len(self.passed)
+        return len(self.own) + len(self.barriers) + len(self.passed) + len(self.inside)
 
     @property
     def blocked(self) -> int:
@@ -176,6 +180,10 @@ class Judgement:
                 replace(one, rule=replace(one.rule, can_break=True)) for one in self.companions
             ),
         )
+
+    def of_growth(self) -> "Judgement":
+        """The same rules, those too that do not block it: it need not come nearer than it is."""
+        return replace(self, barriers=(*self.barriers, *self.passed), passed=())
 
     def of_a_restart(self) -> "Judgement":
         """The same rules, of which those alone insist that keep containers apart."""
@@ -240,6 +248,7 @@ class Judgement:
         Of very many, all of the newcomer's own and the first of residents'.
         """
         found = [one for one in self.own if one.is_broken_by(cpus, pool_id)]
+        found += [one for one in self.inside if one.is_broken_by(self.part, pool_id)]
         found += islice(self._of_others(cpus), _TOLD_MAX)
         return tuple(found)
 

@@ -150,7 +150,7 @@ class _Crowds:
                 self.movable.setdefault(container_id, set()).add(level)
                 is_other = True
             else:
-                staying |= books.presence(container_id)
+                staying |= books.reach(container_id)
         return books.domains.covering(level, staying) if is_other else None
 
 

@@ -333,9 +333,25 @@ class Placer:
         offer = memory.offer(root)
         claimed = claimed_part(request, *self._ledger.free_for_all)
         grant = self._grant(request, root, claimed, claimed & self._tree.root.isolated, offer)
-        booking = Booking(grant=grant, offer=offer)
-        decided_by = f"{request.cpu_type.value} cpus"
-        return Placement(booking=booking, decided_by=decided_by, broken=broken)
+        placement = Placement(
+            booking=Booking(grant=grant, offer=offer),
+            decided_by=f"{request.cpu_type.value} cpus",
+            broken=broken,
+        )
+        if judgement is None or request.cpu_type is not CpuType.NORMAL:
+            return placement
+        return self._held_at_root(placement, judgement.of_growth())
+
+    def _held_at_root(self, placement: Placement, judgement: Judgement) -> Placement:
+        """A share of the root pool that grows to nowhere where a rule breaks, and nobody to it."""
+        booking, cpus = placement.booking, self._ledger.free_sharable[self._tree.root.id]
+        grant = kept_in(judgement, booking.grant, cpus, self._books)
+        lifted = held_back(judgement, grant, cpus, self._books, ())
+        return replace(
+            placement,
+            booking=replace(booking, grant=grant, lifted=lifted),
+            narrowed_by=judgement.kept_apart() if grant.within else frozenset(),
+        )
 
     def _broken_at_root(
         self, request: Request, judgement: Judgement | None

@@ -265,24 +265,29 @@ class KindsWalk(PenWalk):
     def broken_rules(self) -> Iterator[str]:
         """Anti-affinity that insists, does not hold, and about which nobody is told.
 
-        Of containers that are in no pen: there a place may change with each that comes or goes.
+        Whoever is in a pen is in all of it, but to the others in it.
         """
-        places = {
-            key: touched_cpus
-            for key, pinning in self.kernel.items()
-            if self.is_ruled(key) and (touched_cpus := frozenset(pinning.cpus or ()))
-        }
-        for key, cpus in places.items():
-            owner = self.running[key]
+        ruled = [key for key in self.kernel if self.is_ruled(key)]
+        pens = self.engine.snapshot().pens
+        for key in ruled:
+            owner, pen_id = self.running[key], self.engine.grants[key].pen
             rule = required_apart(owner)
             if rule is None:
                 continue
-            own = touched(self.machine, rule.level, cpus)
-            for other_key, others in places.items():
-                other = self.running[other_key]
-                if other.pod.id == owner.pod.id or other.pod.labels["app"] != rule.app:
+            for other_key in ruled:
+                other, other_pen_id = self.running[other_key], self.engine.grants[other_key].pen
+                is_older = (other.pod.id, other.name) == (owner.pod.id, owner.name)
+                if is_older or other.pod.labels["app"] != rule.app:
                     continue
-                if own & touched(self.machine, rule.level, others):
+                places = [self.kernel[key].cpus, self.kernel[other_key].cpus]
+                if pen_id != other_pen_id:
+                    for index, one in enumerate((pen_id, other_pen_id)):
+                        if one is not None and pens[one].exclusive:
+                            places[index] = pens[one].exclusive
+                mine, others = (
+                    touched(self.machine, rule.level, frozenset(one or ())) for one in places
+                )
+                if mine & others:
                     told = (
                         *self.engine.decisions[key].unmet,
                         *self.engine.decisions[other_key].unmet,

@@ -146,6 +146,19 @@ def test_rules_between_containers_of_a_pen_hold_wherever_it_goes() -> None:
     assert nodes(engine, shy) == nodes(engine, mate) != {home}
 
 
+def test_a_rule_about_one_in_the_pen_moves_it_away_from_others_all_the_same() -> None:
+    """It can never hold beside the one, and does beside nobody else."""
+    engine = engine_of(NODES)
+    both = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["mate", "wolf"]}]}
+    shy, mate = group(engine, lasting(apart(term("numa", labelSelector=both))))
+    (home,) = nodes(engine, shy, mate)
+    placed(engine, container_of("wolf", 1, fails=True, annotations=pool(home)))
+    follow(engine, shy)
+    assert nodes(engine, shy) == nodes(engine, mate) != {home}
+    (told,) = engine.decisions[shy.id].unmet
+    assert told.endswith("in one NUMA node with default/mate/main")
+
+
 def test_a_pen_does_not_go_where_a_rule_of_another_of_its_containers_breaks() -> None:
     engine = engine_of(NODES)
     placed(engine, container_of("friend", 1, annotations=pool(1)))

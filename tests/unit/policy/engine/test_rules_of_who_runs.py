@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.model.container import Container
+from pinfold.policy.model.container import Container, QosClass
 from pinfold.policy.model.grant import Refusal
+from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 from tests.unit.policy.engine.ruled_pods import (
     apart,
@@ -16,6 +17,7 @@ from tests.unit.policy.engine.ruled_pods import (
     placed,
     term,
 )
+from tests.unit.topology.model.offline import without
 
 TWO_NODES = "socket:2 core:3 mem:4G"
 """Cpus 0 to 2 (0 is reserved), and 3 to 5."""
@@ -40,6 +42,41 @@ def test_who_runs_and_fits_nowhere_does_not_grow_to_where_its_rule_breaks() -> N
     assert cpus(engine, alone) == "1-2"
     engine.remove(noisy.id)
     assert cpus(engine, alone) == "1-5"
+
+
+RESERVED = {"prefer-reserved-cpus.resource-policy.nri.io/pod": "true"}
+
+
+def test_who_is_never_kept_away_comes_no_nearer_all_the_same() -> None:
+    """The reserved cpus are too few for it; it grows by none beside who must be apart from it."""
+    engine = engine_of(TWO_NODES)
+    other = container_of("other", 2, annotations=SECOND)
+    alone = container_of("alone", 1, apart(term("socket", "noisy")), fails=True, annotations=SECOND)
+    assert (placed(engine, other), placed(engine, alone)) == ("3-4", "5")
+    noisy = container_of("noisy", 1.5, annotations=RESERVED)
+    assert placed(engine, noisy) == "1-2"
+    engine.remove(other.id)
+    engine.check()
+    assert cpus(engine, noisy) == "1-2"
+    engine.remove(alone.id)
+    assert cpus(engine, noisy) == "1-5"
+
+
+def test_who_is_lent_cpus_beside_its_own_next_to_another_is_told() -> None:
+    """Of its pool nothing is left to share: it keeps its own cpu, and shares those of another."""
+    machine = machine_from_spec(TWO_NODES)
+    engine = engine_of(without(machine, CpuSet.parse("5")))
+    alone = container_of("alone", 0.5, apart(term("socket", "noisy")), fails=True)
+    noisy = container_of("noisy", 1.5, annotations=FIRST)
+    limited = replace(noisy.resources, cpu_limit_milli=1500, memory_limit_bytes=2**20)
+    noisy = replace(noisy, pod=replace(noisy.pod, qos=QosClass.GUARANTEED), resources=limited)
+    assert (placed(engine, noisy), placed(engine, alone)) == ("1-2", "3-4")
+    own = str(engine.grants[noisy.id].exclusive)
+    gone = CpuSet.parse("1-2") - CpuSet.parse(own)
+    engine, _ = engine.reconfigured(engine.config, without(machine, gone))
+    engine.check()
+    assert cpus(engine, noisy) == f"{own},3-5"
+    assert is_told(engine, alone, noisy)
 
 
 def test_who_is_lent_cpus_next_to_another_by_a_reload_is_told() -> None:

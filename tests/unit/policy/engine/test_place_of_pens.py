@@ -1,0 +1,215 @@
+"""The place of a container in a pen: all of the pen to those outside, its own part to those in it.
+
+Its part changes with whoever else in the pen comes, goes or is resized, and nobody judges that.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.model.container import Container, ContainerState, QosClass, Resources
+from pinfold.policy.model.grant import Grant, Refusal
+from pinfold.topology.sets.cpuset import CpuSet
+from tests.unit.policy.engine.ruled_pods import (
+    GIB,
+    apart,
+    container_of,
+    cpus,
+    engine_of,
+    near,
+    placed,
+    prefer,
+    reason,
+    term,
+)
+
+NODES = "socket:2 numa:2 core:2 thread:2 mem:8G"
+"""NUMA nodes 0-3, 4-7 (socket 0), 8-11, 12-15 (socket 1)."""
+LAST_NODE = {"pool-name.pinfold.dev/pod": "NUMA node #3"}
+
+
+def called(name: str) -> dict[str, Any]:
+    wanted = {"key": "container.name", "operator": "In", "values": [name]}
+    return {"labelSelector": {"matchExpressions": [wanted]}}
+
+
+def member(
+    main: str, cpu: int, whole: int, rules: Mapping[str, Any] | None = None, pod: str = "pod"
+) -> Container:
+    """A container of a pod of so many cpus, some of which are its own; its rules are for it."""
+    told = {
+        "pod-pool.pinfold.dev/pod": "true",
+        f"on-unsatisfiable.pinfold.dev/container.{main}": "fail",
+    }
+    if rules is not None:
+        told[f"affinity.pinfold.dev/container.{main}"] = json.dumps(rules)
+    one = container_of(pod, cpu, main=main, annotations=told)
+    size = Resources(
+        cpu_request_milli=1000 * whole,
+        cpu_limit_milli=1000 * whole,
+        memory_request_bytes=GIB // 4,
+        memory_limit_bytes=GIB // 4,
+    )
+    one = replace(one, pod=replace(one.pod, resources=size, qos=QosClass.GUARANTEED))
+    return one if cpu else replace(one, resources=size)
+
+
+def pen(engine: Engine, rules: Mapping[str, Any] | None = None) -> tuple[Container, Container]:
+    """A pod with cpus 8-12: of two containers one has 12, and one that has rules all of node 2."""
+    own, rest = member("own", 1, 5), member("rest", 0, 5, rules)
+    assert [placed(engine, own), placed(engine, rest)] == ["12", "8-11"]
+    return own, rest
+
+
+def stranger(rules: Mapping[str, Any] | None = None, **annotations: str) -> Container:
+    told = {**LAST_NODE, **annotations}
+    return container_of("shy", 1, rules, fails=True, annotations=told)
+
+
+@pytest.mark.parametrize(
+    ("rule", "rule_inside"),
+    [
+        pytest.param(apart(term("numa", **called("rest"))), None, id="a stranger's rule"),
+        pytest.param(None, apart(term("numa", "shy")), id="a rule of one of the pod"),
+    ],
+)
+def test_a_stranger_stays_away_from_where_somebody_of_a_pod_may_come(
+    rule: dict[str, Any] | None, rule_inside: dict[str, Any] | None
+) -> None:
+    engine = engine_of(NODES)
+    own, rest = pen(engine, rule_inside)
+    decision = engine.create(shy := stranger(rule))
+    assert "numa" in reason(decision)
+    engine.remove(shy.id)
+    engine.stop(own.id)
+    engine.check()
+    assert cpus(engine, rest) == "8-12"
+
+
+def test_who_joins_a_pen_is_told_of_a_stranger_beside_any_part_of_it() -> None:
+    engine = engine_of(NODES)
+    own = member("own", 1, 5)
+    placed(engine, own)
+    placed(engine, shy := stranger())
+    rest = member("rest", 0, 5, apart(term("numa", "shy")))
+    assert placed(engine, rest) == "8-11"
+    (told,) = engine.decisions[rest.id].unmet
+    assert told.endswith("in one NUMA node with default/shy/main")
+    engine.remove(shy.id)
+    assert engine.decisions[rest.id].unmet == ()
+
+
+def test_who_must_be_with_one_of_a_pod_may_be_beside_any_part_of_its_pen() -> None:
+    engine = engine_of(NODES)
+    _, rest = pen(engine)
+    friend = stranger(near(term("numa", **called("rest"))))
+    assert placed(engine, friend) == "13"
+    assert engine.decisions[friend.id].unmet == engine.decisions[rest.id].unmet == ()
+
+
+def test_what_runs_already_is_told_of_somebody_beside_another_part_of_a_pen() -> None:
+    engine = engine_of(NODES)
+    own, rest = pen(engine)
+    shy = stranger(apart(term("numa", **called("rest"))))
+    listed = [
+        replace(one, cpus=CpuSet.parse(where), state=ContainerState.RUNNING)
+        for one, where in ((own, "12"), (rest, "8-11"), (shy, "13"))
+    ]
+    engine = engine_of(NODES)
+    engine.synchronize(listed, {})
+    assert [cpus(engine, one) for one in listed] == ["12", "8-11", "13"]
+    assert [str(one.exclusive) for one in engine.snapshot().pens.values()] == ["8-12"]
+    (told,) = engine.decisions[shy.id].unmet
+    assert told.endswith("in one NUMA node with default/pod/rest")
+
+
+INSIDE = apart(term("core", scope="pod", **called("own")))
+"""No core is to be shared with one container of the same pod."""
+
+
+def test_a_rule_inside_a_pen_holds_where_parts_of_it_do_not_touch() -> None:
+    engine = engine_of(NODES)
+    own, rest = member("own", 2, 6), member("rest", 0, 6, INSIDE)
+    assert [placed(engine, own), placed(engine, rest)] == ["8-9", "10-13"]
+    assert engine.decisions[rest.id].unmet == engine.decisions[own.id].unmet == ()
+
+
+def test_a_rule_inside_a_pen_is_told_once_another_one_leaves_its_part() -> None:
+    """And no more once the one is gone from whom it was to be apart."""
+    engine = engine_of(NODES)
+    own, other = member("own", 1, 6), member("other", 1, 6)
+    rest = member("rest", 0, 6, INSIDE)
+    assert [placed(engine, one) for one in (own, other, rest)] == ["8", "9", "10-13"]
+    assert engine.decisions[rest.id].unmet == ()
+    engine.stop(other.id)
+    assert cpus(engine, rest) == "9-13"
+    (told,) = engine.decisions[rest.id].unmet
+    assert told.endswith("in one core with default/pod/own")
+    engine.stop(own.id)
+    assert engine.decisions[rest.id].unmet == ()
+
+
+def test_a_rule_inside_a_pen_is_told_once_parts_have_another_size() -> None:
+    engine = engine_of(NODES)
+    own, rest = member("own", 2, 6), member("rest", 0, 6, INSIDE)
+    placed(engine, own)
+    placed(engine, rest)
+    smaller = replace(own.resources, cpu_request_milli=1000, cpu_limit_milli=1000)
+    decision = engine.update(own.id, smaller)
+    assert isinstance(decision.result, Grant)
+    assert CpuSet.parse(cpus(engine, rest)) & CpuSet.parse("8-9")
+    (told,) = engine.decisions[rest.id].unmet
+    assert told.endswith("in one core with default/pod/own")
+
+
+def test_a_pen_does_not_grow_beside_the_part_that_somebody_in_it_must_not_be_near() -> None:
+    """What it grows by is for all who share, so for one with such a rule, too."""
+    engine = engine_of(NODES)
+    own, rest = member("own", 1, 3), member("rest", 0, 3, INSIDE)
+    assert [placed(engine, own), placed(engine, rest)] == ["6", "4-5"]
+    larger = replace(rest.resources, cpu_request_milli=4000, cpu_limit_milli=4000)
+    assert not isinstance(engine.resize_pod(rest.pod, larger), Refusal)
+    engine.check()
+    assert [cpus(engine, own), cpus(engine, rest)] == ["6", "1,4-5"]
+    assert engine.decisions[rest.id].unmet == ()
+
+
+@pytest.mark.parametrize(
+    ("rules", "notes"),
+    [
+        pytest.param(
+            prefer(50, term("core", scope="pod", **called("own")), is_anti=True),
+            [],
+            id="apart from one in the pen, by parts",
+        ),
+        pytest.param(
+            prefer(50, term("numa", "shy"), is_anti=True),
+            ["in one NUMA node with default/shy/main"],
+            id="apart from a stranger, by all of the pen",
+        ),
+    ],
+)
+def test_preferences_that_are_not_met_are_noted(rules: dict[str, Any], notes: list[str]) -> None:
+    engine = engine_of(NODES)
+    _, rest = pen(engine, rules)
+    placed(engine, stranger())
+    assert [one.partition(": ")[2] for one in engine.note(rest.id)] == notes
+
+
+def test_a_pen_begun_round_a_container_heeds_the_rules_of_that_one() -> None:
+    """That a pod has less than its containers seem to ask for shows with the second one."""
+    engine = engine_of(NODES)
+    own, rest = member("own", 3, 4, apart(term("numa", "shy"))), member("rest", 0, 4)
+    told = {key: text for key, text in own.pod.annotations.items() if "pod-pool" not in key}
+    own, rest = (replace(one, pod=replace(one.pod, annotations=told)) for one in (own, rest))
+    assert placed(engine, own) == "4-6"
+    node_0, node_1 = ({"pool-name.pinfold.dev/pod": f"NUMA node #{one}"} for one in (0, 1))
+    assert placed(engine, container_of("filler", 1, annotations=node_1)) == "7"
+    assert placed(engine, container_of("shy", 1, annotations=node_0)) == "1"
+    assert placed(engine, rest) == "8"
+    assert [str(one.exclusive) for one in engine.snapshot().pens.values()] == ["4-6,8"]
+    assert engine.decisions[own.id].unmet == ()
