@@ -376,7 +376,7 @@ class Ledger:
         assert fresh._zero_requests == self._zero_requests
         assert fresh._neighbours == self._neighbours
         assert fresh._reserved_milli == self._reserved_milli
-        assert fresh.room == self.room
+        assert (fresh.room, fresh._owed) == (self.room, self._owed)
         assert all(fresh._sliced(pool_id) == found for pool_id, found in self._slices.items())
         assert all(fresh._spared(pool_id) == found for pool_id, found in self._spares.items())
         seen = 0

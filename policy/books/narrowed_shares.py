@@ -26,6 +26,9 @@ class NarrowedShares:
         self._beside: dict[ContainerId, tuple[CpuSet, ...]] = {}
         self._owed: int | None = 0
         self._version = -1
+        self._picks: dict[tuple[int, int], int] = {}
+        """Cpus kept for sets when that was worked out last, by what was left of them and the count:
+        it is worked out whenever anything is taken, mostly elsewhere."""
         self._is_sparing_nobody = False
 
     def copy(self) -> "NarrowedShares":
@@ -109,6 +112,7 @@ class NarrowedShares:
             for one in sets:
                 by_set.setdefault(one.mask, 0)
         kept = around = 0
+        picks: dict[tuple[int, int], int] = {}
         # The small sets first: what is kept for them is kept for those around them, too.
         for cpus in sorted(by_set, key=lambda one: (one.bit_count(), one)):
             milli = by_set[cpus]
@@ -118,5 +122,11 @@ class NarrowedShares:
             count = max(1, -(-milli // 1000)) - (kept & cpus).bit_count()
             left = free & cpus & ~kept
             if count > 0 and left:
-                kept |= self._picker.pick(left, min(count, left.bit_count())) or 0
+                key = left, min(count, left.bit_count())
+                taken = self._picks.get(key)
+                if taken is None:
+                    taken = self._picker.pick(*key) or 0
+                picks[key] = taken
+                kept |= taken
+        self._picks = picks
         return kept

@@ -5,7 +5,7 @@ machine's mask asks all of them together, so the cost does not grow with their n
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from functools import cached_property
 
 from ...topology.sets.cpuset import iter_bits
 
@@ -39,17 +39,23 @@ def _firsts(masks: Iterable[int]) -> int:
     return found
 
 
-class _Shape(NamedTuple):
-    offsets: tuple[int, ...]
-    """Distances of the members from the lowest one, ascending, beginning with 0."""
-    firsts: int
-    """The lowest members of all groups of this shape."""
-    masks: tuple[int, ...]
+class _Shape:
+    """The groups of one shape; its offsets are the distances of the members from the lowest one."""
 
-    @property
-    def is_shifted(self) -> bool:
+    def __init__(self, pattern: int, masks: tuple[int, ...]) -> None:
+        """`pattern`: a group shifted so that its lowest cpu is 0."""
+        self.masks = masks
+        self.firsts = _firsts(masks)
+        """The lowest members of all groups of this shape."""
+        self.size = pattern.bit_count()
+        self.is_shifted = self.size <= len(masks)
         """Whether shifting costs less than going through the groups one by one."""
-        return len(self.offsets) <= len(self.masks)
+        self._pattern = pattern
+
+    @cached_property
+    def offsets(self) -> tuple[int, ...]:
+        """Ascending, beginning with 0. Nobody asks for them of a few large groups."""
+        return tuple(iter_bits(self._pattern))
 
 
 class CpuBlocks:
@@ -64,15 +70,12 @@ class CpuBlocks:
             if mask:
                 pattern = mask >> ((mask & -mask).bit_length() - 1)
                 by_pattern.setdefault(pattern, []).append(mask)
-        self._shapes = tuple(
-            _Shape(tuple(iter_bits(pattern)), _firsts(group), tuple(group))
-            for pattern, group in by_pattern.items()
-        )
-        self.size_max = max((len(shape.offsets) for shape in self._shapes), default=0)
-        self.size_min = min((len(shape.offsets) for shape in self._shapes), default=0)
+        self._shapes = tuple(_Shape(pattern, tuple(group)) for pattern, group in by_pattern.items())
+        self.size_max = max((shape.size for shape in self._shapes), default=0)
+        self.size_min = min((shape.size for shape in self._shapes), default=0)
         sizes: dict[int, int] = {}
         for shape in self._shapes:
-            sizes[len(shape.offsets)] = sizes.get(len(shape.offsets), 0) | shape.firsts
+            sizes[shape.size] = sizes.get(shape.size, 0) | shape.firsts
         self.firsts_by_size = tuple(sorted(sizes.items()))
         """(number of members, firsts of the groups of that size), smallest first."""
 
@@ -146,7 +149,7 @@ class CpuBlocks:
         """For each k the firsts of the groups with exactly k members in `free`."""
         exactly = [0] * (self.size_max + 1)
         for shape in self._shapes:
-            size = len(shape.offsets)
+            size = shape.size
             at_least = [shape.firsts] + [0] * (size + 1)
             for position, offset in enumerate(shape.offsets):
                 here = (free >> offset) & shape.firsts

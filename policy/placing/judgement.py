@@ -1,6 +1,5 @@
 """Judgements: what all rules together say about the place of one newcomer."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -44,9 +43,10 @@ class BarrierOwners(Struct, frozen=True, kw_only=True):
         are_systems: bool,
     ) -> "BarrierOwners":
         """The owners of which each runs on these cpus."""
-        sizes = Counter([cpus for _, cpus in presence.values()])
+        sizes: dict[int, int] = {}
         everywhere = 0
-        for cpus in sizes:
+        for _, cpus in presence.values():
+            sizes[cpus] = sizes.get(cpus, 0) + 1
             everywhere |= cpus
         return cls(
             presence=presence,

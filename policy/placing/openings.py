@@ -22,8 +22,9 @@ _NARROWER: Final = "a narrower pool has all cpus that its rules leave"
 class Objections(Mapping[int, Dropped]):
     """The objections of rules to pools, by id; each is worded when somebody asks."""
 
-    def __init__(self, pools: frozenset[int], objection: Callable[[int], Dropped]) -> None:
-        self._pools = pools
+    def __init__(self, pools: Sequence[int], objection: Callable[[int], Dropped]) -> None:
+        """`pools`: ascending."""
+        self._pools = dict.fromkeys(pools)
         self._objection = objection
 
     def __getitem__(self, pool_id: int) -> Dropped:
@@ -35,7 +36,7 @@ class Objections(Mapping[int, Dropped]):
         return pool_id in self._pools
 
     def __iter__(self) -> Iterator[int]:
-        return iter(sorted(self._pools))
+        return iter(self._pools)
 
     def __len__(self) -> int:
         return len(self._pools)
@@ -111,7 +112,7 @@ class OpeningSearch:
             best[pool.id] = next(
                 (one for one in inside if self.is_whole(pool, one) or self.fits(pool.id, one)), 0
             )
-        dropped = frozenset(pool_id for pool_id, region in enumerate(best) if not region)
+        dropped = [pool_id for pool_id, region in enumerate(best) if not region]
         objection = partial(self._objection, regions=regions, own=own)
         return Openings(
             regions=best,

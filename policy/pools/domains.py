@@ -110,12 +110,11 @@ def _clusters(machine: Machine) -> Iterable[int]:
     """Clusters as the kernel names them, else groups that share an L2; of several cores each."""
     named = [one.cpus.mask for one in machine.clusters]
     shared = [one.mask for one in machine.l2_groups]
-    cores = {one.mask for one in machine.cores}
+    cores = [one.mask for one in machine.cores]
     for groups in (named, shared):
         # A core with an L2 cache of its own is a cluster to the kernel, and to nobody else.
-        several = [
-            mask for mask in groups if mask not in cores and _has_several_cores(machine, mask)
-        ]
+        are_cores = groups == cores
+        several = [mask for mask in groups if not are_cores and _has_several_cores(machine, mask)]
         if several:
             return several
     return ()

@@ -93,8 +93,10 @@ def has_label_keys(container: Container) -> bool:
     if setting is None:
         return False
     written = _parse(setting.value, setting.key)
-    rules = (*written.required, *written.preferred, *written.spread)
-    return any(one.label_keys for one in rules)
+    keys = [one.label_keys for one in written.required]
+    keys += [one.label_keys for one in written.preferred]
+    keys += [one.label_keys for one in written.spread]
+    return any(keys)
 
 
 def _where(setting: Setting, container: Container) -> str:

@@ -157,6 +157,23 @@ def test_08_namespaces_of_a_term(scope: dict[str, Any], *, is_blocked: bool) -> 
     assert isinstance(engine.create(sheep).result, Refusal) is is_blocked
 
 
+@pytest.mark.parametrize("empty", [{}, {"matchExpressions": []}])
+def test_13_an_empty_preference_beside_another_changes_no_rank_and_refuses_nobody(
+    empty: dict[str, Any],
+) -> None:
+    """Not even where faults in annotations refuse: it is legal in Kubernetes."""
+    here = {"matchExpressions": [{"key": "numa", "operator": "In", "values": ["2"]}]}
+    meant = {"weight": 1, "preference": here}
+    found = [
+        engine_of(NODES, onBadAnnotation="fail").create(
+            container_of("web", 1, {"poolAffinity": {PREFERRED: terms}})
+        )
+        for terms in ([meant], [{"weight": 100, "preference": empty}, meant])
+    ]
+    assert [one.pool for one in found] == ["NUMA node #2"] * 2
+    assert found[0].candidates == found[1].candidates
+
+
 def test_14_weights_add_per_match() -> None:
     engine = engine_of(NODES)
     for name, node in (("a", 0), ("b", 1), ("c", 1)):
