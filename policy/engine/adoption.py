@@ -67,7 +67,7 @@ class Advice:
             pod_size=pod_size,
         )
 
-    def explains(self, cpus: CpuSet, request: Request) -> bool:
+    def explains(self, cpus: CpuSet, request: Request, picker: CpuPicker) -> bool:
         """Whether a container with these exclusive cpus may have this cpuset."""
         if self.exclusive == cpus:
             # However many it asks for by now: it has them for itself, and a resize will tell.
@@ -75,7 +75,9 @@ class Advice:
         if len(self.exclusive) != request.exclusive:
             return False
         if request.hide_hyperthreads:
-            return bool(cpus & self.exclusive)
+            # A shared thread of the same core may hide its own one.
+            seen = picker.cores.covering(cpus.mask) if request.shared_milli else cpus.mask
+            return bool(seen & self.exclusive.mask)
         return request.shared_milli > 0 and self.exclusive <= cpus
 
 
@@ -227,7 +229,7 @@ def _explained(
         # The reserved cpus were full when it came.
         request = structs.replace(request, cpu_type=CpuType.NORMAL)
     if advice is not None:
-        request = _as_before(request, cpus, advice)
+        request = _as_before(request, cpus, advice, picker)
     sharable = CpuSet(ledger.free_sharable[root.id])
     free = sharable | CpuSet(ledger.free_isolated[root.id])
     exclusive: CpuSet | None = NO_CPUS
@@ -236,7 +238,7 @@ def _explained(
             return None
     elif not cpus <= free or (advice is not None and not advice.exclusive):
         return None
-    elif advice is not None and advice.exclusive <= free and advice.explains(cpus, request):
+    elif advice is not None and advice.exclusive <= free and advice.explains(cpus, request, picker):
         exclusive = advice.exclusive
     else:
         exclusive = _exclusive_part(cpus, request, picker, others, free, root.isolated)
@@ -330,7 +332,7 @@ def has_own_cpus(request: Request, advice: Advice | None) -> bool:
     return request.exclusive > 0 or (advice is not None and bool(advice.exclusive))
 
 
-def _as_before(request: Request, cpus: CpuSet, advice: Advice) -> Request:
+def _as_before(request: Request, cpus: CpuSet, advice: Advice, picker: CpuPicker) -> Request:
     """The request of a container that has cpus of its own and would get shared ones by now.
 
     A configuration that prefers shared cpus is for those who come; what it asked for it still asks.
@@ -340,7 +342,7 @@ def _as_before(request: Request, cpus: CpuSet, advice: Advice) -> Request:
         return request
     shared_milli = request.total_milli - 1000 * count
     before = structs.replace(request, exclusive=count, shared_milli=shared_milli)
-    return before if advice.explains(cpus, before) else request
+    return before if advice.explains(cpus, before, picker) else request
 
 
 def _exclusive_part(

@@ -88,6 +88,15 @@ def closed_pools(judgement: Judgement, pool_id: PoolId, *, firmly: bool) -> froz
     )
 
 
+def are_together(rule: Restriction, cpus: int, own: int, books: Books) -> bool:
+    """Whether a container on these cpus shares a domain with some of whom a rule keeps it apart.
+
+    `own`: those of them that nobody else has any more.
+    """
+    here = books.domains.covering(rule.level, cpus)
+    return any(books.presence(one.id) & ~own & here for one in rule.blockers)
+
+
 def homeless(books: Books) -> tuple[Grant, ...]:
     """Shared grants, pens too, of which exclusive ones have taken all cpus.
 

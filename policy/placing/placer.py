@@ -18,7 +18,7 @@ from ..model.last_place import LastPlace
 from ..model.request import CpuType, Request
 from ..pools.closeness import Closeness
 from ..tuning.cpu_class import misfits
-from .growth import held_back, kept_in
+from .growth import are_together, held_back, kept_in
 from .hint_demand import reserved_objection
 from .judge import Judge
 from .judgement import Judgement
@@ -203,7 +203,7 @@ class Placer:
         are of residents beside whom they did not hold then either. `failure`: why it is nowhere
         else.
         """
-        held, root, ledger = last.grant, self._tree.root, self._ledger
+        held, root, ledger, books = last.grant, self._tree.root, self._ledger, self._books
         if held.pen is not None or not last.holds(request):
             return failure
         own = held.exclusive.mask
@@ -211,7 +211,7 @@ class Placer:
         if held.cpu_type is CpuType.PRESERVE:
             own &= ~taken
         elif taken:
-            return replace(failure, refusal=self._taken(failure.refusal, taken))
+            return replace(failure, refusal=self._taken(failure.refusal, CpuSet(taken)))
         if own and not root.reserved and not ledger.free_sharable[root.id] & ~own:
             # Somebody who asked for nothing must be able to run.
             return failure
@@ -237,20 +237,20 @@ class Placer:
             return placement
         cpus = self._cpus_of(grant)
         told = judgement.told_at(cpus, self._tree.around(held.pool_id, cpus))
-        broken = tuple(one for one in told if one.blockers or one.closed_pools)
+        broken = tuple(
+            one for one in told if one.closed_pools or are_together(one, cpus, own, books)
+        )
         firm = [one for one in broken if one.blockers and not one.can_break]
         if any(one.is_own or not last.disturbed.issuperset(one.blocker_ids) for one in firm):
             return failure
-        lifted = held_back(judgement, grant, cpus, self._books, ())
-        booking = Booking(grant=grant, offer=offer, lifted=lifted)
-        return replace(placement, booking=booking, broken=broken)
+        lifted = held_back(judgement, grant, cpus, books, ())
+        return replace(placement, booking=replace(placement.booking, lifted=lifted), broken=broken)
 
-    def _taken(self, refusal: Refusal, cpus: int) -> Refusal:
+    def _taken(self, refusal: Refusal, cpus: CpuSet) -> Refusal:
         """The refusal of a container whose own cpus of before its restart are others' by now."""
         find, grants = self._books.affinity.residents.container, self._ledger.grants.values()
-        holders = [one.container_id for one in grants if (one.exclusive or one.rest).mask & cpus]
-        names = names_text(list(map(find, holders)))
-        told = f"the CPUs {CpuSet(cpus)} that it had before its restart are {names}'s"
+        names = names_text([find(g.container_id) for g in grants if (g.exclusive or g.rest) & cpus])
+        told = f"the CPUs {cpus} that it had before its restart are {names}'s"
         return Refusal(reason=f"{refusal.reason} — {told}")
 
     def _cpus_of(self, grant: Grant) -> int:

@@ -216,6 +216,16 @@ def test_a_hidden_thread_that_somebody_else_has_is_not_believed() -> None:
     one.check()
 
 
+def test_a_thread_of_its_own_that_a_shared_one_of_its_core_hides_is_its_own() -> None:
+    one = engine()
+    annotations = {"hide-hyperthreads": "true", "prefer-shared-cpus": "false"}
+    listed = [running("a", 1500, "4,6", "1", annotations=annotations), running("b", 1000, "7")]
+    advice = Advice(pool="NUMA node #1", exclusive=CpuSet.parse("5"))
+    assert one.synchronize(listed, {ContainerId("a"): advice}).changes == ()
+    assert exclusive(one) == {"a": "5", "b": "7"}
+    one.check()
+
+
 def test_what_a_grown_container_got_last_is_remembered() -> None:
     one = engine("socket:1 core:6", "cpuset:0")
     one.create(replace(running("a", 1000), cpus=None))

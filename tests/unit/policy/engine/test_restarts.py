@@ -19,7 +19,7 @@ from pinfold.policy.model.hint import Hint, HintOrigin
 from pinfold.policy.model.request import CpuType
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
-from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, placed, term
+from tests.unit.policy.engine.ruled_pods import apart, container_of, cpus, engine_of, placed, term
 from tests.unit.topology.model.offline import without
 
 MACHINE = machine_from_spec("socket:2 core:4 mem:4G")
@@ -279,3 +279,17 @@ def test_who_was_not_in_a_pen_does_not_enlarge_it_beyond_what_is_there() -> None
     crowd(engine)
     assert isinstance(engine.create(other).result, Refusal)
     engine.check()
+
+
+def test_who_grew_onto_its_cpus_while_it_was_gone_makes_way() -> None:
+    """One that must be apart from it shares what it gave back, of cpus that are overbooked."""
+    engine = engine_of("socket:1 core:4 mem:4G")
+    alone = container_of("alone", 0.5, apart(term("core", "noisy")), fails=True)
+    noisy = container_of("noisy", 1)
+    assert (placed(engine, alone), placed(engine, noisy)) == ("1-3", "1")
+    crowd(engine)
+    ended(engine, noisy.id)
+    assert cpus(engine, alone) == "1-3"
+    assert placed(engine, replace(noisy, id=ContainerId("noisy-1"))) == "1"
+    assert cpus(engine, alone) == "2-3"
+    assert not engine.decisions[alone.id].unmet
