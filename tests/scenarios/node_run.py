@@ -11,7 +11,7 @@ from pinfold.cmd.daemon.cpuset_conflicts import read_managers
 from pinfold.cmd.daemon.rule_watch import RULES_SECONDS, RuleWatch
 from pinfold.cmd.state.saved_states import SavedStates
 from pinfold.nri.api import nri_pb2
-from pinfold.nri.dispatch.report import Decided, Happening, HintsMissing
+from pinfold.nri.dispatch.report import Decided, Happening, HintsMissing, Unsupported
 from pinfold.nri.embedded.embedded_cri import EmbeddedCri, kernel_reader
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime, RequestError
 from pinfold.nri.embedded.kubelet import (
@@ -135,7 +135,7 @@ class NodeRun:
         for one in self.happenings:
             if isinstance(one, Decided):
                 self.told.update(map(str, (*one.problems, *one.decision.problems)))
-            elif isinstance(one, HintsMissing):
+            elif isinstance(one, HintsMissing | Unsupported):
                 self.told.add(one.what)
         self.told.update(plugin.events.policy.warnings)
 
