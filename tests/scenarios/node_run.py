@@ -122,8 +122,10 @@ class NodeRun:
                 self._wait()
             case Wait():
                 self._pass_time(step.nanoseconds)
-            case Expect() | Remember() | SetInterrupts() | UnsupportedStep():
+            case Expect() | Remember():
                 pass
+            case SetInterrupts() | UnsupportedStep():
+                raise AssertionError(f"no node takes this step: {step}")
             case _:
                 assert_never(step)
         if self._plugin is not None:
@@ -172,6 +174,7 @@ class NodeRun:
         }
 
     def _start(self, step: Start) -> None:
+        assert not step.expected_error, "no scenario needs it so far"
         config = Config() if step.config is None else config_from_values(step.config)
         self._finder = Surroundings(has_test_hints=bool(step.environment.get(TEST_APIS)))
         if self._devices is not None:
@@ -227,8 +230,7 @@ class NodeRun:
     def _reconfigure(self, step: Reconfigure) -> None:
         plugin = self._plugin
         assert plugin is not None
-        if step.expected_error:
-            return
+        assert not step.expected_error, "no scenario needs it so far"
         config = config_from_values(step.config)
         plugin.owner.ask("reload", lambda: plugin.events.reconfigure(config), 5)
 
