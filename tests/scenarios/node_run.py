@@ -48,6 +48,7 @@ from pinfold.policy.scenarios.step import (
     Reconfigure,
     Remember,
     SetInterrupts,
+    SetOnline,
     Start,
     Step,
     Stop,
@@ -57,6 +58,7 @@ from pinfold.policy.scenarios.step import (
     UpdatePod,
     Wait,
 )
+from pinfold.topology.made.online_cpus import with_online
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 
 from .device_node import DeviceNode, PatientFinder
@@ -69,7 +71,7 @@ class NodeRun:
 
     def __init__(self, topology: Topology, dialect: Dialect, kubelet: Path) -> None:
         """`kubelet`: a folder for the state files of its managers."""
-        machine = self.machine = topology.machine
+        machine = self.machine = self._whole = topology.machine
         self._memory_qos = topology.memory_qos
         self.runtime = EmbeddedRuntime(dialect, 10.0)
         self.refused: list[str] = []
@@ -122,6 +124,10 @@ class NodeRun:
                 self._wait()
             case Wait():
                 self._pass_time(step.nanoseconds)
+            case SetOnline():
+                self.machine = with_online(self._whole, step.cpus)
+                if (plugin := self._plugin) is not None:
+                    plugin.owner.ask("online", self._look_at_cpus, 5)
             case Expect() | Remember():
                 pass
             case SetInterrupts() | UnsupportedStep():
@@ -226,6 +232,10 @@ class NodeRun:
             self._seconds = min(end, self._seconds + RULES_SECONDS)
         decisions = self._plugin.events.policy.decisions.values()
         assert not any(one.cold_start_ns for one in decisions)
+
+    def _look_at_cpus(self) -> None:
+        assert self._plugin is not None
+        self._plugin.events.reconfigure(machine=self.machine)
 
     def _reconfigure(self, step: Reconfigure) -> None:
         plugin = self._plugin
