@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from ...topology.made.online_cpus import with_online
 from ...topology.model.machine import Machine
 from ...topology.sets.base_errors import PinfoldError
 from ...topology.sets.cpuset import NO_CPUS, NodeSet
@@ -25,7 +26,7 @@ from ..model.grant import Refusal
 from ..tuning.interrupts import Interrupt
 from .running_node import RunningNode
 from .simulated_runtime import Runtime
-from .step import Instance, Reconfigure, SetInterrupts, Start, Synchronize
+from .step import Instance, Reconfigure, SetInterrupts, SetOnline, Start, Synchronize
 from .verdict import Verdicts
 
 _SECOND: Final = 10**9
@@ -45,7 +46,7 @@ class PolicyRun:
         self, machine: Machine, config: Config, runtime: Runtime, verdicts: Verdicts
     ) -> None:
         """Begin without a policy; `config`: of a start that has none."""
-        self.machine = machine
+        self.machine = self._whole = machine
         self.engine: Engine | None = None
         """The last one that ran, or runs."""
         self.is_started = False
@@ -89,7 +90,9 @@ class PolicyRun:
             config = self._config if step.config is None else config_from_values(step.config)
             if step.environment:
                 self.reads_test_hints = bool(step.environment.get(TEST_APIS))
-                self.machine = override_machine(self.machine, parse_overrides(step.environment))
+                overrides, online = parse_overrides(step.environment), self.machine.online
+                self._whole = override_machine(self._whole, overrides)
+                self.machine = with_online(self._whole, online)
             engine = Engine(self.machine, config, interrupts=self.interrupts)
         except PinfoldError as caught:
             error = str(caught)
@@ -207,6 +210,18 @@ class PolicyRun:
         )
         if self.engine is not None:
             self.engine.interrupts = self.interrupts
+
+    def set_online(self, step: SetOnline) -> None:
+        """The machine has these cpus online from here on, and the policy looks again."""
+        machine = with_online(self._whole, step.cpus)
+        if self.engine is not None and self.is_started:
+            try:
+                self.engine, answer = self.engine.reconfigured(self.engine.config, machine)
+            except PinfoldError as caught:
+                self._verdicts.note(f"set_online: {caught}")
+                return
+            self._runtime.apply(answer.changes)
+        self.machine = self._runtime.machine = machine
 
     def synchronize(self, step: Synchronize) -> None:
         """The runtime lists its containers, of one perhaps several instances."""

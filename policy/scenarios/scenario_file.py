@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from ...topology.made.spec import machine_from_spec
 from ...topology.model.machine import Machine
 from ...topology.sets.base_errors import PinfoldError
-from ...topology.sets.cpuset import CpuSet, IdListError
+from ...topology.sets.cpuset import NO_CPUS, CpuSet, IdListError
 from ..manifests.manifest import (
     ContainerSpec,
     PodSpec,
@@ -40,6 +40,7 @@ from .step import (
     Reconfigure,
     Remember,
     SetInterrupts,
+    SetOnline,
     Start,
     Step,
     Stop,
@@ -347,6 +348,10 @@ def _interrupts(step: Field) -> Step:
     )
 
 
+def _online(step: Field) -> Step:
+    return SetOnline(_cpus(step["cpus"]) or NO_CPUS)
+
+
 def _synchronize(step: Field) -> Step:
     return Synchronize(
         container=step["container"].text(""),
@@ -383,6 +388,7 @@ _STEPS: Final[Mapping[str, Callable[[Field], Step]]] = {
     "remember": _remember,
     "expect": _expect,
     "set_interrupts": _interrupts,
+    "set_online": _online,
     "synchronize": _synchronize,
     "synchronize_with_duplicates": _synchronize,
     "wait": _wait,

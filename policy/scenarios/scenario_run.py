@@ -33,6 +33,7 @@ from .step import (
     Reconfigure,
     Remember,
     SetInterrupts,
+    SetOnline,
     Start,
     Step,
     Stop,
@@ -120,6 +121,8 @@ class ScenarioRun:
                 self.policy.synchronize(step)
             case SetInterrupts():
                 self.policy.set_interrupts(step)
+            case SetOnline():
+                self.policy.set_online(step)
             case Wait():
                 for container_id in self.runtime.wait(step.nanoseconds):
                     if self.engine is not None and self.is_started:

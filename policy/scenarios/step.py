@@ -97,6 +97,12 @@ class SetInterrupts(Struct, frozen=True):
     affinity: CpuSet
 
 
+class SetOnline(Struct, frozen=True):
+    """Of the machine's cpus these are online, and no others."""
+
+    cpus: CpuSet
+
+
 class Instance(Struct, frozen=True):
     """A container among several of one name; `created_at` as the runtime tells it."""
 
@@ -137,6 +143,7 @@ Step = (
     | Remember
     | Expect
     | SetInterrupts
+    | SetOnline
     | Synchronize
     | Wait
     | UnsupportedStep

@@ -11,7 +11,7 @@ from pinfold.cmd.daemon.cpuset_conflicts import read_managers
 from pinfold.cmd.daemon.rule_watch import RULES_SECONDS, RuleWatch
 from pinfold.cmd.state.saved_states import SavedStates
 from pinfold.nri.api import nri_pb2
-from pinfold.nri.dispatch.report import Decided, Happening, HintsMissing
+from pinfold.nri.dispatch.report import Decided, Happening, HintsMissing, Unsupported
 from pinfold.nri.embedded.embedded_cri import EmbeddedCri, kernel_reader
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime, RequestError
 from pinfold.nri.embedded.kubelet import (
@@ -48,6 +48,7 @@ from pinfold.policy.scenarios.step import (
     Reconfigure,
     Remember,
     SetInterrupts,
+    SetOnline,
     Start,
     Step,
     Stop,
@@ -57,6 +58,7 @@ from pinfold.policy.scenarios.step import (
     UpdatePod,
     Wait,
 )
+from pinfold.topology.made.online_cpus import with_online
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 
 from .device_node import DeviceNode, PatientFinder
@@ -69,7 +71,7 @@ class NodeRun:
 
     def __init__(self, topology: Topology, dialect: Dialect, kubelet: Path) -> None:
         """`kubelet`: a folder for the state files of its managers."""
-        machine = self.machine = topology.machine
+        machine = self.machine = self._whole = topology.machine
         self._memory_qos = topology.memory_qos
         self.runtime = EmbeddedRuntime(dialect, 10.0)
         self.refused: list[str] = []
@@ -122,8 +124,14 @@ class NodeRun:
                 self._wait()
             case Wait():
                 self._pass_time(step.nanoseconds)
-            case Expect() | Remember() | SetInterrupts() | UnsupportedStep():
+            case SetOnline():
+                self.machine = with_online(self._whole, step.cpus)
+                if (plugin := self._plugin) is not None:
+                    plugin.owner.ask("online", self._look_at_cpus, 5)
+            case Expect() | Remember():
                 pass
+            case SetInterrupts() | UnsupportedStep():
+                raise AssertionError(f"no node takes this step: {step}")
             case _:
                 assert_never(step)
         if self._plugin is not None:
@@ -135,7 +143,7 @@ class NodeRun:
         for one in self.happenings:
             if isinstance(one, Decided):
                 self.told.update(map(str, (*one.problems, *one.decision.problems)))
-            elif isinstance(one, HintsMissing):
+            elif isinstance(one, HintsMissing | Unsupported):
                 self.told.add(one.what)
         self.told.update(plugin.events.policy.warnings)
 
@@ -172,6 +180,7 @@ class NodeRun:
         }
 
     def _start(self, step: Start) -> None:
+        assert not step.expected_error, "no scenario needs it so far"
         config = Config() if step.config is None else config_from_values(step.config)
         self._finder = Surroundings(has_test_hints=bool(step.environment.get(TEST_APIS)))
         if self._devices is not None:
@@ -224,11 +233,14 @@ class NodeRun:
         decisions = self._plugin.events.policy.decisions.values()
         assert not any(one.cold_start_ns for one in decisions)
 
+    def _look_at_cpus(self) -> None:
+        assert self._plugin is not None
+        self._plugin.events.reconfigure(machine=self.machine)
+
     def _reconfigure(self, step: Reconfigure) -> None:
         plugin = self._plugin
         assert plugin is not None
-        if step.expected_error:
-            return
+        assert not step.expected_error, "no scenario needs it so far"
         config = config_from_values(step.config)
         plugin.owner.ask("reload", lambda: plugin.events.reconfigure(config), 5)
 

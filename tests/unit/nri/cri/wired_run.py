@@ -33,6 +33,7 @@ from pinfold.policy.scenarios.step import (
     Reconfigure,
     Remember,
     SetInterrupts,
+    SetOnline,
     Start,
     Step,
     Stop,
@@ -43,6 +44,7 @@ from pinfold.policy.scenarios.step import (
     Wait,
 )
 from pinfold.policy.tuning.interrupts import Interrupt
+from pinfold.topology.made.online_cpus import with_online
 from pinfold.topology.model.machine import Machine
 from pinfold.topology.sets.base_errors import PinfoldError
 from pinfold.topology.sets.cpuset import NodeSet
@@ -82,7 +84,7 @@ class WiredRun:
         self._devices = devices
         self._finder: Surroundings | PatientFinder | None = None
         self.refused: dict[str, str] = {}
-        self._machine = machine
+        self._machine = self._whole = machine
         self._config = config
         self._pods: dict[tuple[str, str], tuple[PodSpec, str]] = {}
         self._running: dict[str, Started] = {}
@@ -129,6 +131,10 @@ class WiredRun:
                     for number, text in step.descriptions.items()
                 )
                 self._front().events.policy.interrupts = self._interrupts
+            case SetOnline():
+                self._machine = with_online(self._whole, step.cpus)
+                if self.wire.front is not None:
+                    self.wire.front.owner.ask("online", self._look_at_cpus)
             case Wait():
                 self._wait(step.nanoseconds)
             case UnsupportedStep():
@@ -186,7 +192,8 @@ class WiredRun:
         config = self._config if step.config is None else config_from_values(step.config)
         if step.environment:
             self._has_test_hints = bool(step.environment.get(TEST_APIS))
-            self._machine = override_machine(self._machine, parse_overrides(step.environment))
+            self._whole = override_machine(self._whole, parse_overrides(step.environment))
+            self._machine = with_online(self._whole, self._machine.online)
         engine = Engine(self._machine, config, interrupts=self._interrupts)
         self._finder = Surroundings(has_test_hints=self._has_test_hints)
         if self._devices is not None:
@@ -195,6 +202,9 @@ class WiredRun:
         self.wire.begin(engine, self._advice, self._finder)
         self._watch = RuleWatch(self._front(), self.wire.happenings.append, lambda: self._seconds)
         self._front().events.foreign_pins.kubelet_pins = step.managers.pins_cpus
+
+    def _look_at_cpus(self) -> None:
+        self._front().events.reconfigure(machine=self._machine)
 
     def _reconfigure(self, step: Reconfigure) -> None:
         front = self._front()
