@@ -63,6 +63,8 @@ class EventCounts:
         self._lock = threading.Lock()
         self.durations: dict[tuple[str, str], Durations] = {}
         """By event and result of calls of the runtime."""
+        self._durations: dict[tuple[str, Outcome], Durations] = {}
+        """The same ones: to ask an outcome for its word is a call of Python."""
         self.placements: Counter[tuple[str, str]] = Counter()
         """By result and reason."""
         self.updates: Counter[str] = Counter()
@@ -80,7 +82,10 @@ class EventCounts:
     def __call__(self, happening: Happening) -> None:
         """Count it."""
         with self._lock:
-            self._count(happening)
+            if isinstance(happening, Answered):  # most of what happens
+                self._count_answer(happening)
+            else:
+                self._count(happening)
 
     def alignment(self, machine: Machine) -> Mapping[tuple[str, str], int]:
         """Placements by level and whether their cpus are in one domain of it."""
@@ -97,18 +102,20 @@ class EventCounts:
                     found[level, "aligned" if is_aligned else "split"] += count
             return dict(self._alignment)
 
+    def _count_answer(self, answered: Answered) -> None:
+        method, outcome = answered.method, answered.outcome
+        durations = self._durations.get((method, outcome))
+        if durations is None:
+            durations = Durations()
+            self._durations[method, outcome] = self.durations[method, outcome.value] = durations
+        durations.add(answered.seconds)
+        if method == CREATION and outcome is Outcome.LATE:
+            self.unpinned[LATE] += 1
+        elif method == CREATION and outcome is Outcome.CRASHED:
+            self.unpinned[FAULT] += 1
+
     def _count(self, happening: Happening) -> None:
         match happening:
-            case Answered(method=method, seconds=seconds, outcome=outcome):
-                key = (method, outcome.value)
-                durations = self.durations.get(key)
-                if durations is None:
-                    durations = self.durations[key] = Durations()
-                durations.add(seconds)
-                if method == CREATION and outcome is Outcome.LATE:
-                    self.unpinned[LATE] += 1
-                elif method == CREATION and outcome is Outcome.CRASHED:
-                    self.unpinned[FAULT] += 1
             case Decided():
                 self._count_decision(happening)
             case Released(changes=changes):

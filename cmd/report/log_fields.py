@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import lru_cache
 from typing import Final
 
 from ...policy.model.container import Container
@@ -10,6 +11,10 @@ from .escaped_text import escaped
 
 _VALUE_MAX: Final = 1000
 """Characters of a value; of what strangers wrote no more than that gets into a line."""
+_VALUES_KEPT: Final = 512
+"""Of the values of a line most were in one before: pools, reasons, numbers."""
+_JSON: Final = json.JSONEncoder(ensure_ascii=False)
+"""Made once: `json.dumps` makes one for every text."""
 _PLAIN: Final = re.compile(rf"[\w./:#,+@%*-]{{1,{_VALUE_MAX}}}", re.ASCII)
 
 
@@ -19,17 +24,12 @@ def fields(**values: object) -> str:
     >>> fields(pool="NUMA node #0", cpus="0-3")
     'pool="NUMA node #0" cpus=0-3'
     """
-    is_plain = _PLAIN.fullmatch
-    return " ".join(
-        [
-            f"{key}={text if is_plain(text := str(value)) else _quoted(text)}"
-            for key, value in values.items()
-        ]
-    )
+    return " ".join([f"{key}={_value(str(value))}" for key, value in values.items()])
 
 
-def _quoted(text: str) -> str:
-    return escaped(json.dumps(_cut(text), ensure_ascii=False))
+@lru_cache(_VALUES_KEPT)
+def _value(text: str) -> str:
+    return text if _PLAIN.fullmatch(text) else escaped(_JSON.encode(_cut(text)))
 
 
 def line(text: str) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from .line_record import line_logger
 from .log_writer import LogWriter, stream_sink, syslog_sink
 
 _NAME: Final = "pinfold"
@@ -62,11 +63,10 @@ class LogHandler(Struct, frozen=True, kw_only=True):
 
 def prepare_logging(handler: logging.Handler) -> logging.Logger:
     """The daemon's logger with this handler; `end_logging` writes what is left of it."""
-    # No line tells where in the code it comes from, and finding that out costs more than the line.
-    # Source: Python's logging HOWTO, "Optimization".
+    # What no line tells is not to be looked for. Source: Python's logging HOWTO, "Optimization".
     logging._srcfile = None  # pyright: ignore[reportPrivateUsage]  # as that page says
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
-    logger = logging.getLogger(_NAME)
+    logger = line_logger(_NAME)
     logger.propagate = False
     logger.handlers[:] = [handler]
     return logger

@@ -61,6 +61,10 @@ class LogWriter(logging.Handler):
         """Nobody took the last line: then only a further one is worth a try."""
         self._thread: threading.Thread | None = None
 
+    def createLock(self) -> None:  # noqa: N802 - its name in the standard library
+        """Have no lock beside that of the backlog: whoever logs would take both."""
+        self.lock = None
+
     def emit(self, record: logging.LogRecord) -> None:
         """Have the record written soon."""
         try:
@@ -92,9 +96,12 @@ class LogWriter(logging.Handler):
         self._is_over = True
 
     def _put(self, one: "_Waiting") -> None:
+        is_first = not self._waiting
         self._characters += one.characters
         self._waiting.append(one)
-        self._changed.notify()
+        if is_first:
+            # Behind another one it is taken with that, without anybody being woken.
+            self._changed.notify()
 
     def _tell_dropped(self) -> None:
         if self._dropped:

@@ -1,7 +1,6 @@
 """Reports of events between the runtime and the policy, as values for logs and counters."""
 
 import enum
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct
@@ -255,8 +254,12 @@ class Fanout:
 class Tally:
     """Counts what happened."""
 
+    takes = (
+        *(Connected, Synchronized, Updated, Unapplied, Drifted, Suspect),
+        *(HintsMissing, Crashed),
+    )
+
     def __init__(self) -> None:
-        self.outcomes: Counter[Outcome] = Counter()
         self.connections = 0
         self.synchronizations = 0
         self.updates = 0
@@ -273,8 +276,6 @@ class Tally:
     def __call__(self, happening: Happening) -> None:
         """Count it."""
         match happening:
-            case Answered(outcome=outcome):
-                self.outcomes[outcome] += 1
             case Connected():
                 self.connections += 1
             case Synchronized():
@@ -294,9 +295,5 @@ class Tally:
                 self.unhinted += containers
             case Crashed():
                 self.crashes += 1
-            case Decided() | Released() | Reconfigured() | Disconnected() | Unsupported():
-                pass
-            case ColdStarted() | Adjusted() | Unplaceable() | Waiting() | Recovered():
-                pass
-            case CreationUndone() | Identified() | ThreadsNarrowed():
+            case _:
                 pass

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Generic, TypeVar
 
 from msgspec import Struct
@@ -83,8 +84,7 @@ class Turn(Generic[T]):
             is_late = self._is_abandoned
             if isinstance(result, Done) and self._in_time is not None and not is_late:
                 # Before the asker goes on: work done after this turn may say something newer.
-                in_time, value = self._in_time, result.value
-                result = attempt(lambda: in_time(value))
+                result = attempt(partial(self._in_time, result.value))
             self._result = result
             if self._is_over is not None:
                 self._is_over.set()

@@ -69,7 +69,7 @@ class ReadingTurns:
     def begin_wait(self) -> bool:
         """The caller would wait for bytes; False where another one reads by now."""
         with self._place:
-            if not self.is_reader:
+            if self._reader != threading.get_ident():
                 return False
             self._away_since = None
             return True
@@ -84,7 +84,7 @@ class ReadingTurns:
     def take(self, take: Callable[[], T]) -> T | None:
         """Value of `take`, done while nobody stands in; None where another one reads by now."""
         with self._place:
-            return take() if self.is_reader else None
+            return take() if self._reader == threading.get_ident() else None
 
     def _take_turns(self) -> None:
         me = threading.get_ident()

@@ -4,7 +4,8 @@ Whatever happens, the runtime gets an answer before it loses patience: where the
 or at fault the answer changes nothing, and the real one follows as an update.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from google.protobuf.message import DecodeError, Message
@@ -76,6 +77,10 @@ class ServedCall(Struct, kw_only=True):
     """What an event means whose answer says nothing: to be done once that is sent."""
 
 
+Serve = Callable[[ServedCall], tuple[Message | Rejection | bytes, Outcome]]
+"""Finds the answer to a call."""
+
+
 class Service:
     """The calls of one connection, one at a time. It keeps a half-received Synchronize."""
 
@@ -102,6 +107,17 @@ class Service:
         self._synchronize_entries = 0
         self._runtime = ""
         self._unscheduled: set[str] = set()
+        self._answers: Mapping[str, Serve] = {
+            **dict.fromkeys(NOTICES, self._notice),
+            "CreateContainer": self._create,
+            "StopContainer": self._stop,
+            "UpdateContainer": self._update,
+            "UpdatePodSandbox": self._update_pod,
+            "StateChange": self._change,
+            "Configure": self._configure,
+            "Synchronize": self._synchronize,
+            "Shutdown": lambda _: (SAFE_ANSWER, Outcome.DONE),
+        }
         self._is_interleaving_told = False
         self.abilities: RuntimeAbilities | None = None
         """What the runtime can; None until it has told what it is."""
@@ -147,39 +163,27 @@ class Service:
 
     def _serve(self, served: ServedCall) -> tuple[Message | Rejection | bytes, Outcome]:
         call = served.call
-        if call.service == PLUGIN_SERVICE:
-            match call.method:
-                case "CreateContainer":
-                    return self._create(served)
-                case "StopContainer":
-                    return self._stop(served)
-                case "UpdateContainer":
-                    return self._update(served)
-                case "UpdatePodSandbox":
-                    return self._update_pod(served)
-                case "StateChange":
-                    change = nri_pb2.StateChangeEvent.FromString(call.payload)
-                    event = STATE_CHANGES.get(change.event)
-                    if event is not None:
-                        self._notice(served, event, change.pod, change.container)
-                    return SAFE_ANSWER, Outcome.DONE
-                case "Configure":
-                    return self._configure(nri_pb2.ConfigureRequest.FromString(call.payload))
-                case "Synchronize":
-                    return self._synchronize(served)
-                case "Shutdown":
-                    return SAFE_ANSWER, Outcome.DONE
-                case method if (event := NOTICES.get(method)) is not None:
-                    # In all these requests field 1 is the pod, and field 2 the container if any.
-                    request = nri_pb2.StartContainerRequest.FromString(call.payload)
-                    self._notice(served, event, request.pod, request.container)
-                    return SAFE_ANSWER, Outcome.DONE
-                case _:
-                    pass
-        text = f"{call.service}/{call.method} is not implemented"
-        return Rejection(Code.UNIMPLEMENTED, text), Outcome.UNKNOWN
+        serve = self._answers.get(call.method)
+        if serve is None or call.service != PLUGIN_SERVICE:
+            text = f"{call.service}/{call.method} is not implemented"
+            return Rejection(Code.UNIMPLEMENTED, text), Outcome.UNKNOWN
+        return serve(served)
 
-    def _configure(self, request: nri_pb2.ConfigureRequest) -> tuple[Message, Outcome]:
+    def _change(self, served: ServedCall) -> tuple[bytes, Outcome]:
+        change = nri_pb2.StateChangeEvent.FromString(served.call.payload)
+        event = STATE_CHANGES.get(change.event)
+        if event is not None:
+            self._note(served, event, change.pod, change.container)
+        return SAFE_ANSWER, Outcome.DONE
+
+    def _notice(self, served: ServedCall) -> tuple[bytes, Outcome]:
+        # In all these requests field 1 is the pod, and field 2 the container if any.
+        request = nri_pb2.StartContainerRequest.FromString(served.call.payload)
+        self._note(served, NOTICES[served.call.method], request.pod, request.container)
+        return SAFE_ANSWER, Outcome.DONE
+
+    def _configure(self, served: ServedCall) -> tuple[Message, Outcome]:
+        request = nri_pb2.ConfigureRequest.FromString(served.call.payload)
         if request.request_timeout > 0:
             self._request_timeout_seconds = request.request_timeout / 1000
         self.runtime_name, self.runtime_version = request.runtime_name, request.runtime_version
@@ -361,18 +365,16 @@ class Service:
         )
         return nri_pb2.StopContainerResponse(update=update_messages(answer.all)), outcome
 
-    def _notice(
+    def _note(
         self,
         served: ServedCall,
         event: RuntimeEvent,
         pod: nri_pb2.PodSandbox,
         container: nri_pb2.Container,
     ) -> None:
-        effect = event.effect
-        if effect is not None:
-            served.notice = Turn(
-                event.method, lambda: effect(self._events, self._arrivals, pod, container)
-            )
+        if event.effect is not None:
+            work = partial(event.effect, self._events, self._arrivals, pod, container)
+            served.notice = Turn(event.method, work)
 
     def _ask(
         self,

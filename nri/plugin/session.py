@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from ..api import nri_pb2
 from ..dispatch.report import Answered
-from ..wire.connection import Call, Event, Reply, Role
+from ..wire.connection import BadCall, Call, Event, Reply, Role
 from ..wire.wire_error import WireError
 from .reading_turns import ReadingTurns
 from .runtime_versions import OUR_NRI_VERSION
@@ -133,38 +133,44 @@ class Session:
         return reason
 
     def _step(self) -> str:
-        """One event, or the next bytes and what is left to do before; why it is over, if so."""
+        """One event, read if need be once what is left is done; why it is over, if so."""
         try:
             if self._untold:
                 self._tell()
+            if not self._unread:
+                self._watch_readiness()
+                self._tidy()
+                if not self._turns.begin_wait():
+                    return ""
+                if reason := self._read_more():
+                    return reason
             if self._unread:
                 taken = self._turns.take(self._take)
                 if taken is None:
                     return ""
                 self._handle(taken)
-                return "" if self._unread else self._look_around()
-            self._watch_readiness()
-            self._tidy()
-            if not self._turns.begin_wait():
-                return ""
-            if not self._is_ready:
-                left = max(0.0, self._handshake_until - self._clock())
-                if not self._wire.is_readable(left * 1000):
-                    return "the runtime did not finish the handshake"
-            chunk = self._wire.read()
-            now = self._clock()
-            if not self._service.owner.has_left:
-                self._tidied = now
-            if not chunk:
-                return "the runtime closed the connection"
-            self._unread.extend(self._wire.events(chunk))
-            # Not before: whoever reads on must find these bytes in their place.
-            self._turns.end_wait(now)
             return "" if self._unread else self._look_around()
         except WireError as error:
             return str(error)
         except OSError as error:
             return _words(error)
+
+    def _read_more(self) -> str:
+        """Wait for the next bytes; why it is over, if so."""
+        if not self._is_ready:
+            left = max(0.0, self._handshake_until - self._clock())
+            if not self._wire.is_readable(left * 1000):
+                return "the runtime did not finish the handshake"
+        chunk = self._wire.read()
+        now = self._clock()
+        if not self._service.owner.has_left:
+            self._tidied = now
+        if not chunk:
+            return "the runtime closed the connection"
+        self._unread.extend(self._wire.events(chunk))
+        # Not before: whoever reads on must find these bytes in their place.
+        self._turns.end_wait(now)
+        return ""
 
     def _tidy(self) -> None:
         """Do what is left, piece by piece, while the runtime does not call."""
@@ -191,7 +197,7 @@ class Session:
             self._registered = None
         if self._service.forgotten:
             return self._service.forgotten
-        if self._is_left_in_the_dark():
+        if self._identity.is_preinstalled and self._is_left_in_the_dark():
             return (
                 f"{self._service.runtime_name} {self._service.runtime_version} does not"
                 " tell pre-installed plugins what runs already, so CPUs of running"
@@ -200,7 +206,7 @@ class Session:
             )
         return ""
 
-    def _take(self) -> Event | ServedCall:
+    def _take(self) -> BadCall | Reply | ServedCall:
         """The next event; a call is being served from here on."""
         event = self._unread.popleft()
         if not isinstance(event, Call):
@@ -208,14 +214,11 @@ class Session:
         self._serving = served = ServedCall(call=event, started=self._clock())
         return served
 
-    def _handle(self, taken: Event | ServedCall) -> None:
-        match taken:
-            case ServedCall():
-                self._serve(taken)
-            case Call():
-                raise AssertionError("a call is taken to be served")
-            case _:
-                self._wire.attend(taken)
+    def _handle(self, taken: BadCall | Reply | ServedCall) -> None:
+        if isinstance(taken, ServedCall):
+            self._serve(taken)
+        else:
+            self._wire.attend(taken)
 
     def _serve(self, served: ServedCall) -> None:
         self._service.serve(served)
@@ -297,9 +300,9 @@ class Session:
             self._ready()
 
     def _is_left_in_the_dark(self) -> bool:
-        """Whether the runtime started us and will not tell what runs."""
+        """Whether the runtime, which started us, will not tell what runs."""
         can = self._service.abilities
-        return self._identity.is_preinstalled and not (can is None or can.synchronizes_preinstalled)
+        return not (can is None or can.synchronizes_preinstalled)
 
     def _end(self) -> None:
         self._wire.end()

@@ -13,8 +13,12 @@ def runner_up(decision: Decision) -> str:
     lineup = decision.lineup
     if lineup is None or decision.decided_by not in CRITERIA:
         return ""
-    others = [one for one in lineup.feasible() if lineup.names[one] != decision.pool]
-    return lineup.names[choose(lineup.contest, others)[0]] if others else ""
+    rivals = [*lineup.rivals]
+    others = rivals or [one for one in lineup.feasible() if lineup.names[one] != decision.pool]
+    if len(others) > 1:
+        since = decision.decided_by if rivals else ""
+        return lineup.names[choose(lineup.contest, others, since)[0]]
+    return lineup.names[others[0]] if others else ""
 
 
 def reason_of(decision: Decision) -> str:

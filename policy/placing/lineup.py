@@ -57,6 +57,8 @@ class Lineup(Struct, frozen=True, kw_only=True):
     """By pool id what would keep a strict container from its hints; empty for others."""
     rules: Mapping[int, Dropped] = field(default_factory=dict[int, Dropped])
     """By pool id the required rule that would be broken there; empty without such rules."""
+    rivals: Sequence[int] = ()
+    """The pools that were as good as the one that won, up to what decided; none once packed."""
 
     def feasible(self) -> list[int]:
         """The pools that nothing speaks against, ascending. O(pools)."""
@@ -109,15 +111,19 @@ class Lineup(Struct, frozen=True, kw_only=True):
             ),
             demands=tuple(
                 [
-                    one._replace(
-                        available=_beside(one.available, room, packed_room)
+                    Demand(
+                        one.criterion,
+                        one.wanted,
+                        _beside(one.available, room, packed_room)
                         if one.unit == MILLI
-                        else _packed(one.available)
+                        else _packed(one.available),
+                        one.unit,
                     )
                     for one in self.demands
                 ]
             ),
             zones=_shared(self.zones),
+            rivals=(),
         )
 
     def _objection(self, pool_id: int) -> Dropped | None:

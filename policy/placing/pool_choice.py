@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeGuard
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..books.cpu_ledger import Ledger
 from ..cpus.cpu_priority import PriorityClasses
@@ -81,9 +82,10 @@ class Chooser:
         feasible = lineup.feasible()
         if not feasible:
             return Ranking(winner=None, decided_by="", lineup=lineup)
-        winner, decided_by = feasible[0], ONLY_CANDIDATE
-        if len(feasible) > 1:
-            winner, decided_by = choose(contest, feasible)
+        if len(feasible) == 1:
+            return Ranking(winner=PoolId(feasible[0]), decided_by=ONLY_CANDIDATE, lineup=lineup)
+        winner, decided_by, rivals = choose(contest, feasible)
+        lineup = replace(lineup, rivals=rivals)
         return Ranking(winner=PoolId(winner), decided_by=decided_by, lineup=lineup)
 
     def _contest(

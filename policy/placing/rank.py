@@ -376,20 +376,24 @@ def ranks(contest: Contest) -> list[Rank]:
     return list(map(Rank._make, zip(*columns, strict=True)))
 
 
-def choose(contest: Contest, pools: list[int]) -> tuple[int, str]:
-    """The pool of the smallest rank among several, and the first criterion in which no other is it.
+def choose(contest: Contest, pools: list[int], since: str = "") -> tuple[int, str, list[int]]:
+    """The pool of the smallest rank, the first criterion in which no other is it, and its rivals.
 
-    Without making ranks: every criterion leaves those pools that are best in it, and is asked about
-    those alone that the ones before it have left. O(pools x criteria).
+    Those were as good up to there. `since`: all pools are alike in the criteria before this one.
+    Each criterion is asked about those alone that the ones before it left. O(pools x criteria).
     """
-    for name, criterion in _speaking(contest):
+    criteria = _speaking(contest)
+    if since:
+        criteria = criteria[[name for name, _ in criteria].index(since) :]
+    for name, criterion in criteria:
         column = criterion(contest, pools)
         if column is contest.zeros:
             continue
         least = min(column)
         count = column.count(least)
         if count == 1:
-            return pools[column.index(least)], name
+            index = column.index(least)
+            return pools[index], name, pools[:index] + pools[index + 1 :]
         if count < len(column):
             pairs = zip(pools, column, strict=True)
             pools = [pool_id for pool_id, value in pairs if value == least]

@@ -16,6 +16,7 @@ import pytest
 
 from pinfold.cmd.report.daemon_logger import DaemonLogger
 from pinfold.cmd.report.json_lines import JsonFormatter, parse_pairs
+from pinfold.cmd.report.line_record import LineRecord, line_logger
 from pinfold.cmd.report.log_fields import fields
 from pinfold.cmd.report.log_setup import LogHandler, MarkedFormatter
 from pinfold.policy.configuration.config import Log, LogFormat, LogLevel
@@ -90,6 +91,40 @@ def test_a_traceback_is_part_of_its_document() -> None:
     found = json.loads(JsonFormatter().format(made))
     assert found["event"] == "fault"
     assert found["exception"].endswith("ValueError: bad\nluck")
+
+
+class Kept(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+def test_a_record_of_ours_makes_the_lines_of_a_standard_one() -> None:
+    ours, standard = line_logger("test_line_logger"), logging.Logger("test_line_logger")
+    kept = Kept()
+    for one in (ours, standard):
+        one.addHandler(kept)
+        one.propagate = False
+        one.setLevel(logging.DEBUG)
+        one.warning("%s of %d", "a", 2)
+        one.info("100%")
+        one.info("%s", {"a": 1})
+        try:
+            raise ValueError("bad\nluck")
+        except ValueError:
+            one.exception("event=fault")
+    assert {type(one) for one in kept.records[:4]} == {LineRecord}
+    for one in kept.records:
+        one.created, one.msecs = 1_700_000_000.25, 250.0
+        # Of the exception the line in this file differs.
+        one.exc_text = "ValueError: bad\nluck" if one.exc_info else None
+    plain = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    for formatter in (plain, JsonFormatter(), MarkedFormatter(inner=plain)):
+        texts = [formatter.format(one) for one in kept.records]
+        assert texts[:4] == texts[4:], formatter
 
 
 def test_the_journal_gets_the_level_before_the_document() -> None:

@@ -2,10 +2,12 @@
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from pinfold.nri.dispatch.report import (
+    Answered,
     Happening,
     Outcome,
     Tally,
@@ -47,6 +49,8 @@ class Node:
     ) -> None:
         self.runtime = EmbeddedRuntime(dialect, timeout)
         self.tally = Tally()
+        self.outcomes: Counter[Outcome] = Counter()
+        """Of the runtime's calls."""
         self.happenings: list[Happening] = []
         self.policy = policy
         self.plugin = Plugin(
@@ -67,6 +71,8 @@ class Node:
 
     def _report(self, happening: Happening) -> None:
         self.tally(happening)
+        if isinstance(happening, Answered):
+            self.outcomes[happening.outcome] += 1
         self.happenings.append(happening)
 
     def start(self) -> None:
@@ -108,7 +114,7 @@ class Node:
 
     def answered(self, outcome: Outcome, times: int) -> bool:
         """Whether calls ended so, so many times: told once the runtime has its answers."""
-        return eventually(lambda: self.tally.outcomes[outcome] == times)
+        return eventually(lambda: self.outcomes[outcome] == times)
 
     def seen(self, kind: type) -> list[Happening]:
         return [one for one in self.happenings if isinstance(one, kind)]

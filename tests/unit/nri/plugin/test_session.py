@@ -76,7 +76,7 @@ def test_container_lives_and_its_neighbour_gets_out_of_the_way(dialect: Dialect)
         node.runtime.remove(shared)
         node.settled()
         assert node.policy.containers == {}
-        assert set(node.tally.outcomes) == {Outcome.DONE}
+        assert set(node.outcomes) == {Outcome.DONE}
 
 
 def test_only_who_really_changes_is_updated(node: Node) -> None:

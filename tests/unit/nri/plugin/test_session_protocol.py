@@ -4,6 +4,7 @@ import queue
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -12,7 +13,7 @@ import pytest
 from google.protobuf.message import Message as ProtoMessage
 
 from pinfold.nri.api import nri_pb2
-from pinfold.nri.dispatch.report import Disconnected, Happening, Outcome, Tally
+from pinfold.nri.dispatch.report import Answered, Disconnected, Happening, Outcome
 from pinfold.nri.embedded.plugin_link import Trunk
 from pinfold.nri.plugin.plugin import Plugin, RuntimeLink, Timing
 from pinfold.nri.plugin.runtime_events import EVENT_MASK
@@ -59,7 +60,7 @@ class Peer:
         self.sockets: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
         self.calls: queue.SimpleQueue[tuple[Trunk, Call]] = queue.SimpleQueue()
         self.disconnections: queue.SimpleQueue[Disconnected] = queue.SimpleQueue()
-        self.tally = Tally()
+        self.outcomes: Counter[Outcome] = Counter()
         self.policy = policy or Engine(MACHINE, Config())
         self.plugin = Plugin(
             self.policy,
@@ -78,7 +79,8 @@ class Peer:
         return theirs
 
     def _report(self, happening: Happening) -> None:
-        self.tally(happening)
+        if isinstance(happening, Answered):
+            self.outcomes[happening.outcome] += 1
         if isinstance(happening, Disconnected):
             self.disconnections.put(happening)
 
@@ -214,7 +216,7 @@ def test_calls_that_cannot_be_served_are_answered_and_the_connection_lives(
     trunk = peer.synchronize()
     assert trunk.exchange(method, request_bytes, LONG).code == code
     trunk.call("Shutdown", nri_pb2.Empty(), nri_pb2.Empty, LONG)
-    assert peer.tally.outcomes[Outcome.UNKNOWN] == 1
+    assert peer.outcomes[Outcome.UNKNOWN] == 1
 
 
 def test_bytes_that_are_no_request_are_answered_and_the_connection_lives(peer: Peer) -> None:
@@ -246,7 +248,7 @@ def test_unknown_events_and_events_of_unknown_containers_change_nothing(peer: Pe
     trunk.call("UpdateContainer", update, nri_pb2.UpdateContainerResponse, LONG)
     assert peer.plugin.settle()
     assert dict(peer.policy.containers) == {}
-    assert set(peer.tally.outcomes) == {Outcome.DONE}
+    assert set(peer.outcomes) == {Outcome.DONE}
 
 
 def container(name: str) -> nri_pb2.Container:

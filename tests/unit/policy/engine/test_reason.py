@@ -71,6 +71,8 @@ def test_the_runner_up_is_the_second_smallest_rank(milli: int) -> None:
         ranks = sorted(one for one in decision.candidates if isinstance(one, Rank))
         second = engine.tree.pools[ranks[1].pool_id].name if len(ranks) > 1 else ""
         assert runner_up(decision) == second
+        engine.compact(decision.container_id)
+        assert runner_up(engine.decisions[decision.container_id]) == second
         assert not second or reason_of(decision).endswith(f"(next best: {second})")
 
 
