@@ -96,9 +96,9 @@ class Allocator:
         problems = classified.problems
         bad = grave_problems(problems, container, self.config) if problems else ()
         if bad:
-            refusal = Refusal(reason="; ".join(map(str, bad)))
             self.books.withdraw(container.id)
-            return Decision(container_id=container.id, result=refusal, problems=problems)
+            failure = Failure(refusal=Refusal(reason="; ".join(map(str, bad))))
+            return refused(container.id, failure, problems)
         penned = self.pens.place(container, classified)
         if penned is not None:
             return self._outside_again(penned, container, classified)
@@ -191,10 +191,8 @@ class Allocator:
         adopted with it, and heeds its own rules.
         """
         cpus, grant = self.books.reach(container.id), self.books.ledger.counted(container.id)
-        classified = self.roster.classified[container.id]
-        judgement = self._judge.judge(
-            container, classified.placement, classified.request, has_pulls=False
-        )
+        known = self.roster.classified[container.id]
+        judgement = self._judge.judge(container, known.placement, known.request, has_pulls=False)
         if judgement is None:
             return
         self.unmet.tell_adopted(container.id, judgement, remembered, is_alone=is_alone)

@@ -353,9 +353,8 @@ class Penning:
         self._unmet.note_shifted(self._books.ledger.members(pen_id))
         container = self._roster.containers[sliced.container_id]
         classified = self._roster.classified[container.id]
-        problem = no_slice_problem(
-            container, len(sliced.exclusive), self._books.ledger.pens[pen_id]
-        )
+        pen = self._books.ledger.pens[pen_id]
+        problem = no_slice_problem(container, len(sliced.exclusive), pen)
         self._books.ledger.drop(container.id)
         self.enter(pen_id, container, classified, NO_CPUS)
         self._roster.note_problem(container.id, problem)
