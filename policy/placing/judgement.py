@@ -12,7 +12,7 @@ from ...topology.sets.cpuset import CpuSet
 from ..model.container import Container, ContainerId
 from ..model.level_name import a_level
 from ..pools.domains import Domains
-from .pulls import Pulls
+from ..rules.pulls import Pulls
 from .restriction import Restriction, names_text
 
 OWNERS_MAX: Final = 48
