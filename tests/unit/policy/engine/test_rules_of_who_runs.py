@@ -44,6 +44,21 @@ def test_who_runs_and_fits_nowhere_does_not_grow_to_where_its_rule_breaks() -> N
     assert cpus(engine, alone) == "1-5"
 
 
+def test_of_two_that_return_home_none_comes_to_where_the_other_one_has_just_gone() -> None:
+    engine = engine_of("socket:2 numa:2 core:2 mem:4G")
+    one_node, other_node = ({"pool-name.pinfold.dev/pod": f"NUMA node #{n}"} for n in (2, 3))
+    alone = container_of("alone", 0, apart(term("core", "noisy")), annotations=one_node)
+    noisy = container_of("noisy", 0, annotations=other_node)
+    assert [placed(engine, one) for one in (alone, noisy)] == ["4-5", "6-7"]
+    first, second = container_of("a", 2, annotations=one_node), container_of("b", 2)
+    assert [placed(engine, one) for one in (first, second)] == ["4-5", "2-3"]
+    placed(engine, last := container_of("c", 2, annotations=other_node))
+    assert [cpus(engine, one) for one in (alone, noisy, last)] == ["1", "1", "6-7"]
+    engine.remove(first.id)
+    engine.check()
+    assert [cpus(engine, one) for one in (alone, noisy)] == ["4-5", "1"]
+
+
 RESERVED = {"prefer-reserved-cpus.resource-policy.nri.io/pod": "true"}
 
 
