@@ -59,6 +59,23 @@ def test_of_two_that_return_home_none_comes_to_where_the_other_one_has_just_gone
     assert [cpus(engine, one) for one in (alone, noisy)] == ["4-5", "1"]
 
 
+def test_who_is_resized_beside_one_that_it_must_not_be_with_does_not_grow_to_another() -> None:
+    engine = engine_of("socket:3 core:2 mem:4G")
+    alone = container_of("alone", 0.5, apart(term("socket", "noisy")))
+    here, there = (container_of(name, 1, app="noisy") for name in ("here", "there"))
+    other = container_of("other", 1)
+    listed = ((alone, "1-2"), (here, "3"), (other, "4"), (there, "5"))
+    engine.synchronize([replace(one, cpus=CpuSet.parse(where)) for one, where in listed])
+    assert [cpus(engine, one) for one, _ in listed] == [where for _, where in listed]
+    engine.update(alone.id, replace(alone.resources, cpu_request_milli=600))
+    engine.remove(other.id)
+    engine.check()
+    assert cpus(engine, alone) == "1-2"
+    engine.remove(here.id)
+    assert cpus(engine, alone) == "1-3"
+    assert not is_told(engine, alone, there)
+
+
 RESERVED = {"prefer-reserved-cpus.resource-policy.nri.io/pod": "true"}
 
 
