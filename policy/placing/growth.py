@@ -52,6 +52,9 @@ def kept_in(judgement: Judgement, grant: Grant, cpus: int, books: Books) -> Gran
     Where a rule is broken already, it holds it back from nothing.
     """
     before = standing_cpus(grant, books.ledger)
+    if not (before & ~cpus or judgement.inside):
+        # It has them all: what holds where it runs keeps it from none of them.
+        return grant
     may_have = before & allowed_cpus(judgement, grant, cpus)
     if may_have == before:
         return grant
