@@ -13,12 +13,13 @@ def runner_up(decision: Decision) -> str:
     lineup = decision.lineup
     if lineup is None or decision.decided_by not in CRITERIA:
         return ""
-    rivals = [*lineup.rivals]
-    others = rivals or [one for one in lineup.feasible() if lineup.names[one] != decision.pool]
-    if len(others) > 1:
-        since = decision.decided_by if rivals else ""
-        return lineup.names[choose(lineup.contest, others, since)[0]]
-    return lineup.names[others[0]] if others else ""
+    rivals, since = [*lineup.rivals], decision.decided_by
+    if not rivals and len(feasible := lineup.feasible()) > 1:
+        # The pool that won is not always that of the decision by now: a pen may have lifted it.
+        _, since, rivals = choose(lineup.contest, feasible)
+    if len(rivals) > 1:
+        return lineup.names[choose(lineup.contest, rivals, since)[0]]
+    return lineup.names[rivals[0]] if rivals else ""
 
 
 def reason_of(decision: Decision) -> str:

@@ -85,6 +85,15 @@ def test_the_runner_up_does_not_change_with_what_happens_later() -> None:
     assert reason_of(decision) == before
 
 
+def test_the_runner_up_stays_though_the_container_is_lifted_to_another_pool() -> None:
+    engine = Engine(machine_from_spec(SPEC), Config())
+    decision = engine.create(container("a", 2000))
+    second = runner_up(decision)
+    engine.compact(decision.container_id)
+    lifted = structs.replace(engine.decisions[decision.container_id], pool="root")
+    assert runner_up(lifted) == second
+
+
 def test_the_request_is_told_as_it_was_held_against_the_pools() -> None:
     engine = Engine(machine_from_spec(SPEC), Config())
     asking = container("a", 2000)
