@@ -53,8 +53,9 @@ class Present(Struct, frozen=True, kw_only=True):
 
     def _rules_of(self, one: Running) -> dict[str, Value]:
         """Names of the rules that gave a container annotations, by these."""
-        known = self.engine.containers if self.engine is not None else {}
-        container = known.get(one.container.id, one.container)
+        container = one.container
+        if self.engine is not None:
+            container = self.engine.containers.get(container.id, container)
         return {given.key: given.rule for given in container.given}
 
     def _functions(self) -> Mapping[str, Function]:
