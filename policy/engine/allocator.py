@@ -195,11 +195,10 @@ class Allocator:
         cpus, grant = self.books.reach(container.id), self.books.ledger.counted(container.id)
         known = self.roster.classified[container.id]
         judgement = self._judge.judge(container, known.placement, known.request, has_pulls=False)
-        if judgement is None:
-            return
-        self.unmet.tell_adopted(container.id, judgement, remembered, is_alone=is_alone)
-        self.shares.hold_back(judgement, grant, cpus)
-        if is_alone:
+        if judgement is not None:
+            self.unmet.tell_adopted(container.id, judgement, remembered, is_alone=is_alone)
+            self.shares.hold_back(judgement, grant, cpus)
+        if is_alone and not self.books.standing.is_empty:
             self.rehouse()
 
     def rehouse(self) -> None:

@@ -76,6 +76,18 @@ def test_who_is_resized_beside_one_that_it_must_not_be_with_does_not_grow_to_ano
     assert not is_told(engine, alone, there)
 
 
+def test_whose_cpus_are_those_of_one_that_runs_already_goes_where_its_rules_hold() -> None:
+    engine = engine_of("socket:3 core:2 mem:4G")
+    alone = container_of("alone", 0, apart(term("socket", "noisy")), fails=True, annotations=SECOND)
+    noisy = container_of("noisy", 0.5, annotations=FIRST)
+    assert [placed(engine, one) for one in (noisy, alone)] == ["1", "2-3"]
+    taker = replace(container_of("taker", 2), cpus=CpuSet.parse("2-3"))
+    engine.adopt(taker)
+    engine.check()
+    assert [cpus(engine, one) for one in (taker, alone)] == ["2-3", "4-5"]
+    assert not is_told(engine, noisy)
+
+
 RESERVED = {"prefer-reserved-cpus.resource-policy.nri.io/pod": "true"}
 
 
