@@ -185,8 +185,11 @@ class KindsWalk(PenWalk):
             now = self.engine.snapshot().pens.get(pen.container_id, pen).exclusive
             is_as_large = len(now) == len(pen.exclusive)
             assert now == pen.exclusive or not is_as_large, "others' cpus for its pen"
-        elif len(decision.result.exclusive) == len(held.exclusive) and container.claimed is None:
-            # Of a claim, the cpus are booked that are free by now.
+        elif container.claimed is not None or decision.result.pen is not None:
+            # Of a claim, the cpus are booked that are free by now; and who was outside of its pod's
+            # pen, and finds room in it, has a part of that.
+            pass
+        elif len(decision.result.exclusive) == len(held.exclusive):
             assert decision.result.exclusive == held.exclusive, "others' cpus for its own"
 
     def resize_pod(self) -> None:
