@@ -3,10 +3,10 @@
 import errno
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from ...policy.tuning.effects import Effects, Hardware, Knob, KnobKind
 from ...topology.model.machine import Machine

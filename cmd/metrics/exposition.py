@@ -84,7 +84,8 @@ class Exposition:
                 parts.append(_build())
             if with_process:
                 self._process = self._process or ProcessFigures()
-                parts.append(_formatted(self._process))
+                for metric in self._process.collect():
+                    parts.append(self._family(known, metric).text_of_metric(metric))
             return b"".join(parts)
 
     def _family(self, known: "Mapping[tuple[str, str], _Family]", metric: Metric) -> "_Family":

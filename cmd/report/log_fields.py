@@ -11,6 +11,8 @@ from .escaped_text import escaped
 
 _VALUE_MAX: Final = 1000
 """Characters of a value; of what strangers wrote no more than that gets into a line."""
+_KEPT_MAX: Final = 100
+"""Characters of a value that is kept: strangers write long ones, and no two alike."""
 _VALUES_KEPT: Final = 512
 """Of the values of a line most were in one before: pools, reasons, numbers."""
 _JSON: Final = json.JSONEncoder(ensure_ascii=False)
@@ -27,9 +29,15 @@ def fields(**values: object) -> str:
     return " ".join([f"{key}={_value(str(value))}" for key, value in values.items()])
 
 
-@lru_cache(_VALUES_KEPT)
 def _value(text: str) -> str:
+    return _kept(text) if len(text) <= _KEPT_MAX else _said(text)
+
+
+def _said(text: str) -> str:
     return text if _PLAIN.fullmatch(text) else escaped(_JSON.encode(_cut(text)))
+
+
+_kept = lru_cache(_VALUES_KEPT)(_said)
 
 
 def line(text: str) -> str:

@@ -1,16 +1,16 @@
 """The link of a CRI proxy: both sockets, and the reading back. Without gRPC, which takes long."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from ..dispatch.actuator import ReadBack
 from .cdi_specs import FOLDERS
 from .listen_place import ListenPlace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CriLink:
+class CriLink(Struct, frozen=True, kw_only=True):
     """The link of a proxy to its runtime and its kubelet."""
 
     place: ListenPlace

@@ -6,8 +6,9 @@ metadata.json of metadata.resource.k8s.io, in which devices have attributes by q
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, cast
+
+from msgspec import Struct
 
 from ...policy.model.container import Mount
 
@@ -19,8 +20,7 @@ _DEVICES_MAX: Final = 128
 _DEPTH_MAX: Final = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimedDevice:
+class ClaimedDevice(Struct, frozen=True, kw_only=True):
     """A device as its driver describes it; one of the two is known."""
 
     name: str

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final, cast
 
 import msgspec
 import yaml
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..text.errors import ConfigError
 from ..text.suggestion import nearest

@@ -5,10 +5,10 @@ where it would not be placed there today.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..books.cpu_ledger import Ledger
@@ -26,8 +26,7 @@ _UNMET_CHARACTERS_MAX: Final = 2048
 _QOS_ORDER = {QosClass.GUARANTEED: 0, QosClass.BURSTABLE: 1, QosClass.BEST_EFFORT: 2}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
+class Advice(Struct, frozen=True, kw_only=True):
     """Remembered parts of a container's grant. Only believed where the cpus agree."""
 
     pool: str

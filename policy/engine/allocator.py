@@ -12,13 +12,14 @@ from ..configuration.config import Config
 from ..model.container import Container, ContainerId, Resources
 from ..model.grant import Grant, PoolId, Refusal
 from ..model.pinning import Change
-from ..model.request import CpuType, Request
-from ..placing.classifier import Classified, Classifier, grave_problems
+from ..model.request import Request
+from ..placing.classifier import Classified, Classifier, grave_problems, request_as_it_runs
 from ..placing.judge import Judge
 from ..placing.mover import Mover
 from ..placing.placer import Failure, Placement, Placer
 from ..placing.pool_choice import Chooser
 from ..placing.resizer import Resizer
+from ..placing.restart import RestartPlacer
 from ..tuning.effects import Occupancy
 from ..tuning.interrupts import Interrupt
 from ..tuning.turbo import prefer_turbo
@@ -47,11 +48,12 @@ class Allocator:
         self._judge = Judge(self.books, config)
         chooser = Chooser(self.books.tree, self.books.picker.classes)
         self._placer = Placer(self.books, chooser, self._judge)
+        self._restarts = RestartPlacer(self.books, self._placer)
         self.unmet = UnmetRules(self.books, self.roster, self._judge)
         self.shares = ShiftedShares(self.books, self.roster, self._judge)
         self._resizer = Resizer(self.books)
         self._mover = Mover(self.books)
-        pens = self.books, self.roster, self._judge, self._placer, self.unmet
+        pens = self.books, self.roster, self._judge, self._restarts, self.unmet
         self.pens = Penning(*pens, self.classifier)
 
     @property
@@ -114,7 +116,7 @@ class Allocator:
             problems = (*problems, *guard_problems(judgement, container))
             classified = structs.replace(classified, problems=problems)
         last, weights = self.roster.last_place(container), affinities.weights
-        placement = self._placer.plan_for(request, weights, judgement, last, runs=runs)
+        placement = self._restarts.plan(request, weights, judgement, last, runs=runs)
         if isinstance(placement, Failure):
             self.books.withdraw(container.id)
             return refused(container.id, placement, problems)
@@ -130,7 +132,7 @@ class Allocator:
         self.books.let_count(container, classified.rules, classified.placement)
         judgement = self._judge.judge(container, classified.placement, classified.request)
         failure = Failure(refusal=refusal, lineup=penned.lineup)
-        placement = self._placer.plan_back(classified.request, last, judgement, failure)
+        placement = self._restarts.plan_back(classified.request, last, judgement, failure)
         if isinstance(placement, Failure):
             self.books.withdraw(container.id)
             return refused(container.id, placement, penned.problems)
@@ -218,14 +220,7 @@ class Allocator:
 
         It is told nothing; cpus that are its own alone are nobody else's.
         """
-        memory = container.resources.memory_request_bytes or container.resources.memory_limit_bytes
-        request = Request(
-            container_id=container.id,
-            qos=container.pod.qos,
-            cpu_type=CpuType.PRESERVE,
-            memory_bytes=memory or 0,
-            preserve_memory=True,
-        )
+        request = request_as_it_runs(container)
         problems = (fault_problem(container, fault),)
         self.roster.add(container, Classified(request=request, rules=(), problems=problems))
         grant = kept_grant(container, request, self.books.ledger, others, advice)
@@ -384,6 +379,7 @@ class Allocator:
             pool=self._pool_name(grant),
             lineup=placement.lineup,
             decided_by=placement.decided_by,
+            degraded=placement.degraded,
             problems=with_objection(classified.problems, container, placement),
             scheduling=classified.scheduling,
             classes=classified.classes,

@@ -25,7 +25,8 @@ from ..pens.pen_slices import (
 from ..pens.pod_numbers import enlarged, own_cpus, resized_with, shows_pod, together, with_pages
 from ..placing.classifier import Classified, Classifier
 from ..placing.judge import Judge
-from ..placing.placer import Failure, Placement, Placer
+from ..placing.placer import Failure, Placement
+from ..placing.restart import RestartPlacer
 from ..placing.wishes.own_cpus import wants_own_cpus, without_own_cpus
 from ..text.errors import Problem
 from .decision import Decision, left_as_it_was, refused, with_objection
@@ -44,7 +45,7 @@ class Penning:
         books: Books,
         roster: Roster,
         judge: Judge,
-        placer: Placer,
+        placer: RestartPlacer,
         unmet: UnmetRules,
         classifier: Classifier,
     ) -> None:
@@ -262,7 +263,7 @@ class Penning:
         """A new pen, around the containers of the pod that hold something by now."""
         residents = () if name.is_group else self._residents(container)
         back = self._roster.place_in(name.id, container)
-        made = self._enclose(name, container, classified, residents) if residents else None
+        made = self._enclose(name, container, classified, *residents) if residents else None
         if made is not None and (back is None or isinstance(made, Placement)):
             return made
         request = self.request_of(name, container, (container,))
@@ -271,11 +272,7 @@ class Penning:
         return self.bookings.begin(request, weights, judgement, back)
 
     def _enclose(
-        self,
-        name: PenName,
-        container: Container,
-        classified: Classified,
-        residents: Sequence[Container],
+        self, name: PenName, container: Container, classified: Classified, *residents: Container
     ) -> Placement | Failure:
         request = self.request_of(name, container, (*residents, container))
         held = [self._books.ledger.grants[one.id] for one in residents]

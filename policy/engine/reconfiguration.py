@@ -2,9 +2,9 @@
 
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from ...topology.sets.cpuset import NO_CPUS, CpuSet, NodeSet
 from ..model.container import Container, ContainerId
@@ -24,8 +24,7 @@ class Fate(enum.Enum):
     """It does not have all it asks for any more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class Move(Struct, frozen=True, kw_only=True):
     """One container before and after; `reason` is empty for those that stay."""
 
     container: Container
@@ -73,7 +72,7 @@ def _move(container: Container, old: Snapshot, new: Snapshot) -> Move:
         is_mended = bool(old.decisions[container.id].degraded) and not degraded
         why = _why(container.id, move.before, move.after, new)
         reasons = ["what it missed is there again" if is_mended else why, *reasons]
-    return replace(move, fate=fate, reason="; ".join(reasons))
+    return structs.replace(move, fate=fate, reason="; ".join(reasons))
 
 
 def _known(container: Container, old: Snapshot) -> Pinning:

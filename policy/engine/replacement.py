@@ -4,7 +4,6 @@ For a container by itself, or for a pen with all who are in it: the pen is the u
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace as replace_fields
 from functools import reduce
 from typing import Final
 
@@ -64,7 +63,7 @@ class Party(Struct, frozen=True):
             if one.is_anti
             or not any(one.term.includes(container, other) for other in self.others(container_id))
         )
-        return replace_fields(rules, required=required)
+        return replace(rules, required=required)
 
 
 def party_of(container_id: ContainerId, books: Books, roster: Roster, pens: Penning) -> Party:

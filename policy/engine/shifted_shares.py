@@ -1,5 +1,6 @@
 """Shares that shift: containers that others' places narrow, or drive out of their pool's cpus."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -104,7 +105,8 @@ class ShiftedShares:
     def return_home(self) -> tuple[ContainerId, ...]:
         """Give containers that were left no cpu of their pool its cpus back, where there are some.
 
-        A few at once, in turn.
+        A few at once, in turn. Who must be apart from one that has just moved comes later: where
+        that one runs shows once it is told.
         """
         moved: list[ContainerId] = []
         for container_id in tuple(self._homes)[:_RETURNS_MAX]:
@@ -112,7 +114,7 @@ class ShiftedShares:
             grant = self._books.ledger.grants.get(container_id)
             if grant is None or grant.shared_milli or grant.exclusive:
                 continue
-            self._settle(replace(grant, pool_id=home), home)
+            self._settle(replace(grant, pool_id=home), home, moved)
             after = self._books.ledger.grants[container_id]
             if after.pool_id != home:
                 self._homes[container_id] = home
@@ -120,13 +122,16 @@ class ShiftedShares:
                 moved.append(container_id)
         return tuple(moved)
 
-    def _settle(self, grant: Grant, home: PoolId) -> bool:
-        """Find a place for a grant, its pool's cpus first; whether rules say anything of it."""
+    def _settle(self, grant: Grant, home: PoolId, moved: Sequence[ContainerId] = ()) -> bool:
+        """Find a place for a grant, its pool's cpus first; whether rules say anything of it.
+
+        It stays where it must be apart from one of those that `moved`.
+        """
         books, container_id = self._books, grant.container_id
         container = self._roster.containers[container_id]
         classified = self._roster.classified[container_id]
         judgement = self._judge.judge(container, classified.placement, classified.request)
-        if judgement is None:
+        if judgement is None or not judgement.kept_apart().isdisjoint(moved):
             return False
         found = wider_place(judgement, grant, books)
         if found is not None and found != books.ledger.grants[container_id]:

@@ -14,8 +14,9 @@ from ..model.last_place import LastPlace
 from ..model.request import CpuType, Request
 from ..placing.judgement import Judgement
 from ..placing.lifting import make_room
-from ..placing.placer import RESTARTED, Failure, Placement, Placer
+from ..placing.placer import Failure, Placement
 from ..placing.resizer import Resizer
+from ..placing.restart import RESTARTED, RestartPlacer
 from .pen_slices import rest_of, shrunk_pen
 
 _LAST_MAX: Final = 256
@@ -25,7 +26,7 @@ class PenBookings:
     """The pens of some books, changed there in one step each."""
 
     def __init__(
-        self, books: Books, placer: Placer, is_bound: Callable[[ContainerId], bool]
+        self, books: Books, placer: RestartPlacer, is_bound: Callable[[ContainerId], bool]
     ) -> None:
         """`is_bound`: whether rules hold a container or a pen where it is."""
         self._is_bound = is_bound
@@ -52,7 +53,7 @@ class PenBookings:
             last = LastPlace(grant=pen, request=_as_before(request, pen))
             if back is not None:
                 last = replace(last, request=request, disturbed=back.disturbed)
-        found = self._placer.plan_for(request, weights, judgement, last)
+        found = self._placer.plan(request, weights, judgement, last)
         if isinstance(found, Placement):
             self._last.pop(request.container_id, None)
             self._take(found)

@@ -292,6 +292,18 @@ class Classifier:
         return preferences.cpu_priority or self._config.default_cpu_priority
 
 
+def request_as_it_runs(container: Container) -> Request:
+    """The request of a container that runs, and is left alone with all that it has."""
+    memory = container.resources.memory_request_bytes or container.resources.memory_limit_bytes
+    return Request(
+        container_id=container.id,
+        qos=container.pod.qos,
+        cpu_type=CpuType.PRESERVE,
+        memory_bytes=memory or 0,
+        preserve_memory=True,
+    )
+
+
 def grave_problems(
     problems: Sequence[Problem], container: Container, config: Config
 ) -> tuple[Problem, ...]:

@@ -49,7 +49,7 @@ def held_back(
 def kept_in(judgement: Judgement, grant: Grant, cpus: int, books: Books) -> Grant:
     """The grant of a resident on these cpus, which may grow where no rule breaks by it.
 
-    Rules that are broken already hold it back from nothing.
+    Where a rule is broken already, it holds it back from nothing.
     """
     before = standing_cpus(grant, books.ledger)
     if not (before & ~cpus or judgement.inside):
@@ -70,7 +70,10 @@ def allowed_cpus(judgement: Judgement, grant: Grant, cpus: int) -> int:
     inside = [one for one in judgement.inside if one.blockers or one.choices]
     for some, here in ((judgement.restrictions(), cpus), (inside, judgement.part)):
         for one in some:
-            if not one.is_broken_by(here, grant.pool_id):
+            if one.blockers:
+                # Beside one of these already, it comes beside no other.
+                allowed &= ~one.forbidden | judgement.domains.covering(one.level, here)
+            elif not one.is_broken_by(here, grant.pool_id):
                 allowed &= ~one.forbidden
                 for domain in one.choices:
                     allowed &= domain if not here & ~domain else -1

@@ -1,7 +1,8 @@
 """The guard of the machine: how much the anti-affinity of one namespace may block for others."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ..configuration.config import Config
 from ..model.container import Container, ContainerId

@@ -24,10 +24,10 @@ from ..rules.podaffinity.rule_set import (
 from ..rules.podaffinity.standing_rules import StandingRule, first_of_each_namespace
 from ..rules.podaffinity.term import Term, container_labels
 from ..rules.podaffinity.term_selection import select_spread, select_term
+from ..rules.pulls import SCALE, Pulls
 from .classifier import SYSTEM_NAMESPACE
 from .guard import guard
 from .judgement import Barrier, BarrierOwners, Companions, Judgement
-from .pulls import SCALE, Pulls
 from .restriction import Restriction, names_text
 from .wishes.whole_cores import whole_core_rule
 
@@ -63,7 +63,7 @@ class Judge:
             return None
         matching, uncounted = first_of_each_namespace(standing.matching(container))
         if not has_pulls:
-            matching = list(filter(_is_required_anti, matching))
+            matching = [one for one in matching if one.is_required_anti]
         if not rules and not matching and cores is None:
             return None
         pen_id = self._books.pen_around(container.id)
@@ -96,22 +96,17 @@ class Judge:
         if grant.within is not None or is_held(standing.of(container_id)):
             return True
         container = self._books.affinity.residents.container(container_id)
-        return any(map(_is_required_anti, standing.matching(container)))
+        return any(one.is_required_anti for one in standing.matching(container))
 
     def is_tied(self, container_id: ContainerId) -> bool:
         """Whether to move a resident might break a required rule, of its own or of others."""
-        books = self._books
-        container = books.affinity.residents.container(container_id)
-        return is_tied(container, books.ledger.grants[container_id], books.standing)
+        books, find = self._books, self._books.affinity.residents.container
+        return is_tied(find(container_id), books.ledger.grants[container_id], books.standing)
 
 
 def _is_exempt(container: Container, cpu_type: CpuType) -> bool:
     """Whether others' anti-affinity does not block a container, and no guard counts its own."""
     return container.pod.namespace == SYSTEM_NAMESPACE or cpu_type is CpuType.RESERVED
-
-
-def _is_required_anti(one: StandingRule) -> bool:
-    return isinstance(one.rule, RequiredTerm) and one.rule.is_anti
 
 
 class _Limits(TypedDict, total=False):

@@ -1,18 +1,18 @@
 """Judgements: what all rules together say about the place of one newcomer."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...topology.model.machine import Level
 from ...topology.sets.cpuset import CpuSet
 from ..model.container import Container, ContainerId
 from ..model.level_name import a_level
 from ..pools.domains import Domains
-from .pulls import Pulls
+from ..rules.pulls import Pulls
 from .restriction import Restriction, names_text
 
 OWNERS_MAX: Final = 48
@@ -57,8 +57,7 @@ class BarrierOwners(Struct, frozen=True, kw_only=True):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Barrier:
+class Barrier(Struct, frozen=True, kw_only=True):
     """Equal required anti-affinity of some residents that is about a newcomer."""
 
     text: str
@@ -114,8 +113,7 @@ class Barrier:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Companions:
+class Companions(Struct, frozen=True, kw_only=True):
     """Cpus of containers that a newcomer must share domains with, as masks."""
 
     level: Level
@@ -127,8 +125,7 @@ class Companions:
     """The rule that says so."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class Judgement(Struct, frozen=True, kw_only=True):
     """The place of one newcomer as far as required and preferred rules say of it."""
 
     own: tuple[Restriction, ...] = ()

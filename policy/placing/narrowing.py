@@ -5,10 +5,10 @@ required rule holds where they are, and only as far as their request still fits.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
-from msgspec import Struct, structs
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ...topology.model.machine import Level
 from ...topology.sets.cpuset import CpuSet
@@ -53,7 +53,7 @@ class Narrowing(Struct, frozen=True, kw_only=True):
             rest = standing_cpus(grant, self.ledger) & ~cover
             if not _has_room(grant, rest, trial):
                 return None
-            narrowed = structs.replace(grant, within=CpuSet(rest))
+            narrowed = replace(grant, within=CpuSet(rest))
             trial.add(narrowed)
             found.append(narrowed)
         return tuple(found)

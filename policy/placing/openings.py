@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from msgspec import Struct
+
 from ...topology.sets.cpuset import CpuSet
 from ..books.cpu_ledger import Ledger
 from ..model.grant import Dropped, PoolId
@@ -42,8 +44,7 @@ class Objections(Mapping[int, Dropped]):
         return len(self._pools)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Openings:
+class Openings(Struct, frozen=True, kw_only=True):
     """The places that rules leave, by pool id."""
 
     regions: Sequence[int]

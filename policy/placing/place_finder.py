@@ -125,7 +125,7 @@ class PlaceFinder:
         firm = tuple(one for one in judgement.companions if not one.rule.can_break)
         if found is None and firm != judgement.companions:
             # It takes the very cpus by which others would be beside it.
-            alone = replace(search, judgement=replace(judgement, companions=firm))
+            alone = replace(search, judgement=structs.replace(judgement, companions=firm))
             openings = degraded(alone)
             found = self._chosen(request, facts, alone, openings) if openings else None
         if found is None:

@@ -1,7 +1,6 @@
 """Plans of grants that fit requests: pool, cpus and memory; a plan changes nothing."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -14,22 +13,18 @@ from ..memory.memory_choice import MemoryChoice
 from ..memory.offers import Offer
 from ..model.container import ContainerId
 from ..model.grant import Dropped, Grant, PoolId, Refusal
-from ..model.last_place import LastPlace
 from ..model.request import CpuType, Request
 from ..pools.closeness import Closeness
 from ..tuning.cpu_class import misfits
-from .growth import are_together, held_back, kept_in
+from .growth import held_back, kept_in
 from .hint_demand import reserved_objection
 from .judge import Judge
 from .judgement import Judgement
 from .lineup import Lineup
 from .place_finder import PlaceFinder
 from .pool_choice import Chooser, Facts
-from .restriction import Restriction, names_text
+from .restriction import Restriction
 from .wishes.claimed_cpus import claimed_part
-
-RESTARTED: Final = "restarted"
-"""What decides where a container with rules is restarted, and its place is free."""
 
 
 class Placement(Struct, frozen=True, kw_only=True):
@@ -46,6 +41,8 @@ class Placement(Struct, frozen=True, kw_only=True):
     """The residents whose leaving could make room for a narrowed grant."""
     objection: str = ""
     """What anybody would be refused for there who was not there before its restart."""
+    degraded: str = ""
+    """What the container should have, and had not before its restart either."""
 
 
 class Failure(Struct, frozen=True, kw_only=True):
@@ -66,28 +63,6 @@ class Placer:
         self._closeness = Closeness(books.tree)
         self._books = books
         self._finder = PlaceFinder(books, chooser, judge)
-
-    def plan_for(
-        self,
-        request: Request,
-        weights: Mapping[ContainerId, int],
-        judgement: Judgement | None,
-        last: LastPlace | None,
-        *,
-        runs: bool = False,
-    ) -> Placement | Failure:
-        """The best grant for a container, or what it held before its restart.
-
-        No rule between containers refuses one that `runs`: at worst some break.
-        """
-        found = None if last is None else self.plan_again(request, last.grant, judgement)
-        placement = found or self.plan(request, weights, judgement)
-        if last is not None and isinstance(placement, Failure):
-            placement = self.plan_back(request, last, judgement, placement)
-        if runs and judgement is not None and isinstance(placement, Failure):
-            yielding = self.plan(request, weights, judgement.yielding())
-            return yielding if isinstance(yielding, Placement) else placement
-        return placement
 
     def plan(
         self,
@@ -113,7 +88,7 @@ class Placer:
         if request.cpu_type is CpuType.RESERVED and not self._tree.root.reserved:
             request = replace(request, cpu_type=CpuType.NORMAL)
         if request.cpu_type is not CpuType.NORMAL:
-            return self._at_root(request, memory, judgement)
+            return self.at_root(request, memory, judgement)
         facts = Facts(
             memory=memory,
             affinities=self._affinities(weights),
@@ -130,7 +105,7 @@ class Placer:
                 reason = f"{reason} — to make room, stop or move {names}"
             return Failure(refusal=Refusal(reason=reason), lineup=choice)
         offer = memory.offer(choice.pool_id)
-        grant = self._grant(request, choice.pool_id, choice.exclusive, choice.isolated, offer)
+        grant = grant_of(request, choice.pool_id, choice.exclusive, choice.isolated, offer)
         broken: tuple[Restriction, ...] = ()
         lifted = choice.lifted
         if judgement is not None:
@@ -151,117 +126,6 @@ class Placer:
             weights=weights,
             narrowed_by=judgement.kept_apart() if judgement and grant.within else frozenset(),
         )
-
-    def plan_again(
-        self, request: Request, held: Grant, judgement: Judgement | None
-    ) -> Placement | None:
-        """The grant that a container held before its restart; None where that is not free.
-
-        Its rules are not judged again, but for those that keep it and others apart.
-        """
-        ledger, pool_id, own = self._ledger, held.pool_id, held.exclusive.mask
-        if held.cpu_type is request.cpu_type is CpuType.RESERVED and judgement is not None:
-            memory = self._memory.choice(request)
-            again = self._at_root(request, memory, judgement.of_a_restart())
-            return again if isinstance(again, Placement) else None
-        if not held.cpu_type is request.cpu_type is CpuType.NORMAL:
-            return None
-        count = (held.exclusive - held.isolated).mask.bit_count()
-        free = ledger.slice(pool_id) | ledger.free_isolated[pool_id]
-        region = -1 if held.within is None else held.within.mask
-        if own.bit_count() != request.exclusive or own & ~free or count > ledger.sliceable[pool_id]:
-            return None
-        shared = ledger.free_sharable[pool_id] & region & ~own if request.needs_shared_cpu else 0
-        if request.needs_shared_cpu:
-            room = ledger.room_within(pool_id, region) - 1000 * count
-            if not shared or 0 < request.shared_milli > room:
-                return None
-        memory = self._memory.choice(request)
-        if isinstance(memory.zone(pool_id), Dropped):
-            return None
-        for one in judgement.restrictions() if judgement is not None else ():
-            if one.blockers and one.is_broken_by(own | shared, pool_id):
-                return None
-        offer = memory.offer(pool_id)
-        grant = self._grant(request, pool_id, held.exclusive, held.isolated, offer)
-        grant = replace(grant, within=held.within)
-        if judgement is None:
-            return Placement(booking=Booking(grant=grant, offer=offer), decided_by=RESTARTED)
-        lifted = held_back(judgement, grant, own | shared, self._books, ())
-        booking = Booking(grant=grant, offer=offer, lifted=lifted)
-        around = self._tree.around(pool_id, own | shared)
-        told = judgement.told_at(own | shared, around)
-        broken = tuple(one for one in told if one.closed_pools)
-        return Placement(booking=booking, decided_by=RESTARTED, broken=broken)
-
-    def plan_back(
-        self, request: Request, last: LastPlace, judgement: Judgement | None, failure: Failure
-    ) -> Placement | Failure:
-        """The grant that a container held before its restart, though that is too much by now.
-
-        Nothing but others' own cpus refuses it, and rules that keep containers apart, unless they
-        are of residents beside whom they did not hold then either. `failure`: why it is nowhere
-        else.
-        """
-        held, root, ledger, books = last.grant, self._tree.root, self._ledger, self._books
-        if held.pen is not None or not last.holds(request):
-            return failure
-        own = held.exclusive.mask
-        taken = own & ~(ledger.free_sharable[root.id] | ledger.free_isolated[root.id])
-        if held.cpu_type is CpuType.PRESERVE:
-            own &= ~taken
-        elif taken:
-            return replace(failure, refusal=self._taken(failure.refusal, CpuSet(taken)))
-        if own and not root.reserved and not ledger.free_sharable[root.id] & ~own:
-            # Somebody who asked for nothing must be able to run.
-            return failure
-        memory = self._memory.choice(request)
-        is_short = isinstance(memory.zone(held.pool_id), Dropped)
-        offer = memory.offer_again(held) if is_short else memory.offer(held.pool_id)
-        grant = replace(
-            self._grant(
-                request, held.pool_id, CpuSet(own), CpuSet(held.isolated.mask & own), offer
-            ),
-            cpu_type=held.cpu_type,
-            shared_milli=held.shared_milli - last.request.shared_milli + request.shared_milli,
-            grown=held.grown,
-            within=held.within,
-        )
-        found = failure.lineup.candidates()[held.pool_id] if failure.lineup else None
-        placement = Placement(
-            booking=Booking(grant=grant, offer=offer),
-            decided_by=RESTARTED,
-            objection=str(found) if isinstance(found, Dropped) else failure.refusal.reason,
-        )
-        if judgement is None:
-            return placement
-        cpus = self._cpus_of(grant)
-        told = judgement.told_at(cpus, self._tree.around(held.pool_id, cpus))
-        broken = tuple(
-            one for one in told if one.closed_pools or are_together(one, cpus, own, books)
-        )
-        firm = [one for one in broken if one.blockers and not one.can_break]
-        if any(one.is_own or not last.disturbed.issuperset(one.blocker_ids) for one in firm):
-            return failure
-        lifted = held_back(judgement, grant, cpus, books, ())
-        return replace(placement, booking=replace(placement.booking, lifted=lifted), broken=broken)
-
-    def _taken(self, refusal: Refusal, cpus: CpuSet) -> Refusal:
-        """The refusal of a container whose own cpus of before its restart are others' by now."""
-        find, grants = self._books.affinity.residents.container, self._ledger.grants.values()
-        names = names_text([find(g.container_id) for g in grants if (g.exclusive or g.rest) & cpus])
-        told = f"the CPUs {cpus} that it had before its restart are {names}'s"
-        return Refusal(reason=f"{refusal.reason} — {told}")
-
-    def _cpus_of(self, grant: Grant) -> int:
-        """A mask of the cpus that a grant stands for."""
-        cpus = self._books.pinner.pool_cpus.of(grant)
-        return self._wherever(grant.container_id) if cpus is None else cpus.mask
-
-    def _wherever(self, container_id: ContainerId) -> int:
-        """A mask of the cpus others give to a container: where it is, or it may be anywhere."""
-        container = self._books.affinity.residents.container(container_id)
-        return (self._tree.root.cpus if container.cpus is None else container.cpus).mask
 
     def _narrowed(self, grant: Grant, region: int | None) -> Grant:
         """The grant with what rules leave it of its pool's sharable cpus, if that is not all."""
@@ -304,7 +168,7 @@ class Placer:
             narrowed_by=judgement.kept_apart() if grant.within else frozenset(),
         )
 
-    def _at_root(
+    def at_root(
         self, request: Request, memory: MemoryChoice, judgement: Judgement | None
     ) -> Placement | Failure:
         """Reserved and preserved containers: the root pool, and nothing can refuse them cpus.
@@ -332,7 +196,7 @@ class Placer:
             return Failure(refusal=Refusal(reason=reason))
         offer = memory.offer(root)
         claimed = claimed_part(request, *self._ledger.free_for_all)
-        grant = self._grant(request, root, claimed, claimed & self._tree.root.isolated, offer)
+        grant = grant_of(request, root, claimed, claimed & self._tree.root.isolated, offer)
         placement = Placement(
             booking=Booking(grant=grant, offer=offer),
             decided_by=f"{request.cpu_type.value} cpus",
@@ -364,10 +228,15 @@ class Placer:
             case CpuType.RESERVED:
                 cpus = root.reserved.mask
             case CpuType.PRESERVE:
-                cpus = self._wherever(request.container_id)
+                cpus = self.wherever(request.container_id)
             case CpuType.NORMAL | CpuType.PEN:
                 cpus = self._ledger.free_sharable[root.id]
         return judgement.told_at(cpus, root.id)
+
+    def wherever(self, container_id: ContainerId) -> int:
+        """A mask of the cpus others give to a container: where it is, or it may be anywhere."""
+        container = self._books.affinity.residents.container(container_id)
+        return (self._tree.root.cpus if container.cpus is None else container.cpus).mask
 
     def _misfits(self, request: Request) -> Sequence[int]:
         if request.class_cpus is None or not request.exclusive:
@@ -382,29 +251,6 @@ class Placer:
                 by_pool[friend.pool_id] = by_pool.get(friend.pool_id, 0) + weight
         return self._closeness.affinities(by_pool)
 
-    def _grant(
-        self,
-        request: Request,
-        pool_id: PoolId,
-        exclusive: CpuSet,
-        isolated: CpuSet,
-        offer: Offer | None,
-    ) -> Grant:
-        return Grant(
-            container_id=request.container_id,
-            pool_id=pool_id,
-            cpu_type=request.cpu_type,
-            exclusive=exclusive,
-            isolated=isolated,
-            shared_milli=request.shared_milli,
-            memory=NO_NODES if offer is None else offer.zone,
-            memory_bytes=request.memory_bytes,
-            preserve_memory=request.preserve_memory,
-            hide_hyperthreads=request.hide_hyperthreads,
-            is_strict=request.is_strict,
-            idle_level=request.idle_level,
-        )
-
     def _reason(self, request: Request, lineup: Lineup) -> str:
         """Every pool's reason, pools with the same one together, widest pools first."""
         pools_by_reason: dict[str, list[str]] = {}
@@ -414,3 +260,27 @@ class Placer:
             f"{', '.join(pools)}: {reason}" for reason, pools in pools_by_reason.items()
         )
         return f"no pool has room for {request.describe()} — {reasons}"
+
+
+def grant_of(
+    request: Request,
+    pool_id: PoolId,
+    exclusive: CpuSet,
+    isolated: CpuSet,
+    offer: Offer | None,
+) -> Grant:
+    """The grant of these cpus, and of what memory is offered, for a request."""
+    return Grant(
+        container_id=request.container_id,
+        pool_id=pool_id,
+        cpu_type=request.cpu_type,
+        exclusive=exclusive,
+        isolated=isolated,
+        shared_milli=request.shared_milli,
+        memory=NO_NODES if offer is None else offer.zone,
+        memory_bytes=request.memory_bytes,
+        preserve_memory=request.preserve_memory,
+        hide_hyperthreads=request.hide_hyperthreads,
+        is_strict=request.is_strict,
+        idle_level=request.idle_level,
+    )

@@ -1,8 +1,10 @@
 """Restrictions: what one required rule leaves to a newcomer of the cpus and pools."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ...topology.model.machine import Level
 from ..model.container import Container, ContainerId
@@ -12,8 +14,7 @@ from ..model.level_name import level_noun
 _NAMES_SHOWN: Final = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restriction:
+class Restriction(Struct, frozen=True, kw_only=True):
     """A required rule of the newcomer, or of a resident about it. Sets of cpus are masks."""
 
     text: str

@@ -6,7 +6,6 @@ separates.
 """
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, cast
@@ -14,7 +13,7 @@ from typing import Any, Final, NamedTuple, cast
 from msgspec import Struct
 
 from ..model.container import Container
-from ..text.suggestion import suggestion
+from ..text.suggestion import nearest, suggestion
 
 MAX_SUBKEYS = 16
 
@@ -180,7 +179,7 @@ def _parse_subkey(text: str) -> Subkey:
         raise ValueError("unknown key 'uid'", "did you mean 'pod/uid'?")
     known = SINGLE_FIELDS + tuple(f"{field}/<key>" for field in NAMED_FIELDS)
     head, slash, tail = text.rpartition("/") if text.startswith("pod/") else text.partition("/")
-    near = get_close_matches(head if slash and tail else text, NAMED_FIELDS, n=1, cutoff=0.75)
+    near = nearest(head if slash and tail else text, NAMED_FIELDS, cutoff=0.75)
     if slash and tail and near:
-        raise ValueError(f"unknown key {text!r}", f"did you mean '{near[0]}/{tail}'?")
+        raise ValueError(f"unknown key {text!r}", f"did you mean '{near}/{tail}'?")
     raise ValueError(f"unknown key {text!r}", suggestion(text, known))

@@ -39,6 +39,7 @@ class Present(Struct, frozen=True, kw_only=True):
             {key: runtime.effective_mems(one) for key, one in running.items()},
         )
         values["quota"] = {key: self._has_quota(one) for key, one in running.items()}
+        values["rules"] = {key: self._rules_of(one) for key, one in running.items()}
         values["sched"] = {key: one.scheduling for key, one in running.items()}
         values["irq"] = served_by(self.engine, self.interrupts, self.names)
         values["zones"] = zones(self.engine) if self.engine else {}
@@ -49,6 +50,12 @@ class Present(Struct, frozen=True, kw_only=True):
         has_limit = one.container.resources.cpu_limit_milli is not None
         is_lifted = self.engine is not None and self.engine.lifts_quota(one.container.id)
         return has_limit and not is_lifted
+
+    def _rules_of(self, one: Running) -> dict[str, Value]:
+        """Names of the rules that gave a container annotations, by these."""
+        known = self.engine.containers if self.engine is not None else {}
+        container = known.get(one.container.id, one.container)
+        return {given.key: given.rule for given in container.given}
 
     def _functions(self) -> Mapping[str, Function]:
         def allocation_ids(name: Value) -> Value:

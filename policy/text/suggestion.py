@@ -1,7 +1,6 @@
 """Suggestions for a word that is not known: the nearest one that is."""
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 # The matcher's cost grows with the word; no word of ours is as long as this.
 LONGEST = 80
@@ -20,6 +19,9 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """The most similar known word, whatever its case; None where none is similar."""
+    # Imported here: few nodes have words that nobody knows.
+    from difflib import get_close_matches
+
     by_lower = {name.lower(): name for name in reversed(tuple(known))}
     near = get_close_matches(word[:LONGEST].lower(), by_lower, n=1, cutoff=cutoff)
     return by_lower[near[0]] if near else None

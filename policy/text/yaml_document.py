@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final, cast
 
 import msgspec
@@ -51,8 +50,7 @@ class Place(Struct, frozen=True, kw_only=True):
         return f"{self.source}:{self.line}" if self.line else self.source
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextFault:
+class TextFault(Struct, frozen=True, kw_only=True):
     """A fault of a text itself: what was meant by the value at a path is not known."""
 
     place: Place
@@ -61,15 +59,14 @@ class TextFault:
     """The fault as people read it, its place included."""
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """A mapping of plain values, and the place of each value by path.
 
     `faults`: what is wrong with the text; then the values are those that could be read.
     """
 
     values: Mapping[str, object]
-    places: Mapping[Path, Place] = field(default_factory=dict[Path, Place])
+    places: Mapping[Path, Place] = msgspec.field(default_factory=dict[Path, Place])
     faults: tuple[TextFault, ...] = ()
 
     def place(self, path: Path) -> Place:

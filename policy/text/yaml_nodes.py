@@ -5,10 +5,11 @@ duplicate keys are errors, and every fault is a `TextError` with its place.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 import yaml
+from msgspec import Struct
+from msgspec.structs import replace
 from yaml.error import MarkedYAMLError, YAMLError
 from yaml.events import (
     AliasEvent,
@@ -133,8 +134,7 @@ class TextMap(NamedTuple):
 TextNode = TextScalar | TextList | TextMap
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """Limits of a text's size and syntax. `has_aliases`: anchors and aliases are understood.
 
     `has_odd_keys`: keys may be there twice, and a list or mapping as a key has its tag and no text.

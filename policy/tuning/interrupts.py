@@ -4,7 +4,6 @@ Nothing here touches an interrupt: the daemon writes /proc/irq/N/smp_affinity_li
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from msgspec import Struct
@@ -27,8 +26,7 @@ _REMEMBERED_MAX: Final = 256
 """Patterns; each is at most an annotation long."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interrupt:
+class Interrupt(Struct, frozen=True, kw_only=True):
     """A line of /proc/interrupts. `affinity`: the cpus that served it before we touched it."""
 
     number: int

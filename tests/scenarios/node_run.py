@@ -29,7 +29,7 @@ from pinfold.policy.engine.adoption import Advice
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.hints.hint_text import TEST_APIS
 from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
-from pinfold.policy.model.container import ContainerId
+from pinfold.policy.model.container import ContainerId, GivenAnnotation
 from pinfold.policy.model.cpuset_conflicts import (
     CPU_STATE,
     MEMORY_STATE,
@@ -178,6 +178,12 @@ class NodeRun:
             for path, container_id in self._ids.items()
             if (cpu := self.runtime.kernel.get(container_id)) is not None
         }
+
+    def given(self) -> Mapping[str, tuple[GivenAnnotation, ...]]:
+        """Annotations that central rules gave, with their names, by the path of a container."""
+        if self._plugin is None:
+            return {}
+        return {one.path: one.given for one in self._plugin.events.policy.containers.values()}
 
     def _start(self, step: Start) -> None:
         assert not step.expected_error, "no scenario needs it so far"

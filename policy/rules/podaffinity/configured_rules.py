@@ -5,13 +5,13 @@ read as any other text, so `pinfold lint --expand` shows exactly what counts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import Final, cast
 
 import msgspec
 import yaml
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ....topology.sets.base_errors import quoted
 from ...configuration.affinity_fields import LabelSelectorFields, Profile, Rack

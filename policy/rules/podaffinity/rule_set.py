@@ -1,8 +1,9 @@
 """The rule set of one container: what is required of its place, and what preferred."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ....topology.model.machine import Level
 from ...configuration.config import OnUnsatisfiable
@@ -13,8 +14,7 @@ from .pool_term import PoolPreference, PoolRequirement
 from .term import Term, container_labels, is_same_instance
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequiredTerm:
+class RequiredTerm(Struct, frozen=True, kw_only=True):
     """A term whose containers the owner must share domains with, or keep out of their domains."""
 
     term: Term
@@ -22,16 +22,14 @@ class RequiredTerm:
     execution: Execution = Execution.IGNORED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreferredTerm:
+class PreferredTerm(Struct, frozen=True, kw_only=True):
     """A term whose containers pull or, with a negative weight, push; from -100 to 100, never 0."""
 
     term: Term
     weight: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpreadRule:
+class SpreadRule(Struct, frozen=True, kw_only=True):
     """A bound on how unevenly the matching containers of the own namespace lie in the domains."""
 
     max_skew: int
@@ -53,8 +51,7 @@ class SpreadRule:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementRules:
+class PlacementRules(Struct, frozen=True, kw_only=True):
     """All rules of one container but the weighted ones of `affinity`; false without any."""
 
     required: tuple[RequiredTerm, ...] = ()

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 
+from msgspec import structs
+
 from ....topology.model.machine import Level
 from ....topology.sets.base_errors import quoted
 from ...annotations.annotations import read_annotations
@@ -51,7 +53,7 @@ def placement_rules(
     bound = binding.bind(texts)
     problems += binding.problems
     return (
-        replace(
+        structs.replace(
             bound,
             pool_required=(*bound.pool_required, *own.rules.pool_required),
             pool_name=own.rules.pool_name,
@@ -97,7 +99,7 @@ class _Binding:
             rule = written.rule
             term = self._term(rule.term, written.label_keys)
             if term is not rule.term:
-                rule = replace(rule, term=term)
+                rule = structs.replace(rule, term=term)
             own, others = self._parts(rule)
             if own is not None:
                 required.append(own)
@@ -112,9 +114,11 @@ class _Binding:
         for one in (one for text in texts for one in text.preferred):
             term = self._term(one.rule.term, one.label_keys)
             is_same = term is one.rule.term
-            preferred.append(one.rule if is_same else replace(one.rule, term=term))
+            preferred.append(one.rule if is_same else structs.replace(one.rule, term=term))
         spread = [
-            replace(one.rule, selector=one.label_keys.complete(one.rule.selector, self._labels))
+            structs.replace(
+                one.rule, selector=one.label_keys.complete(one.rule.selector, self._labels)
+            )
             if one.label_keys
             else one.rule
             for text in texts
@@ -139,7 +143,7 @@ class _Binding:
         rest = scope.without(own) if is_about_own else scope
         if rest is None:
             return rule, None
-        at_home = replace(rule, term=replace(term, namespaces=OWN_NAMESPACE))
+        at_home = structs.replace(rule, term=replace(term, namespaces=OWN_NAMESPACE))
         return (at_home if is_about_own else None), replace(term, namespaces=rest)
 
     def _term(self, term: Term, keys: LabelKeys) -> Term:

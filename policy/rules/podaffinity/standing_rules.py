@@ -37,6 +37,11 @@ class StandingRule(Struct):
     rule: _Rule
     owners: dict[ContainerId, Container] = field(default_factory=dict[ContainerId, Container])
 
+    @property
+    def is_required_anti(self) -> bool:
+        """Whether it is required anti-affinity."""
+        return isinstance(self.rule, RequiredTerm) and self.rule.is_anti
+
 
 class StandingRules:
     """The rules of the containers that are there, by what they need of a newcomer."""

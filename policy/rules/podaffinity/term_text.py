@@ -1,13 +1,13 @@
 """Terms, spread rules and weights in the text of a rule, as values."""
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 from typing import Final
 
 from ....topology.model.machine import Level
 from ....topology.sets.base_errors import quoted
 from ...configuration.affinity_fields import RULE_WEIGHT_MAX
 from ...model.level_name import parse_level
+from ...text.suggestion import nearest
 from ...text.yaml_nodes import TextError, TextList, TextNode
 from .label_selector import LabelSelector
 from .namespace_scope import NamespaceScope
@@ -119,8 +119,7 @@ def misspelt_pseudo_labels(selector: LabelSelector | None) -> Iterator[tuple[str
     for requirement in selector.requirements if selector is not None else ():
         key = requirement.key
         if key.startswith(("pod.", "container.")) and key not in PSEUDO_LABELS and "/" not in key:
-            near = get_close_matches(key[:80], PSEUDO_LABELS, n=1)
-            yield key, near[0] if near else ""
+            yield key, nearest(key, PSEUDO_LABELS) or ""
             break
 
 

@@ -4,7 +4,6 @@ What of the owner's labels completes a selector stands beside it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from msgspec import Struct
@@ -49,8 +48,7 @@ class LabelKeys(Struct, frozen=True):
         return LabelSelector((*selector.requirements, *added))
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenTerm:
+class WrittenTerm(Struct, frozen=True):
     """A term as it is written, and what of its owner's labels completes it."""
 
     term: Term
@@ -78,8 +76,7 @@ class WrittenPreferred(Struct, frozen=True):
     label_keys: LabelKeys
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenRules:
+class WrittenRules(Struct, frozen=True, kw_only=True):
     """Rules as they are written, for any container that has them."""
 
     required: tuple[WrittenRequired, ...] = ()

@@ -117,13 +117,13 @@ def test_a_record_of_ours_makes_the_lines_of_a_standard_one() -> None:
         except ValueError:
             one.exception("event=fault")
     assert {type(one) for one in kept.records[:4]} == {LineRecord}
-    for one in kept.records:
-        one.created, one.msecs = 1_700_000_000.25, 250.0
+    for made in kept.records:
+        made.created, made.msecs = 1_700_000_000.25, 250.0
         # Of the exception the line in this file differs.
-        one.exc_text = "ValueError: bad\nluck" if one.exc_info else None
+        made.exc_text = "ValueError: bad\nluck" if made.exc_info else None
     plain = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     for formatter in (plain, JsonFormatter(), MarkedFormatter(inner=plain)):
-        texts = [formatter.format(one) for one in kept.records]
+        texts = [formatter.format(made) for made in kept.records]
         assert texts[:4] == texts[4:], formatter
 
 

@@ -293,3 +293,16 @@ def test_who_grew_onto_its_cpus_while_it_was_gone_makes_way() -> None:
     assert placed(engine, replace(noisy, id=ContainerId("noisy-1"))) == "1"
     assert cpus(engine, alone) == "2-3"
     assert not engine.decisions[alone.id].unmet
+
+
+def test_who_missed_a_cpu_of_its_own_misses_it_still() -> None:
+    engine = Engine(SMALL, Config(reserved_resources=Amounts(cpu="cpuset:0")))
+    for name, cpu, mask in (("other", 1, "3"), ("it", 3, "1-2")):
+        runs = replace(sized(name, cpu, 0), cpus=CpuSet.parse(mask), mems=NodeSet.of(0))
+        engine.adopt(runs)
+    held = ended(engine, "it-0")
+    decision = engine.create(sized("it", 3, 0, 1))
+    assert isinstance(decision.result, Grant)
+    assert str(decision.result.exclusive) == str(held.exclusive) == "1-2"
+    assert decision.degraded == "1 of 3 exclusive CPUs are missing"
+    engine.check()

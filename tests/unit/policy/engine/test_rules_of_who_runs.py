@@ -44,6 +44,38 @@ def test_who_runs_and_fits_nowhere_does_not_grow_to_where_its_rule_breaks() -> N
     assert cpus(engine, alone) == "1-5"
 
 
+def test_of_two_that_return_home_none_comes_to_where_the_other_one_has_just_gone() -> None:
+    engine = engine_of("socket:2 numa:2 core:2 mem:4G")
+    one_node, other_node = ({"pool-name.pinfold.dev/pod": f"NUMA node #{n}"} for n in (2, 3))
+    alone = container_of("alone", 0, apart(term("core", "noisy")), annotations=one_node)
+    noisy = container_of("noisy", 0, annotations=other_node)
+    assert [placed(engine, one) for one in (alone, noisy)] == ["4-5", "6-7"]
+    first, second = container_of("a", 2, annotations=one_node), container_of("b", 2)
+    assert [placed(engine, one) for one in (first, second)] == ["4-5", "2-3"]
+    placed(engine, last := container_of("c", 2, annotations=other_node))
+    assert [cpus(engine, one) for one in (alone, noisy, last)] == ["1", "1", "6-7"]
+    engine.remove(first.id)
+    engine.check()
+    assert [cpus(engine, one) for one in (alone, noisy)] == ["4-5", "1"]
+
+
+def test_who_is_resized_beside_one_that_it_must_not_be_with_does_not_grow_to_another() -> None:
+    engine = engine_of("socket:3 core:2 mem:4G")
+    alone = container_of("alone", 0.5, apart(term("socket", "noisy")))
+    here, there = (container_of(name, 1, app="noisy") for name in ("here", "there"))
+    other = container_of("other", 1)
+    listed = ((alone, "1-2"), (here, "3"), (other, "4"), (there, "5"))
+    engine.synchronize([replace(one, cpus=CpuSet.parse(where)) for one, where in listed])
+    assert [cpus(engine, one) for one, _ in listed] == [where for _, where in listed]
+    engine.update(alone.id, replace(alone.resources, cpu_request_milli=600))
+    engine.remove(other.id)
+    engine.check()
+    assert cpus(engine, alone) == "1-2"
+    engine.remove(here.id)
+    assert cpus(engine, alone) == "1-3"
+    assert not is_told(engine, alone, there)
+
+
 RESERVED = {"prefer-reserved-cpus.resource-policy.nri.io/pod": "true"}
 
 

@@ -1,0 +1,163 @@
+"""Plans for containers that restart: the place they had, or the best one there is by now."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from ...topology.sets.cpuset import CpuSet
+from ..books.booking import Booking
+from ..books.books import Books
+from ..model.container import ContainerId
+from ..model.grant import Dropped, Grant, Refusal
+from ..model.last_place import LastPlace
+from ..model.request import CpuType, Request
+from .growth import are_together, held_back
+from .judgement import Judgement
+from .placer import Failure, Placement, Placer, grant_of
+from .restriction import names_text
+
+RESTARTED: Final = "restarted"
+"""What decides where a container is restarted, and gets the place that it had."""
+
+
+class RestartPlacer:
+    """Plans grants from what a ledger has left, for containers that may have had a place before."""
+
+    def __init__(self, books: Books, placer: Placer) -> None:
+        """Reads the books, never changes them."""
+        self._books = books
+        self._placer = placer
+        self._tree = books.tree
+        self._ledger = books.ledger
+        self._memory = books.pool_memory
+
+    def plan(
+        self,
+        request: Request,
+        weights: Mapping[ContainerId, int],
+        judgement: Judgement | None,
+        last: LastPlace | None,
+        *,
+        runs: bool = False,
+    ) -> Placement | Failure:
+        """The best grant for a container, or what it held before its restart.
+
+        No rule between containers refuses one that `runs`: at worst some break.
+        """
+        placer = self._placer
+        found = None if last is None else self._again(request, last.grant, judgement)
+        placement = found or placer.plan(request, weights, judgement)
+        if last is not None and isinstance(placement, Failure):
+            placement = self.plan_back(request, last, judgement, placement)
+        if runs and judgement is not None and isinstance(placement, Failure):
+            yielding = placer.plan(request, weights, judgement.yielding())
+            return yielding if isinstance(yielding, Placement) else placement
+        return placement
+
+    def _again(
+        self, request: Request, held: Grant, judgement: Judgement | None
+    ) -> Placement | None:
+        """The grant that a container held before its restart; None where that is not free.
+
+        Its rules are not judged again, but for those that keep it and others apart.
+        """
+        ledger, pool_id, own = self._ledger, held.pool_id, held.exclusive.mask
+        if held.cpu_type is request.cpu_type is CpuType.RESERVED and judgement is not None:
+            memory = self._memory.choice(request)
+            again = self._placer.at_root(request, memory, judgement.of_a_restart())
+            return again if isinstance(again, Placement) else None
+        if not held.cpu_type is request.cpu_type is CpuType.NORMAL:
+            return None
+        count = (held.exclusive - held.isolated).mask.bit_count()
+        free = ledger.slice(pool_id) | ledger.free_isolated[pool_id]
+        region = -1 if held.within is None else held.within.mask
+        if own.bit_count() != request.exclusive or own & ~free or count > ledger.sliceable[pool_id]:
+            return None
+        shared = ledger.free_sharable[pool_id] & region & ~own if request.needs_shared_cpu else 0
+        if request.needs_shared_cpu:
+            room = ledger.room_within(pool_id, region) - 1000 * count
+            if not shared or 0 < request.shared_milli > room:
+                return None
+        memory = self._memory.choice(request)
+        if isinstance(memory.zone(pool_id), Dropped):
+            return None
+        for one in judgement.restrictions() if judgement is not None else ():
+            if one.blockers and one.is_broken_by(own | shared, pool_id):
+                return None
+        offer = memory.offer(pool_id)
+        grant = grant_of(request, pool_id, held.exclusive, held.isolated, offer)
+        grant = replace(grant, within=held.within)
+        if judgement is None:
+            return Placement(booking=Booking(grant=grant, offer=offer), decided_by=RESTARTED)
+        lifted = held_back(judgement, grant, own | shared, self._books, ())
+        booking = Booking(grant=grant, offer=offer, lifted=lifted)
+        around = self._tree.around(pool_id, own | shared)
+        told = judgement.told_at(own | shared, around)
+        broken = tuple(one for one in told if one.closed_pools)
+        return Placement(booking=booking, decided_by=RESTARTED, broken=broken)
+
+    def plan_back(
+        self, request: Request, last: LastPlace, judgement: Judgement | None, failure: Failure
+    ) -> Placement | Failure:
+        """The grant that a container held before its restart, though that is too much by now.
+
+        Nothing but others' own cpus refuses it, and rules that keep containers apart, unless they
+        are of residents beside whom they did not hold then either. `failure`: why it is nowhere
+        else.
+        """
+        held, root, ledger, books = last.grant, self._tree.root, self._ledger, self._books
+        if held.pen is not None or not last.holds(request):
+            return failure
+        own = held.exclusive.mask
+        taken = own & ~(ledger.free_sharable[root.id] | ledger.free_isolated[root.id])
+        if held.cpu_type is CpuType.PRESERVE:
+            own &= ~taken
+        elif taken:
+            return replace(failure, refusal=self._taken(failure.refusal, CpuSet(taken)))
+        if own and not root.reserved and not ledger.free_sharable[root.id] & ~own:
+            # Somebody who asked for nothing must be able to run.
+            return failure
+        memory = self._memory.choice(request)
+        is_short = isinstance(memory.zone(held.pool_id), Dropped)
+        offer = memory.offer_again(held) if is_short else memory.offer(held.pool_id)
+        grant = replace(
+            grant_of(request, held.pool_id, CpuSet(own), CpuSet(held.isolated.mask & own), offer),
+            cpu_type=held.cpu_type,
+            shared_milli=held.shared_milli - last.request.shared_milli + request.shared_milli,
+            grown=held.grown,
+            within=held.within,
+        )
+        found = failure.lineup.candidates()[held.pool_id] if failure.lineup else None
+        missing = request.exclusive - own.bit_count()
+        lack = f"{missing} of {request.exclusive} exclusive CPUs are missing"
+        placement = Placement(
+            booking=Booking(grant=grant, offer=offer),
+            decided_by=RESTARTED,
+            degraded=lack if missing > 0 else "",
+            objection=str(found) if isinstance(found, Dropped) else failure.refusal.reason,
+        )
+        if judgement is None:
+            return placement
+        cpus = self._cpus_of(grant)
+        told = judgement.told_at(cpus, self._tree.around(held.pool_id, cpus))
+        broken = tuple(
+            one for one in told if one.closed_pools or are_together(one, cpus, own, books)
+        )
+        firm = [one for one in broken if one.blockers and not one.can_break]
+        if any(one.is_own or not last.disturbed.issuperset(one.blocker_ids) for one in firm):
+            return failure
+        lifted = held_back(judgement, grant, cpus, books, ())
+        return replace(placement, booking=replace(placement.booking, lifted=lifted), broken=broken)
+
+    def _taken(self, refusal: Refusal, cpus: CpuSet) -> Refusal:
+        """The refusal of a container whose own cpus of before its restart are others' by now."""
+        find, grants = self._books.affinity.residents.container, self._ledger.grants.values()
+        names = names_text([find(g.container_id) for g in grants if (g.exclusive or g.rest) & cpus])
+        told = f"the CPUs {cpus} that it had before its restart are {names}'s"
+        return Refusal(reason=f"{refusal.reason} — {told}")
+
+    def _cpus_of(self, grant: Grant) -> int:
+        """A mask of the cpus that a grant stands for."""
+        cpus = self._books.pinner.pool_cpus.of(grant)
+        return self._placer.wherever(grant.container_id) if cpus is None else cpus.mask
