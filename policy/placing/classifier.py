@@ -150,7 +150,7 @@ class Classifier:
         pod = Pod(id=PodId(""), name="", namespace=namespace, annotations=dict(pairs), qos=qos)
         container = Container(id=ContainerId(""), name=name, pod=pod)
         preferences = parse_preferences(container)
-        found = self._classify(container)
+        found = self._classify(container, preferences)
         # What can be had of these depends on how many cpus a container asks for.
         depends = preferences.cpu_class is not None or preferences.irq_affinity is not None
         depends |= preferences.exclusive is not None or preferences.whole_cores
@@ -183,9 +183,9 @@ class Classifier:
             class_cpus=self._class_cpus(cpu_class) if cpu_class is not None else None,
         )
 
-    def _classify(self, container: Container) -> Classified:
+    def _classify(self, container: Container, preferences: Preferences | None = None) -> Classified:
         config = self._config
-        preferences = parse_preferences(container)
+        preferences = parse_preferences(container) if preferences is None else preferences
         rules, problems = affinity_rules(
             container,
             is_symmetric=config.symmetric_affinity,
