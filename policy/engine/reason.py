@@ -13,12 +13,13 @@ def runner_up(decision: Decision) -> str:
     lineup = decision.lineup
     if lineup is None or decision.decided_by not in CRITERIA:
         return ""
-    rivals = [*lineup.rivals]
-    others = rivals or [one for one in lineup.feasible() if lineup.names[one] != decision.pool]
+    # A pod with cpus of its own may be elsewhere by now: the pool that won is the second then.
+    names, finalists = lineup.names, lineup.finalists
+    others = [one for one in finalists or lineup.feasible() if names[one] != decision.pool]
     if len(others) > 1:
-        since = decision.decided_by if rivals else ""
-        return lineup.names[choose(lineup.contest, others, since)[0]]
-    return lineup.names[others[0]] if others else ""
+        since = decision.decided_by if finalists else ""
+        return names[choose(lineup.contest, others, since)[0]]
+    return names[others[0]] if others else ""
 
 
 def reason_of(decision: Decision) -> str:

@@ -57,8 +57,8 @@ class Lineup(Struct, frozen=True, kw_only=True):
     """By pool id what would keep a strict container from its hints; empty for others."""
     rules: Mapping[int, Dropped] = field(default_factory=dict[int, Dropped])
     """By pool id the required rule that would be broken there; empty without such rules."""
-    rivals: Sequence[int] = ()
-    """The pools that were as good as the one that won, up to what decided; none once packed."""
+    finalists: Sequence[int] = ()
+    """The pool that won, and those that were as good up to what decided; none once packed."""
 
     def feasible(self) -> list[int]:
         """The pools that nothing speaks against, ascending. O(pools)."""
@@ -123,7 +123,7 @@ class Lineup(Struct, frozen=True, kw_only=True):
                 ]
             ),
             zones=_shared(self.zones),
-            rivals=(),
+            finalists=(),
         )
 
     def _objection(self, pool_id: int) -> Dropped | None:

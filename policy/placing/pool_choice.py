@@ -84,8 +84,8 @@ class Chooser:
             return Ranking(winner=None, decided_by="", lineup=lineup)
         if len(feasible) == 1:
             return Ranking(winner=PoolId(feasible[0]), decided_by=ONLY_CANDIDATE, lineup=lineup)
-        winner, decided_by, rivals = choose(contest, feasible)
-        lineup = replace(lineup, rivals=rivals)
+        winner, decided_by, finalists = choose(contest, feasible)
+        lineup = replace(lineup, finalists=finalists)
         return Ranking(winner=PoolId(winner), decided_by=decided_by, lineup=lineup)
 
     def _contest(

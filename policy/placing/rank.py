@@ -377,9 +377,9 @@ def ranks(contest: Contest) -> list[Rank]:
 
 
 def choose(contest: Contest, pools: list[int], since: str = "") -> tuple[int, str, list[int]]:
-    """The pool of the smallest rank, the first criterion in which no other is it, and its rivals.
+    """The pool of the smallest rank, the first criterion in which no other is it, the finalists.
 
-    Those were as good up to there. `since`: all pools are alike in the criteria before this one.
+    Those were alike up to there. `since`: all pools are alike in the criteria before this one.
     Each criterion is asked about those alone that the ones before it left. O(pools x criteria).
     """
     criteria = _speaking(contest)
@@ -392,8 +392,7 @@ def choose(contest: Contest, pools: list[int], since: str = "") -> tuple[int, st
         least = min(column)
         count = column.count(least)
         if count == 1:
-            index = column.index(least)
-            return pools[index], name, pools[:index] + pools[index + 1 :]
+            return pools[column.index(least)], name, pools
         if count < len(column):
             pairs = zip(pools, column, strict=True)
             pools = [pool_id for pool_id, value in pairs if value == least]

@@ -76,6 +76,18 @@ def test_the_runner_up_is_the_second_smallest_rank(milli: int) -> None:
         assert not second or reason_of(decision).endswith(f"(next best: {second})")
 
 
+def test_the_pool_that_won_is_second_to_where_a_container_is_by_now() -> None:
+    engine = Engine(machine_from_spec(SPEC), Config())
+    decision = engine.create(container("a", 100))
+    ranks = sorted(one for one in decision.candidates if isinstance(one, Rank))
+    engine.compact(decision.container_id)
+    for one in (decision, engine.decisions[decision.container_id]):
+        for pool in engine.tree.pools:
+            best = ranks[ranks[0].pool_id == pool.id]
+            elsewhere = structs.replace(one, pool=pool.name)
+            assert runner_up(elsewhere) == engine.tree.pools[best.pool_id].name
+
+
 def test_the_runner_up_does_not_change_with_what_happens_later() -> None:
     engine = Engine(machine_from_spec(SPEC), Config())
     decision = engine.create(container("a", 2000))

@@ -117,14 +117,14 @@ FINAL_ROWS = [
 def test_the_better_pool_wins(criterion: str, asks: dict[str, Any], columns: Any) -> None:
     one = contest(asks, columns)
     assert min(ranks(one)).pool_id == 1
-    assert choose(one, [0, 1]) == (1, criterion, [0])
+    assert choose(one, [0, 1]) == (1, criterion, [0, 1])
 
 
 @pytest.mark.parametrize(("criterion", "asks", "columns"), FINAL_ROWS)
 def test_the_lower_id_wins(criterion: str, asks: dict[str, Any], columns: Any) -> None:
     one = contest(asks, columns)
     assert min(ranks(one)).pool_id == 0
-    assert choose(one, [0, 1]) == (0, criterion, [1])
+    assert choose(one, [0, 1]) == (0, criterion, [0, 1])
 
 
 def test_every_criterion_has_a_row() -> None:
