@@ -19,8 +19,8 @@ def refreshed(guide: str, answers: Mapping[str, Any]) -> str:
         place = re.compile(
             rf"(?<=^#### {re.escape(one['words'])}\n\n)```text\n.*?^```$", re.M | re.S
         )
-        block = _block(one)
-        guide, count = place.subn(lambda _, block=block: block, guide)
+        # A backslash in it would be a group of the pattern.
+        guide, count = place.subn(_block(one).replace("\\", r"\\"), guide)
         if count != 1:
             raise LookupError(f"{one['words']!r} has {count} transcripts in the guide")
     return guide
