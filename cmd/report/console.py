@@ -67,7 +67,13 @@ def rich_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 @contextmanager
 def live_lines() -> Generator[Callable[[Sequence[str]], None]]:
-    """A function that shows lines in place of those it showed before; the last ones stay."""
+    """A function that shows lines in place of those it showed before; the last ones stay.
+
+    Where nothing can be taken back, as in a pipe, they come after those, and an empty line.
+    """
+    if not _is_terminal() or os.environ.get("TERM", "") in _PLAIN_TERMINALS:
+        yield lambda lines: print(*lines, "", sep="\n", flush=True)
+        return
     from rich.live import Live
     from rich.text import Text
 
