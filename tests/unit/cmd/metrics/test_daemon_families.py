@@ -170,8 +170,8 @@ def test_broken_rules_are_counted_by_kind_and_level(counts: EventCounts) -> None
 def test_wishes_that_are_not_met_are_counted_beside_rules_and_name_nobody(
     counts: EventCounts,
 ) -> None:
-    spread = {"maxSkew": 1, "topologyKey": "numa", "whenUnsatisfiable": "ScheduleAnyway"}
-    spread["labelSelector"] = {}
+    rule = {"maxSkew": 1, "topologyKey": "numa", "whenUnsatisfiable": "ScheduleAnyway"}
+    spread = {**rule, "labelSelector": dict[str, object]()}
     engine = placed(
         (wishing("db"), "NUMA node #0"),
         (wishing("web", wishes={"db": 3}), "NUMA node #2"),
