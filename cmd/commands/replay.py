@@ -12,6 +12,7 @@ import click
 from ...policy.configuration.config import Config
 from ...policy.configuration.config_text import config_from_values
 from ...policy.engine.engine import Engine
+from ...topology.sets.base_errors import PinfoldError
 from ..control.history.history_file import (
     HISTORY_NAME,
     OLDER_NAME,
@@ -24,9 +25,10 @@ from ..daemon.config_file import load_config
 from ..daemon.machine_source import machine_options
 from ..report.console import table_lines
 from ..report.escaped_text import escaped
+from ..state.state_file import State
 from .bundle.support_bundle import BundleError, is_bundle, read_bundle
 from .output_option import output_option
-from .saved_node import saved_state, state_machine, state_option
+from .saved_node import check_machine, saved_state, state_machine, state_option
 
 _COLUMNS: Final = ("container", "event", "was", "would be")
 _WORSE: Final = 1
@@ -55,11 +57,20 @@ def command(
 ) -> int:
     """Make the decisions that a node kept again, and say which would be others. Changes nothing.
 
+    On the node's own machine: this one, or that of a support bundle; on another where one is named.
+
     Exits with 1 if a container would be refused that was not.
     """
     kept = _kept(state_path)
-    config = _config(state_path) if config_path is None else load_config(config_path).config
-    found = replay(Engine(state_machine(state_path, sysfs_root, machine), config), kept)
+    config = None if config_path is None else load_config(config_path).config
+    made_on, state = state_machine(state_path, sysfs_root, machine), _state(state_path, config)
+    if state is not None:
+        config = config or config_from_values(state.config, "the state's configuration")
+        # Whoever names none means the node's own, wherever its files were taken.
+        if sysfs_root is None and machine is None:
+            check_machine(state, made_on)
+    assert config is not None
+    found = replay(Engine(made_on, config), kept)
     shown = [one for one in found if shows_all or one.outcome is not ReplayOutcome.SAME]
     click.echo(_as_json(found, shown) if output == "json" else _as_text(found, shown))
     return _WORSE if any(one.outcome is ReplayOutcome.REFUSED for one in found) else 0
@@ -76,9 +87,14 @@ def _kept(path: Path) -> tuple[SavedDecision, ...]:
     return parse_history(parts, path)
 
 
-def _config(path: Path) -> Config:
-    """The configuration in force when the state was saved."""
-    return config_from_values(saved_state(path).config, "the state's configuration")
+def _state(path: Path, config: Config | None) -> State | None:
+    """The state beside the decisions; with a configuration these are enough."""
+    try:
+        return saved_state(path)
+    except PinfoldError:
+        if config is None:
+            raise
+        return None
 
 
 def _as_text(found: Sequence[Replayed], shown: Sequence[Replayed]) -> str:

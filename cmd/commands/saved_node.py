@@ -73,15 +73,20 @@ def saved_engine(state: State, machine: Machine, interrupts: tuple[Interrupt, ..
 
     Raises `SavedStateError` where the state is of another machine.
     """
+    check_machine(state, machine)
+    config = config_from_values(state.config, "the state's configuration")
+    engine = Engine(machine, config, interrupts=interrupts)
+    engine.synchronize(state.running(), state.advice())
+    return engine
+
+
+def check_machine(state: State, machine: Machine) -> None:
+    """Raise `SavedStateError` where a state is of another machine."""
     if state.machine.fingerprint != machine_fingerprint(machine):
         raise SavedStateError(
             f"state: of another machine ({state.machine.summary}; this one has"
             f" {machine_summary(machine)}) — name that one with --sysfs-root or --machine"
         )
-    config = config_from_values(state.config, "the state's configuration")
-    engine = Engine(machine, config, interrupts=interrupts)
-    engine.synchronize(state.running(), state.advice())
-    return engine
 
 
 def cut_pods(state: State) -> Iterator[str]:

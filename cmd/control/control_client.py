@@ -6,9 +6,10 @@ import errno
 import os
 import socket
 import struct
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
@@ -23,17 +24,21 @@ from .documents import (
     MoveDocument,
     StatusDocument,
 )
-from .plain_messages import MessageError, content, request_bytes
+from .plain.header_block import HeaderError
+from .plain.plain_call import OK, AnswerError, PlainCall
+from .plain.plain_messages import MessageError, content, request_bytes
 
 if TYPE_CHECKING:
-    import grpc
-
     from ..state.state_file import State
 
 _SERVICE: Final = "/pinfold.control.v1.Control"
 _SECONDS: Final = 20.0
 _PROBE_SECONDS_MAX: Final = 5.0
+_LEAST_SECONDS: Final = 0.001
 _ANSWER_BYTES_MAX: Final = 1 << 26
+_CHUNK_BYTES: Final = 1 << 16
+_INVALID_ARGUMENT, _DEADLINE_EXCEEDED, _UNAVAILABLE = 3, 4, 14
+"""Source: gRPC, "Status codes and their use"."""
 
 _Kind = TypeVar("_Kind", bound=msgspec.Struct)
 
@@ -92,51 +97,58 @@ class ControlClient:
 
     def follow(self) -> Iterator[FollowedDocument]:
         """Decisions from now on, as they are made; signs of life are among them."""
-        with self._channel() as channel:
-            import grpc
-
-            call = cast(
-                "grpc.UnaryStreamMultiCallable[bytes, bytes]",
-                # The stubs leave the serializers' types open.
-                channel.unary_stream(f"{_SERVICE}/Follow", None, None),  # pyright: ignore[reportUnknownMemberType]
-            )
-            try:
-                for answer in cast("Iterator[bytes]", call(b"")):
-                    yield self._decoded(self._read(answer), FollowedDocument)
-            except grpc.RpcError as error:
-                raise self._refused(error) from error
+        for answer in self._answers("Follow", b"", None):
+            yield self._decoded(self._read(answer), FollowedDocument)
 
     def _ask(self, method: str, fields: dict[int, str | int], kind: type[_Kind]) -> _Kind:
         return self._decoded(self._content(method, fields), kind)
 
     def _content(self, method: str, fields: dict[int, str | int]) -> bytes:
-        with self._channel() as channel:
-            import grpc
+        answers = list(self._answers(method, request_bytes(fields), self._seconds))
+        if len(answers) != 1:
+            raise self._other_version(f"{len(answers)} messages")
+        return self._read(answers[0])
 
-            call = cast(
-                "grpc.UnaryUnaryMultiCallable[bytes, bytes]",
-                # The stubs leave the serializers' types open.
-                channel.unary_unary(f"{_SERVICE}/{method}", None, None),  # pyright: ignore[reportUnknownMemberType]
-            )
-            try:
-                answer = call(request_bytes(fields), timeout=self._seconds)
-            except grpc.RpcError as error:
-                raise self._refused(error) from error
-        return self._read(answer)
+    def _answers(self, method: str, request: bytes, seconds: float | None) -> Iterator[bytes]:
+        """The messages of an answer; `seconds`: how long it may take."""
+        try:
+            call = PlainCall(f"{_SERVICE}/{method}", request, seconds, _ANSWER_BYTES_MAX)
+        except AnswerError as error:
+            raise ControlError(f"{method.lower()}: {error} — ask for less") from error
+        until = None if seconds is None else time.monotonic() + seconds
+        with self._connection() as connection:
+            while call.status is None:
+                try:
+                    data = _exchanged(connection, call.to_send(), until)
+                    if not data:
+                        raise self._left("it was closed")
+                    yield from call.receive(data)
+                except TimeoutError as error:
+                    raise self._late() from error
+                except OSError as error:
+                    raise self._left((error.strerror or str(error)).lower()) from error
+                except (AnswerError, HeaderError) as error:
+                    raise self._other_version(error) from error
+        if call.status != OK:
+            raise self._refused(call.status, call.details)
 
-    def _channel(self) -> grpc.Channel:
+    def _connection(self) -> socket.socket:
         """A connection of its own to a daemon that listens."""
-        self._knock()
-        import grpc
-
-        options = [
-            ("grpc.max_receive_message_length", _ANSWER_BYTES_MAX),
-            # A socket has no proxy, whatever the environment says.
-            ("grpc.enable_http_proxy", 0),
-            # Else questions of several threads share a connection, which the first one closes.
-            ("grpc.use_local_subchannel_pool", 1),
-        ]
-        return grpc.insecure_channel(f"unix:{self._path}", options)
+        connection = socket.socket(socket.AF_UNIX)
+        # Blocking, and with an end: with a time limit of its own, the kernel's answer to many
+        # others that wait is an error at once.
+        seconds = min(self._seconds, _PROBE_SECONDS_MAX)
+        # Source: socket(7), SO_SNDTIMEO; unix(7) has it for `connect`.
+        patience = struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000))
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
+        try:
+            connection.connect(os.fspath(self._path))
+        except OSError as error:
+            connection.close()
+            reason = (error.strerror or str(error)).lower()
+            remedy = _REMEDIES.get(error.errno or 0, "is pinfoldd well? look at its log")
+            raise ControlError(f"{self._path}: {reason} — {remedy}") from error
+        return connection
 
     def _read(self, answer: bytes) -> bytes:
         try:
@@ -150,40 +162,43 @@ class ControlClient:
         except msgspec.DecodeError as error:
             raise self._other_version(error) from error
 
-    def _other_version(self, error: Exception) -> ControlError:
+    def _other_version(self, error: object) -> ControlError:
         return ControlError(
             f"{self._path}: an answer of another version ({error}) — use the pinfold of the"
             " daemon's own version"
         )
 
-    def _knock(self) -> None:
-        """See whether somebody listens: gRPC does not tell why it cannot connect."""
-        with socket.socket(socket.AF_UNIX) as probe:
-            # Blocking, and with an end: with a time limit of its own, the kernel's answer to many
-            # others that wait is an error at once.
-            seconds = min(self._seconds, _PROBE_SECONDS_MAX)
-            # Source: socket(7), SO_SNDTIMEO; unix(7) has it for `connect`.
-            patience = struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000))
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
-            try:
-                probe.connect(os.fspath(self._path))
-            except OSError as error:
-                reason = (error.strerror or str(error)).lower()
-                remedy = _REMEDIES.get(error.errno or 0, "is pinfoldd well? look at its log")
-                raise ControlError(f"{self._path}: {reason} — {remedy}") from error
+    def _left(self, reason: str) -> ControlError:
+        return ControlError(
+            f"{self._path}: the daemon closed the connection ({reason}) — may this user ask? see"
+            " its log"
+        )
 
-    def _refused(self, error: grpc.RpcError) -> ControlError:
-        code, details = error.code().name, error.details() or ""
-        if code == "INVALID_ARGUMENT":
-            # It names containers, as strangers called them.
-            return ControlError(escaped(details))
-        if code == "UNAVAILABLE" and "—" not in details:
-            details = (
-                f"the daemon closed the connection ({details}) — may this user ask? see its log"
-            )
-        if code == "DEADLINE_EXCEEDED":
-            details = f"no answer in {self._seconds:g} s — is pinfoldd well? look at its log"
-        return ControlError(f"{self._path}: {details or code.lower()}")
+    def _late(self) -> ControlError:
+        return ControlError(
+            f"{self._path}: no answer in {self._seconds:g} s — is pinfoldd well? look at its log"
+        )
+
+    def _refused(self, status: int, details: str) -> ControlError:
+        # It names containers, as strangers called them.
+        said = escaped(details)
+        if status == _INVALID_ARGUMENT:
+            return ControlError(said)
+        if status == _DEADLINE_EXCEEDED:
+            return self._late()
+        if status == _UNAVAILABLE and "—" not in said:
+            return self._left(said)
+        return ControlError(f"{self._path}: {said or f'status {status}'}")
+
+
+def _exchanged(connection: socket.socket, said: bytes, until: float | None) -> bytes:
+    """What came after something was said; nothing at the end. Raises `OSError`."""
+    if until is not None:
+        # 0 would be a socket that never waits.
+        connection.settimeout(max(_LEAST_SECONDS, until - time.monotonic()))
+    if said:
+        connection.sendall(said)
+    return connection.recv(_CHUNK_BYTES)
 
 
 def usual_path(places: Sequence[Path]) -> Path:

@@ -20,7 +20,7 @@ from prometheus_client.core import (
 
 from ...nri.dispatch.courtesy import ALONE, Courtesy
 from ...policy.engine.rebalance.satisfied_weight import SatisfiedWeight
-from ...policy.engine.rebalance.wishes import AFFINITY, ANTI_AFFINITY, POOL, Wishes
+from ...policy.engine.rebalance.wishes import AFFINITY, ANTI_AFFINITY, POOL, SPREAD, Wishes
 from ...policy.engine.snapshot import Snapshot
 from ...topology.sets.cpuset import CpuSet, NodeSet
 from ..daemon.reload_record import ReloadRecord
@@ -42,7 +42,7 @@ GROUP: Final = "policy/pinfold"
 POLICY: Final = "topology-aware"
 _UNMET: Final = re.compile(r"(anti-affinity|affinity) at (\w+)|(spread) over (\w+)")
 _LEVELS: Final = ("socket", "die", "numa", "l3", "cluster", "core")
-_KINDS: Final = ("affinity", "anti-affinity", "spread")
+_KINDS: Final = (AFFINITY, ANTI_AFFINITY, SPREAD)
 _WISHES: Final = (AFFINITY, ANTI_AFFINITY)
 _CAUSES: Final = ("create", "update", "release", "reconfigure", "synchronize")
 
@@ -189,6 +189,7 @@ def _violations(snapshot: Snapshot, wishes: Wishes) -> Metric:
     zeros = [(kind, "required", level) for kind in _KINDS for level in _LEVELS]
     # A weight without a level has none here, either.
     zeros += [(kind, "preferred", level) for kind in _WISHES for level in ("", *_LEVELS)]
+    zeros += [(SPREAD, "preferred", level) for level in _LEVELS]
     zeros.append((POOL, "preferred", ""))
     return _gauge(
         "pinfold_affinity_violations",

@@ -5,6 +5,8 @@ a JSON document shall pay. Nor shall who asks why a container is where it is: ta
 characters are all of one width are drawn here, and look the same.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 import time
@@ -15,7 +17,6 @@ from itertools import zip_longest
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TextIO, TypeVar
 
-from ...topology.drawing.text_tree import TextTree
 from .escaped_text import escaped
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress
     from rich.text import Text
     from rich.tree import Tree
+
+    from ...topology.drawing.text_tree import TextTree
 
 _Step = TypeVar("_Step")
 
@@ -64,7 +67,13 @@ def rich_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 @contextmanager
 def live_lines() -> Generator[Callable[[Sequence[str]], None]]:
-    """A function that shows lines in place of those it showed before; the last ones stay."""
+    """A function that shows lines in place of those it showed before; the last ones stay.
+
+    Where nothing can be taken back, as in a pipe, they come after those, and an empty line.
+    """
+    if not _is_terminal() or os.environ.get("TERM", "") in _PLAIN_TERMINALS:
+        yield lambda lines: print(*lines, "", sep="\n", flush=True)
+        return
     from rich.live import Live
     from rich.text import Text
 
@@ -157,7 +166,7 @@ class ProgressBar:
         self._drawn.refresh()
 
 
-def _grow(drawn: "Tree", branches: Sequence[TextTree]) -> None:
+def _grow(drawn: Tree, branches: Sequence[TextTree]) -> None:
     for branch in branches:
         _grow(drawn.add(_text(branch.text)), branch.below)
 
@@ -188,14 +197,14 @@ def _is_styled() -> bool:
     return _is_terminal() and not is_plain
 
 
-def _text(text: str) -> "Text":
+def _text(text: str) -> Text:
     """A text as it is: rich reads a str as markup, and loses control characters of a `Text`."""
     from rich.text import Text
 
     return Text(escaped(text), no_wrap=True, overflow="ignore")
 
 
-def _lines(drawn: "RenderableType") -> list[str]:
+def _lines(drawn: RenderableType) -> list[str]:
     from rich.console import Console
 
     # To a string, not to standard output: rich answers a reader that leaves early with status 1.

@@ -1,7 +1,5 @@
 """Texts of strangers that are safe to show, in the log and on a terminal."""
 
-import json
-
 
 def escaped(text: str) -> str:
     r"""A text with what could end a line, or steer a reader's terminal, as JSON would write it.
@@ -11,4 +9,7 @@ def escaped(text: str) -> str:
     """
     if text.isprintable():
         return text
+    # Imported for the few that are not: a command that asks the daemon needs nothing else of it.
+    import json
+
     return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)

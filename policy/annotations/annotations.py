@@ -267,9 +267,10 @@ def _fix_name(domain: str, name: str, tail: str) -> str:
             return f"did you mean '{_written(known, home, tail)}'?"
     near = nearest(name, [known.name for known in KEYS])
     if near:
-        meant = next(
-            (known for known in KEYS if known.name == near and domain in known.domains),
-            next(known for known in KEYS if known.name == near),
+        # Of two keys of one name that of this domain is meant, and of this form.
+        meant = max(
+            (known for known in KEYS if known.name == near),
+            key=lambda known: (domain in known.domains, known.is_plain != bool(tail)),
         )
         home = domain if domain in meant.domains else meant.domains[0]
         return f"did you mean '{_written(meant, home, tail)}'?"

@@ -12,7 +12,7 @@ import msgspec
 from ...topology.drawing.machine_tree import bytes_text
 from ..engine.engine import Engine
 from ..engine.snapshot import Snapshot
-from ..model.container import Container, ContainerState, QosClass
+from ..model.container import Container, ContainerState, QosClass, Resources
 from ..model.grant import Refusal
 from ..model.request import CpuType
 from .counted_rules import classified_of, is_rule, without_rules
@@ -92,11 +92,19 @@ class _Trials:
     def __init__(self, snapshot: Snapshot, container: Container) -> None:
         # It has its annotations, those of rules included; without its rules it would get them anew.
         config = msgspec.structs.replace(snapshot.config, rules=())
-        self._engine = Engine.of(msgspec.structs.replace(snapshot, config=config))
-        self._engine.remove(container.id)
-        self._room = self._engine.snapshot().room.shared_milli
+        self._origin = msgspec.structs.replace(snapshot, config=config)
+        self._asked = container
+        self._engine = self._copy()
+        self._others = self._engine.snapshot()
+        self._room = self._others.room.shared_milli
+        self._pod_size = self._engine.pod_size(container.pod)
         self.pool: Final = self.pool_of(container)
         """The pool it would get as it is; empty where it would be refused."""
+
+    def _copy(self) -> Engine:
+        engine = Engine.of(self._origin)
+        engine.remove(self._asked.id)
+        return engine
 
     def room(self) -> int:
         """What the pool that it would get has left for it, in milli-cpus."""
@@ -112,11 +120,28 @@ class _Trials:
 
     def pool_of(self, container: Container) -> str:
         """The pool of a container that starts; nobody moves, and it is gone afterwards."""
-        self._engine.forget_places()
-        fresh = replace(container, state=ContainerState.CREATED, cpus=None, mems=None, given=())
-        decision = self._engine.create(fresh)
-        self._engine.remove(container.id)
-        return "" if isinstance(decision.result, Refusal) else decision.pool
+        engine, size = self._engine, self._pod_size_with(container)
+        engine.forget_places()
+        if size is not None and isinstance(engine.resize_pod(container.pod, size), Refusal):
+            pool = ""
+        else:
+            fresh = replace(container, state=ContainerState.CREATED, cpus=None, mems=None, given=())
+            decision = engine.create(fresh)
+            pool = "" if isinstance(decision.result, Refusal) else decision.pool
+            engine.remove(container.id)
+        after = engine.snapshot()
+        if (after.grants, after.pens) != (self._others.grants, self._others.pens):
+            # It shares cpus with others of its pod, which got more or fewer of them.
+            self._engine = self._copy()
+        elif size is not None and self._pod_size is not None:
+            engine.resize_pod(container.pod, self._pod_size)
+        return pool
+
+    def _pod_size_with(self, container: Container) -> Resources | None:
+        """The size of its pod where it asks for something else; None for that of now."""
+        size = self._pod_size
+        other = size and _resized(size, self._asked.resources, container.resources)
+        return other if other != size else None
 
     def smallest(
         self, change: Callable[[int], Container], most: int, likely: int = 0
@@ -159,6 +184,27 @@ def _with_cpu(container: Container, milli: int) -> Container:
     return replace(
         container, resources=replace(resources, cpu_request_milli=milli, cpu_limit_milli=limit)
     )
+
+
+def _resized(whole: Resources, before: Resources, after: Resources) -> Resources:
+    """The size of a pod of which one container asks for something else."""
+    return replace(
+        whole,
+        cpu_request_milli=whole.cpu_request_milli
+        + (after.cpu_request_milli - before.cpu_request_milli),
+        cpu_limit_milli=_shifted(
+            whole.cpu_limit_milli, before.cpu_limit_milli, after.cpu_limit_milli
+        ),
+        memory_request_bytes=whole.memory_request_bytes
+        + (after.memory_request_bytes - before.memory_request_bytes),
+        memory_limit_bytes=_shifted(
+            whole.memory_limit_bytes, before.memory_limit_bytes, after.memory_limit_bytes
+        ),
+    )
+
+
+def _shifted(limit: int | None, before: int | None, after: int | None) -> int | None:
+    return None if limit is None else limit + (after or 0) - (before or 0)
 
 
 def _with_memory(container: Container, size: int) -> Container:

@@ -7,6 +7,7 @@ import os
 import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -16,19 +17,22 @@ import msgspec
 from ....policy.configuration.config import Config
 from ....policy.configuration.config_text import config_from_values, format_config
 from ....policy.configuration.endpoint import Endpoint, parse_endpoint
+from ....topology.drawing.fingerprint import machine_fingerprint, machine_summary
 from ....topology.made.machine_capture import capture
+from ....topology.model.machine import Machine
 from ....topology.sets.base_errors import PinfoldError
 from ....topology.sysfs.sysfs_tree import open_tree
 from ...control.control_client import ControlClient, ControlError
 from ...control.control_option import control_option
-from ...control.documents import StatusDocument
-from ...control.history.history_file import HISTORY_NAME, OLDER_NAME
+from ...control.documents import REFUSAL, StatusDocument
+from ...control.history.history_file import HISTORY_NAME, OLDER_NAME, read_history
 from ...report.version import VERSION
 from ...state.own_file import ForeignFileError, read_file
 from ..output_file import write_whole
 from ..saved_node import DEFAULT_STATE
 from .support_bundle import EXPLANATIONS, STATE, pack_bundle
 
+_REFUSED_MAX: Final = 32
 _EXPLAIN_SECONDS: Final = 20.0
 """How long explanations are asked for; on a full node each takes a while."""
 _HTTP_SECONDS: Final = 5.0
@@ -62,7 +66,7 @@ def command(file: Path, control: Path | None, state_dir: Path, sysfs_root: str) 
     machine, snapshot = capture(open_tree(sysfs_root))
     texts: dict[str, str] = {}
     missing: list[str] = []
-    for name, text in _texts(ControlClient(control), state_dir, missing):
+    for name, text in _texts(ControlClient(control), state_dir, machine, missing):
         texts[name] = text
     texts["missing.txt"] = "".join(f"{one}\n" for one in missing)
     content = pack_bundle(snapshot, texts, file.name)
@@ -75,7 +79,9 @@ def command(file: Path, control: Path | None, state_dir: Path, sysfs_root: str) 
     )
 
 
-def _texts(client: ControlClient, state_dir: Path, missing: list[str]) -> Iterator[tuple[str, str]]:
+def _texts(
+    client: ControlClient, state_dir: Path, machine: Machine, missing: list[str]
+) -> Iterator[tuple[str, str]]:
     """Files by name with their texts; what cannot be had is noted."""
     status: StatusDocument | None = None
     config: Config | None = None
@@ -87,7 +93,13 @@ def _texts(client: ControlClient, state_dir: Path, missing: list[str]) -> Iterat
         yield STATE, msgspec.json.encode(state).decode()
         config = config_from_values(state.config, "the daemon's configuration")
         yield "config.yaml", format_config(config)
+        if state.machine.fingerprint != machine_fingerprint(machine):
+            missing.append(
+                f"the daemon's machine ({state.machine.summary}): this one has"
+                f" {machine_summary(machine)} — name that one with --sysfs-root"
+            )
         paths = [one.container for one in status.containers]
+        paths += _refused(state_dir, paths)
         yield EXPLANATIONS, _explanations(client, paths, missing)
     except ControlError as error:
         missing.append(f"the daemon's answers: {error}")
@@ -104,6 +116,18 @@ def _texts(client: ControlClient, state_dir: Path, missing: list[str]) -> Iterat
         except (OSError, http.client.HTTPException, PinfoldError) as error:
             missing.append(f"metrics: {error}")
     yield "versions.json", json.dumps(_versions(status), indent=2, sort_keys=True)
+
+
+def _refused(state_dir: Path, running: Sequence[str]) -> Iterator[str]:
+    """The containers that were refused last and do not run by now, as far as that is kept."""
+    try:
+        kept = read_history(state_dir)
+    except (OSError, PinfoldError):
+        return
+    last = {one.path: one for one in kept if one.decision is not None}
+    newest = sorted(last.values(), key=lambda one: one.at, reverse=True)
+    refused = (one for one in newest if one.decision and one.decision.result == REFUSAL)
+    yield from islice((one.path for one in refused if one.path not in running), _REFUSED_MAX)
 
 
 def _explanations(client: ControlClient, paths: Sequence[str], missing: list[str]) -> str:

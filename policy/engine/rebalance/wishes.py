@@ -11,9 +11,11 @@ from ...pools.pool_labels import pool_labels
 from ..snapshot import Snapshot
 from .layers import Layer
 from .placement_score import placement_objective, pools_of
+from .spread_wishes import uneven_spreads
 
 AFFINITY: Final = "affinity"
 ANTI_AFFINITY: Final = "anti-affinity"
+SPREAD: Final = "spread"
 POOL: Final = "pool"
 
 WishKey = tuple[str, Level | None]
@@ -29,7 +31,8 @@ class Wishes(Struct, frozen=True, kw_only=True):
     """What it would be if every wish were met wholly, whether or not that can be."""
     scale: int
     unmet: Mapping[WishKey, int]
-    """Pairs of containers of which nothing is as wished, and wishes for pools that do not hold."""
+    """Pairs of containers of which nothing is as wished; rules about pools, and of spread, that do
+    not hold."""
 
 
 class WishSum(Struct):
@@ -68,11 +71,12 @@ def weigh_wishes(snapshot: Snapshot) -> Wishes:
 
 
 def summed(snapshot: Snapshot, sums: list[WishSum], scale: int) -> Wishes:
-    """The wishes that the sums over layers come to, with those of the snapshot for pools."""
+    """The wishes that the sums over layers come to, with the snapshot's for pools and spread."""
     unmet = Counter[WishKey]()
     for one in sums:
         unmet.update(one.unmet)
     unmet[POOL, None] = _missed_pools(snapshot)
+    unmet.update({(SPREAD, level): count for level, count in uneven_spreads(snapshot).items()})
     return Wishes(
         satisfied=sum(one.satisfied for one in sums),
         wished=sum(one.wished for one in sums),

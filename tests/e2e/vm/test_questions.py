@@ -1,10 +1,12 @@
 """The ten questions of an operator are answered on a node of forty pods that come and go.
 
-The machine is emulated, so the times are told and not judged. It takes minutes.
+The machine is emulated, so the times are told and not judged. It takes minutes. With
+`PINFOLD_E2E_GUIDE=docs/operating.md` the guide gets the answers as they came.
 """
 
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from typing import Any, Protocol
 import pytest
 
 from tests.e2e.guest.questions import LATE, QUESTIONS, manifest_text
+from tests.e2e.transcripts import refreshed, transcripts
 
 pytestmark = [
     pytest.mark.e2e,
@@ -25,6 +28,8 @@ pytestmark = [
     ),
 ]
 
+GUIDE = "PINFOLD_E2E_GUIDE"
+"""Names the guide in which the answers replace those of before."""
 PODS = 40
 TURNOVERS = 5
 """In the minutes that the questions take where the host is busy with other work, too."""
@@ -38,17 +43,6 @@ class Asked(Protocol):
 
     @property
     def bundle(self) -> Path: ...
-
-
-def transcript(answers: Mapping[str, Any]) -> str:
-    """The questions with what was typed and printed, as the guide shows them."""
-    lines: list[str] = []
-    for question in answers["questions"]:
-        lines += [f"### {question['words']}", "", "```text"]
-        for one in question["answers"]:
-            lines += [f"# {one['command']}", *one["output"].rstrip("\n").splitlines()]
-        lines += ["```", ""]
-    return "\n".join(lines)
 
 
 def times(answers: Mapping[str, Any]) -> str:
@@ -70,7 +64,10 @@ def fixture_answers(
 ) -> Mapping[str, Any]:
     """The answers; a file has them as they came."""
     path = tmp_path_factory.mktemp("questions") / "transcripts.md"
-    path.write_text(transcript(asked_guest.answers))
+    path.write_text(transcripts(asked_guest.answers))
+    if GUIDE in os.environ:
+        guide = Path(os.environ[GUIDE])
+        guide.write_text(refreshed(guide.read_text(), asked_guest.answers))
     say(f"on {asked_guest.answers['cpu']}, emulated:\n{times(asked_guest.answers)}\n{path}")
     return asked_guest.answers
 
@@ -106,6 +103,12 @@ def test_a_question_is_answered(
     output = "".join(one["output"] for one in question["answers"])
     assert [one for one in said if one not in output] == [], output
     assert [one for one in question["answers"] if one["status"] != 0] == []
+
+
+def test_whoever_moved_is_named(answers: Mapping[str, Any]) -> None:
+    (question,) = (one for one in answers["questions"] if one["words"] == "What changed?")
+    output = "".join(one["output"] for one in question["answers"])
+    assert re.findall(r"for it moved [0-9a-f]{64} .*", output) == []
 
 
 def test_every_question_has_been_asked(answers: Mapping[str, Any]) -> None:

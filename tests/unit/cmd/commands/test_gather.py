@@ -35,6 +35,8 @@ def fixture_node(tmp_path: Path) -> Generator[KeptNode]:
     node.start()
     secret = replace(guaranteed("db", 2000), annotations={"vault.example/token": "hunter2"})
     node.run(burstable("side", 100), secret)
+    node.refusal(guaranteed("vast", 9000))
+    node.settle()
     # The decisions are written by then.
     node.restart()
     yield node
@@ -105,17 +107,31 @@ def test_explain_reads_a_bundle(node: KeptNode, bundle: Path) -> None:
     run = pinfold("explain", "nobody", f"--bundle={bundle}")
     assert run.exit_code == 2
     assert run.output == (
-        "container: 'nobody' is not in the bundle — name one: default/db/db, default/side/side\n"
+        "container: 'nobody' is not in the bundle — name one: default/db/db, default/side/side,"
+        " default/vast/vast\n"
     )
+    run = pinfold("explain", "vast", f"--bundle={bundle}")
+    assert run.stdout.startswith("default/vast/vast was refused at ")
 
 
 def test_other_commands_read_it_as_they_read_a_state(bundle: Path) -> None:
     assert "no move is worth it" in pinfold("rebalance", f"--state={bundle}").output
     run = pinfold("replay", f"--state={bundle}")
-    assert run.output == "as it was: 2, elsewhere: 0, refused now: 0, granted now: 0\n"
+    assert run.output == "as it was: 3, elsewhere: 0, refused now: 0, granted now: 0\n"
     assert document(pinfold("topology", f"--sysfs-root={bundle}", "-o", "json"))["online_cpus"] == (
         "0-7"
     )
+
+
+def test_a_machine_that_is_not_the_daemons_is_told_of(node: KeptNode, tmp_path: Path) -> None:
+    run = pinfold(
+        "gather",
+        str(tmp_path / "node.tar"),
+        f"--control={node.state_dir / 'control.sock'}",
+        f"--state-dir={node.state_dir}",
+    )
+    assert "left out: the daemon's machine (cpus 0-7, " in run.output
+    assert "name that one with --sysfs-root" in run.output
 
 
 def test_without_a_daemon_a_bundle_has_the_machine_at_least(tmp_path: Path) -> None:

@@ -52,6 +52,24 @@ def test_the_same_machine_and_configuration_decide_the_same(folder: Path) -> Non
     )
 
 
+def test_the_machine_of_a_folder_from_elsewhere_has_to_be_named(folder: Path) -> None:
+    file = folder / "pinfold.yaml"
+    file.write_text("pinCPU: true\n")
+    for more in ([], [f"--config={file}"]):
+        found = CliRunner().invoke(main, ["replay", f"--state={folder}", *more])
+        assert found.exit_code == 2
+        assert found.output.startswith("state: of another machine (cpus 0-7, sockets: 2,")
+        assert found.output.endswith("name that one with --sysfs-root or --machine\n")
+
+
+def test_with_a_configuration_decisions_alone_are_enough(folder: Path) -> None:
+    file = folder / "pinfold.yaml"
+    file.write_text("reservedResources: {cpu: 'cpuset:0'}\n")
+    (folder / "state.json").unlink()
+    found = run(folder, f"--config={file}")
+    assert found.output == "as it was: 7, elsewhere: 0, refused now: 0, granted now: 0\n"
+
+
 def test_another_configuration_shows_who_would_be_elsewhere(folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "other.yaml"
     file.write_text(

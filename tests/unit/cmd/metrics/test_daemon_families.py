@@ -170,10 +170,15 @@ def test_broken_rules_are_counted_by_kind_and_level(counts: EventCounts) -> None
 def test_wishes_that_are_not_met_are_counted_beside_rules_and_name_nobody(
     counts: EventCounts,
 ) -> None:
+    rule = {"maxSkew": 1, "topologyKey": "numa", "whenUnsatisfiable": "ScheduleAnyway"}
+    spread = {**rule, "labelSelector": dict[str, object]()}
     engine = placed(
         (wishing("db"), "NUMA node #0"),
         (wishing("web", wishes={"db": 3}), "NUMA node #2"),
         (container_of("near", 0.5, prefer(10, term("numa", "db"))), "NUMA node #1"),
+        (container_of("a", 0.1, {"topologySpread": [spread]}), "NUMA node #3"),
+        (container_of("b", 0.1), "NUMA node #3"),
+        (container_of("c", 0.1), "NUMA node #3"),
     )
     made = DaemonLook(
         snapshot=engine.snapshot(), counts=counts, is_connected=True, reconnections=0, reload=None
@@ -183,6 +188,7 @@ def test_wishes_that_are_not_met_are_counted_beside_rules_and_name_nobody(
     assert {labels for labels, count in violations.items() if count} == {
         ("affinity", "preferred", ""),
         ("affinity", "preferred", "numa"),
+        ("spread", "preferred", "numa"),
     }
     assert found["pinfold_wished_weight"][()] == 13
     assert 0 < found["pinfold_satisfied_weight"][()] < 13

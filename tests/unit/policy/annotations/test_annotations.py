@@ -119,6 +119,7 @@ def test_every_key_of_the_table_is_known_in_all_its_forms(key: object) -> None:
             "unknown annotation",
             "'resource-policy.nri.io/affinity'",
         ),
+        ("afinity.pinfold.dev/pod", "unknown annotation", "'affinity.pinfold.dev/pod'"),
         ("affinity.resource-policy.nri.io/pod", "unknown", "'resource-policy.nri.io/affinity'"),
         ("memory-type.pinfold.dev/pod", "unknown", "'memory-type.resource-policy.nri.io/pod'"),
         ("smt.resource-policy.nri.io/container.a", "unknown", "'smt.pinfold.dev/container.a'"),

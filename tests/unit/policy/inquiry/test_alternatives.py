@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pinfold.policy.configuration.config import Config
@@ -194,3 +194,69 @@ def test_a_step_less_than_what_is_told_changes_nothing(sizes: list[int], milli: 
             before = told - step if told > milli else told + step
             assert pool_of(told) != pool_of(milli), sentence
             assert pool_of(before) == pool_of(milli), sentence
+
+
+def of_shop(name: str, milli: int, memory: int, whole: Resources | None) -> Container:
+    """A container of a pod of several, whose size is told or not."""
+    one = container(name, milli, memory)
+    pod = Pod(id=PodId("shop"), name="shop", uid="shop", qos=QosClass.GUARANTEED, resources=whole)
+    return replace(one, pod=pod)
+
+
+def shop(milli: list[int], memory: int, *, is_told: bool) -> list[Container]:
+    """The containers of a pod, of which each has resources of its own."""
+    total, bytes_ = sum(milli), memory * len(milli)
+    whole = Resources(
+        cpu_request_milli=total,
+        cpu_limit_milli=total,
+        memory_request_bytes=bytes_,
+        memory_limit_bytes=bytes_,
+    )
+    return [
+        of_shop(f"part-{place}", size, memory, whole if is_told else None)
+        for place, size in enumerate(milli)
+    ]
+
+
+@given(
+    sizes=st.lists(st.integers(1, 30).map(lambda number: 100 * number), max_size=4),
+    milli=st.lists(st.integers(1, 30).map(lambda number: 100 * number), min_size=1, max_size=3),
+)
+@example(sizes=[1000, 700], milli=[1000, 500])
+def test_a_pod_that_tells_its_size_hears_what_one_hears_that_does_not(
+    sizes: list[int], milli: list[int]
+) -> None:
+    heard = list[list[tuple[str, ...]]]()
+    for is_told in (True, False):
+        one = engine(*(container(f"a{place}", size, 0) for place, size in enumerate(sizes)))
+        pod = shop(milli, GIB // 8, is_told=is_told)
+        for part in pod:
+            one.create(part)
+        heard.append([find_alternatives(one.snapshot(), part) for part in pod])
+    assert heard[0] == heard[1]
+
+
+@given(
+    residents=st.lists(st.integers(1, 30).map(lambda number: 100 * number), max_size=3),
+    milli=st.lists(st.integers(1, 30).map(lambda number: 100 * number), min_size=2, max_size=3),
+)
+def test_in_each_trial_others_of_a_pod_with_one_set_of_cpus_hold_what_they_hold(
+    residents: list[int], milli: list[int]
+) -> None:
+    one = engine(*(container(f"a{place}", size, 0) for place, size in enumerate(residents)))
+    for part in shop(milli, GIB // 8, is_told=True):
+        annotations = {"pod-pool.pinfold.dev/pod": "true"}
+        one.create(replace(part, pod=replace(part.pod, annotations=annotations)))
+    snapshot, held = one.snapshot(), list[dict[ContainerId, Grant]]()
+    create = Engine.create
+
+    def noted(copy: Engine, tried: Container) -> Decision:
+        held.append(dict(copy.grants))
+        return create(copy, tried)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Engine, "create", noted)
+        for asked in snapshot.containers.values():
+            find_alternatives(snapshot, asked)
+            assert all(one == held[0] for one in held)
+            held.clear()

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pinfold.policy.engine.rebalance.placement_score import placement_score
 from pinfold.policy.engine.rebalance.wishes import WishKey, weigh_wishes
@@ -75,3 +77,104 @@ def test_a_wish_for_a_pool_is_unmet_elsewhere(
     rules = {"poolAffinity": {PREFERRED: [{"weight": 10, "preference": preference}]}}
     found = weigh_wishes(placed((container_of("one", 0.5, rules), pool)).snapshot())
     assert dict(found.unmet) == expected
+
+
+THREE = "NUMA node #3"
+
+
+def spreading(name: str, level: str = "numa", **more: object) -> Container:
+    """A worker whose pods had better not be beside each other."""
+    rule = {"maxSkew": 1, "topologyKey": level, "whenUnsatisfiable": "ScheduleAnyway"}
+    selector = {"labelSelector": {"matchLabels": {"app": "worker"}}}
+    rules = {"topologySpread": [{**rule, **selector, **more}]}
+    return container_of(name, 0.5, rules, app="worker")
+
+
+def worker(name: str, namespace: str = "default") -> Container:
+    """A worker that wishes nothing."""
+    return container_of(name, 0.5, app="worker", namespace=namespace)
+
+
+@pytest.mark.parametrize(
+    ("places", "expected"),
+    [
+        pytest.param([(spreading("a"), ZERO)], {}, id="one alone"),
+        pytest.param([(spreading("a"), ZERO), (spreading("b"), ONE)], {}, id="one in each of two"),
+        pytest.param(
+            [(spreading("a"), ZERO), (spreading("b"), ZERO)],
+            {("spread", Level.NUMA): 2},
+            id="two in one, and others are empty",
+        ),
+        pytest.param(
+            [(spreading("a"), ZERO), (worker("b"), ZERO)],
+            {("spread", Level.NUMA): 1},
+            id="one that wishes it beside one that does not",
+        ),
+        pytest.param(
+            [(spreading("a", maxSkew=2), ZERO), (worker("b"), ZERO)],
+            {},
+            id="two in one, where that may be",
+        ),
+        pytest.param(
+            [(spreading("a"), ZERO), (worker("b", "other"), ZERO)],
+            {},
+            id="one of another namespace is not counted",
+        ),
+        pytest.param(
+            [(spreading("a"), ZERO), (container_of("b", 0.5), ZERO)],
+            {},
+            id="one of another app is not counted",
+        ),
+        pytest.param(
+            [
+                (spreading("a"), ZERO),
+                (worker("b"), ZERO),
+                (worker("c"), ONE),
+                (worker("d"), OTHER_SOCKET),
+                (worker("e"), THREE),
+            ],
+            {},
+            id="two in one, and one in each of the others",
+        ),
+        pytest.param(
+            [(spreading("a", level="socket"), ZERO), (worker("b"), ONE)],
+            {("spread", Level.SOCKET): 1},
+            id="two in one socket, and none in the other",
+        ),
+        pytest.param([(spreading("a"), "root")], {}, id="one alone everywhere"),
+        pytest.param(
+            [(spreading("a"), "root"), (worker("b"), ONE)],
+            {("spread", Level.NUMA): 1},
+            id="one everywhere, also beside another",
+        ),
+    ],
+)
+def test_a_preferred_spread_is_unmet_where_one_domain_holds_too_many_more_than_another(
+    places: list[tuple[Container, str]], expected: Mapping[WishKey, int]
+) -> None:
+    assert dict(weigh_wishes(placed(*places).snapshot()).unmet) == expected
+
+
+@given(
+    pools=st.lists(st.integers(0, 6), max_size=8),
+    levels=st.lists(st.sampled_from(["numa", "socket", "core", ""]), min_size=8, max_size=8),
+    skew=st.integers(1, 3),
+)
+def test_as_many_spreads_are_unmet_as_there_are_notes_of_them(
+    pools: list[int], levels: list[str], skew: int
+) -> None:
+    names = [one.name for one in placed().tree.pools]
+    engine = placed(
+        *(
+            (
+                spreading(f"pod-{number}", level, maxSkew=skew)
+                if level
+                else worker(f"pod-{number}"),
+                names[pool],
+            )
+            for number, (pool, level) in enumerate(zip(pools, levels, strict=False))
+        )
+    )
+    notes = [note for one in engine.containers for note in engine.note(one)]
+    told = sum(" of them in its " in note for note in notes)
+    assert sum(weigh_wishes(engine.snapshot()).unmet.values()) == told
