@@ -1,10 +1,9 @@
 """Sets of cpus and of memory nodes: one int bitmask, the kernel's list format in and out."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Self
-
-from msgspec import Struct
 
 from .base_errors import PinfoldError, quoted
 
@@ -117,7 +116,8 @@ def _list_format(mask: int) -> str:
     )
 
 
-class IdSet(Struct, frozen=True, gc=False):
+@dataclass(frozen=True, slots=True, order=False)
+class IdSet:
     """A set of small ids as one int; the shared code of `CpuSet` and `NodeSet`.
 
     `<=` is subset, a partial order: sort by `.mask` or `.lowest`, never by the sets themselves.
@@ -225,7 +225,8 @@ class IdSet(Struct, frozen=True, gc=False):
         return self.mask != other.mask and not other.mask & ~self.mask
 
 
-class CpuSet(IdSet, frozen=True, gc=False):
+@dataclass(frozen=True, slots=True, repr=False)
+class CpuSet(IdSet):
     """A set of cpus (hardware threads, the kernel's numbers).
 
     >>> str(CpuSet.parse("0-3,8") | CpuSet.of(4))
@@ -233,7 +234,8 @@ class CpuSet(IdSet, frozen=True, gc=False):
     """
 
 
-class NodeSet(IdSet, frozen=True, gc=False):
+@dataclass(frozen=True, slots=True, repr=False)
+class NodeSet(IdSet):
     """A set of memory nodes (NUMA node ids); another type than `CpuSet`, so they cannot mix.
 
     >>> str(NodeSet.of(0, 1, 3))
