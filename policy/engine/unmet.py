@@ -6,13 +6,13 @@ from typing import Final
 from msgspec import structs
 
 from ..books.books import Books
-from ..books.whereabouts import Whereabouts
 from ..model.container import Container, ContainerId
 from ..model.pinning import Change
 from ..placing.classifier import Classified
+from ..placing.guard import Scene
 from ..placing.judge import Judge
 from ..placing.judgement import Judgement
-from ..placing.restriction import Restriction, together_text
+from ..placing.restriction import Restriction, ids_in_the_way, together_text
 from ..rules.podaffinity.rule_set import RequiredTerm
 from ..rules.podaffinity.standing_rules import LOOKED_AT_MAX
 from ..rules.podaffinity.term import container_labels
@@ -54,7 +54,7 @@ class UnmetRules:
     def told(self, decision: Decision, broken: Sequence[Restriction]) -> Decision:
         """A decision that tells which rules its placement breaks."""
         if broken:
-            others = {other.id for one in broken for other in one.blockers}
+            others = ids_in_the_way(broken)
             self._concerned.setdefault(decision.container_id, set()).update(others)
         return with_unmet(decision, self._texts(decision.container_id, broken))
 
@@ -275,8 +275,7 @@ class UnmetRules:
             if left != decision.unmet:
                 self._roster.decisions[container_id] = with_unmet(decision, left)
             if broken:
-                in_the_way = {other.id for one in broken for other in one.blockers}
-                self._concerned[container_id] = in_the_way
+                self._concerned[container_id] = ids_in_the_way(broken)
             else:
                 self._concerned.pop(container_id, None)
 
@@ -291,7 +290,7 @@ class _Look:
         self._books = books
         self._roster = roster
         self._judge = judge
-        self._whereabouts: dict[ContainerId | None, Whereabouts] = {}
+        self._scenes: dict[ContainerId | None, Scene] = {}
         """By the pen of those that are looked at."""
         self.effort = 0
 
@@ -307,13 +306,13 @@ class _Look:
             return ()
         container = self._roster.containers[container_id]
         pen_id = self._books.pen_around(container_id)
-        if pen_id not in self._whereabouts:
-            self._whereabouts[pen_id] = Whereabouts(self._books, pen_id)
+        if pen_id not in self._scenes:
+            self._scenes[pen_id] = Scene(self._books, pen_id)
         judgement = self._judge.judge(
             container,
             classified.placement,
             classified.request,
-            self._whereabouts[pen_id],
+            self._scenes[pen_id],
             has_pulls=False,
         )
         self.effort += _EFFORT_OF_ONE

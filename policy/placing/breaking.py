@@ -98,6 +98,12 @@ def _least_broken(
     """The part of a pool that breaks least and fits, after what to compare it by."""
     pool_id, inside = pool.id, pool.cpus.mask
     atoms = [_Atom(one.cpus & inside, one.broken) for one in everywhere if one.cpus & inside]
+    if len(atoms) == 1:
+        # Most pools have one: nothing is to be chosen.
+        atom = atoms[0]
+        if not search.fits(pool_id, atom.cpus):
+            return None
+        return _comparable(search, pool_id, atom.cpus, costs_of.cost(atom, pool_id))
     candidates = {
         _closure(one, atoms, costs_of.within(one)) if len(atoms) <= _CLOSURES_MAX else one
         for one in atoms
@@ -112,9 +118,15 @@ def _least_broken(
         if found and costs[cpus] > found[0][0]:
             break
         if search.fits(pool_id, cpus):
-            preference, free = search.preference(pool_id, cpus), search.free(pool_id, cpus)
-            found.append((costs[cpus], -preference, -free, cpus & -cpus, cpus))
+            found.append(_comparable(search, pool_id, cpus, costs[cpus]))
     return min(found, default=None)
+
+
+def _comparable(
+    search: OpeningSearch, pool_id: int, cpus: int, cost: int
+) -> tuple[int, int, int, int, int]:
+    preference, free = search.preference(pool_id, cpus), search.free(pool_id, cpus)
+    return cost, -preference, -free, cpus & -cpus, cpus
 
 
 class _Costs:

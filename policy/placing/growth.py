@@ -29,18 +29,24 @@ def held_back(
     settled = {one.container_id for one in changed}
     found: dict[ContainerId, Grant] = {}
     covered: dict[Level, int] = {}
+    may_gain: dict[tuple[PoolId, CpuSet | None, Level], int] = {}
     for container_id, level in _kept_apart(judgement):
         if container_id in settled:
             continue
         grant = books.ledger.counted(container_id)
         grant = found.get(grant.container_id) or grant
-        if grant.container_id in settled or not grant.has_shared_part:
-            continue
-        may_have = standing_cpus(grant, books.ledger)
         if level not in covered:
             covered[level] = books.domains.covering(level, standing)
-        forbidden, presence = may_have & covered[level], books.presence(container_id)
-        if forbidden and not forbidden & presence & ~newcomer.exclusive.mask:
+        # Most share a pool.
+        place = grant.pool_id, grant.within, level
+        forbidden = may_gain.get(place)
+        if forbidden is None:
+            forbidden = may_gain[place] = standing_cpus(grant, books.ledger) & covered[level]
+        if not forbidden or grant.container_id in settled or not grant.has_shared_part:
+            continue
+        presence = books.presence(container_id)
+        if not forbidden & presence & ~newcomer.exclusive.mask:
+            may_have = standing_cpus(grant, books.ledger)
             left = may_have & ~forbidden | presence & books.tree.root.reserved.mask
             found[grant.container_id] = replace(grant, within=CpuSet(left))
     return tuple(found.values())
@@ -186,11 +192,12 @@ def _wider_place(rules: Sequence[Restriction], grant: Grant, books: Books) -> Gr
 def _kept_apart(judgement: Judgement) -> Iterator[tuple[ContainerId, Level]]:
     """The residents that must not share a domain with the newcomer, and the level; each once."""
     by_level: dict[Level, dict[ContainerId, None]] = {}
-    for one in judgement.own:
-        # Many rules are about the same containers.
-        by_level.setdefault(one.level, {}).update(dict.fromkeys([b.id for b in one.blockers]))
-    for barrier in judgement.barriers:
-        by_level.setdefault(barrier.level, {}).update(dict.fromkeys(barrier.owners))
+    # Many rules are about the same containers.
+    in_the_way = {(one.level, id(one.blockers)): one.blockers for one in judgement.own}
+    for (level, _), some in in_the_way.items():
+        by_level.setdefault(level, {}).update(dict.fromkeys([one.id for one in some]))
+    for level, owners in dict.fromkeys((one.level, one.insisting) for one in judgement.barriers):
+        by_level.setdefault(level, {}).update(dict.fromkeys(owners.presence))
     for level, found in by_level.items():
         for container_id in found:
             yield container_id, level

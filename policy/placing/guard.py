@@ -1,14 +1,70 @@
-"""The guard of the machine: how much the anti-affinity of one namespace may block for others."""
+"""Owners of rules about a newcomer, and the guard of the machine against them.
 
-from collections.abc import Mapping, Sequence
+The guard says how much the anti-affinity of one namespace may block for others.
+"""
+
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from ..configuration.config import Config
+from ...topology.model.machine import Level
+from ..books.books import Books
+from ..books.whereabouts import Whereabouts
+from ..configuration.config import Config, OnUnsatisfiable
 from ..model.container import Container, ContainerId
-from .judgement import Barrier
+from ..model.request import CpuType
+from ..rules.podaffinity.standing_rules import StandingRule
+from .classifier import SYSTEM_NAMESPACE
+from .judgement import Barrier, BarrierOwners
 
-_Owners = Mapping[ContainerId, tuple[Container, int]]
+_Presence = dict[ContainerId, tuple[Container, int]]
+_Parts = tuple[Sequence[BarrierOwners], Sequence[BarrierOwners], int]
+_Stance = tuple[bool, bool]
+"""Whether an owner gives way, and whether nobody limits what it blocks."""
+
+
+class Scene:
+    """The scene of a newcomer: containers, and owners of rules about it; nobody changes places."""
+
+    def __init__(self, books: Books, pen: ContainerId | None = None) -> None:
+        """Reads the books, never changes them. `pen`: the one whose containers ask."""
+        self.whereabouts = Whereabouts(books, pen)
+        self._books = books
+        self._crowds: dict[int | frozenset[ContainerId], Sequence[BarrierOwners]] = {}
+        self._known: dict[ContainerId, tuple[_Stance, tuple[Container, int]]] = {}
+
+    def owners(self, one: StandingRule) -> Sequence[BarrierOwners]:
+        """The owners that hold something: who insists on it, who does not, and the system's.
+
+        Of several rules with the same owners worked out once.
+        """
+        crowd = one.crowd or frozenset(one.owners)
+        found = self._crowds.get(crowd)
+        if found is None:
+            parts: dict[_Stance, dict[ContainerId, tuple[Container, int]]] = {}
+            for owner_id, owner in one.owners.items():
+                stance, present = self._known.get(owner_id) or self._look_at(owner)
+                if present[1]:
+                    parts.setdefault(stance, {})[owner_id] = present
+            found = self._crowds[crowd] = [
+                BarrierOwners.of(some, *stance) for stance, some in parts.items()
+            ]
+        return found
+
+    def _look_at(self, owner: Container) -> tuple[_Stance, tuple[Container, int]]:
+        presence = self.whereabouts.cpus_of(owner.id)
+        stance = False, False
+        if presence:
+            grant, rules = self._books.ledger.grants[owner.id], self._books.standing.of(owner.id)
+            can_break = rules.on_unsatisfiable is OnUnsatisfiable.DEGRADE
+            stance = can_break, is_exempt(owner, grant.cpu_type)
+        self._known[owner.id] = found = stance, (owner, presence)
+        return found
+
+
+def is_exempt(container: Container, cpu_type: CpuType) -> bool:
+    """Whether others' anti-affinity does not block a container, and no guard counts its own."""
+    return container.pod.namespace == SYSTEM_NAMESPACE or cpu_type is CpuType.RESERVED
 
 
 def guard(
@@ -23,7 +79,7 @@ def guard(
     preferred: list[Barrier] = []
     by_namespace: dict[str, list[Barrier]] = {}
     for one in barriers:
-        if one.is_systems or _namespace(one) == newcomer.pod.namespace:
+        if one.insisting.are_systems or _namespace(one) == newcomer.pod.namespace:
             kept.append(one)
         else:
             by_namespace.setdefault(_namespace(one), []).append(one)
@@ -35,33 +91,58 @@ def guard(
         if blocked.bit_count() <= limit:
             kept += found
             continue
-        blocked = 0
+        division = _Division(limit)
         for one in found:
-            inside, outside, blocked = _divided(one, blocked, limit)
+            inside, outside = division.divided(one)
             kept += inside
             preferred += outside
     return tuple(kept), tuple(preferred)
 
 
 def _namespace(barrier: Barrier) -> str:
-    owner, _ = next(iter(barrier.owners.values()))
-    return owner.pod.namespace
+    return barrier.insisting.containers[0].pod.namespace
 
 
-def _divided(
-    barrier: Barrier, blocked: int, limit: int
-) -> tuple[list[Barrier], list[Barrier], int]:
-    """The part of a barrier within the limit, the part beyond, and all that is blocked then."""
-    inside: dict[ContainerId, tuple[Container, int]] = {}
-    outside: dict[ContainerId, tuple[Container, int]] = {}
-    forbidden = 0
-    for owner_id, (owner, presence) in barrier.owners.items():
-        mask = barrier.domains.covering(barrier.level, presence)
-        if (blocked | mask).bit_count() <= limit:
-            blocked |= mask
-            forbidden |= mask
-            inside[owner_id] = owner, presence
-        else:
-            outside[owner_id] = owner, presence
-    kept = [replace(barrier, owners=inside, forbidden=forbidden)] if inside else []
-    return kept, [replace(barrier, owners=outside)] if outside else [], blocked
+class _Division:
+    """The division of barriers, one after another, into what is within a limit and what beyond.
+
+    What is blocked only grows: whoever was within the limit stays so, and whoever was beyond it,
+    too. So owners on the same cpus are looked at once, and of many rules of the same owners one.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._blocked = 0
+        self._is_inside: dict[tuple[Level, int], bool] = {}
+        self._parts: dict[tuple[Level, BarrierOwners], _Parts] = {}
+
+    def divided(self, barrier: Barrier) -> tuple[list[Barrier], list[Barrier]]:
+        """The part of a barrier within the limit, and the part beyond."""
+        key = barrier.level, barrier.insisting
+        if key not in self._parts:
+            self._parts[key] = self._divided(barrier)
+        inside, outside, forbidden = self._parts[key]
+        return (
+            [replace(barrier, insisting=one, forbidden=forbidden) for one in inside],
+            [replace(barrier, insisting=one) for one in outside],
+        )
+
+    def _divided(self, barrier: Barrier) -> "_Parts":
+        parts: tuple[_Presence, _Presence] = {}, {}
+        forbidden = 0
+        level, owners = barrier.level, barrier.insisting
+        for owner_id, found in owners.presence.items():
+            is_inside = self._is_inside.get((level, found[1]))
+            if is_inside is None:
+                mask = barrier.domains.covering(level, found[1])
+                is_inside = (self._blocked | mask).bit_count() <= self._limit
+                self._is_inside[level, found[1]] = is_inside
+                self._blocked |= mask if is_inside else 0
+            parts[not is_inside][owner_id] = found
+        inside, outside = (
+            [BarrierOwners.of(some, owners.can_break, owners.are_systems)] if some else []
+            for some in parts
+        )
+        for one in inside:
+            forbidden = barrier.domains.covering(level, one.cpus)
+        return inside, outside, forbidden

@@ -1,5 +1,6 @@
 """Judges of newcomers: required and preferred rules, held against the containers that are there."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final, TypedDict, Unpack
 
@@ -25,8 +26,7 @@ from ..rules.podaffinity.standing_rules import StandingRule, first_of_each_names
 from ..rules.podaffinity.term import Term, container_labels
 from ..rules.podaffinity.term_selection import select_spread, select_term
 from ..rules.pulls import SCALE, Pulls
-from .classifier import SYSTEM_NAMESPACE
-from .guard import guard
+from .guard import Scene, guard, is_exempt
 from .judgement import Barrier, BarrierOwners, Companions, Judgement
 from .restriction import Restriction, names_text
 from .wishes.whole_cores import whole_core_rule
@@ -48,13 +48,13 @@ class Judge:
         container: Container,
         rules: PlacementRules,
         request: Request,
-        whereabouts: Whereabouts | None = None,
+        scene: Scene | None = None,
         *,
         has_pulls: bool = True,
     ) -> Judgement | None:
         """The judgement about a container; None where no rule has anything to say.
 
-        `whereabouts`: those of a judgement before it, where nobody's place has changed since.
+        `scene`: that of a judgement before it, where nobody's place has changed since.
         `has_pulls`: whether preferred rules count, too; where nobody is placed by it they need not.
         """
         standing = self._books.standing
@@ -67,7 +67,7 @@ class Judge:
         if not rules and not matching and cores is None:
             return None
         pen_id = self._books.pen_around(container.id)
-        known = whereabouts or Whereabouts(self._books, pen_id)
+        known = scene or Scene(self._books, pen_id)
         reading = _Reading(self._books, self._config, container, rules, request, known, has_pulls)
         if cores is not None:
             (reading.own if pen_id is None else reading.inside).append(cores)
@@ -104,11 +104,6 @@ class Judge:
         return is_tied(find(container_id), books.ledger.grants[container_id], books.standing)
 
 
-def _is_exempt(container: Container, cpu_type: CpuType) -> bool:
-    """Whether others' anti-affinity does not block a container, and no guard counts its own."""
-    return container.pod.namespace == SYSTEM_NAMESPACE or cpu_type is CpuType.RESERVED
-
-
 class _Limits(TypedDict, total=False):
     forbidden: int
     choices: tuple[int, ...]
@@ -126,7 +121,7 @@ class _Reading(Struct):
     container: Container
     rules: PlacementRules
     request: Request
-    whereabouts: Whereabouts
+    scene: Scene
     has_pulls: bool = True
     own: list[Restriction] = field(default_factory=list[Restriction])
     inside: list[Restriction] = field(default_factory=list[Restriction])
@@ -135,9 +130,10 @@ class _Reading(Struct):
     choices: dict[tuple[Level, int, int], tuple[int, ...]] = field(
         default_factory=dict[tuple[Level, int, int], tuple[int, ...]]
     )
-    owners: dict[frozenset[ContainerId], Sequence[BarrierOwners]] = field(
-        default_factory=dict[frozenset[ContainerId], Sequence[BarrierOwners]]
-    )
+
+    @property
+    def whereabouts(self) -> Whereabouts:
+        return self.scene.whereabouts
 
     def read(self, matching: Sequence[StandingRule], uncounted: int) -> Judgement:
         pulls = Pulls(self.books.domains)
@@ -331,10 +327,9 @@ class _Reading(Struct):
     ) -> tuple[tuple[Barrier, ...], tuple[Barrier, ...]]:
         """What blocks the newcomer, and what would if it were not exempt."""
         barriers: list[Barrier] = []
-        is_exempt = _is_exempt(self.container, self.request.cpu_type)
         for one in matching:
             rule = one.rule
-            parts = self._owners(self._outside(one))
+            parts = self.scene.owners(self._outside(one))
             if isinstance(rule, RequiredTerm) and rule.is_anti:
                 barriers += (self._barrier(rule, part) for part in parts)
                 continue
@@ -344,13 +339,15 @@ class _Reading(Struct):
             for part in parts if weight else ():
                 for presence, count in part.sizes.items():
                     pulls.add(rule.term.level, presence, weight * count)
-        if is_exempt:
+        if is_exempt(self.container, self.request.cpu_type):
             return (), tuple(barriers)
         kept, preferred = guard(barriers, self.container, self.config, self._everything.bit_count())
-        for barrier in preferred:
-            self.guarded.append(barrier.guard_text)
-            for _, presence_of_owner in barrier.owners.values():
-                pulls.add(barrier.level, presence_of_owner, -GUARD_WEIGHT)
+        self.guarded += [one.guard_text for one in preferred]
+        # Many rules are of the same owners.
+        alike = Counter([(one.level, one.insisting) for one in preferred])
+        for (level, owners), rules in alike.items():
+            for presence, count in owners.sizes.items():
+                pulls.add(level, presence, -GUARD_WEIGHT * count * rules)
         return kept, ()
 
     def _outside(self, one: StandingRule) -> StandingRule:
@@ -362,30 +359,10 @@ class _Reading(Struct):
         if not inside:
             return one
         if isinstance(one.rule, RequiredTerm) and one.rule.is_anti:
-            for part in self._owners(StandingRule(one.rule, inside)):
+            for part in self.scene.owners(StandingRule(one.rule, inside)):
                 self.inside.extend(self._barrier(one.rule, part).restrictions())
         others = {key: own for key, own in one.owners.items() if key not in inside}
         return StandingRule(one.rule, others)
-
-    def _owners(self, one: StandingRule) -> Sequence[BarrierOwners]:
-        """The owners that hold something: who insists on it, who does not, and the system's.
-
-        Of several rules with the same owners worked out once.
-        """
-        key = frozenset(one.owners)
-        known = self.owners.get(key)
-        if known is None:
-            standing, grants = self.books.standing, self.books.ledger.grants
-            parts: dict[tuple[bool, bool], dict[ContainerId, tuple[Container, int]]] = {}
-            for owner_id, owner in one.owners.items():
-                if presence := self.whereabouts.cpus_of(owner_id):
-                    can_break = standing.of(owner_id).on_unsatisfiable is OnUnsatisfiable.DEGRADE
-                    part = can_break, _is_exempt(owner, grants[owner_id].cpu_type)
-                    parts.setdefault(part, {})[owner_id] = owner, presence
-            known = self.owners[key] = [
-                BarrierOwners.of(some, *part) for part, some in parts.items()
-            ]
-        return known
 
     def _barrier(self, rule: RequiredTerm, part: BarrierOwners) -> Barrier:
         domains, level = self.books.domains, rule.term.level
@@ -393,8 +370,7 @@ class _Reading(Struct):
             text=rule.term.text,
             level=level,
             can_break=part.can_break,
-            is_systems=part.are_systems,
             forbidden=domains.covering(level, part.cpus),
-            owners=part.presence,
+            insisting=part,
             domains=domains,
         )

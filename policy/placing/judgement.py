@@ -1,6 +1,7 @@
 """Judgements: what all rules together say about the place of one newcomer."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import islice
 from typing import Final
 
@@ -13,7 +14,7 @@ from ..model.container import Container, ContainerId
 from ..model.level_name import a_level
 from ..pools.domains import Domains
 from ..rules.pulls import Pulls
-from .restriction import Restriction, names_text
+from .restriction import Restriction, ids_in_the_way, in_the_way, names_text
 
 OWNERS_MAX: Final = 48
 """More than the containers with rules about one newcomer on an ordinary node: of more, nobody is
@@ -23,8 +24,8 @@ _TOLD_MAX: Final = 256
 not so many of them."""
 
 
-class BarrierOwners(Struct, frozen=True, kw_only=True):
-    """Owners of a standing rule that insist on it alike."""
+class BarrierOwners(Struct, frozen=True, kw_only=True, dict=True, eq=False):
+    """Owners of a standing rule that insist on it alike: the same of many rules."""
 
     presence: Mapping[ContainerId, tuple[Container, int]]
     """Each with a mask of the cpus it runs on."""
@@ -56,6 +57,21 @@ class BarrierOwners(Struct, frozen=True, kw_only=True):
             are_systems=are_systems,
         )
 
+    @cached_property
+    def containers(self) -> tuple[Container, ...]:
+        """The owners themselves; never none."""
+        return tuple([owner for owner, _ in self.presence.values()])
+
+    @cached_property
+    def paths(self) -> tuple[str, ...]:
+        """The path of each, in the same order."""
+        return tuple([owner.path for owner, _ in self.presence.values()])
+
+    @cached_property
+    def names(self) -> str:
+        """The names of the first of them, for people."""
+        return names_text(self.containers)
+
 
 class Barrier(Struct, frozen=True, kw_only=True):
     """Equal required anti-affinity of some residents that is about a newcomer."""
@@ -65,22 +81,23 @@ class Barrier(Struct, frozen=True, kw_only=True):
     can_break: bool
     forbidden: int
     """A mask of the cpus of all their domains."""
-    owners: Mapping[ContainerId, tuple[Container, int]]
-    """Each with a mask of the cpus it runs on."""
+    insisting: BarrierOwners
     domains: Domains
-    is_systems: bool = False
-    """Whether the owners are of the system."""
+
+    @property
+    def owners(self) -> Mapping[ContainerId, tuple[Container, int]]:
+        """Each with a mask of the cpus it runs on."""
+        return self.insisting.presence
 
     @property
     def guard_text(self) -> str:
         """The rule and its owners, for people."""
-        return f"{self.text} of {names_text([owner for owner, _ in self.owners.values()])}"
+        return f"{self.text} of {self.insisting.names}"
 
     @property
     def whole(self) -> Restriction:
         """The rule of all owners as one."""
-        owners = [owner for owner, _ in self.owners.values()]
-        names = names_text(owners)
+        owners, names = self.insisting.containers, self.insisting.names
         return Restriction(
             text=self.text,
             owner=names,
@@ -88,7 +105,7 @@ class Barrier(Struct, frozen=True, kw_only=True):
             is_own=False,
             can_break=self.can_break,
             forbidden=self.forbidden,
-            blockers=tuple(owners),
+            blockers=owners,
             wanted=f"{a_level(self.level)} without {names}",
             level=self.level,
         )
@@ -97,13 +114,13 @@ class Barrier(Struct, frozen=True, kw_only=True):
         """The rule of each owner by itself; `cpus`: of those alone whom it keeps from some."""
         concerned = -1 if cpus == -1 else self.domains.covering(self.level, cpus)
         place = a_level(self.level)
-        for owner_id, (owner, presence) in self.owners.items():
+        for path, (owner, presence) in zip(self.insisting.paths, self.owners.values(), strict=True):
             if not presence & concerned:
                 continue
             yield Restriction(
                 text=self.text,
-                owner=(path := owner.path),
-                owner_id=owner_id,
+                owner=path,
+                owner_id=owner.id,
                 is_own=False,
                 can_break=self.can_break,
                 forbidden=self.domains.covering(self.level, presence),
@@ -287,13 +304,16 @@ class Judgement(Struct, frozen=True, kw_only=True):
 
     def names_in_the_way(self) -> str:
         """The first of those that must not share a domain with the newcomer, for people."""
-        found = {other.id: other for one in self.restrictions() for other in one.blockers}
+        rules = self.restrictions()
+        found = {other.id: other for some in in_the_way(rules) for other in some}
         return names_text(list(found.values()))
 
     def kept_apart(self) -> frozenset[ContainerId]:
         """The residents that must not share a domain with the newcomer."""
-        found = {other.id for one in self.own for other in one.blockers}
-        return frozenset(found.union(*(barrier.owners for barrier in self.barriers)))
+        found = ids_in_the_way(self.own)
+        # Many rules may be of the same owners.
+        crowds = {barrier.insisting for barrier in self.barriers}
+        return frozenset(found.union(*(one.presence for one in crowds)))
 
     def owed(self, region: int) -> int:
         """Cpus of a region that the newcomer must leave, so that companions stay beside it."""

@@ -4,7 +4,7 @@ The one case in which a resident's grant changes for somebody's rule: only of re
 required rule holds where they are, and only as far as their request still fits.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -16,9 +16,10 @@ from ..books.books import Books
 from ..books.cpu_ledger import Ledger
 from ..books.ties import is_held
 from ..model.container import ContainerId
-from ..model.grant import Grant
+from ..model.grant import Grant, PoolId
 from ..model.request import CpuType
 from ..pools.domains import Domains
+from .judgement import Barrier
 from .openings import Openings, OpeningSearch
 from .restriction import Restriction
 
@@ -69,7 +70,7 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
     own = [_without_movable(one, crowds) for one in judgement.own]
     blocked = 0
     for barrier in judgement.barriers:
-        blocked |= crowds.kept(barrier.level, barrier.owners, barrier.forbidden)
+        blocked |= crowds.kept_by(barrier)
     movable = crowds.movable
     if not movable:
         return
@@ -80,13 +81,14 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
     widest = next(level for level in Level if level in levels)
     frozen = {one: frozenset(found) for one, found in movable.items()}
     standing = _in_the_way(frozen, ledger)
+    kinds = sum([len(some) for some in standing.values()])
     by_count: dict[int, list[tuple[int, list[_Leave]]]] = {}
     tries = 0
     for region in search.regions(everything, own):
         for domain in domains.masks(widest):
             if not region & domain or tries > _TRIES_MAX:
                 continue
-            tries += len(standing)
+            tries += kinds
             leaving = _leaving(standing, region & domain, domains)
             count = sum([one.count for one, _ in leaving])
             by_count.setdefault(count, []).append((region & domain, leaving))
@@ -117,7 +119,7 @@ def standing_cpus(grant: Grant, ledger: Ledger) -> int:
 
 def _without_movable(rule: Restriction, crowds: "_Crowds") -> Restriction:
     """A restriction by those residents alone that cannot make way."""
-    forbidden = crowds.kept(rule.level, [one.id for one in rule.blockers], rule.forbidden)
+    forbidden = crowds.kept_from(rule)
     return rule if forbidden == rule.forbidden else replace(rule, forbidden=forbidden)
 
 
@@ -129,23 +131,34 @@ class _Crowds:
         self.movable: dict[ContainerId, set[Level]] = {}
         """Those that can make way, and the levels at which rules say so."""
         self._can: dict[ContainerId, bool] = {}
-        self._kept: dict[tuple[Level, frozenset[ContainerId]], int | None] = {}
+        self._is_elsewhere: dict[tuple[PoolId, CpuSet | None, int], bool] = {}
+        self._kept: dict[tuple[Level, int], int | None] = {}
+        """By level, and the object that holds the residents."""
 
-    def kept(self, level: Level, residents: Collection[ContainerId], everything: int) -> int:
-        """The cpus that are kept by those alone that cannot make way; `everything`: by all."""
-        key = level, frozenset(residents)
+    def kept_by(self, barrier: Barrier) -> int:
+        """The cpus that a rule's owners keep that cannot make way."""
+        owners = barrier.insisting
+        key = barrier.level, id(owners)
         if key not in self._kept:
-            self._kept[key] = self._staying(level, residents)
+            self._kept[key] = self._look_at(barrier.level, owners.presence)
         staying = self._kept[key]
-        return everything if staying is None else staying
+        return barrier.forbidden if staying is None else staying
 
-    def _staying(self, level: Level, residents: Iterable[ContainerId]) -> int | None:
+    def kept_from(self, rule: Restriction) -> int:
+        """The cpus that are kept from a newcomer by those in the way that cannot leave it."""
+        key = rule.level, id(rule.blockers)
+        if key not in self._kept:
+            self._kept[key] = self._look_at(rule.level, [one.id for one in rule.blockers])
+        staying = self._kept[key]
+        return rule.forbidden if staying is None else staying
+
+    def _look_at(self, level: Level, residents: Iterable[ContainerId]) -> int | None:
         """None where nobody can make way."""
         books, staying, is_other = self._books, 0, False
         for container_id in residents:
             can = self._can.get(container_id)
             if can is None:
-                can = self._can[container_id] = _can_make_way(container_id, books)
+                can = self._can[container_id] = self._can_make_way(container_id)
             if can:
                 self.movable.setdefault(container_id, set()).add(level)
                 is_other = True
@@ -153,23 +166,31 @@ class _Crowds:
                 staying |= books.reach(container_id)
         return books.domains.covering(level, staying) if is_other else None
 
+    def _can_make_way(self, container_id: ContainerId) -> bool:
+        books = self._books
+        grant, standing = books.ledger.grants[container_id], books.standing
+        if grant.cpu_type is not CpuType.NORMAL or grant.exclusive or grant.is_strict:
+            return False
+        presence = books.presence(container_id)
+        place = grant.pool_id, grant.within, presence
+        is_elsewhere = self._is_elsewhere.get(place)
+        if is_elsewhere is None:
+            is_elsewhere = self._is_elsewhere[place] = _is_elsewhere(grant, presence, books)
+        rules = standing.of(container_id)
+        if is_elsewhere or is_held(rules, but_apart=True):
+            return False
+        if not standing.has_required_affinity:
+            return True
+        return not standing.is_required(books.affinity.residents.container(container_id))
 
-def _can_make_way(container_id: ContainerId, books: Books) -> bool:
-    grant, standing = books.ledger.grants[container_id], books.standing
-    if grant.cpu_type is not CpuType.NORMAL or grant.exclusive or grant.is_strict:
-        return False
+
+def _is_elsewhere(grant: Grant, presence: int, books: Books) -> bool:
+    """Whether a shared container is not on the cpus of its pool, which are to become fewer."""
     if grant.within is not None and grant.within & books.tree.root.reserved:
         # It waits on the reserved cpus, and has no others to make way to.
-        return False
-    if books.presence(container_id) & ~standing_cpus(grant, books.ledger):
-        # Its pool has no cpu left: it is where others lend it some, whatever its share comes to.
-        return False
-    rules = standing.of(container_id)
-    if is_held(rules, but_apart=True):
-        return False
-    if not standing.has_required_affinity:
         return True
-    return not standing.is_required(books.affinity.residents.container(container_id))
+    # Its pool has no cpu left: it is where others lend it some, whatever its share comes to.
+    return bool(presence & ~standing_cpus(grant, books.ledger))
 
 
 class _InTheWay:
@@ -189,8 +210,11 @@ class _InTheWay:
         return _has_room(self._grant, self.cpus & ~cover, self._ledger, but=self._grant)
 
 
-def _in_the_way(movable: _Movable, ledger: Ledger) -> Sequence[_InTheWay]:
-    """The residents, those together that differ in nothing that counts here."""
+_ByLevels = Mapping[frozenset[Level], Sequence[_InTheWay]]
+
+
+def _in_the_way(movable: _Movable, ledger: Ledger) -> _ByLevels:
+    """The residents by their levels, those together that differ in nothing that counts here."""
     found: dict[tuple[object, ...], _InTheWay] = {}
     for container_id, levels in movable.items():
         grant = ledger.grants[container_id]
@@ -198,23 +222,22 @@ def _in_the_way(movable: _Movable, ledger: Ledger) -> Sequence[_InTheWay]:
         if key not in found:
             found[key] = _InTheWay(grant, levels, ledger)
         found[key].count += 1
-    return tuple(found.values())
+    by_levels: dict[frozenset[Level], list[_InTheWay]] = {}
+    for one in found.values():
+        by_levels.setdefault(one.levels, []).append(one)
+    return by_levels
 
 
 _Leave = tuple[_InTheWay, int]
 """Residents, and the cpus that they have to leave."""
 
 
-def _leaving(standing: Sequence[_InTheWay], region: int, domains: Domains) -> list[_Leave]:
+def _leaving(standing: _ByLevels, region: int, domains: Domains) -> list[_Leave]:
     """The residents that have to leave a region."""
-    covers: dict[frozenset[Level], int] = {}
     found: list[_Leave] = []
-    for one in standing:
-        cover = covers.get(one.levels)
-        if cover is None:
-            cover = covers[one.levels] = _cover(one.levels, region, domains)
-        if one.cpus & cover:
-            found.append((one, cover))
+    for levels, some in standing.items():
+        cover = _cover(levels, region, domains)
+        found += [(one, cover) for one in some if one.cpus & cover]
     return found
 
 

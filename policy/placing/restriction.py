@@ -1,6 +1,6 @@
 """Restrictions: what one required rule leaves to a newcomer of the cpus and pools."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -64,7 +64,8 @@ class Restriction(Struct, frozen=True, kw_only=True):
 
     def beside(self, blockers: Sequence[Container]) -> "Restriction":
         """The same where only these of the blockers are near; with all where none is."""
-        return replace(self, blockers=tuple(blockers)) if blockers else self
+        is_other = blockers and blockers is not self.blockers
+        return replace(self, blockers=tuple(blockers)) if is_other else self
 
     def is_broken_by(self, cpus: int, pool_id: int) -> bool:
         """Whether a place on these cpus of this pool breaks the rule."""
@@ -79,6 +80,16 @@ class Restriction(Struct, frozen=True, kw_only=True):
     def dropped(self, available: str = "none") -> Dropped:
         """The objection of the rule to a pool."""
         return Dropped(self.name, self.wanted, available)
+
+
+def in_the_way(rules: Iterable[Restriction]) -> Iterable[Sequence[Container]]:
+    """The containers in the way of some rules, once where the same are in the way of several."""
+    return {id(one.blockers): one.blockers for one in rules if one.blockers}.values()
+
+
+def ids_in_the_way(rules: Iterable[Restriction]) -> set[ContainerId]:
+    """The ids of all containers in the way of some rules."""
+    return {other.id for some in in_the_way(rules) for other in some}
 
 
 def together_text(level: Level, others: str) -> str:

@@ -40,6 +40,8 @@ class Domains:
         # The containers of one pool share one set of cpus, and there are few others.
         self.indexes = lru_cache(maxsize=_KNOWN_SETS)(partial(_indexes, blocks))
         """The domains of a level that hold some of a mask of cpus, by their lowest cpus."""
+        self.covering = lru_cache(maxsize=_KNOWN_SETS)(partial(_covering, blocks))
+        """All cpus of the domains of a level that hold some of a mask of cpus."""
 
     def masks(self, level: Level) -> tuple[int, ...]:
         """The domains of a level, by their lowest cpu."""
@@ -54,10 +56,6 @@ class Domains:
         """The level whose domains serve for a level: itself, or the next wider where absent."""
         return self._stand_ins[level]
 
-    def covering(self, level: Level, cpus: int) -> int:
-        """All cpus of the domains that hold some of `cpus`."""
-        return self._blocks[level].covering(cpus)
-
     def members(self, level: Level, indexes: int) -> int:
         """All cpus of some domains."""
         return self._blocks[level].members(indexes)
@@ -71,6 +69,10 @@ class Domains:
 
 def _indexes(blocks: Mapping[Level, CpuBlocks], level: Level, cpus: int) -> int:
     return blocks[level].touched(cpus)
+
+
+def _covering(blocks: Mapping[Level, CpuBlocks], level: Level, cpus: int) -> int:
+    return blocks[level].covering(cpus)
 
 
 def _completed(groups: Iterable[int], wider: tuple[int, ...]) -> tuple[int, ...]:

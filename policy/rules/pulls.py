@@ -39,21 +39,27 @@ class Pulls:
         self._ranked = None
         for level, weights in other._weights.items():
             for bit, weight in weights.items():
-                self._spread_over(level, self._domains.members(level, 1 << bit), weight)
+                self._spread_over(level, 1 << bit, weight)
+        self._reach |= other._reach
 
     def _spread(self) -> None:
         self._ranked = None
+        by_domains: dict[tuple[Level, int], int] = {}
         for (level, cpus), weight in self._added.items():
-            self._spread_over(level, cpus, weight)
+            # Containers on different cpus are in the same wide domains.
+            key = level, self._domains.indexes(level, cpus)
+            by_domains[key] = by_domains.get(key, 0) + weight
+        for (level, indexes), weight in by_domains.items():
+            self._spread_over(level, indexes, weight)
         self._added.clear()
+        for level, pulling in self._pulling.items():
+            self._reach |= self._domains.members(level, pulling)
 
-    def _spread_over(self, level: Level, cpus: int, weight: int) -> None:
+    def _spread_over(self, level: Level, indexes: int, weight: int) -> None:
         of_level = self._weights.setdefault(level, {})
-        indexes = self._domains.indexes(level, cpus)
         for bit in iter_bits(indexes):
             of_level[bit] = of_level.get(bit, 0) + weight
         self._pulling[level] = self._pulling.get(level, 0) | indexes
-        self._reach |= self._domains.members(level, indexes)
 
     @property
     def reach(self) -> int:

@@ -135,6 +135,8 @@ def test_standing_rules_of_a_newcomer_are_those_that_match_it(
         if rule.term.matches(owner, newcomer)
     }
     assert told == expected
+    crowds = {(one.crowd, frozenset(one.owners)) for one in standing.matching(newcomer)}
+    assert len({crowd for crowd, _ in crowds}) == len({some for _, some in crowds}) == len(crowds)
     for owner in residents:
         standing.remove(owner.id)
     assert standing.is_empty

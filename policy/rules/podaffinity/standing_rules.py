@@ -36,6 +36,8 @@ class StandingRule(Struct):
 
     rule: _Rule
     owners: dict[ContainerId, Container] = field(default_factory=dict[ContainerId, Container])
+    crowd: int = 0
+    """The owners as a bit set: the same for all rules of the same owners."""
 
     @property
     def is_required_anti(self) -> bool:
@@ -56,10 +58,14 @@ class StandingRules:
         # How many of them are of a namespace.
         self._sizes: dict[tuple[IndexKey, str], int] = {}
         self._lasting: dict[ContainerId, None] = {}
+        self._spreading: dict[ContainerId, None] = {}
         self._requiring: dict[_GroupName, StandingRule] = {}
         """Those that require somebody."""
         # The containers with rules, by what the instances of one have in common.
         self._instances: dict[InstanceKey, dict[ContainerId, None]] = {}
+        self._bits: dict[ContainerId, int] = {}
+        """A bit of each container with such rules, its own until it goes."""
+        self._free_bits: list[int] = []
 
     @property
     def is_empty(self) -> bool:
@@ -70,6 +76,11 @@ class StandingRules:
     def lasting(self) -> Collection[ContainerId]:
         """The containers with rules that are required during execution, oldest first."""
         return self._lasting.keys()
+
+    @property
+    def spreading(self) -> Collection[ContainerId]:
+        """The containers with required spread rules."""
+        return self._spreading.keys()
 
     @property
     def has_required_affinity(self) -> bool:
@@ -87,13 +98,19 @@ class StandingRules:
         self._rules[owner.id] = rules
         if rules.are_lasting:
             self._lasting[owner.id] = None
+        if any([one.is_required for one in rules.spread]):
+            self._spreading[owner.id] = None
         wanted = dict.fromkeys(_group_name(owner, one) for one in _terms(rules))
         names = tuple(name for name in wanted if name in self._groups or self._begin(name, owner))
-        for name in names:
-            self._groups[name].owners[owner.id] = owner
         self._names[owner.id] = names
         if names:
             self._instances.setdefault(instance_key(owner), {})[owner.id] = None
+            bit = self._free_bits.pop() if self._free_bits else 1 << len(self._bits)
+            self._bits[owner.id] = bit
+            for name in names:
+                group = self._groups[name]
+                group.owners[owner.id] = owner
+                group.crowd |= bit
         return len(wanted) - len(names)
 
     def _begin(self, name: _GroupName, owner: Container) -> bool:
@@ -118,9 +135,14 @@ class StandingRules:
         if self._rules.pop(owner_id, None) is None:
             return
         self._lasting.pop(owner_id, None)
+        self._spreading.pop(owner_id, None)
+        bit = self._bits.pop(owner_id, 0)
+        if bit:
+            self._free_bits.append(bit)
         for name in self._names.pop(owner_id):
             group = self._groups[name]
             owner = group.owners.pop(owner_id)
+            group.crowd &= ~bit
             self._forget_instance(owner)
             if group.owners:
                 continue
@@ -173,16 +195,24 @@ class StandingRules:
             if key in self._index:
                 candidates.update(self._index[key])
         found: list[StandingRule] = []
-        instances = self._instances.get(instance_key(newcomer), ())
+        instances, own = self._instances.get(instance_key(newcomer), ()), 0
+        for one in instances:
+            own |= self._bits[one]
+        # Who has many rules has the same ones as others: they come at the same time to all.
+        crowds: dict[int, dict[ContainerId, Container]] = {}
         for group in candidates.values():
+            crowd = group.crowd & ~own
+            if not crowd:
+                continue
             owner = next(iter(group.owners.values()))
             if not group.rule.term.includes(owner, newcomer, labels):
                 continue
-            others = dict(group.owners)
-            for one in instances:
-                others.pop(one, None)
-            if others:
-                found.append(StandingRule(group.rule, others))
+            others = crowds.get(crowd)
+            if others is None:
+                others = crowds[crowd] = dict(group.owners)
+                for one in instances:
+                    others.pop(one, None)
+            found.append(StandingRule(group.rule, others, crowd))
         return found
 
 

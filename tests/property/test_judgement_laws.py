@@ -1,0 +1,104 @@
+"""Laws of judgements: owners of rules worked out together are judged as if each were alone."""
+
+from collections.abc import Sequence
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from pinfold.policy.configuration.affinity_fields import AntiAffinityLimits
+from pinfold.policy.configuration.config import Config
+from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
+from pinfold.policy.placing.guard import guard
+from pinfold.policy.placing.judgement import Barrier, BarrierOwners
+from pinfold.policy.pools.domains import Domains
+from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.model.machine import Level
+
+MACHINE = machine_from_spec("socket:2 numa:2 core:2 thread:2 mem:2G")
+DOMAINS = Domains(MACHINE, MACHINE.online)
+CPUS = len(MACHINE.online)
+LEVELS = (Level.SOCKET, Level.NUMA, Level.CORE)
+Reading = list[tuple[str, Level, tuple[ContainerId, ...], int]]
+
+
+def container(number: int, namespace: str) -> Container:
+    pod = Pod(id=PodId(f"p{number}"), name=f"p{number}", namespace=namespace)
+    return Container(id=ContainerId(f"c{number}"), name="c", pod=pod)
+
+
+@st.composite
+def barriers(draw: st.DrawFn) -> list[Barrier]:
+    """Rules of crowds, of which several have the same, and owners on the same cpus."""
+    masks = draw(st.lists(st.integers(1, (1 << CPUS) - 1), min_size=1, max_size=4))
+    crowds: list[BarrierOwners] = []
+    for number in range(draw(st.integers(1, 3))):
+        some = draw(st.lists(st.sampled_from(masks), min_size=1, max_size=5))
+        space = draw(st.sampled_from(("x", "y", "own")))
+        presence = {
+            one.id: (one, cpus)
+            for place, cpus in enumerate(some)
+            for one in (container(10 * number + place, space),)
+        }
+        crowds.append(BarrierOwners.of(presence, draw(st.booleans()), draw(st.booleans())))
+    found: list[Barrier] = []
+    for number in range(draw(st.integers(1, 6))):
+        owners, level = draw(st.sampled_from(crowds)), draw(st.sampled_from(LEVELS))
+        forbidden = DOMAINS.covering(level, owners.cpus)
+        found.append(
+            Barrier(
+                text=f"rule {number}",
+                level=level,
+                can_break=owners.can_break,
+                forbidden=forbidden,
+                insisting=owners,
+                domains=DOMAINS,
+            )
+        )
+    return found
+
+
+def guarded_one_by_one(found: Sequence[Barrier], limit: int) -> tuple[Reading, Reading]:
+    """What is kept and what is preferred, each owner of each rule asked by itself."""
+    kept, preferred = Reading(), Reading()
+    blocked: dict[str, int] = {}
+    for space in dict.fromkeys(one.insisting.containers[0].pod.namespace for one in found):
+        some = [one for one in found if one.insisting.containers[0].pod.namespace == space]
+        limited = [one for one in some if space != "own" and not one.insisting.are_systems]
+        everything = 0
+        for one in limited:
+            everything |= one.forbidden
+        for one in some:
+            inside, outside, forbidden = list[ContainerId](), list[ContainerId](), 0
+            for owner_id, (_, cpus) in one.owners.items():
+                mask = DOMAINS.covering(one.level, cpus)
+                before = blocked.get(space, 0)
+                is_free = one not in limited or everything.bit_count() <= limit
+                if is_free or (before | mask).bit_count() <= limit:
+                    blocked[space] = before if is_free else before | mask
+                    forbidden |= mask
+                    inside.append(owner_id)
+                else:
+                    outside.append(owner_id)
+            if inside:
+                kept.append((one.text, one.level, tuple(inside), forbidden))
+            if outside:
+                preferred.append((one.text, one.level, tuple(outside), one.forbidden))
+    return kept, preferred
+
+
+def reading(found: Sequence[Barrier]) -> Reading:
+    return [(one.text, one.level, tuple(one.owners), one.forbidden) for one in found]
+
+
+@given(barriers(), st.integers(0, 100))
+@settings(max_examples=150, deadline=None)
+def test_the_guard_divides_crowds_as_it_divides_owners(found: list[Barrier], percent: int) -> None:
+    limits = AntiAffinityLimits(max_blocked_cpus=f"{percent}%")
+    config = replace(Config(), anti_affinity_limits=limits)
+    kept, preferred = guard(found, container(99, "own"), config, CPUS)
+    expected = guarded_one_by_one(found, limits.max_blocked("x", CPUS))
+    assert (sorted(reading(kept)), sorted(reading(preferred))) == (
+        sorted(expected[0]),
+        sorted(expected[1]),
+    )
