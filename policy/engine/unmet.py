@@ -24,7 +24,9 @@ _UNMET: Final = "unmet"
 _TOLD_MAX: Final = 16
 """So many rules that do not hold at a container are told."""
 _EFFORT_MAX: Final = 64
-"""Containers are looked at again with so much effort in one event, the others in later ones."""
+"""Containers are looked at again with so much effort after one event, the others later on."""
+_EFFORT_WAITED_FOR: Final = 24
+"""And with so much while somebody waits to be placed: two or three containers as a rule."""
 _LASTING_MAX: Final = 32
 """So many owners of rules that are required during execution are looked at in one turn."""
 _LASTING_EFFORT_MAX: Final = 256
@@ -49,7 +51,7 @@ class UnmetRules:
         """Containers that get other parts of their pens, with the rules that did not hold then."""
         self._lasting_looks = 0
         self._due: dict[ContainerId, None] = {}
-        """The containers to be looked at again, in this order."""
+        """The containers still to be looked at again, in this order."""
 
     def told(self, decision: Decision, broken: Sequence[Restriction]) -> Decision:
         """A decision that tells which rules its placement breaks."""
@@ -99,7 +101,7 @@ class UnmetRules:
         broken = [
             one
             for one in judgement.told_at(cpus, pool_id)
-            if one.blockers or _is_in(remembered, one)
+            if one.blockers or one.is_told(remembered)
         ]
         if is_alone:
             self.tell_owners(self._roster.containers[container_id], broken)
@@ -129,7 +131,7 @@ class UnmetRules:
         broken = [
             one
             for one in self._broken(container_id)
-            if one.name not in before or _tells(earlier, one)
+            if one.name not in before or one.is_told(earlier.unmet)
         ]
         self.tell_owners(self._roster.containers[container_id], broken)
         decision = self.told(decision, broken)
@@ -192,7 +194,7 @@ class UnmetRules:
             if decision is None or container_id not in self._books.ledger.grants:
                 continue
             broken = look.broken(container_id)
-            told = [one for one in broken if one.is_lasting or _tells(decision, one)]
+            told = [one for one in broken if one.is_lasting or one.is_told(decision.unmet)]
             if told:
                 self._roster.decisions[container_id] = self.told(decision, told)
             elif decision.unmet:
@@ -200,7 +202,7 @@ class UnmetRules:
             lasting = [one for one in broken if one.is_lasting]
             found[container_id] = self._texts(container_id, lasting)
         self._lasting_looks = begin + looks
-        self._look_again(())
+        self.look_at_due()
         return found
 
     def carry_over(self, decision: Decision, others: Iterable[ContainerId]) -> None:
@@ -214,7 +216,9 @@ class UnmetRules:
         """
         self._concerned.pop(gone, None)
         due = [one for one, others in self._concerned.items() if gone in others]
-        self._look_again((*due, *(one for one in moved if one in self._concerned)))
+        self._due.update(dict.fromkeys(due))
+        self._due.update(dict.fromkeys(one for one in moved if one in self._concerned))
+        self.look_at_due()
 
     def note_moved(self, container_id: ContainerId) -> None:
         """A container, or all of a pen, may be out of others' way by now, see `refresh_moved`."""
@@ -231,46 +235,55 @@ class UnmetRules:
         if not self._concerned:
             return
         moved.update([one.container_id for one in changes])
-        due = dict.fromkeys(
-            owner_id
-            for one in self._books.standing.matching(self._roster.containers[newest])
-            if isinstance(one.rule, RequiredTerm) and not one.rule.is_anti
-            for owner_id in one.owners
-            if owner_id in self._concerned
-        )
+        due: dict[ContainerId, None] = {}
+        if self._books.standing.has_required_affinity:
+            for one in self._books.standing.matching(self._roster.containers[newest]):
+                if isinstance(one.rule, RequiredTerm) and not one.rule.is_anti:
+                    due.update(dict.fromkeys([id_ for id_ in one.owners if id_ in self._concerned]))
         due.update(dict.fromkeys(self._counting(self._roster.containers[newest])))
         if moved:
             for container_id, others in self._concerned.items():
-                if container_id in moved or moved & others:
+                if container_id in moved or not moved.isdisjoint(others):
                     due[container_id] = None
-        self._look_again(due)
+        # What others left to be looked at is not for the newest to wait for.
+        self._due.update(self._look_again(due, _EFFORT_WAITED_FOR))
+
+    def look_at_due(self) -> None:
+        """Look again at containers that are still due. For when nobody waits for the policy."""
+        self._due = self._look_again(self._due)
 
     def _counting(self, newest: Container) -> Iterator[ContainerId]:
         """Owners of required spread rules that count a newcomer, and did not hold before it."""
+        standing = self._books.standing
+        if not standing.spreading:
+            return
         labels = container_labels(newest)
         for container_id in self._concerned:
-            for rule in self._books.standing.of(container_id).spread:
+            for rule in standing.of(container_id).spread:
                 owner = self._roster.containers.get(container_id)
                 if rule.is_required and owner and rule.matches(owner, newest, labels):
                     yield container_id
 
     def refresh_all(self) -> None:
         """Forget all that holds by now. O(containers at which something did not)."""
-        self._look_again(tuple(self._concerned))
+        self._due.update(dict.fromkeys(self._concerned))
+        self.look_at_due()
 
-    def _look_again(self, due: Iterable[ContainerId]) -> None:
-        self._due.update(dict.fromkeys(due))
+    def _look_again(
+        self, due: dict[ContainerId, None], effort_max: int = _EFFORT_MAX
+    ) -> dict[ContainerId, None]:
+        """Look at containers until the effort is too much; returns those that are left."""
         look = _Look(self._books, self._roster, self._judge)
-        while self._due and look.effort < _EFFORT_MAX:
-            container_id = next(iter(self._due))
-            del self._due[container_id]
+        while due and look.effort < effort_max:
+            container_id = next(iter(due))
+            del due[container_id]
+            self._due.pop(container_id, None)
             decision = self._roster.decisions.get(container_id)
             if decision is None or container_id not in self._books.ledger.grants:
                 self._concerned.pop(container_id, None)
                 continue
             look.effort += len(decision.unmet)
-            all_broken = look.broken(container_id, together=True)
-            broken = [one for one in all_broken if _tells(decision, one)]
+            broken = look.still_broken(container_id, decision.unmet)
             left = self._texts(container_id, broken)
             if left != decision.unmet:
                 self._roster.decisions[container_id] = with_unmet(decision, left)
@@ -278,6 +291,7 @@ class UnmetRules:
                 self._concerned[container_id] = ids_in_the_way(broken)
             else:
                 self._concerned.pop(container_id, None)
+        return due
 
     def _broken(self, container_id: ContainerId) -> tuple[Restriction, ...]:
         return _Look(self._books, self._roster, self._judge).broken(container_id)
@@ -294,16 +308,28 @@ class _Look:
         """By the pen of those that are looked at."""
         self.effort = 0
 
-    def broken(
-        self, container_id: ContainerId, *, together: bool = False
-    ) -> tuple[Restriction, ...]:
-        """The rules about a container's place that do not hold by now.
+    def broken(self, container_id: ContainerId) -> tuple[Restriction, ...]:
+        """The rules about a container's place that do not hold by now."""
+        judgement = self._judged(container_id)
+        if judgement is None:
+            return ()
+        cpus = self._books.reach(container_id)
+        return judgement.told_at(cpus, self._books.pool_around(container_id))
 
-        `together`: those of very many residents as they are told to a newcomer, too.
-        """
+    def still_broken(
+        self, container_id: ContainerId, texts: Sequence[str]
+    ) -> tuple[Restriction, ...]:
+        """The rules among those that are told by texts that do not hold by now."""
+        judgement = self._judged(container_id) if texts else None
+        if judgement is None:
+            return ()
+        cpus = self._books.reach(container_id)
+        return judgement.still_told(texts, cpus, self._books.pool_around(container_id))
+
+    def _judged(self, container_id: ContainerId) -> Judgement | None:
         classified = self._roster.classified.get(container_id)
         if classified is None:
-            return ()
+            return None
         container = self._roster.containers[container_id]
         pen_id = self._books.pen_around(container_id)
         if pen_id not in self._scenes:
@@ -315,24 +341,8 @@ class _Look:
             self._scenes[pen_id],
             has_pulls=False,
         )
-        self.effort += _EFFORT_OF_ONE
-        if judgement is None:
-            return ()
-        self.effort += judgement.effort
-        cpus = self._books.reach(container_id)
-        pool_id = self._books.pool_around(container_id)
-        found = judgement.told_at(cpus, pool_id)
-        return (*found, *judgement.told_together(cpus)) if together else found
-
-
-def _tells(decision: Decision, rule: Restriction) -> bool:
-    return _is_in(decision.unmet, rule)
-
-
-def _is_in(texts: Sequence[str], rule: Restriction) -> bool:
-    # Worded once: there may be many of both.
-    name = rule.name if texts else ""
-    return any([text.startswith(name) for text in texts])
+        self.effort += _EFFORT_OF_ONE + (judgement.effort if judgement is not None else 0)
+        return judgement
 
 
 def with_unmet(decision: Decision, texts: tuple[str, ...]) -> Decision:

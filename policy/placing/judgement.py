@@ -1,8 +1,8 @@
 """Judgements: what all rules together say about the place of one newcomer."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Final
 
 from msgspec import Struct
@@ -19,6 +19,8 @@ from .restriction import Restriction, ids_in_the_way, in_the_way, names_text
 OWNERS_MAX: Final = 48
 """More than the containers with rules about one newcomer on an ordinary node: of more, nobody is
 counted by himself."""
+_COLON: Final = ": "
+_COLON_JOINED: Final = "{}: {}".format
 _TOLD_MAX: Final = 256
 """Rules of residents that are told where they do not hold, each of each owner: an ordinary node has
 not so many of them."""
@@ -110,12 +112,17 @@ class Barrier(Struct, frozen=True, kw_only=True):
             level=self.level,
         )
 
-    def restrictions(self, cpus: int = -1) -> Iterator[Restriction]:
-        """The rule of each owner by itself; `cpus`: of those alone whom it keeps from some."""
+    def restrictions(
+        self, cpus: int = -1, paths: Collection[str] | None = None
+    ) -> Iterator[Restriction]:
+        """The rule of each owner by itself.
+
+        `cpus`: of those alone whom it keeps from some. `paths`: of containers of these paths.
+        """
         concerned = -1 if cpus == -1 else self.domains.covering(self.level, cpus)
         place = a_level(self.level)
         for path, (owner, presence) in zip(self.insisting.paths, self.owners.values(), strict=True):
-            if not presence & concerned:
+            if not presence & concerned or (paths is not None and path not in paths):
                 continue
             yield Restriction(
                 text=self.text,
@@ -128,6 +135,16 @@ class Barrier(Struct, frozen=True, kw_only=True):
                 wanted=f"{place} without {path}",
                 level=self.level,
             )
+
+    def told_by(self, texts: Sequence[str], cpus: int) -> Iterator[Restriction]:
+        """The rule of each owner whom it keeps from some cpus, and whose rule a text tells."""
+        head = f"{self.text} of "
+        told = [one[len(head) :] for one in texts if one.startswith(head)]
+        # What follows the path and a colon is the reason, in which there may be some more.
+        paths = {path for one in told for path in accumulate(one.split(_COLON), _COLON_JOINED)}
+        for one in self.restrictions(cpus, paths) if paths else ():
+            if cpus & one.forbidden:
+                yield one
 
 
 class Companions(Struct, frozen=True, kw_only=True):
@@ -270,6 +287,19 @@ class Judgement(Struct, frozen=True, kw_only=True):
         for barrier in (*self.barriers, *self.passed):
             if cpus & barrier.forbidden:
                 yield from (one for one in barrier.restrictions(cpus) if cpus & one.forbidden)
+
+    def still_told(self, texts: Sequence[str], cpus: int, pool_id: int) -> tuple[Restriction, ...]:
+        """The rules that texts tell and that do not hold on these cpus, those of many as one, too.
+
+        Rules that nobody told are not even worded.
+        """
+        found = [one for one in self.own if one.is_broken_by(cpus, pool_id)]
+        found += [one for one in self.inside if one.is_broken_by(self.part, pool_id)]
+        found = [one for one in found if one.is_told(texts)]
+        broken = [one for one in (*self.barriers, *self.passed) if cpus & one.forbidden]
+        found += [one for barrier in broken for one in barrier.told_by(texts, cpus)]
+        found += [one for one in self.told_together(cpus) if one.is_told(texts)]
+        return tuple(found)
 
     def passed_by(self, cpus: int) -> tuple[Restriction, ...]:
         """The rules of others that do not hold on these cpus, and do not block the newcomer."""

@@ -62,6 +62,12 @@ class Restriction(Struct, frozen=True, kw_only=True):
         """Whether a text tells that the rule is unmet, whatever the reason."""
         return text.startswith(f"{self.name}: ")
 
+    def is_told(self, texts: Sequence[str]) -> bool:
+        """Whether one of some texts tells that the rule is unmet."""
+        # Worded once: there may be many of both.
+        name = self.name if texts else ""
+        return any([text.startswith(name) for text in texts])
+
     def beside(self, blockers: Sequence[Container]) -> "Restriction":
         """The same where only these of the blockers are near; with all where none is."""
         is_other = blockers and blockers is not self.blockers

@@ -10,8 +10,9 @@ from pinfold.policy.configuration.affinity_fields import AntiAffinityLimits
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
 from pinfold.policy.placing.guard import guard
-from pinfold.policy.placing.judgement import Barrier, BarrierOwners
+from pinfold.policy.placing.judgement import Barrier, BarrierOwners, Judgement
 from pinfold.policy.pools.domains import Domains
+from pinfold.policy.rules.pulls import Pulls
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Level
 
@@ -102,3 +103,18 @@ def test_the_guard_divides_crowds_as_it_divides_owners(found: list[Barrier], per
         sorted(expected[0]),
         sorted(expected[1]),
     )
+
+
+@given(barriers(), st.integers(1, (1 << CPUS) - 1), st.data())
+@settings(max_examples=150, deadline=None)
+def test_rules_that_are_still_told_are_those_told_anew_that_were_told(
+    found: list[Barrier], cpus: int, data: st.DataObject
+) -> None:
+    judgement = Judgement(
+        barriers=tuple(found[1:]), passed=tuple(found[:1]), pulls=Pulls(DOMAINS), domains=DOMAINS
+    )
+    anew = judgement.told_at(cpus, 0)
+    everywhere = judgement.told_at(-1, 0)
+    texts = data.draw(st.lists(st.sampled_from([one.unmet_text for one in everywhere])))
+    expected = [one for one in anew if any(map(one.is_told_by, texts))]
+    assert list(judgement.still_told(texts, cpus, 0)) == expected
