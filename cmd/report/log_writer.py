@@ -61,9 +61,12 @@ class LogWriter(logging.Handler):
         """Nobody took the last line: then only a further one is worth a try."""
         self._thread: threading.Thread | None = None
 
-    def createLock(self) -> None:  # noqa: N802 - its name in the standard library
-        """Have no lock beside that of the backlog: whoever logs would take both."""
-        self.lock = None
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Have the record written soon, without the handler's lock: the backlog has its own."""
+        is_wanted = bool(self.filter(record))
+        if is_wanted:
+            self.emit(record)
+        return is_wanted
 
     def emit(self, record: logging.LogRecord) -> None:
         """Have the record written soon."""

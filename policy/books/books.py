@@ -366,6 +366,7 @@ class Books:
         self.ledger.check()
         self.memory.check()
         for container_id, grant in self.ledger.grants.items():
+            assert grant.shared_milli >= 0, container_id
             told = self.pinner.told(container_id)
             assert told is not None, container_id
             open_to = self.memory.open_to(grant.held_as)

@@ -124,7 +124,10 @@ class RestartPlacer:
         grant = replace(
             grant_of(request, held.pool_id, CpuSet(own), CpuSet(held.isolated.mask & own), offer),
             cpu_type=held.cpu_type,
-            shared_milli=held.shared_milli - last.request.shared_milli + request.shared_milli,
+            # One that kept its own cpus may have asked for more shares than it held.
+            shared_milli=max(
+                held.shared_milli - last.request.shared_milli + request.shared_milli, 0
+            ),
             grown=held.grown,
             within=held.within,
         )

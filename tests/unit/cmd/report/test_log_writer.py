@@ -61,6 +61,23 @@ def test_lines_are_written_in_the_order_they_were_logged(log: logging.Logger) ->
     assert gate.texts == [f"line {number}\n" for number in range(100)]
 
 
+def test_whoever_logs_takes_no_lock_beside_that_of_the_backlog(log: logging.Logger) -> None:
+    gate = Gate()
+    gate.is_open.set()
+    handler = writer(log, gate)
+    handler.addFilter(lambda record: record.levelno >= logging.ERROR)
+    # As logging takes it since Python 3.13: there has to be one.
+    assert handler.lock is not None
+    with handler.lock:
+        other = threading.Thread(target=log.error, args=("from another thread",), daemon=True)
+        other.start()
+        other.join(SECONDS)
+        assert not other.is_alive()
+    log.warning("not wanted")
+    handler.stop(SECONDS)
+    assert gate.texts == ["from another thread\n"]
+
+
 def test_what_does_not_fit_is_counted_and_told_in_its_place(log: logging.Logger) -> None:
     gate = Gate()
     handler = writer(log, gate, 5000)

@@ -306,3 +306,17 @@ def test_who_missed_a_cpu_of_its_own_misses_it_still() -> None:
     assert str(decision.result.exclusive) == str(held.exclusive) == "1-2"
     assert decision.degraded == "1 of 3 exclusive CPUs are missing"
     engine.check()
+
+
+def test_who_asks_for_less_beside_its_own_cpus_holds_no_share_below_none() -> None:
+    """A reload has it ask for shared cpus, of which it holds none: it keeps those of its own."""
+    reserved = Amounts(cpu="cpuset:0")
+    engine = Engine(SMALL, Config(reserved_resources=reserved))
+    assert isinstance(engine.create(sized("it", 2, 0)).result, Grant)
+    engine, _ = engine.reconfigured(Config(reserved_resources=reserved, prefer_shared_cpus=True))
+    crowd(engine)
+    ended(engine, "it-0")
+    decision = engine.create(sized("it", 1, 0, 1))
+    assert isinstance(decision.result, Grant)
+    assert (str(decision.result.exclusive), decision.result.shared_milli) == ("1-2", 0)
+    engine.check()
