@@ -112,11 +112,12 @@ class PenBookings:
         if isinstance(kept, Refusal):
             return Failure(refusal=kept)
         allowed = allowed_in_pen(judgements, (pen,), books)
-        placement = self._plan(kept, request, allowed)
+        then = None if back is None else back.pen
+        placement = self._plan(kept, request, allowed, NO_CPUS if then is None else then.exclusive)
         if isinstance(placement, Failure):
-            if back is None or back.pen is None:
+            if then is None:
                 return placement
-            placement = self._regrown(kept, back.pen, request, allowed, placement)
+            placement = self._regrown(kept, then, request, allowed, placement)
         books.take(placement.booking)
         books.pinner.mark(pen.container_id)
         heed_all_in_pen(judgements, pen.container_id, books)
@@ -209,12 +210,15 @@ class PenBookings:
         if len(self._last) > _LAST_MAX:
             del self._last[next(iter(self._last))]
 
-    def _plan(self, pen: Grant, request: Request, allowed: int | None) -> Placement | Failure:
+    def _plan(
+        self, pen: Grant, request: Request, allowed: int | None, back: CpuSet = NO_CPUS
+    ) -> Placement | Failure:
         """A size for a pen next to what it has; shared containers are lifted where that helps.
 
         As for any container: what the kubelet counts as fitting is not refused for our counting.
+        `back`: what it had before, and has again where that is free.
         """
-        placement = self._resizer.plan(pen, request, allowed)
+        placement = self._resizer.plan(pen, request, allowed, back=back.mask)
         more = request.exclusive - len(pen.exclusive)
         if isinstance(placement, Placement) or more <= 0:
             return placement
@@ -228,7 +232,7 @@ class PenBookings:
         before = [ledger.counted(one.container_id) for one in lift.lifted]
         for one in lift.lifted:
             ledger.repool(one)
-        lifted = self._resizer.plan(pen, request, allowed)
+        lifted = self._resizer.plan(pen, request, allowed, back=back.mask)
         if isinstance(lifted, Failure):
             for one in before:
                 ledger.repool(one)
