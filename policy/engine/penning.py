@@ -13,7 +13,7 @@ from ..model.grant import Grant, Refusal
 from ..model.request import CpuType, Isolation, Request
 from ..pens.pen_bookings import PenBookings
 from ..pens.pen_name import PenName, is_outside, pen_by_numbers, pod_pen, wished_pen
-from ..pens.pen_rules import allowed_in_pen, heed_in_pen
+from ..pens.pen_rules import heed_all_in_pen, heed_in_pen, judged_in_pen
 from ..pens.pen_slices import (
     Slice,
     fitting_slice,
@@ -25,6 +25,7 @@ from ..pens.pen_slices import (
 from ..pens.pod_numbers import enlarged, own_cpus, resized_with, shows_pod, together, with_pages
 from ..placing.classifier import Classified, Classifier
 from ..placing.judge import Judge
+from ..placing.judgement import Judgement
 from ..placing.placer import Failure, Placement
 from ..placing.restart import RestartPlacer
 from ..placing.wishes.own_cpus import wants_own_cpus, without_own_cpus
@@ -88,8 +89,8 @@ class Penning:
             made = self._begin(name, container, classified)
         elif request := self._changed(name, pen, container):
             back = self._roster.place_in(name.id, container)
-            allowed = self._allowed(container, classified, pen)
-            made = self.bookings.resize(pen, request, allowed, back)
+            judgements = self._judged(container, classified, pen)
+            made = self.bookings.resize(pen, request, judgements, back)
         if isinstance(made, Failure):
             self._books.withdraw(container.id)
             return refused(container.id, made, classified.problems)
@@ -156,8 +157,8 @@ class Penning:
         classified, pen = self._roster.classified[other.id], ledger.pens[pen.container_id]
         name = self.name_of(other, classified.request)
         if name is not None and (request := self._changed(name, pen, other)):
-            allowed = self._allowed(other, classified, pen)
-            self.bookings.resize(pen, request, allowed)
+            judgements = self._judged(other, classified, pen)
+            self.bookings.resize(pen, request, judgements)
             self._unmet.note_moved(pen.container_id)
 
     def resize(self, container: Container, classified: Classified) -> Decision:
@@ -183,8 +184,8 @@ class Penning:
             smaller = shrunk_slice(held, min(count, len(held.exclusive)), request, books.picker)
             ledger.repool(structs.replace(held, exclusive=smaller.exclusive, grown=smaller.grown))
             self._roster.containers[container_id] = container
-            allowed = self._allowed(container, classified, pen)
-            made = self.bookings.resize(pen, self.request_of(name, container), allowed)
+            judgements = self._judged(container, classified, pen)
+            made = self.bookings.resize(pen, self.request_of(name, container), judgements)
             if isinstance(made, Failure):
                 self._roster.containers[container_id] = known
                 ledger.repool(held)
@@ -242,8 +243,8 @@ class Penning:
             if one.exclusive and shows_pod(size, self._roster.containers[one.container_id]):
                 # It was resized before its pod was, and had seemed to have cpus of its own.
                 ledger.repool(structs.replace(one, exclusive=NO_CPUS))
-        allowed = self._allowed(member, classified, pen)
-        made = self.bookings.resize(pen, self.request_of(name, member), allowed)
+        judgements = self._judged(member, classified, pen)
+        made = self.bookings.resize(pen, self.request_of(name, member), judgements)
         if isinstance(made, Placement):
             self._share_some(name.id)
             for one in held:
@@ -277,7 +278,8 @@ class Penning:
         request = self.request_of(name, container, (*residents, container))
         held = [self._books.ledger.grants[one.id] for one in residents]
         self._unmet.note_shifted(one.id for one in residents)
-        made = self.bookings.enclose(request, held, self._allowed(container, classified, *held))
+        judgements = self._judged(container, classified, *held)
+        made = self.bookings.enclose(request, held, judgements)
         if isinstance(made, Placement):
             for one, grant in zip(residents, held, strict=True):
                 known = self._roster.classified[one.id]
@@ -286,6 +288,7 @@ class Penning:
                 self.enter(name.id, one, known, own)
                 if not own and (problem := unheeded_wish(one, is_group=name.is_group)):
                     self._roster.note_problem(one.id, problem)
+            heed_all_in_pen(judgements, name.id, self._books)
             self._share_some(name.id)
         return made
 
@@ -321,26 +324,23 @@ class Penning:
         judgement = self._judge.judge(container, classified.placement, classified.request)
         if judgement is None:
             return decision
-        cpus = heed_in_pen(judgement, grant, books)
+        cpus = heed_in_pen(judgement, name.id, books)
         # Those who make way for a new pen have not been told yet: they seem to be where they were.
         broken = begun.broken if begun and begun.lineup else judgement.told_at(cpus, grant.pool_id)
         self._unmet.tell_owners(container, broken)
         return self._unmet.told(decision, broken)
 
-    def _allowed(self, container: Container, classified: Classified, *held: Grant) -> int | None:
-        """A mask of the cpus that rules leave to a container and its pen, or residents; None: all.
-
-        Rules of those who are in the pen, or will be, count as well, and those about them.
-        """
-        ledger = self._books.ledger
+    def _judged(
+        self, container: Container, classified: Classified, *held: Grant
+    ) -> Sequence[Judgement]:
+        """What rules say of a container and those who are in its pen, or residents."""
         others = [
             (self._roster.containers[one], self._roster.classified[one])
             for each in held
-            for one in ledger.members(each.container_id) or (each.container_id,)
+            for one in self._books.ledger.members(each.container_id) or (each.container_id,)
             if one != container.id
         ]
-        both = ((container, classified), *others)
-        return allowed_in_pen(both, held, self._books, self._judge)
+        return judged_in_pen(((container, classified), *others), self._judge)
 
     def _share_some(self, pen_id: ContainerId) -> tuple[Problem, ...]:
         """Leave a cpu to share where somebody shares; the problem of whose it was alone."""

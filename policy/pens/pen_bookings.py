@@ -17,6 +17,7 @@ from ..placing.lifting import make_room
 from ..placing.placer import Failure, Placement
 from ..placing.resizer import Resizer
 from ..placing.restart import RESTARTED, RestartPlacer
+from .pen_rules import allowed_in_pen, heed_all_in_pen
 from .pen_slices import rest_of, shrunk_pen
 
 _LAST_MAX: Final = 256
@@ -60,14 +61,15 @@ class PenBookings:
         return found
 
     def enclose(
-        self, request: Request, residents: Sequence[Grant], allowed: int | None
+        self, request: Request, residents: Sequence[Grant], judgements: Sequence[Judgement]
     ) -> Placement | Failure:
         """A new pen of what some containers hold, and of more beside it where that is not enough.
 
         They hold nothing afterwards, and are to `enter` it; on failure they hold what they held.
-        `allowed`: a mask of the cpus that rules between containers leave to it; None: all.
+        `judgements`: what rules say of those who will be in it.
         """
         books = self._books
+        allowed = allowed_in_pen(judgements, residents, books)
         ledger, memory = books.ledger, books.memory
         wanted = [memory.request_of(one.container_id) for one in residents]
         for one in residents:
@@ -92,11 +94,12 @@ class PenBookings:
         self,
         pen: Grant,
         request: Request,
-        allowed: int | None = None,
+        judgements: Sequence[Judgement] = (),
         back: LastPlace | None = None,
     ) -> Placement | Failure:
         """Another size for a pen of the same kind; no slice is taken, and what is shared stays.
 
+        `judgements`: what rules say of those who are in it; they go on holding, whoever grows next.
         `back`: the place of a container that comes back to it, and asks for what it had.
         """
         books, ledger = self._books, self._books.ledger
@@ -108,12 +111,16 @@ class PenBookings:
         kept = shrunk_pen(ledger, pen, request.exclusive, books.picker)
         if isinstance(kept, Refusal):
             return Failure(refusal=kept)
-        placement = self._plan(kept, request, allowed)
-        if isinstance(placement, Placement):
-            books.take(placement.booking)
-            books.pinner.mark(pen.container_id)
-        elif back is not None and back.pen is not None:
-            return self._regrown(kept, back.pen, request, allowed, placement)
+        allowed = allowed_in_pen(judgements, (pen,), books)
+        then = None if back is None else back.pen
+        placement = self._plan(kept, request, allowed, NO_CPUS if then is None else then.exclusive)
+        if isinstance(placement, Failure):
+            if then is None:
+                return placement
+            placement = self._regrown(kept, then, request, allowed, placement)
+        books.take(placement.booking)
+        books.pinner.mark(pen.container_id)
+        heed_all_in_pen(judgements, pen.container_id, books)
         return placement
 
     def _regrown(
@@ -144,14 +151,11 @@ class PenBookings:
             memory=offer.zone if offer is not None else pen.memory,
             memory_bytes=request.memory_bytes,
         )
-        placement = Placement(
+        return Placement(
             booking=Booking(grant=grant, offer=offer),
             decided_by=RESTARTED,
             objection=failure.refusal.reason,
         )
-        books.take(placement.booking)
-        books.pinner.mark(pen.container_id)
-        return placement
 
     def move(self, placement: Placement) -> None:
         """Another place for a pen; nobody is in it meanwhile, and all are to `enter` it again."""
@@ -206,12 +210,15 @@ class PenBookings:
         if len(self._last) > _LAST_MAX:
             del self._last[next(iter(self._last))]
 
-    def _plan(self, pen: Grant, request: Request, allowed: int | None) -> Placement | Failure:
+    def _plan(
+        self, pen: Grant, request: Request, allowed: int | None, back: CpuSet = NO_CPUS
+    ) -> Placement | Failure:
         """A size for a pen next to what it has; shared containers are lifted where that helps.
 
         As for any container: what the kubelet counts as fitting is not refused for our counting.
+        `back`: what it had before, and has again where that is free.
         """
-        placement = self._resizer.plan(pen, request, allowed)
+        placement = self._resizer.plan(pen, request, allowed, back=back.mask)
         more = request.exclusive - len(pen.exclusive)
         if isinstance(placement, Placement) or more <= 0:
             return placement
@@ -225,7 +232,7 @@ class PenBookings:
         before = [ledger.counted(one.container_id) for one in lift.lifted]
         for one in lift.lifted:
             ledger.repool(one)
-        lifted = self._resizer.plan(pen, request, allowed)
+        lifted = self._resizer.plan(pen, request, allowed, back=back.mask)
         if isinstance(lifted, Failure):
             for one in before:
                 ledger.repool(one)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from ...topology.sets.cpuset import NO_CPUS
 from ..books.books import Books
-from ..model.container import Container
+from ..model.container import Container, ContainerId
 from ..model.grant import Grant
 from ..placing.classifier import Classified
 from ..placing.growth import allowed_cpus, held_back, kept_in
@@ -12,11 +12,16 @@ from ..placing.judge import Judge
 from ..placing.judgement import Judgement
 
 
+def judged_in_pen(
+    containers: Iterable[tuple[Container, Classified]], judge: Judge
+) -> tuple[Judgement, ...]:
+    """What rules of containers in one pen say, and those about them; of none that has none."""
+    found = (judge.judge(one, known.placement, known.request) for one, known in containers)
+    return tuple(one for one in found if one is not None)
+
+
 def allowed_in_pen(
-    containers: Iterable[tuple[Container, Classified]],
-    held: Sequence[Grant],
-    books: Books,
-    judge: Judge,
+    judgements: Iterable[Judgement], held: Sequence[Grant], books: Books
 ) -> int | None:
     """A mask of the cpus where rules of containers, and about them, go on to hold; None: all.
 
@@ -27,18 +32,25 @@ def allowed_in_pen(
     for one in held:
         cpus |= (shared.of(one) or NO_CPUS).mask
     found: int | None = None
-    for container, known in containers:
-        judgement = judge.judge(container, known.placement, known.request)
-        if judgement is not None:
-            left = allowed_cpus(judgement, held[0], cpus)
-            found = left if found is None else found & left
+    for judgement in judgements:
+        left = allowed_cpus(judgement, held[0], cpus)
+        found = left if found is None else found & left
     return found
 
 
-def heed_in_pen(judgement: Judgement, grant: Grant, books: Books) -> int:
-    """Let a newcomer's pen, and others, grow only where rules go on holding; a mask of its cpus."""
+def heed_all_in_pen(judgements: Iterable[Judgement], pen_id: ContainerId, books: Books) -> None:
+    """As `heed_in_pen`, for several who are in it."""
+    for one in judgements:
+        heed_in_pen(one, pen_id, books)
+
+
+def heed_in_pen(judgement: Judgement, pen_id: ContainerId, books: Books) -> int:
+    """Let a pen, and others, grow only where rules of one in it go on holding; a mask of its cpus.
+
+    The pen is new, or has another size: others might come to cpus that are its own by now.
+    """
     ledger = books.ledger
-    pen = ledger.pens[grant.held_as]
+    pen = ledger.pens[pen_id]
     cpus = (books.pinner.pool_cpus.of(pen) or NO_CPUS).mask
     if pen.has_shared_part:
         kept = kept_in(judgement, pen, cpus, books)

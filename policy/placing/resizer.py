@@ -30,22 +30,28 @@ class Resizer:
         request: Request,
         allowed: int | None = None,
         closed: Collection[int] = (),
+        back: int = 0,
     ) -> Placement | Failure:
         """The grant of a container that asks for something else than it has.
 
         It grows next to what it has and gives up first what it got last. Where its pool has no
         room for more, the nearest pool above that has takes over. `allowed`: a mask of the cpus
         that rules between containers leave to it; None where they leave all. `closed`: the pools
-        that rules about pools keep it from.
+        that rules about pools keep it from. `back`: a mask of the cpus that it grows to first.
         """
-        placement = self._plan(held, request, allowed, closed)
+        placement = self._plan(held, request, allowed, closed, back)
         if isinstance(placement, Failure) and request.fallback is not None:
-            less = self.plan(held, request.fallback, allowed, closed)
+            less = self.plan(held, request.fallback, allowed, closed, back)
             return placement if isinstance(less, Failure) else less
         return placement
 
     def _plan(
-        self, held: Grant, request: Request, allowed: int | None, closed: Collection[int]
+        self,
+        held: Grant,
+        request: Request,
+        allowed: int | None,
+        closed: Collection[int],
+        back: int,
     ) -> Placement | Failure:
         # What it gives back is free for itself first.
         ledger = self._ledger.without_share(held)
@@ -53,7 +59,8 @@ class Resizer:
         if isinstance(place, Failure):
             return place
         cpu_type, pool_id = place
-        exclusive, grown = self._resized_cpus(held, request, pool_id, ledger, allowed)
+        mask = -1 if allowed is None else allowed
+        exclusive, grown = self._resized_cpus(held, request, pool_id, ledger, mask, back)
         offer = None
         memory = held.memory
         answer = self._memory.choice(request).resize(held)
@@ -160,7 +167,13 @@ class Resizer:
         return Failure(refusal=Refusal(reason=reason))
 
     def _resized_cpus(
-        self, held: Grant, request: Request, pool_id: PoolId, ledger: Ledger, allowed: int | None
+        self,
+        held: Grant,
+        request: Request,
+        pool_id: PoolId,
+        ledger: Ledger,
+        allowed: int,
+        back: int,
     ) -> tuple[CpuSet, tuple[CpuSet, ...]]:
         """The exclusive cpus after a resize, and which of them were added after creation."""
         more = request.exclusive - len(held.exclusive)
@@ -169,7 +182,9 @@ class Resizer:
         isolated = ledger.free_isolated[pool_id]
         is_isolated = _grows_isolated(held, request, isolated.bit_count())
         free = isolated if is_isolated else ledger.slice(pool_id)
-        free = suitable_cpus(request, free if allowed is None else free & allowed, more)
+        free = suitable_cpus(request, free & allowed, more)
+        if (free & back).bit_count() >= more:
+            free &= back
         mask = held.exclusive.mask
         added = self._picker.extend(mask, free, more, request.priority, smt=request.smt)
         assert added is not None, (held.container_id, pool_id)

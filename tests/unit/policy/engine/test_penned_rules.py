@@ -79,3 +79,22 @@ def test_a_pod_that_is_resized_shows_what_its_containers_hold_by_then() -> None:
     engine.update(container.id, larger)
     engine.resize_pod(container.pod, size)
     assert engine.decisions[container.id].result == engine.grants[container.id]
+
+
+def test_others_do_not_come_to_where_a_pen_that_was_resized_may_be() -> None:
+    """What `taker` gives back is neither's before: the pen may have it by its resize."""
+    engine = engine_of("socket:1 core:4 thread:2 mem:8G")
+    size = Resources(cpu_request_milli=500, cpu_limit_milli=1000, memory_limit_bytes=2**30)
+    wish = {"pod-pool.pinfold.dev/pod": "true"}
+    rules = apart(term("core", "guest"))
+    owner = container_of("owner", 0.5, rules, fails=True, annotations=wish)
+    owner = replace(owner, pod=replace(owner.pod, resources=size))
+    guest, taker = container_of("guest", 0, shares=True), container_of("taker", 2)
+    create(engine, guest, owner, taker)
+    engine.resize_pod(owner.pod, replace(size, cpu_request_milli=600))
+    engine.stop(taker.id)
+    engine.check()
+    both = (cpus(engine, one) for one in (owner, guest))
+    one, other = ({cpu // 2 for cpu in found} for found in both)
+    assert not one & other
+    assert not engine.decisions[owner.id].unmet

@@ -272,6 +272,20 @@ def test_a_pen_is_as_large_again_for_who_comes_back_to_it(qos: QosClass) -> None
     assert engine.snapshot().memory.holdings == fresh.memory.holdings
 
 
+def test_a_pen_has_the_same_cpus_again_when_who_left_it_is_back() -> None:
+    """Its other cpu is in another core, of which it would have both today."""
+    engine = engine_of("socket:1 core:4 thread:2 mem:8G")
+    wish = {"pod-pool.pinfold.dev/pod": "true"}
+    one, other = (container_of("web", 1, main=name, annotations=wish) for name in ("one", "other"))
+    taker = container_of("taker", 2)
+    assert [placed(engine, each) for each in (one, taker, other)] == ["1", "2-3", "4"]
+    ended(engine, taker.id)
+    ended(engine, one.id)
+    assert placed(engine, replace(one, id=ContainerId("one-1"))) == "1"
+    assert cpus(engine, other) == "4"
+    engine.check()
+
+
 def test_who_was_not_in_a_pen_does_not_enlarge_it_beyond_what_is_there() -> None:
     engine = Engine(SMALL, Config(reserved_resources=Amounts(cpu="cpuset:0")))
     one, other = (annotated(sized(name, 1, 0), "group", "red") for name in ("one", "other"))
