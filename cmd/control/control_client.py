@@ -24,8 +24,6 @@ from .documents import (
     MoveDocument,
     StatusDocument,
 )
-from .plain.header_block import HeaderError
-from .plain.plain_call import OK, AnswerError, PlainCall
 from .plain.plain_messages import MessageError, content, request_bytes
 
 if TYPE_CHECKING:
@@ -111,6 +109,9 @@ class ControlClient:
 
     def _answers(self, method: str, request: bytes, seconds: float | None) -> Iterator[bytes]:
         """The messages of an answer; `seconds`: how long it may take."""
+        # It loads h2, which a command that asks nothing does without.
+        from .plain.plain_call import OK, AnswerError, PlainCall
+
         try:
             call = PlainCall(f"{_SERVICE}/{method}", request, seconds, _ANSWER_BYTES_MAX)
         except AnswerError as error:
@@ -127,7 +128,7 @@ class ControlClient:
                     raise self._late() from error
                 except OSError as error:
                     raise self._left((error.strerror or str(error)).lower()) from error
-                except (AnswerError, HeaderError) as error:
+                except AnswerError as error:
                     raise self._other_version(error) from error
         if call.status != OK:
             raise self._refused(call.status, call.details)

@@ -97,6 +97,7 @@ HEAVY = {
     "cpuinfo",
     "google.protobuf",
     "grpc",
+    "h2",
     "msgspec",
     "prometheus_client",
     "psutil",

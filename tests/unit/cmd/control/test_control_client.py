@@ -49,6 +49,10 @@ class Stub:
     def stop(self) -> None:
         self._server.stop(None).wait(10)
 
+    def stop_with_grace(self) -> threading.Event:
+        """Take no more calls; answer those that were made."""
+        return self._server.stop(10)
+
     def _capture(self, asked: bytes, context: grpc.ServicerContext) -> bytes:
         return self.capture(asked, context)
 
@@ -102,6 +106,26 @@ def test_an_answer_that_is_late_is_waited_for_so_long(stub: Stub) -> None:
         ControlClient(stub.path, seconds=0.2).capture("x")
     assert time.monotonic() - begin < 5
     is_over.set()
+
+
+def test_a_daemon_that_stops_still_answers_what_it_was_asked(stub: Stub) -> None:
+    is_asked, goes_on = threading.Event(), threading.Event()
+
+    def capture(_: bytes, __: grpc.ServicerContext) -> bytes:
+        is_asked.set()
+        goes_on.wait(10)
+        return answer(b"x")
+
+    stub.capture = capture
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(ControlClient(stub.path).capture, "x")
+        assert is_asked.wait(10)
+        stopped = stub.stop_with_grace()
+        # Its farewell is told before the answer.
+        time.sleep(0.2)
+        goes_on.set()
+        assert asked.result() == b"x"
+    assert stopped.wait(10)
 
 
 def test_a_server_that_says_nothing_is_waited_for_so_long(tmp_path: Path) -> None:

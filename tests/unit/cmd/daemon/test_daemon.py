@@ -420,7 +420,7 @@ def test_what_it_cannot_work_with_ends_it_with_status_two(
 
 LOADED_WHERE_USED: Final = (
     *("grpc", "google.rpc", "rich", "cpuinfo", "psutil", "prometheus_client", "uvicorn", "h11"),
-    *("asyncio", "ssl", "http", "email", "multiprocessing", "importlib.metadata", "tempfile"),
+    *("h2", "asyncio", "ssl", "http", "email", "multiprocessing", "importlib.metadata", "tempfile"),
     *("urllib.request", "subprocess", "tarfile", "lzma", "zipfile", "difflib"),
     *("pinfold.nri.embedded", "pinfold.nri.api.cri_pb2", "pinfold.nri.api.podresources_pb2"),
     *("pinfold.policy.manifests", "pinfold.policy.scenarios", "pinfold.policy.engine.gauges"),
