@@ -147,7 +147,8 @@ class RestartPlacer:
         broken = tuple(
             one for one in told if one.closed_pools or are_together(one, cpus, own, books)
         )
-        firm = [one for one in broken if one.blockers and not one.can_break]
+        exempt = judgement.passed_by(cpus)
+        firm = [one for one in broken if one.blockers and not one.can_break and one not in exempt]
         if any(one.is_own or not last.disturbed.issuperset(one.blocker_ids) for one in firm):
             return failure
         lifted = held_back(judgement, grant, cpus, books, ())

@@ -334,3 +334,35 @@ def test_who_asks_for_less_beside_its_own_cpus_holds_no_share_below_none() -> No
     assert isinstance(decision.result, Grant)
     assert (str(decision.result.exclusive), decision.result.shared_milli) == ("1-2", 0)
     engine.check()
+
+
+@pytest.mark.parametrize(
+    ("namespace", "is_refused"),
+    [("default", True), ("kube-system", False)],
+    ids=["keeps it out", "does not bind the system"],
+)
+def test_a_rule_of_one_who_is_on_its_own_cpus_too_that_came_meanwhile(
+    namespace: str, is_refused: bool
+) -> None:
+    """One whose cpus are left alone runs on them all the same, and insists on being alone there."""
+    engine = engine_of(SMALL)
+    own = {"prefer-reserved-cpus.resource-policy.nri.io/pod": "false"}
+    it = sized("db", 2, 2 * GIB)
+    pod = replace(it.pod, namespace=namespace, labels={"app": "noisy"}, annotations=own)
+    it = replace(it, pod=pod)
+    assert isinstance(engine.create(it).result, Grant)
+    crowd(engine, GIB)
+    ended(engine, it.id)
+    alone = container_of(
+        "alone",
+        0.5,
+        apart(term("core", "noisy")),
+        fails=True,
+        namespace=namespace,
+        annotations={"cpu.preserve.resource-policy.nri.io/pod": "true"},
+    )
+    assert isinstance(engine.create(alone).result, Grant)
+    decision = engine.create(replace(it, id=ContainerId("db-1")))
+    assert isinstance(decision.result, Refusal) == is_refused
+    assert bool(engine.decisions[alone.id].unmet) != is_refused
+    engine.check()
