@@ -94,7 +94,8 @@ class RestartPlacer:
         booking = Booking(grant=grant, offer=offer, lifted=lifted)
         around = self._tree.around(pool_id, own | shared)
         told = judgement.told_at(own | shared, around)
-        broken = tuple(one for one in told if one.closed_pools)
+        # Of rules that keep containers apart those are left that do not bind it.
+        broken = tuple(one for one in told if one.closed_pools or one.blockers)
         return Placement(booking=booking, decided_by=RESTARTED, broken=broken)
 
     def plan_back(
