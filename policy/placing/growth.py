@@ -13,6 +13,7 @@ from ...topology.sets.cpuset import CpuSet
 from ..books.books import Books
 from ..model.container import ContainerId
 from ..model.grant import Grant, PoolId
+from ..model.request import CpuType
 from .judgement import Judgement
 from .narrowing import standing_cpus
 from .restriction import Restriction
@@ -105,8 +106,14 @@ def are_together(rule: Restriction, cpus: int, own: int, books: Books) -> bool:
 
     `own`: those of them that nobody else has any more.
     """
-    here = books.domains.covering(rule.level, cpus)
-    return any(books.presence(one.id) & ~own & here for one in rule.blockers)
+    here, grants = books.domains.covering(rule.level, cpus), books.ledger.grants
+    # Whose cpus are left alone runs on those too that are another's own.
+    return any(
+        books.presence(one.id)
+        & here
+        & (-1 if grants[one.id].cpu_type is CpuType.PRESERVE else ~own)
+        for one in rule.blockers
+    )
 
 
 def homeless(books: Books) -> tuple[Grant, ...]:

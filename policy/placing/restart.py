@@ -94,7 +94,8 @@ class RestartPlacer:
         booking = Booking(grant=grant, offer=offer, lifted=lifted)
         around = self._tree.around(pool_id, own | shared)
         told = judgement.told_at(own | shared, around)
-        broken = tuple(one for one in told if one.closed_pools)
+        # Of rules that keep containers apart those are left that do not bind it.
+        broken = tuple(one for one in told if one.closed_pools or one.blockers)
         return Placement(booking=booking, decided_by=RESTARTED, broken=broken)
 
     def plan_back(
@@ -147,7 +148,8 @@ class RestartPlacer:
         broken = tuple(
             one for one in told if one.closed_pools or are_together(one, cpus, own, books)
         )
-        firm = [one for one in broken if one.blockers and not one.can_break]
+        exempt = judgement.passed_by(cpus)
+        firm = [one for one in broken if one.blockers and not one.can_break and one not in exempt]
         if any(one.is_own or not last.disturbed.issuperset(one.blocker_ids) for one in firm):
             return failure
         lifted = held_back(judgement, grant, cpus, books, ())

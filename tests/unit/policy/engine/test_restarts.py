@@ -334,3 +334,53 @@ def test_who_asks_for_less_beside_its_own_cpus_holds_no_share_below_none() -> No
     assert isinstance(decision.result, Grant)
     assert (str(decision.result.exclusive), decision.result.shared_milli) == ("1-2", 0)
     engine.check()
+
+
+def noisy_and_alone(namespace: str) -> tuple[Container, Container]:
+    """One with cpus of its own, and one on all cpus that insists on being apart from it."""
+    own = {"prefer-reserved-cpus.resource-policy.nri.io/pod": "false"}
+    noisy = sized("db", 2, 2 * GIB)
+    pod = replace(noisy.pod, namespace=namespace, labels={"app": "noisy"}, annotations=own)
+    alone = container_of(
+        "alone",
+        0.5,
+        apart(term("core", "noisy")),
+        fails=True,
+        namespace=namespace,
+        annotations={"cpu.preserve.resource-policy.nri.io/pod": "true"},
+    )
+    return replace(noisy, pod=pod), alone
+
+
+@pytest.mark.parametrize(
+    ("namespace", "is_refused"),
+    [("default", True), ("kube-system", False)],
+    ids=["keeps it out", "does not bind the system"],
+)
+def test_a_rule_of_one_who_is_on_its_own_cpus_too_that_came_meanwhile(
+    namespace: str, is_refused: bool
+) -> None:
+    """One whose cpus are left alone runs on them all the same, and insists on being alone there."""
+    engine = engine_of(SMALL)
+    it, alone = noisy_and_alone(namespace)
+    assert isinstance(engine.create(it).result, Grant)
+    crowd(engine, GIB)
+    ended(engine, it.id)
+    assert isinstance(engine.create(alone).result, Grant)
+    decision = engine.create(replace(it, id=ContainerId("db-1")))
+    assert isinstance(decision.result, Refusal) == is_refused
+    assert bool(engine.decisions[alone.id].unmet) != is_refused
+    engine.check()
+
+
+def test_a_rule_that_does_not_bind_who_restarts_is_told_as_it_was() -> None:
+    engine = engine_of(SMALL)
+    it, alone = noisy_and_alone("kube-system")
+    engine.create(alone)
+    engine.create(it)
+    told = engine.decisions[alone.id].unmet
+    assert told
+    ended(engine, it.id)
+    assert not engine.decisions[alone.id].unmet
+    assert engine.create(replace(it, id=ContainerId("db-1"))).decided_by == "restarted"
+    assert engine.decisions[alone.id].unmet == told
