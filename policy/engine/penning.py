@@ -238,13 +238,16 @@ class Penning:
         member = self._roster.containers[next(iter(ledger.members(name.id)))]
         classified = self._roster.classified[member.id]
         held = [ledger.grants[one] for one in ledger.members(name.id)]
+        # Some were resized before their pod was, and had seemed to have cpus of their own.
+        known = self._roster.containers
+        sliced = [o for o in held if o.exclusive and shows_pod(size, known[o.container_id])]
+        request = self.request_of(name, member)
+        if size == before and not sliced and self.bookings.fits(pen, request):
+            return None
         self._unmet.note_shifted(ledger.members(name.id))
-        for one in held:
-            if one.exclusive and shows_pod(size, self._roster.containers[one.container_id]):
-                # It was resized before its pod was, and had seemed to have cpus of its own.
-                ledger.repool(structs.replace(one, exclusive=NO_CPUS))
-        judgements = self._judged(member, classified, pen)
-        made = self.bookings.resize(pen, self.request_of(name, member), judgements)
+        for one in sliced:
+            ledger.repool(structs.replace(one, exclusive=NO_CPUS))
+        made = self.bookings.resize(pen, request, self._judged(member, classified, pen))
         if isinstance(made, Placement):
             self._share_some(name.id)
             for one in held:

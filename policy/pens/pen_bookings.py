@@ -103,11 +103,7 @@ class PenBookings:
         `back`: the place of a container that comes back to it, and asks for what it had.
         """
         books, ledger = self._books, self._books.ledger
-        if pen.exclusive:
-            whole = max(-(-request.total_milli // 1000), 1)
-            request = replace(request, exclusive=whole, shared_milli=0)
-        else:
-            request = request.as_shared()
+        request = _of_its_kind(pen, request)
         kept = shrunk_pen(ledger, pen, request.exclusive, books.picker)
         if isinstance(kept, Refusal):
             return Failure(refusal=kept)
@@ -122,6 +118,13 @@ class PenBookings:
         books.pinner.mark(pen.container_id)
         heed_all_in_pen(judgements, pen.container_id, books)
         return placement
+
+    @staticmethod
+    def fits(pen: Grant, request: Request) -> bool:
+        """Whether a pen is as large as a request for it asks."""
+        asked = _of_its_kind(pen, request)
+        has = len(pen.exclusive), pen.shared_milli, pen.memory_bytes
+        return has == (asked.exclusive, asked.shared_milli, asked.memory_bytes)
 
     def _regrown(
         self, pen: Grant, then: Grant, request: Request, allowed: int | None, failure: Failure
@@ -270,6 +273,14 @@ class PenBookings:
             within=residents[0].within if len(residents) == 1 else None,
         )
         return replace(pen, memory=self._books.adopt_memory(request, pen, zone))
+
+
+def _of_its_kind(pen: Grant, request: Request) -> Request:
+    """A request for whole cpus where a pen has own ones, and for a share where it has none."""
+    if not pen.exclusive:
+        return request.as_shared()
+    whole = max(-(-request.total_milli // 1000), 1)
+    return replace(request, exclusive=whole, shared_milli=0)
 
 
 def _as_before(request: Request, pen: Grant) -> Request:

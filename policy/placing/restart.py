@@ -9,7 +9,7 @@ from ...topology.sets.cpuset import CpuSet
 from ..books.booking import Booking
 from ..books.books import Books
 from ..model.container import ContainerId
-from ..model.grant import Dropped, Grant, Refusal
+from ..model.grant import Dropped, Grant, PoolId, Refusal
 from ..model.last_place import LastPlace
 from ..model.request import CpuType, Request
 from .growth import are_together, held_back
@@ -69,10 +69,11 @@ class RestartPlacer:
             return again if isinstance(again, Placement) else None
         if not held.cpu_type is request.cpu_type is CpuType.NORMAL:
             return None
-        count = (held.exclusive - held.isolated).mask.bit_count()
-        free = ledger.slice(pool_id) | ledger.free_isolated[pool_id]
+        sharable = own & ~held.isolated.mask
+        count, is_free = sharable.bit_count(), self._can_spare(pool_id, sharable)
+        is_free &= not own & ~sharable & ~ledger.free_isolated[pool_id]
         region = -1 if held.within is None else held.within.mask
-        if own.bit_count() != request.exclusive or own & ~free or count > ledger.sliceable[pool_id]:
+        if own.bit_count() != request.exclusive or not is_free:
             return None
         shared = ledger.free_sharable[pool_id] & region & ~own if request.needs_shared_cpu else 0
         if request.needs_shared_cpu:
@@ -97,6 +98,19 @@ class RestartPlacer:
         # Of rules that keep containers apart those are left that do not bind it.
         broken = tuple(one for one in told if one.closed_pools or one.blockers)
         return Placement(booking=booking, decided_by=RESTARTED, broken=broken)
+
+    def _can_spare(self, pool_id: PoolId, cpus: int) -> bool:
+        """Whether these very cpus of a pool may be taken, and all below have what they owe.
+
+        Elsewhere they choose themselves which ones they keep for that.
+        """
+        ledger, masks = self._ledger, self._tree.masks
+        owed = ledger.narrowed.owed(ledger.free_sharable[-1], ledger.sharable_version)
+        if cpus & (~ledger.free_sharable[pool_id] | owed):
+            return False
+        left = ledger.sliceable
+        inside = self._tree.subtree(pool_id)
+        return all((cpus & masks[one]).bit_count() <= left[one] for one in inside)
 
     def plan_back(
         self, request: Request, last: LastPlace, judgement: Judgement | None, failure: Failure

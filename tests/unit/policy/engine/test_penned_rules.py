@@ -6,7 +6,7 @@ from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, Resources
 from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.topology.sets.cpuset import CpuSet
-from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, term
+from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, near, term
 
 FRONT = {"group.pinfold.dev/pod": "front"}
 TWO_NODES = "socket:2 core:4 mem:8G"
@@ -98,3 +98,21 @@ def test_others_do_not_come_to_where_a_pen_that_was_resized_may_be() -> None:
     one, other = ({cpu // 2 for cpu in found} for found in both)
     assert not one & other
     assert not engine.decisions[owner.id].unmet
+
+
+def test_a_pod_that_is_resized_to_what_it_has_stays_where_it_is() -> None:
+    """By the smaller size one core is enough, and its rule wants one: it is in four of guest's."""
+    engine = engine_of("socket:1 core:6 thread:2 mem:8G")
+    size = Resources(cpu_request_milli=3000, cpu_limit_milli=4000, memory_limit_bytes=2**30)
+    wish = {"pod-pool.pinfold.dev/pod": "true"}
+    rules = near(term("core", "guest"))
+    owner = container_of("owner", 0.5, rules, fails=True, annotations=wish)
+    owner = replace(owner, pod=replace(owner.pod, resources=size))
+    create(engine, container_of("guest", 4, annotations={"smt.pinfold.dev/pod": "spread"}), owner)
+    assert str(cpus(engine, owner)) == "3,5,7,9"
+    smaller = replace(size, cpu_request_milli=1000)
+    assert engine.resize_pod(owner.pod, smaller) == ()
+    assert engine.decisions[owner.id].unmet
+    assert engine.resize_pod(owner.pod, smaller) == ()
+    assert str(cpus(engine, owner)) == "3,5,7,9"
+    engine.check()

@@ -286,6 +286,19 @@ def test_a_pen_has_the_same_cpus_again_when_who_left_it_is_back() -> None:
     engine.check()
 
 
+def test_the_cpus_that_it_had_are_as_good_as_any_that_a_pool_can_spare() -> None:
+    """The other socket has promised 2500m of four cpus: any one of them may be taken."""
+    engine = engine_of("socket:2 core:4 mem:8G")
+    early, it = container_of("early", 1), container_of("it", 4)
+    assert [placed(engine, one) for one in (early, it)] == ["4", "1-3,5"]
+    placed(engine, container_of("one", 1.5))
+    ended(engine, early.id)
+    placed(engine, container_of("other", 0.9))
+    ended(engine, it.id)
+    assert placed(engine, replace(it, id=ContainerId("it-1"))) == "1-3,5"
+    engine.check()
+
+
 def test_who_was_not_in_a_pen_does_not_enlarge_it_beyond_what_is_there() -> None:
     engine = Engine(SMALL, Config(reserved_resources=Amounts(cpu="cpuset:0")))
     one, other = (annotated(sized(name, 1, 0), "group", "red") for name in ("one", "other"))
