@@ -29,6 +29,15 @@ def is_told(engine: Engine, *concerned: Container) -> bool:
     return any(engine.decisions[one.id].unmet for one in concerned)
 
 
+def as_listed(engine: Engine) -> list[Container]:
+    """The containers as a runtime lists them after a restart."""
+    return [
+        replace(one, cpus=pinning.cpus, mems=pinning.mems)
+        for one in engine.containers.values()
+        if (pinning := engine.pinning(one.id))
+    ]
+
+
 def test_who_runs_and_fits_nowhere_does_not_grow_to_where_its_rule_breaks() -> None:
     """It is on all cpus that are left; those that come back are next to whom it must not be."""
     engine = engine_of(TWO_NODES)
@@ -197,6 +206,22 @@ def test_who_shares_and_was_left_the_reserved_cpus_keeps_its_memory_at_a_restart
     again = engine_of(spec)
     assert again.synchronize(listed, engine.snapshot().advice()).changes == ()
     again.check()
+
+
+def test_who_may_use_idle_cpus_is_where_it_runs_after_a_restart() -> None:
+    """It has the reserved cpus, which are none of its pool's, beside whom it must not be."""
+    spec = "socket:1 core:3 mem:4G"
+    engine = engine_of(spec)
+    noisy = container_of("noisy", 0, annotations={"idle-cpus.pinfold.dev/pod": "numa"})
+    alone = container_of("alone", 0, apart(term("core", "noisy")), fails=True)
+    placed(engine, container_of("own", 2))
+    engine.adopt(alone)
+    engine.adopt(noisy)
+    assert (cpus(engine, noisy), cpus(engine, alone)) == ("0", "0")
+    assert is_told(engine, alone)
+    again = engine_of(spec)
+    assert again.synchronize(as_listed(engine), engine.snapshot().advice()).changes == ()
+    assert is_told(again, alone)
 
 
 def test_who_is_on_reserved_cpus_restarts_there_though_its_friend_is_gone() -> None:
