@@ -263,7 +263,7 @@ class Books:
         # After an adoption some run on fewer cpus than they could, until the next event.
         cpus = told.cpus if told is not None else None
         if cpus is not None and grant.idle_level is not None:
-            cpus = cpus & (self.pinner.pool_cpus.of(grant) or cpus) or None
+            cpus = cpus & (self.pinner.pool_cpus.of(grant) or cpus) or cpus
         if cpus is None:
             cpus = self.pinner.pool_cpus.of(grant)
         if cpus is None:

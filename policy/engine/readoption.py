@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ...topology.sets.cpuset import NO_CPUS
 from ..books.books import Books
 from ..model.container import Container, ContainerId
 from ..model.grant import Grant, Refusal
@@ -178,15 +179,20 @@ def _adopt(
                 books.expect(container, requests[container.id])
     homeless: list[Container] = []
     left: list[tuple[Container, Request]] = []
-    claims = [(one, requests[one.id]) for one in running if requests[one.id].claimed]
+    claims: list[tuple[Container, Request]] = []
     # What an exclusive grant holds is legal for nobody else, so those come first.
     for container in running:
         request, hint = requests[container.id], advice.get(container.id)
         with _Blame(container):
             if request.claimed:
                 # It was told of by whoever creates pods, and may be about others' cpus.
-                continue
-            if not has_own_cpus(request, hint):
+                had = NO_CPUS if hint is None else hint.exclusive
+                if not had or had.mask & others[container.id]:
+                    claims.append((container, request))
+                else:
+                    # Who was left the reserved cpus because of these is known for that then.
+                    allocator.adopt(container, request, others[container.id], hint)
+            elif not has_own_cpus(request, hint):
                 left.append((container, request))
             elif not allocator.adopt(container, request, others[container.id], hint):
                 left.append((container, request.as_shared()))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.model.container import Container, QosClass
+from pinfold.policy.model.container import Container, ContainerId, QosClass
 from pinfold.policy.model.grant import Refusal
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
@@ -27,6 +27,15 @@ FIRST, SECOND = ({"pool-name.pinfold.dev/pod": f"socket #{number}"} for number i
 
 def is_told(engine: Engine, *concerned: Container) -> bool:
     return any(engine.decisions[one.id].unmet for one in concerned)
+
+
+def as_listed(engine: Engine) -> list[Container]:
+    """The containers as a runtime lists them after a restart."""
+    return [
+        replace(one, cpus=pinning.cpus, mems=pinning.mems)
+        for one in engine.containers.values()
+        if (pinning := engine.pinning(one.id))
+    ]
 
 
 def test_who_runs_and_fits_nowhere_does_not_grow_to_where_its_rule_breaks() -> None:
@@ -197,6 +206,40 @@ def test_who_shares_and_was_left_the_reserved_cpus_keeps_its_memory_at_a_restart
     again = engine_of(spec)
     assert again.synchronize(listed, engine.snapshot().advice()).changes == ()
     again.check()
+
+
+def test_who_may_use_idle_cpus_is_where_it_runs_after_a_restart() -> None:
+    """It has the reserved cpus, which are none of its pool's, beside whom it must not be."""
+    spec = "socket:1 core:3 mem:4G"
+    engine = engine_of(spec)
+    noisy = container_of("noisy", 0, annotations={"idle-cpus.pinfold.dev/pod": "numa"})
+    alone = container_of("alone", 0, apart(term("core", "noisy")), fails=True)
+    placed(engine, container_of("own", 2))
+    engine.adopt(alone)
+    engine.adopt(noisy)
+    assert (cpus(engine, noisy), cpus(engine, alone)) == ("0", "0")
+    assert is_told(engine, alone)
+    again = engine_of(spec)
+    assert again.synchronize(as_listed(engine), engine.snapshot().advice()).changes == ()
+    assert is_told(again, alone)
+
+
+def test_a_group_that_a_claim_left_the_reserved_cpus_is_known_after_a_restart() -> None:
+    """Who creates pods gave the last other cpu away, and the group had asked for some of it."""
+    spec = "socket:1 core:2 mem:4G"
+    engine = engine_of(spec)
+    group = {"group.pinfold.dev/pod": "red"}
+    member = container_of("member", 0.5, annotations=group, shares=True)
+    claimer = replace(container_of("claimer", 0.5), claimed=CpuSet.parse("1"))
+    assert placed(engine, member) == "1"
+    engine.stop(member.id)
+    assert placed(engine, claimer) == "None"
+    assert placed(engine, replace(member, id=ContainerId("again"))) == "0"
+    member = engine.containers[ContainerId("again")]
+    again = engine_of(spec)
+    assert again.synchronize(as_listed(engine), engine.snapshot().advice()).changes == ()
+    again.check()
+    assert again.grants[member.id].pen == engine.grants[member.id].pen == "group default/red"
 
 
 def test_who_is_on_reserved_cpus_restarts_there_though_its_friend_is_gone() -> None:
