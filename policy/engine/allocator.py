@@ -346,6 +346,8 @@ class Allocator:
             self.shares.widen(container_id)
             moved = self.shares.return_home()
             changes = self.books.pinner.changes()
+            # What comes free is lent to those as well who have no cpu of their pool.
+            self.unmet.note_moves(changes)
             self.unmet.look_at_displaced()
             self.unmet.refresh(container_id, (*moved, *(one.container_id for one in changes)))
             return changes

@@ -256,3 +256,23 @@ def test_who_is_on_reserved_cpus_restarts_there_though_its_friend_is_gone() -> N
     assert placed(engine, again) == "0"
     newcomer = container_of("newcomer", 0.1, rules, fails=True, namespace="kube-system")
     assert isinstance(engine.create(newcomer).result, Refusal)
+
+
+def test_who_is_lent_what_comes_free_is_told_whom_it_comes_beside() -> None:
+    """Its own socket is full: its share has no cpu until the guest's socket has one."""
+    engine = engine_of("socket:2 core:4 mem:8G")
+    owner = container_of("owner", 1, apart(term("numa", "guest")), fails=True)
+    request = replace(owner.resources, cpu_request_milli=1500, cpu_limit_milli=1500)
+    told = {**owner.pod.annotations, "prefer-shared-cpus.resource-policy.nri.io/pod": "false"}
+    owner = replace(owner, pod=replace(owner.pod, annotations=told), resources=request)
+    guest = container_of("guest", 0)
+    others = [(container_of(f"runs-{cpu}", 1), str(cpu)) for cpu in (1, 2, 3, 5, 6, 7)]
+    running = [(owner, "4"), (guest, "0"), *others]
+    engine.synchronize([replace(one, cpus=CpuSet.parse(text)) for one, text in running], {})
+    assert (cpus(engine, owner), cpus(engine, guest)) == ("4", "0")
+    assert not engine.decisions[owner.id].unmet
+    engine.stop(others[0][0].id)
+    assert (cpus(engine, owner), cpus(engine, guest)) == ("1,4", "1")
+    (unmet,) = engine.decisions[owner.id].unmet
+    assert guest.path in unmet
+    engine.check()
