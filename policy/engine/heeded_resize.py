@@ -5,10 +5,11 @@ from msgspec.structs import replace
 from ..books.books import Books
 from ..model.container import Container
 from ..model.grant import Grant
-from ..model.request import CpuType
+from ..model.request import CpuType, Request
 from ..placing.classifier import Classified
 from ..placing.growth import allowed_cpus, closed_pools, held_back
 from ..placing.judge import Judge
+from ..placing.judgement import Judgement
 from ..placing.placer import Failure, Placement
 from ..placing.resizer import Resizer
 
@@ -29,7 +30,17 @@ def heeded_resize(
         judgement = judge.judge(container, classified.placement, request)
     if judgement is None:
         return resizer.plan(grant, request)
-    cpus = books.presence(container.id)
+    # Whom no rule keeps away as it comes, as on reserved cpus, comes no nearer if it can be helped.
+    placement = _heeding(judgement.of_growth(), grant, request, books, resizer)
+    if isinstance(placement, Failure) and judgement.passed:
+        placement = _heeding(judgement, grant, request, books, resizer)
+    return placement
+
+
+def _heeding(
+    judgement: Judgement, grant: Grant, request: Request, books: Books, resizer: Resizer
+) -> Placement | Failure:
+    cpus = books.presence(grant.container_id)
     allowed = allowed_cpus(judgement, grant, cpus)
     closed = closed_pools(judgement, grant.pool_id, firmly=False)
     placement = resizer.plan(grant, request, allowed, closed)

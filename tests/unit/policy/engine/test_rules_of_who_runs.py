@@ -115,6 +115,19 @@ def test_who_is_never_kept_away_comes_no_nearer_all_the_same() -> None:
     assert cpus(engine, noisy) == "1-5"
 
 
+def test_who_is_never_kept_away_comes_no_nearer_by_a_resize() -> None:
+    engine = engine_of(TWO_NODES)
+    other = container_of("other", 2, annotations=SECOND)
+    alone = container_of("alone", 1, apart(term("socket", "noisy")), fails=True, annotations=SECOND)
+    assert (placed(engine, other), placed(engine, alone)) == ("3-4", "5")
+    noisy = container_of("noisy", 1.5, annotations=RESERVED)
+    assert placed(engine, noisy) == "1-2"
+    engine.update(noisy.id, replace(noisy.resources, cpu_request_milli=1400))
+    engine.remove(other.id)
+    engine.check()
+    assert cpus(engine, noisy) == "1-2"
+
+
 def test_who_is_lent_cpus_beside_its_own_next_to_another_is_told() -> None:
     """Of its pool nothing is left to share: it keeps its own cpu, and shares those of another."""
     machine = machine_from_spec(TWO_NODES)
