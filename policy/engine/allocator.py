@@ -29,10 +29,10 @@ from .heeded_resize import heeded_resize
 from .penning import Penning
 from .replacement import party_of, plan_replacement, relocated
 from .restoration import snapshot_of
-from .roster import Roster
+from .roster import Roster, guard_problems, with_uncounted
 from .shifted_shares import ShiftedShares
 from .snapshot import Snapshot, exclusive_cpus
-from .unmet import UnmetRules, guard_problems, with_uncounted
+from .unmet import UnmetRules
 
 
 class Allocator:

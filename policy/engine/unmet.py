@@ -8,21 +8,17 @@ from msgspec import structs
 from ..books.books import Books
 from ..model.container import Container, ContainerId
 from ..model.pinning import Change
-from ..placing.classifier import Classified
 from ..placing.guard import Scene
 from ..placing.judge import Judge
 from ..placing.judgement import Judgement
 from ..placing.restriction import Restriction, ids_in_the_way, together_text
 from ..rules.podaffinity.rule_set import RequiredTerm
-from ..rules.podaffinity.standing_rules import LOOKED_AT_MAX
 from ..rules.podaffinity.term import container_labels
 from ..text.errors import Problem
-from .decision import Decision
+from .decision import TOLD_MAX, Decision
 from .roster import Roster
 
 _UNMET: Final = "unmet"
-_TOLD_MAX: Final = 16
-"""So many rules that do not hold at a container are told."""
 _EFFORT_MAX: Final = 64
 """Containers are looked at again with so much effort after one event, the others later on."""
 _EFFORT_WAITED_FOR: Final = 24
@@ -45,6 +41,11 @@ class UnmetRules:
         self._judge = judge
         self._concerned: dict[ContainerId, set[ContainerId]] = {}
         """The containers at which rules do not hold, and the others that stand in the way."""
+        self._resting: dict[ContainerId, tuple[tuple[str, ...], frozenset[ContainerId]]] = {}
+        """What was told and holds by now, though nobody is gone, and the others it is about.
+
+        Whoever made way gets its cpus back without a decision about it, and it may break again.
+        """
         self._moved: set[ContainerId] = set()
         self._displaced: list[ContainerId] = []
         self._shifted: dict[ContainerId, frozenset[str]] = {}
@@ -66,7 +67,7 @@ class UnmetRules:
         return tuple(one.beside(self._beside(one, cpus)).unmet_text for one in broken)
 
     def _beside(self, rule: Restriction, cpus: int) -> Sequence[Container]:
-        if not 1 < len(rule.blockers) <= _TOLD_MAX:
+        if not 1 < len(rule.blockers) <= TOLD_MAX:
             return rule.blockers
         books, here = self._books, self._books.domains.covering(rule.level, cpus)
         return [one for one in rule.blockers if books.reach(one.id) & here]
@@ -79,7 +80,7 @@ class UnmetRules:
                 continue
             self._concerned.setdefault(one.owner_id, set()).add(newcomer.id)
             text = f"{one.name}: {together_text(one.level, newcomer.path)}"
-            if len(decision.unmet) < _TOLD_MAX and text not in decision.unmet:
+            if len(decision.unmet) < TOLD_MAX and text not in decision.unmet:
                 decision = with_unmet(decision, (*decision.unmet, text))
                 self._roster.decisions[one.owner_id] = decision
 
@@ -215,9 +216,12 @@ class UnmetRules:
         `moved`: those that have other cpus for it.
         """
         self._concerned.pop(gone, None)
+        self._resting.pop(gone, None)
         due = [one for one, others in self._concerned.items() if gone in others]
+        moved = {*moved}
         self._due.update(dict.fromkeys(due))
-        self._due.update(dict.fromkeys(one for one in moved if one in self._concerned))
+        self._due.update(dict.fromkeys(one for one in self._concerned if one in moved))
+        self._due.update(dict.fromkeys(self._stirred(moved)))
         self.look_at_due()
 
     def note_moved(self, container_id: ContainerId) -> None:
@@ -232,7 +236,7 @@ class UnmetRules:
         must not be with. O(those whose rules are about them), for a newcomer keeps nobody apart.
         """
         moved, self._moved = self._moved, set()
-        if not self._concerned:
+        if not self._concerned and not self._resting:
             return
         moved.update([one.container_id for one in changes])
         due: dict[ContainerId, None] = {}
@@ -245,8 +249,17 @@ class UnmetRules:
             for container_id, others in self._concerned.items():
                 if container_id in moved or not moved.isdisjoint(others):
                     due[container_id] = None
+        due.update(dict.fromkeys(self._stirred(moved)))
         # What others left to be looked at is not for the newest to wait for.
         self._due.update(self._look_again(due, _EFFORT_WAITED_FOR))
+
+    def _stirred(self, moved: Collection[ContainerId]) -> Sequence[ContainerId]:
+        """Those at which something may break again as these have other cpus."""
+        return [
+            one
+            for one, (_, others) in self._resting.items()
+            if one in moved or not others.isdisjoint(moved)
+        ]
 
     def look_at_due(self) -> None:
         """Look again at containers that are still due. For when nobody waits for the policy."""
@@ -266,7 +279,7 @@ class UnmetRules:
 
     def refresh_all(self) -> None:
         """Forget all that holds by now. O(containers at which something did not)."""
-        self._due.update(dict.fromkeys(self._concerned))
+        self._due.update(dict.fromkeys((*self._concerned, *self._resting)))
         self.look_at_due()
 
     def _look_again(
@@ -281,9 +294,15 @@ class UnmetRules:
             decision = self._roster.decisions.get(container_id)
             if decision is None or container_id not in self._books.ledger.grants:
                 self._concerned.pop(container_id, None)
+                self._resting.pop(container_id, None)
                 continue
             look.effort += len(decision.unmet)
-            broken = look.still_broken(container_id, decision.unmet)
+            rested, _ = self._resting.get(container_id, ((), frozenset()))
+            found = look.still_broken(container_id, (*decision.unmet, *rested))
+            broken = [
+                one for one in found if one.blockers or any(map(one.is_told_by, decision.unmet))
+            ]
+            self._let_rest(container_id, broken)
             left = self._texts(container_id, broken)
             if left != decision.unmet:
                 self._roster.decisions[container_id] = with_unmet(decision, left)
@@ -292,6 +311,16 @@ class UnmetRules:
             else:
                 self._concerned.pop(container_id, None)
         return due
+
+    def _let_rest(self, container_id: ContainerId, broken: Sequence[Restriction]) -> None:
+        """Remember what was told of a container and is none of what is broken by now."""
+        texts, others = self._resting.pop(container_id, ((), frozenset[ContainerId]()))
+        told = dict.fromkeys((*texts, *self._roster.decisions[container_id].unmet))
+        resting = [one for one in told if not any(rule.is_told_by(one) for rule in broken)]
+        others |= self._concerned.get(container_id, set())
+        others &= self._books.ledger.grants.keys()
+        if resting and others:
+            self._resting[container_id] = (tuple(resting[-TOLD_MAX:]), others)
 
     def _broken(self, container_id: ContainerId) -> tuple[Restriction, ...]:
         return _Look(self._books, self._roster, self._judge).broken(container_id)
@@ -347,44 +376,9 @@ class _Look:
 
 def with_unmet(decision: Decision, texts: tuple[str, ...]) -> Decision:
     """A decision with these unmet rules, the first of very many, also among its problems."""
-    texts = texts[:_TOLD_MAX]
+    texts = texts[:TOLD_MAX]
     if texts == decision.unmet:
         return decision
     problems = [one for one in decision.problems if one.where != _UNMET]
     problems += [Problem(where=_UNMET, what=text, is_advice=True) for text in texts]
     return structs.replace(decision, unmet=texts, problems=tuple(problems))
-
-
-def guard_problems(judgement: Judgement, container: Container) -> tuple[Problem, ...]:
-    """Anti-affinity of other namespaces that would block too much, the first of very many.
-
-    And how many rules of others do not count at all.
-    """
-    texts = judgement.guarded
-    more = len(texts) - _TOLD_MAX
-    what = "would block more than its namespace may: it counts as preferred"
-    told = [f"{text} {what}" for text in texts[:_TOLD_MAX]]
-    if more > 0:
-        told.append(f"so do {more} more rules")
-    where = f"antiAffinityLimits of {container.path}"
-    found = [Problem(where=where, what=one, is_advice=True) for one in told]
-    if judgement.uncounted:
-        what = f"{judgement.uncounted} rules of containers that are there do not count for it:"
-        what += f" {LOOKED_AT_MAX} others of their namespace do"
-        fix = "write fewer different ones there"
-        found.append(
-            Problem(where=f"affinity to {container.path}", what=what, fix=fix, is_advice=True)
-        )
-    return tuple(found)
-
-
-def with_uncounted(classified: Classified, container: Container, count: int) -> Classified:
-    """A container's demand with the note that some of its rules do not count for newcomers."""
-    problem = Problem(
-        where=f"affinity of {container.path}",
-        what=f"{count} of its rules do not count for newcomers: {LOOKED_AT_MAX} others of its"
-        " namespace are about the same labels",
-        fix="write fewer different ones",
-        is_advice=True,
-    )
-    return structs.replace(classified, problems=(*classified.problems, problem))

@@ -161,6 +161,25 @@ def test_who_is_lent_cpus_next_to_another_by_a_reload_is_told() -> None:
     assert is_told(engine, alone)
 
 
+def test_what_held_only_while_a_container_was_narrowed_is_told_again() -> None:
+    """It ran already beside whom it must not be, and another's own cpus parted them for a time."""
+    engine = engine_of(TWO_NODES)
+    noisy, own = (
+        container_of(name, n, annotations=SECOND) for name, n in (("noisy", 1), ("own", 2))
+    )
+    alone = container_of("alone", 0, apart(term("socket", "noisy")), fails=True)
+    placed(engine, noisy)
+    engine.adopt(replace(alone, cpus=CpuSet.parse("1-2,4-5")))
+    (told,) = engine.decisions[alone.id].unmet
+    placed(engine, own)
+    assert (cpus(engine, alone), is_told(engine, alone, noisy)) == ("1-2", False)
+    engine.remove(own.id)
+    assert cpus(engine, alone) == "1-2,4-5"
+    assert engine.decisions[alone.id].unmet == (told,)
+    engine.remove(noisy.id)
+    assert not is_told(engine, alone)
+
+
 def test_who_was_left_no_cpu_does_not_grow_to_where_another_may_grow_as_well() -> None:
     """Both may have cpus that are somebody's own by then; once those come back, one has them."""
     engine = engine_of("socket:1 core:6 mem:4G")
