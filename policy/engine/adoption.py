@@ -80,9 +80,8 @@ class Advice(Struct, frozen=True, kw_only=True):
         return request.shared_milli > 0 and self.exclusive <= cpus
 
 
-def _within_bounds(texts: Iterable[str]) -> Iterator[str]:
+def _within_bounds(texts: Iterable[str], room: int = _UNMET_CHARACTERS_MAX) -> Iterator[str]:
     """The first texts; names in them are strangers', and all of them may be saved."""
-    room = _UNMET_CHARACTERS_MAX
     for text in texts:
         room -= len(text)
         if room >= 0 and text.isprintable():
@@ -335,9 +334,11 @@ def _as_before(request: Request, cpus: CpuSet, advice: Advice, picker: CpuPicker
     """The request of a container that has cpus of its own and would get shared ones by now.
 
     A configuration that prefers shared cpus is for those who come; what it asked for it still asks.
+    Or of one with fewer of its own beside shared ones: it was given no more as it grew.
     """
     count = len(advice.exclusive)
-    if request.exclusive or not 0 < 1000 * count <= request.total_milli:
+    is_whole = count >= request.exclusive or advice.exclusive == cpus
+    if (request.exclusive and is_whole) or not 0 < 1000 * count <= request.total_milli:
         return request
     shared_milli = request.total_milli - 1000 * count
     before = structs.replace(request, exclusive=count, shared_milli=shared_milli)

@@ -15,7 +15,7 @@ from ..placing.judgement import Judgement
 def judged_in_pen(
     containers: Iterable[tuple[Container, Classified]], judge: Judge
 ) -> tuple[Judgement, ...]:
-    """What rules of containers in one pen say, and those about them; of none that has none."""
+    """Judgements about the containers of one pen, where rules have something to say about them."""
     found = (judge.judge(one, known.placement, known.request) for one, known in containers)
     return tuple(one for one in found if one is not None)
 

@@ -1,6 +1,5 @@
 """The given table of saved grants: what an earlier process remembered, and what comes of it."""
 
-import dataclasses
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -81,7 +80,7 @@ def state_of(*containers: Container) -> tuple[Engine, State]:
 def unknown_pool(_row: Field, _folder: Path) -> str:
     before, state = state_of(guaranteed("one", 2000))
     (advice,) = state.advice().values()
-    again = restored(state, {ContainerId("one"): dataclasses.replace(advice, pool="gone")})
+    again = restored(state, {ContainerId("one"): msgspec.structs.replace(advice, pool="gone")})
     assert again.grants == before.grants
     return "adopted by its cpus"
 

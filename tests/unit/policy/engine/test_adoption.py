@@ -216,6 +216,15 @@ def test_a_hidden_thread_that_somebody_else_has_is_not_believed() -> None:
     one.check()
 
 
+def test_fewer_own_cpus_than_asked_for_are_kept_beside_shared_ones() -> None:
+    """It grew where no more were free, and came back to what it had."""
+    one = engine()
+    advice = {ContainerId("a"): Advice(pool="socket #0", exclusive=CpuSet.parse("1"))}
+    one.synchronize([running("a", 3000, "1,3")], advice)
+    assert told(one) == {"a": "1,3"}
+    assert exclusive(one) == {"a": "1"}
+
+
 def test_a_thread_of_its_own_that_a_shared_one_of_its_core_hides_is_its_own() -> None:
     one = engine()
     annotations = {"hide-hyperthreads": "true", "prefer-shared-cpus": "false"}
