@@ -197,7 +197,7 @@ class Allocator:
         judgement = self._judge.judge(container, known.placement, known.request, has_pulls=False)
         if judgement is not None:
             self.unmet.tell_adopted(container.id, judgement, remembered, is_alone=is_alone)
-            self.shares.hold_back(judgement, grant, cpus)
+            self.shares.hold_back(judgement.of_growth(), grant, cpus)
         if is_alone and not self.books.standing.is_empty:
             self.rehouse()
 

@@ -128,6 +128,19 @@ def test_who_is_never_kept_away_comes_no_nearer_by_a_resize() -> None:
     assert cpus(engine, noisy) == "1-2"
 
 
+def test_who_is_never_kept_away_comes_no_nearer_once_it_is_adopted() -> None:
+    engine = engine_of("core:7 mem:4G")
+    alone = container_of("alone", 0.5, apart(term("core", "noisy")), fails=True)
+    here, other = container_of("here", 0.5, app="noisy"), container_of("other", 1)
+    listed = ((alone, "4-5"), (here, "1-2"), (other, "6"))
+    engine.synchronize([replace(one, cpus=CpuSet.parse(where)) for one, where in listed])
+    noisy = container_of("noisy", 0.5, annotations=RESERVED)
+    engine.adopt(replace(noisy, cpus=CpuSet.parse("3")))
+    engine.remove(other.id)
+    engine.check()
+    assert (cpus(engine, noisy), cpus(engine, alone)) == ("1-3,6", "4-5")
+
+
 def test_who_is_lent_cpus_beside_its_own_next_to_another_is_told() -> None:
     """Of its pool nothing is left to share: it keeps its own cpu, and shares those of another."""
     machine = machine_from_spec(TWO_NODES)
