@@ -33,6 +33,7 @@ from pinfold.policy.scenarios.scenario_file import Topology
 from pinfold.topology.made.generator import machine_snapshot
 from pinfold.topology.made.snapshot import SysfsSnapshot, write_tree
 from pinfold.topology.model.machine import IoDevice
+from tests.unit.nri.hints.pod_resources_service import serve_pod_resources
 
 SECONDS = 10.0
 
@@ -200,24 +201,9 @@ class DeviceNode:
                 yield f"sys/bus/pci/devices/{self._addresses[one.name]}", f"sys/{one.path}"
 
     def _serve(self) -> None:
-        handlers = {
-            "List": grpc.unary_unary_rpc_method_handler(
-                self._list,
-                request_deserializer=api.ListPodResourcesRequest.FromString,
-                response_serializer=api.ListPodResourcesResponse.SerializeToString,
-            ),
-            "Get": grpc.unary_unary_rpc_method_handler(
-                self._get,
-                request_deserializer=api.GetPodResourcesRequest.FromString,
-                response_serializer=api.GetPodResourcesResponse.SerializeToString,
-            ),
-        }
-        handler = grpc.method_handlers_generic_handler("v1.PodResourcesLister", handlers)
-        self._server.add_generic_rpc_handlers((handler,))
         socket = self.root / KUBELET_SOCKET.lstrip("/")
         socket.parent.mkdir(parents=True)
-        self._server.add_insecure_port(f"unix:{socket}")
-        self._server.start()
+        serve_pod_resources(self._server, str(socket), self._list, self._get)
 
     def _list(self, request: api.ListPodResourcesRequest, context: grpc.ServicerContext) -> object:
         return api.ListPodResourcesResponse(pod_resources=self._pods.values())

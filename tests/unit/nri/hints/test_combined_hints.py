@@ -49,6 +49,7 @@ from pinfold.topology.made.generator import machine_snapshot
 from pinfold.topology.made.snapshot import write_tree
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sysfs.sysfs_tree import DirectoryTree
+from tests.unit.nri.hints.pod_resources_service import serve_pod_resources
 
 MACHINE = machine_from_spec("socket:2 numa:1 core:4 thread:1 mem:4G")
 """Node 0 has cpus 0-3, node 1 has cpus 4-7, and the disk."""
@@ -484,24 +485,8 @@ def fixture_path(tmp_path: Path) -> str:
 @pytest.fixture(name="kubelet")
 def fixture_kubelet(path: str) -> Iterator[Kubelet]:
     kubelet = Kubelet()
-    handlers = {
-        "Get": grpc.unary_unary_rpc_method_handler(
-            kubelet.find,
-            request_deserializer=api.GetPodResourcesRequest.FromString,
-            response_serializer=api.GetPodResourcesResponse.SerializeToString,
-        ),
-        "List": grpc.unary_unary_rpc_method_handler(
-            kubelet.list,
-            request_deserializer=api.ListPodResourcesRequest.FromString,
-            response_serializer=api.ListPodResourcesResponse.SerializeToString,
-        ),
-    }
     server = grpc.server(ThreadPoolExecutor(max_workers=2))
-    server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler("v1.PodResourcesLister", handlers),)
-    )
-    server.add_insecure_port(f"unix:{path}")
-    server.start()
+    serve_pod_resources(server, path, kubelet.list, kubelet.find)
     yield kubelet
     kubelet.answers.set()
     server.stop(None).wait(SECONDS)

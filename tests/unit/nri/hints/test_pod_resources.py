@@ -16,6 +16,7 @@ from pinfold.nri.api import podresources_pb2 as api
 from pinfold.nri.hints.pod_resources import ContainerName, PodResources, PodResourcesError
 from pinfold.policy.model.hint import Hint, HintOrigin
 from pinfold.topology.sets.cpuset import NodeSet
+from tests.unit.nri.hints.pod_resources_service import serve_pod_resources
 
 TRAINER = ContainerName("ml", "train-0", "trainer")
 
@@ -103,24 +104,9 @@ def kubelet(socket: str) -> Iterator[Kubelet]:
 
 
 def serve(kubelet: Kubelet, socket: str) -> grpc.Server:
-    handlers = {
-        "List": grpc.unary_unary_rpc_method_handler(
-            kubelet.list,
-            request_deserializer=api.ListPodResourcesRequest.FromString,
-            response_serializer=api.ListPodResourcesResponse.SerializeToString,
-        ),
-        "Get": grpc.unary_unary_rpc_method_handler(
-            kubelet.find,
-            request_deserializer=api.GetPodResourcesRequest.FromString,
-            response_serializer=api.GetPodResourcesResponse.SerializeToString,
-        ),
-    }
     options = [("grpc.max_send_message_length", -1)]
     server = grpc.server(ThreadPoolExecutor(max_workers=2), options=options)
-    handler = grpc.method_handlers_generic_handler("v1.PodResourcesLister", handlers)
-    server.add_generic_rpc_handlers((handler,))
-    server.add_insecure_port(f"unix:{socket}")
-    server.start()
+    serve_pod_resources(server, socket, kubelet.list, kubelet.find)
     return server
 
 

@@ -1,6 +1,7 @@
 """Rules between containers where some of these are in a pen: those of each count for all of it."""
 
 from dataclasses import replace
+from typing import Any
 
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, Resources
@@ -18,6 +19,13 @@ def cpus(engine: Engine, one: Container) -> CpuSet:
     assert pinning is not None
     assert pinning.cpus is not None
     return pinning.cpus
+
+
+def pooled_owner(rules: dict[str, Any], size: Resources) -> Container:
+    """A container with rules that insist, in the pen of its pod of this size."""
+    wish = {"pod-pool.pinfold.dev/pod": "true"}
+    owner = container_of("owner", 0.5, rules, fails=True, annotations=wish)
+    return replace(owner, pod=replace(owner.pod, resources=size))
 
 
 def create(engine: Engine, *containers: Container) -> None:
@@ -85,10 +93,7 @@ def test_others_do_not_come_to_where_a_pen_that_was_resized_may_be() -> None:
     """What `taker` gives back is neither's before: the pen may have it by its resize."""
     engine = engine_of("socket:1 core:4 thread:2 mem:8G")
     size = Resources(cpu_request_milli=500, cpu_limit_milli=1000, memory_limit_bytes=2**30)
-    wish = {"pod-pool.pinfold.dev/pod": "true"}
-    rules = apart(term("core", "guest"))
-    owner = container_of("owner", 0.5, rules, fails=True, annotations=wish)
-    owner = replace(owner, pod=replace(owner.pod, resources=size))
+    owner = pooled_owner(apart(term("core", "guest")), size)
     guest, taker = container_of("guest", 0, shares=True), container_of("taker", 2)
     create(engine, guest, owner, taker)
     engine.resize_pod(owner.pod, replace(size, cpu_request_milli=600))
@@ -104,10 +109,7 @@ def test_a_pod_that_is_resized_to_what_it_has_stays_where_it_is() -> None:
     """By the smaller size one core is enough, and its rule wants one: it is in four of guest's."""
     engine = engine_of("socket:1 core:6 thread:2 mem:8G")
     size = Resources(cpu_request_milli=3000, cpu_limit_milli=4000, memory_limit_bytes=2**30)
-    wish = {"pod-pool.pinfold.dev/pod": "true"}
-    rules = near(term("core", "guest"))
-    owner = container_of("owner", 0.5, rules, fails=True, annotations=wish)
-    owner = replace(owner, pod=replace(owner.pod, resources=size))
+    owner = pooled_owner(near(term("core", "guest")), size)
     create(engine, container_of("guest", 4, annotations={"smt.pinfold.dev/pod": "spread"}), owner)
     assert str(cpus(engine, owner)) == "3,5,7,9"
     smaller = replace(size, cpu_request_milli=1000)

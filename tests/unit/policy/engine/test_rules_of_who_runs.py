@@ -100,14 +100,23 @@ def test_whose_cpus_are_those_of_one_that_runs_already_goes_where_its_rules_hold
 RESERVED = {"prefer-reserved-cpus.resource-policy.nri.io/pod": "true"}
 
 
-def test_who_is_never_kept_away_comes_no_nearer_all_the_same() -> None:
-    """The reserved cpus are too few for it; it grows by none beside who must be apart from it."""
+def beside_reserved_too_few() -> tuple[Engine, Container, Container, Container]:
+    """One with cpus 3 and 4, one that must be alone on 5, and one that no rule keeps away on 1-2.
+
+    The reserved cpus are too few for that one.
+    """
     engine = engine_of(TWO_NODES)
     other = container_of("other", 2, annotations=SECOND)
     alone = container_of("alone", 1, apart(term("socket", "noisy")), fails=True, annotations=SECOND)
     assert (placed(engine, other), placed(engine, alone)) == ("3-4", "5")
     noisy = container_of("noisy", 1.5, annotations=RESERVED)
     assert placed(engine, noisy) == "1-2"
+    return engine, other, alone, noisy
+
+
+def test_who_is_never_kept_away_comes_no_nearer_all_the_same() -> None:
+    """It grows by no cpus beside who must be apart from it."""
+    engine, other, alone, noisy = beside_reserved_too_few()
     engine.remove(other.id)
     engine.check()
     assert cpus(engine, noisy) == "1-2"
@@ -116,12 +125,7 @@ def test_who_is_never_kept_away_comes_no_nearer_all_the_same() -> None:
 
 
 def test_who_is_never_kept_away_comes_no_nearer_by_a_resize() -> None:
-    engine = engine_of(TWO_NODES)
-    other = container_of("other", 2, annotations=SECOND)
-    alone = container_of("alone", 1, apart(term("socket", "noisy")), fails=True, annotations=SECOND)
-    assert (placed(engine, other), placed(engine, alone)) == ("3-4", "5")
-    noisy = container_of("noisy", 1.5, annotations=RESERVED)
-    assert placed(engine, noisy) == "1-2"
+    engine, other, _, noisy = beside_reserved_too_few()
     engine.update(noisy.id, replace(noisy.resources, cpu_request_milli=1400))
     engine.remove(other.id)
     engine.check()
