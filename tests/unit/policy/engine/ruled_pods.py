@@ -24,6 +24,8 @@ IGNORED = "requiredDuringSchedulingIgnoredDuringExecution"
 LASTING = "requiredDuringSchedulingRequiredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 GIB = 2**30
+NODES = "socket:2 numa:2 core:2 thread:2 mem:2G"
+"""NUMA nodes 0-3, 4-7 (socket 0), 8-11, 12-15 (socket 1)."""
 NEVER = {"move.pinfold.dev/pod": "never"}
 
 

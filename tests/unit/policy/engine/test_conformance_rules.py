@@ -13,6 +13,7 @@ from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import NumaNode, NumaNodeId
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.policy.engine.ruled_pods import (
+    NODES,
     PREFERRED,
     apart,
     container_of,
@@ -26,8 +27,6 @@ from tests.unit.policy.engine.ruled_pods import (
 )
 from tests.unit.topology.model.offline import without
 
-NODES = "socket:2 numa:2 core:2 thread:2 mem:2G"
-"""NUMA nodes 0-3, 4-7 (socket 0), 8-11, 12-15 (socket 1)."""
 CACHES = "socket:1 numa:2 l3:2 core:4 mem:8G"
 """NUMA nodes 0-7, 8-15, each with two L3 groups of four cores."""
 CORES = "socket:1 core:4 thread:2 mem:4G"

@@ -13,6 +13,7 @@ from tests.unit.policy.engine.ruled_pods import (
     GIB,
     LASTING,
     NEVER,
+    NODES,
     apart,
     container_of,
     cpus,
@@ -23,8 +24,6 @@ from tests.unit.policy.engine.ruled_pods import (
     term,
 )
 
-NODES = "socket:2 numa:2 core:2 thread:2 mem:2G"
-"""NUMA nodes 0-3, 4-7 (socket 0), 8-11, 12-15 (socket 1)."""
 GROUP = {"group.pinfold.dev/pod": "front"}
 
 

@@ -16,6 +16,7 @@ from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.policy.engine.ruled_pods import (
     GIB,
+    NODES,
     apart,
     container_of,
     cpus,
@@ -27,8 +28,6 @@ from tests.unit.policy.engine.ruled_pods import (
     term,
 )
 
-NODES = "socket:2 numa:2 core:2 thread:2 mem:8G"
-"""NUMA nodes 0-3, 4-7 (socket 0), 8-11, 12-15 (socket 1)."""
 LAST_NODE = {"pool-name.pinfold.dev/pod": "NUMA node #3"}
 
 

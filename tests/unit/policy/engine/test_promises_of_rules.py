@@ -14,6 +14,7 @@ from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.policy.engine.ruled_pods import (
+    NODES,
     apart,
     container_of,
     cpus,
@@ -24,8 +25,6 @@ from tests.unit.policy.engine.ruled_pods import (
 )
 from tests.unit.topology.model.offline import without
 
-NODES = "socket:2 numa:2 core:2 thread:2 mem:2G"
-"""NUMA nodes 0-3, 4-7 (socket 0), 8-11, 12-15 (socket 1)."""
 CACHES = "socket:1 numa:2 l3:2 core:4 mem:8G"
 CORES = "socket:1 core:4 thread:2 mem:4G"
 PRESERVE = {"cpu.preserve.resource-policy.nri.io/pod": "true"}

@@ -12,6 +12,7 @@ from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.policy.engine.ruled_pods import (
     LASTING,
     NEVER,
+    NODES,
     apart,
     container_of,
     cpus,
@@ -21,9 +22,6 @@ from tests.unit.policy.engine.ruled_pods import (
     reason,
     term,
 )
-
-NODES = "socket:2 numa:2 core:2 thread:2 mem:2G"
-"""NUMA nodes 0-3, 4-7 (socket 0), 8-11, 12-15 (socket 1)."""
 
 
 def pool(number: int, **more: str) -> dict[str, str]:
