@@ -14,7 +14,8 @@ from ..model.grant import Grant, PoolId, Refusal
 from ..model.pinning import Change
 from ..model.request import Request
 from ..placing.classifier import Classified, Classifier, grave_problems, request_as_it_runs
-from ..placing.judge import Judge
+from ..placing.judging.judge import Judge
+from ..placing.judging.uncounted_rules import guard_problems, with_uncounted
 from ..placing.mover import Mover
 from ..placing.placer import Failure, Placement, Placer
 from ..placing.pool_choice import Chooser
@@ -29,7 +30,7 @@ from .heeded_resize import heeded_resize
 from .penning import Penning
 from .replacement import party_of, plan_replacement, relocated
 from .restoration import snapshot_of
-from .roster import Roster, guard_problems, with_uncounted
+from .roster import Roster
 from .shifted_shares import ShiftedShares
 from .snapshot import Snapshot, exclusive_cpus
 from .unmet import UnmetRules

@@ -1,7 +1,6 @@
 """Decisions as data: what a container got or why not, every candidate, and who else changes."""
 
 from collections.abc import Mapping
-from typing import Final
 
 from msgspec import Struct, field
 
@@ -15,9 +14,6 @@ from ..placing.placer import Failure, Placement
 from ..placing.rank import Rank
 from ..text.errors import Problem
 from ..tuning.resource_class import NO_CLASSES, ResourceClasses
-
-TOLD_MAX: Final = 16
-"""So many rules that do not hold at a container are told."""
 
 
 class Decision(Struct, frozen=True, kw_only=True):

@@ -8,8 +8,8 @@ from ..model.grant import Grant
 from ..model.request import CpuType, Request
 from ..placing.classifier import Classified
 from ..placing.growth import allowed_cpus, closed_pools, held_back
-from ..placing.judge import Judge
-from ..placing.judgement import Judgement
+from ..placing.judging.judge import Judge
+from ..placing.judging.judgement import Judgement
 from ..placing.placer import Failure, Placement
 from ..placing.resizer import Resizer
 

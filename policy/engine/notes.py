@@ -15,8 +15,8 @@ from ..books.whereabouts import Whereabouts
 from ..model.container import Container, ContainerId
 from ..model.grant import Refusal
 from ..model.level_name import a_level, level_noun
-from ..placing.judgement import OWNERS_MAX
-from ..placing.restriction import names_text, together_text
+from ..placing.judging.judgement import OWNERS_MAX
+from ..placing.judging.restriction import names_text, together_text
 from ..rules.podaffinity.rule_set import PlacementRules, PreferredTerm, RequiredTerm, SpreadRule
 from ..rules.podaffinity.term import container_labels
 from ..rules.podaffinity.term_selection import select_spread, select_term

@@ -24,8 +24,8 @@ from ..pens.pen_slices import (
 )
 from ..pens.pod_numbers import enlarged, own_cpus, resized_with, shows_pod, together, with_pages
 from ..placing.classifier import Classified, Classifier
-from ..placing.judge import Judge
-from ..placing.judgement import Judgement
+from ..placing.judging.judge import Judge
+from ..placing.judging.judgement import Judgement
 from ..placing.placer import Failure, Placement
 from ..placing.restart import RestartPlacer
 from ..placing.wishes.own_cpus import wants_own_cpus, without_own_cpus

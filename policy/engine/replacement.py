@@ -21,12 +21,12 @@ from ..model.grant import Grant, PoolId, Refusal
 from ..model.request import Request
 from ..pens.pen_slices import rest_of
 from ..placing.classifier import Classified
-from ..placing.judge import Judge
-from ..placing.judgement import Judgement
+from ..placing.judging.judge import Judge
+from ..placing.judging.judgement import Judgement
+from ..placing.judging.restriction import names_text
 from ..placing.mover import bound_to_place, immovable
 from ..placing.placer import Failure, Placement, Placer
 from ..placing.pool_choice import Chooser
-from ..placing.restriction import names_text
 from ..rules.podaffinity.rule_set import PlacementRules, RequiredTerm, is_lasting
 from .decision import Decision
 from .penning import Penning

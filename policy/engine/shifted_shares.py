@@ -9,8 +9,8 @@ from ..books.books import Books
 from ..model.container import ContainerId
 from ..model.grant import Grant, PoolId
 from ..placing.growth import held_back, homeless, kept_in, wider_place
-from ..placing.judge import Judge
-from ..placing.judgement import Judgement
+from ..placing.judging.judge import Judge
+from ..placing.judging.judgement import Judgement
 from ..placing.narrowing import standing_cpus
 from ..placing.placer import Placement
 from .roster import Roster

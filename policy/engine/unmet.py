@@ -8,14 +8,14 @@ from msgspec import structs
 from ..books.books import Books
 from ..model.container import Container, ContainerId
 from ..model.pinning import Change
-from ..placing.guard import Scene
-from ..placing.judge import Judge
-from ..placing.judgement import Judgement
-from ..placing.restriction import Restriction, ids_in_the_way, together_text
+from ..placing.judging.judge import Judge
+from ..placing.judging.judgement import Judgement
+from ..placing.judging.restriction import TOLD_MAX, Restriction, ids_in_the_way, together_text
+from ..placing.judging.scene import Scene
 from ..rules.podaffinity.rule_set import RequiredTerm
 from ..rules.podaffinity.term import container_labels
 from ..text.errors import Problem
-from .decision import TOLD_MAX, Decision
+from .decision import Decision
 from .roster import Roster
 
 _UNMET: Final = "unmet"

@@ -12,7 +12,7 @@ from ..model.container import ContainerId
 from ..model.grant import Grant, Refusal
 from ..model.last_place import LastPlace
 from ..model.request import CpuType, Request
-from ..placing.judgement import Judgement
+from ..placing.judging.judgement import Judgement
 from ..placing.lifting import make_room
 from ..placing.placer import Failure, Placement
 from ..placing.resizer import Resizer

@@ -8,8 +8,8 @@ from ..model.container import Container, ContainerId
 from ..model.grant import Grant
 from ..placing.classifier import Classified
 from ..placing.growth import allowed_cpus, held_back, kept_in
-from ..placing.judge import Judge
-from ..placing.judgement import Judgement
+from ..placing.judging.judge import Judge
+from ..placing.judging.judgement import Judgement
 
 
 def judged_in_pen(

@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 from ...topology.sets.cpuset import iter_bits
 from ..model.grant import Dropped
 from ..pools.pool_tree import Pool
+from .judging.restriction import Restriction
 from .openings import Openings, OpeningSearch
-from .restriction import Restriction
 
 _ATOMS_MAX: Final = 64
 _CLOSURES_MAX: Final = 16

@@ -14,9 +14,9 @@ from ..books.books import Books
 from ..model.container import ContainerId
 from ..model.grant import Grant, PoolId
 from ..model.request import CpuType
-from .judgement import Judgement
+from .judging.judgement import Judgement
+from .judging.restriction import Restriction
 from .narrowing import standing_cpus
-from .restriction import Restriction
 
 
 def held_back(

@@ -19,9 +19,9 @@ from ..model.container import ContainerId
 from ..model.grant import Grant, PoolId
 from ..model.request import CpuType
 from ..pools.domains import Domains
-from .judgement import Barrier
+from .judging.judgement import Barrier
+from .judging.restriction import Restriction
 from .openings import Openings, OpeningSearch
-from .restriction import Restriction
 
 _RESIDENTS_MAX: Final = 256
 """Where more are in the way, nobody makes way: the search would take too long."""

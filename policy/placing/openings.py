@@ -13,9 +13,9 @@ from ..model.grant import Dropped, PoolId
 from ..model.request import Isolation, Request
 from ..pools.pool_tree import Pool, PoolTree
 from .hint_demand import strict_cpus
-from .judgement import Judgement
+from .judging.judgement import Judgement
+from .judging.restriction import Restriction
 from .rank import Column
-from .restriction import Restriction
 
 _REGIONS_MAX: Final = 4096
 _NARROWER: Final = "a narrower pool has all cpus that its rules leave"

@@ -14,8 +14,8 @@ from ..model.request import Request
 from .breaking import degraded
 from .growth import reserved_region
 from .hint_demand import pick_by_hints, suitable_cpus
-from .judge import Judge
-from .judgement import Judgement
+from .judging.judge import Judge
+from .judging.judgement import Judgement
 from .lifting import Lift, make_room
 from .lineup import Lineup
 from .narrowing import find_narrowings

@@ -18,12 +18,12 @@ from ..pools.closeness import Closeness
 from ..tuning.cpu_class import misfits
 from .growth import held_back, kept_in
 from .hint_demand import reserved_objection
-from .judge import Judge
-from .judgement import Judgement
+from .judging.judge import Judge
+from .judging.judgement import Judgement
+from .judging.restriction import Restriction
 from .lineup import Lineup
 from .place_finder import PlaceFinder
 from .pool_choice import Chooser, Facts
-from .restriction import Restriction
 from .wishes.claimed_cpus import claimed_part
 
 

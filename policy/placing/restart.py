@@ -13,9 +13,9 @@ from ..model.grant import Dropped, Grant, PoolId, Refusal
 from ..model.last_place import LastPlace
 from ..model.request import CpuType, Request
 from .growth import are_together, held_back
-from .judgement import Judgement
+from .judging.judgement import Judgement
+from .judging.restriction import names_text
 from .placer import Failure, Placement, Placer, grant_of
-from .restriction import names_text
 
 RESTARTED: Final = "restarted"
 """What decides where a container is restarted, and gets the place that it had."""

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from pinfold.policy.configuration.affinity_fields import AntiAffinityLimits
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
-from pinfold.policy.placing.guard import guard
-from pinfold.policy.placing.judgement import Barrier, BarrierOwners, Judgement
+from pinfold.policy.placing.judging.guard import guard
+from pinfold.policy.placing.judging.judgement import Barrier, BarrierOwners, Judgement
 from pinfold.policy.pools.domains import Domains
 from pinfold.policy.rules.pulls import Pulls
 from pinfold.topology.made.spec import machine_from_spec

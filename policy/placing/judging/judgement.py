@@ -8,12 +8,12 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...topology.model.machine import Level
-from ...topology.sets.cpuset import CpuSet
-from ..model.container import Container, ContainerId
-from ..model.level_name import a_level
-from ..pools.domains import Domains
-from ..rules.pulls import Pulls
+from ....topology.model.machine import Level
+from ....topology.sets.cpuset import CpuSet
+from ...model.container import Container, ContainerId
+from ...model.level_name import a_level
+from ...pools.domains import Domains
+from ...rules.pulls import Pulls
 from .restriction import Restriction, ids_in_the_way, in_the_way, names_text
 
 OWNERS_MAX: Final = 48

@@ -6,11 +6,13 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...topology.model.machine import Level
-from ..model.container import Container, ContainerId
-from ..model.grant import Dropped
-from ..model.level_name import level_noun
+from ....topology.model.machine import Level
+from ...model.container import Container, ContainerId
+from ...model.grant import Dropped
+from ...model.level_name import level_noun
 
+TOLD_MAX: Final = 16
+"""So many rules that do not hold at a container, or do not count for it, are told."""
 _NAMES_SHOWN: Final = 4
 
 

@@ -6,30 +6,31 @@ from typing import Final, TypedDict, Unpack
 
 from msgspec import Struct, field
 
-from ...topology.model.machine import Level
-from ..books.books import Books
-from ..books.ties import is_held, is_tied
-from ..books.whereabouts import Whereabouts
-from ..configuration.affinity_fields import KubeCompat
-from ..configuration.config import Config, OnUnsatisfiable
-from ..model.container import Container, ContainerId
-from ..model.level_name import a_level
-from ..model.request import CpuType, Request
-from ..rules.podaffinity.rule_set import (
+from ....topology.model.machine import Level
+from ...books.books import Books
+from ...books.ties import is_held, is_tied
+from ...books.whereabouts import Whereabouts
+from ...configuration.affinity_fields import KubeCompat
+from ...configuration.config import Config, OnUnsatisfiable
+from ...model.container import Container, ContainerId
+from ...model.level_name import a_level
+from ...model.request import CpuType, Request
+from ...rules.podaffinity.rule_set import (
     PlacementRules,
     PreferredTerm,
     RequiredTerm,
     SpreadRule,
     is_lasting,
 )
-from ..rules.podaffinity.standing_rules import StandingRule, first_of_each_namespace
-from ..rules.podaffinity.term import Term, container_labels
-from ..rules.podaffinity.term_selection import select_spread, select_term
-from ..rules.pulls import SCALE, Pulls
-from .guard import Scene, guard, is_exempt
+from ...rules.podaffinity.standing_rules import StandingRule, first_of_each_namespace
+from ...rules.podaffinity.term import Term, container_labels
+from ...rules.podaffinity.term_selection import select_spread, select_term
+from ...rules.pulls import SCALE, Pulls
+from .guard import guard
 from .judgement import Barrier, BarrierOwners, Companions, Judgement
 from .restriction import Restriction, names_text
-from .wishes.whole_cores import whole_core_rule
+from .scene import Scene, is_exempt
+from .whole_cores import whole_core_rule
 
 GUARD_WEIGHT: Final = 100
 """The weight of what a namespace may not require of containers of others."""

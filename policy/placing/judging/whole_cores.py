@@ -4,8 +4,8 @@ from ...annotations.annotations import effective
 from ...cpus.cpu_blocks import CpuBlocks
 from ...model.container import Container
 from ...model.request import Request
-from ..restriction import Restriction
-from .own_cpus import HIDE_KEY
+from ..wishes.own_cpus import HIDE_KEY
+from .restriction import Restriction
 
 
 def whole_core_rule(
