@@ -1,5 +1,8 @@
 """The kubelet's PodResources service, answered by functions, for tests."""
 
+# The stubs of grpc leave the types of handlers open.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
 from collections.abc import Callable
 from typing import Any
 
