@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from ...topology.model.machine import Machine, MemoryKind
 from ...topology.sets.cpuset import NO_CPUS, NO_NODES, NodeSet
 from ..configuration.config import Config
-from ..cpus.picker import CpuPicker
 from ..memory.memory_choice import PoolMemory
 from ..memory.memory_ledger import MemoryLedger
 from ..memory.memory_nodes import MemoryNodes
@@ -21,10 +20,9 @@ from ..model.grant import Grant, PoolId, Refusal
 from ..model.pinning import Change, Pinning
 from ..model.request import Request
 from ..pools.domains import Domains
+from ..pools.layout import MachineLayout
 from ..pools.memory_supply import withheld_bytes
 from ..pools.pool_labels import LabelsOfPool, pool_labels
-from ..pools.pool_tree import build_tree
-from ..pools.supply import read_supply
 from ..rules.affinity import AffinityRule
 from ..rules.affinity_index import AffinityIndex
 from ..rules.podaffinity.rule_set import PlacementRules
@@ -46,11 +44,16 @@ _WIDENED_AT_LEAST: Final = 4
 class Books:
     """The ledgers of one machine, changed together: no method can half happen."""
 
-    def __init__(self, machine: Machine, config: Config) -> None:
-        """Raises `ConfigError` where the configuration does not fit the machine."""
-        self.picker = CpuPicker(machine)
-        self.supply = read_supply(machine, config, self.picker)
-        self.tree = build_tree(machine, self.supply)
+    def __init__(
+        self, machine: Machine, config: Config, layout: MachineLayout | None = None
+    ) -> None:
+        """Raises `ConfigError` where the configuration does not fit the machine.
+
+        `layout`: that of this machine and configuration, where it is at hand.
+        """
+        self.layout = layout or MachineLayout.of(machine, config)
+        self.picker, self.supply = self.layout.picker, self.layout.supply
+        self.tree = self.layout.tree
         self.ledger = Ledger(self.tree, self.picker)
         self.memory = MemoryLedger(MemoryNodes.of(machine, self.supply.memory))
         self.pool_memory = PoolMemory(self.tree, self.memory)
@@ -61,7 +64,7 @@ class Books:
         self.pinner = Pinner(self.ledger, config, self.picker.cores, self.idle)
         self._due_dram: dict[ContainerId, None] = {}
         self._expected: list[ContainerId] = []
-        self._machine, self._config = machine, config
+        self.machine, self.config = machine, config
         self._withhold_memory(config)
 
     @cached_property
@@ -72,7 +75,7 @@ class Books:
     @cached_property
     def pool_labels(self) -> tuple[LabelsOfPool, ...]:
         """The labels of every pool, by its id; made for the first rule about pools."""
-        return pool_labels(self.tree, self._machine, self._config)
+        return pool_labels(self.tree, self.machine, self.config)
 
     def _withhold_memory(self, config: Config) -> None:
         """Book the memory that is not for containers, wherever on the ordinary nodes it is."""
@@ -172,6 +175,12 @@ class Books:
     def due_dram(self) -> tuple[ContainerId, ...]:
         """The containers whose cold start is over and for which there was no DRAM yet."""
         return tuple(self._due_dram)
+
+    def emptied(self) -> "Books":
+        """Books of the same machine that know what was observed, and of no container."""
+        found = Books(self.machine, self.config, self.layout)
+        found.inherit(self.memory.last_look(), self.due_dram)
+        return found
 
     def inherit(self, look: MemoryLook | None, due_dram: Iterable[ContainerId]) -> None:
         """Know what older books knew of memory beside what is held: the last look, DRAM due.
@@ -328,7 +337,7 @@ class Books:
         self.ledger.add(grant)
         pinning = self.pinner.pinning(grant)
         if pinning.cpus is not None:
-            kept = (container.cpus or NO_CPUS) & self._machine.online
+            kept = (container.cpus or NO_CPUS) & self.machine.online
             pinning = replace(pinning, cpus=kept)
         self.pinner.note(container.id, pinning)
         return grant, pinning

@@ -6,9 +6,7 @@ from functools import partial
 
 from msgspec import structs
 
-from ...topology.model.machine import Machine
 from ..books.books import Books
-from ..configuration.config import Config
 from ..model.container import Container, ContainerId, Resources
 from ..model.grant import Grant, PoolId, Refusal
 from ..model.pinning import Change
@@ -39,14 +37,13 @@ from .unmet import UnmetRules
 class Allocator:
     """The books and the roster of one machine, changed together, container by container."""
 
-    def __init__(self, machine: Machine, config: Config, interrupts: Sequence[Interrupt]) -> None:
-        """Raises `ConfigError` where the configuration does not fit the machine."""
-        self.machine = machine
-        self.config = config
-        self.books = Books(machine, config)
+    def __init__(self, books: Books, interrupts: Sequence[Interrupt]) -> None:
+        """`books`: empty ones."""
+        self.books = books
+        self.machine, self.config = books.machine, books.config
         self.roster = Roster()
-        self.classifier = Classifier(config, interrupts, machine)
-        self._judge = Judge(self.books, config)
+        self.classifier = Classifier(books.config, interrupts, books.machine)
+        self._judge = Judge(self.books, books.config)
         chooser = Chooser(self.books.tree, self.books.picker.classes)
         self._placer = Placer(self.books, chooser, self._judge)
         self._restarts = RestartPlacer(self.books, self._placer)

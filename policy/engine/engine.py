@@ -7,12 +7,14 @@ from msgspec.structs import replace
 
 from ...topology.model.machine import Machine
 from ...topology.sets.cpuset import NodeSet
+from ..books.books import Books
 from ..configuration.config import Config
 from ..model.container import Container, ContainerId, ContainerState, Pod, PodId, Resources
 from ..model.grant import Grant, PoolId, Refusal
 from ..model.pinning import Change, Pinning, changed, difference
 from ..placing.classifier import Classifier
 from ..placing.wishes.bandwidth import interleaved, lifts_quota
+from ..pools.layout import MachineLayout
 from ..pools.pool_tree import PoolTree
 from ..pools.supply import Supply
 from ..rules.central_rules import CentralRules
@@ -42,21 +44,26 @@ class Engine:
     """
 
     def __init__(
-        self, machine: Machine, config: Config, *, interrupts: tuple[Interrupt, ...] = ()
+        self,
+        machine: Machine,
+        config: Config,
+        *,
+        interrupts: tuple[Interrupt, ...] = (),
+        layout: MachineLayout | None = None,
     ) -> None:
-        """Raises `ConfigError` where the configuration does not fit the machine."""
+        """Raises `ConfigError` where the two do not fit. `layout`: theirs, where it is at hand."""
         self._central = CentralRules(config)
         self.machine = machine
         self.config = config
         self._interrupts = interrupts
-        self._allocator = Allocator(machine, config, interrupts)
+        self._allocator = Allocator(Books(machine, config, layout), interrupts)
         self._unread: Mapping[ContainerId, Exception] = {}
         """What went wrong with containers that could not be read; they are left as they run."""
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "Engine":
         """Another engine that holds what a snapshot shows, to try out what would follow."""
-        engine = cls(snapshot.machine, snapshot.config)
+        engine = cls(snapshot.machine, snapshot.config, layout=snapshot.layout)
         engine._hold(snapshot)
         return engine
 
@@ -328,10 +335,7 @@ class Engine:
             except FaultyContainerError as fault:
                 faults.setdefault(fault.container_id, []).append(fault.error)
                 # What was booked may be half a change: begin again without this container.
-                broken = self._allocator
-                self._allocator = Allocator(self.machine, self.config, self._interrupts)
-                books = broken.books
-                self._allocator.books.inherit(books.memory.last_look(), books.due_dram)
+                self._allocator = Allocator(self._allocator.books.emptied(), self._interrupts)
         is_same_tree = self.tree.has_pools_of(earlier_tree)
         decisions = self._allocator.roster.decisions
         for one in listed.running:

@@ -22,8 +22,7 @@ def snapshot_of(
     return Snapshot(
         machine=machine,
         config=config,
-        tree=books.tree,
-        supply=books.supply,
+        layout=books.layout,
         containers=dict(roster.containers),
         grants=dict(ledger.grants),
         pens=dict(ledger.pens),

@@ -23,6 +23,7 @@ from ..model.grant import Grant
 from ..model.pinning import Pinning
 from ..model.request import CpuType
 from ..placing.classifier import Classified
+from ..pools.layout import MachineLayout
 from ..pools.pool_tree import PoolTree
 from ..pools.supply import Supply
 from ..tuning.effects import ExclusiveCpus, Occupancy
@@ -40,8 +41,7 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
 
     machine: Machine
     config: Config
-    tree: PoolTree
-    supply: Supply
+    layout: MachineLayout
     containers: Mapping[ContainerId, Container]
     """Every container known, stopped ones included until they are removed."""
     grants: Mapping[ContainerId, Grant]
@@ -70,6 +70,16 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
     """Containers whose cold start is over and for which there was no DRAM yet."""
     unread: Mapping[ContainerId, Exception]
     """What went wrong with containers that could not be read."""
+
+    @property
+    def tree(self) -> PoolTree:
+        """The pools of the machine."""
+        return self.layout.tree
+
+    @property
+    def supply(self) -> Supply:
+        """The usable cpus and memory of the machine."""
+        return self.layout.supply
 
     def cpus_of(self, container_id: ContainerId) -> CpuSet | None:
         """The cpus a placed container has, whoever chose them; None where that is not known."""

@@ -1,0 +1,24 @@
+"""The layout of a machine under a configuration: what its books are ruled by, and never change."""
+
+from msgspec import Struct
+
+from ...topology.model.machine import Machine
+from ..configuration.config import Config
+from ..cpus.picker import CpuPicker
+from .pool_tree import PoolTree, build_tree
+from .supply import Supply, read_supply
+
+
+class MachineLayout(Struct, frozen=True, kw_only=True, eq=False):
+    """The supply, the pools and the picker of cpus, which several engines can share."""
+
+    picker: CpuPicker
+    supply: Supply
+    tree: PoolTree
+
+    @classmethod
+    def of(cls, machine: Machine, config: Config) -> "MachineLayout":
+        """Raises `ConfigError` where the configuration does not fit the machine."""
+        picker = CpuPicker(machine)
+        supply = read_supply(machine, config, picker)
+        return cls(picker=picker, supply=supply, tree=build_tree(machine, supply))
