@@ -32,8 +32,10 @@ class LineRecord(logging.LogRecord):
         # A formatter of somebody else's finds them empty, and not missing.
         self.pathname = self.filename = self.module = self.funcName = ""
         self.lineno = 0
+        self.thread = self.threadName = self.process = self.processName = self.taskName = None
         self.created = time.time()
         self.msecs = self.created % 1 * 1000
+        self.relativeCreated = 0.0
 
 
 class LineLogger(logging.Logger):

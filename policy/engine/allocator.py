@@ -246,7 +246,10 @@ class Allocator:
         classified = self.roster.counted_once(container, self.classifier.classify(container))
         if grant.pen is not None:
             decision = self.pens.resize(container, classified)
-            return self.conclude(decision) if isinstance(decision.result, Grant) else decision
+            if isinstance(decision.result, Grant):
+                return self.conclude(decision)
+            self.unmet.forget_shifted()
+            return decision
         placement = self._resized(container, grant, classified)
         if isinstance(placement, Failure):
             return left_as_it_was(grant, placement, self.books, classified.problems)

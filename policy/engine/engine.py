@@ -246,6 +246,7 @@ class Engine:
         """Another size for a pod, or a refusal that changes nothing; containers `update` by it."""
         refusal = self._allocator.pens.resize_pod(pod, size)
         if refusal is not None:
+            self._allocator.unmet.forget_shifted()
             return refusal
         self._allocator.shift_shares()
         changes = self._allocator.books.pinner.changes()

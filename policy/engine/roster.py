@@ -134,7 +134,7 @@ class Roster:
         if other is not None:
             self.note_size(pod, size := other)
         others = [
-            self.classified[one].request
+            (self.containers[one], self.classified[one].request)
             for one in self.of_pod(pod.id)
             if one in self.classified
             and self.containers[one].name != container.name

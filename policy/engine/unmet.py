@@ -160,6 +160,10 @@ class UnmetRules:
             for one in containers:
                 self._shifted.setdefault(one, self.names(one))
 
+    def forget_shifted(self) -> None:
+        """Containers that were about to get other parts of their pens have what they had."""
+        self._shifted.clear()
+
     def look_at_displaced(self) -> None:
         """Tell what does not hold at containers that had to leave their places.
 

@@ -102,21 +102,32 @@ def own_cpus(whole: Resources | None, container: Container) -> int:
 
 
 def left_of_pod(
-    request: Request, container: Container, whole: Resources, others: Iterable[Request]
+    request: Request,
+    container: Container,
+    whole: Resources,
+    others: Sequence[tuple[Container, Request]],
 ) -> Request:
-    """The request of a container that carries its pod's numbers, less what others have of these."""
+    """The request of a container of a pod whose numbers it or another carries, less what they have.
+
+    Who carries them may have come first: then they hold what the container asks for, too.
+    """
     milli, memory = request.shared_milli, request.memory_bytes
-    others = tuple(others)
-    if has_pod_cpu(whole, container):
-        left = whole.cpu_request_milli - sum(one.shared_milli for one in others)
+    shown, held = [*(other for other, _ in others), container], [one for _, one in others]
+    if any(has_pod_cpu(whole, one) for one in shown):
+        left = whole.cpu_request_milli - sum(one.shared_milli for one in held)
         milli = min(milli, max(left, 0))
-    if whole.memory_limit_bytes == container.resources.memory_limit_bytes:
-        left = (whole.memory_limit_bytes or 0) - sum(one.memory_bytes for one in others)
+    limit = whole.memory_limit_bytes
+    carriers = shown if limit is not None else (container,)
+    if any(limit == one.resources.memory_limit_bytes for one in carriers):
+        left = (limit or 0) - sum(one.memory_bytes for one in held)
         memory = min(memory, max(left, 0))
-    pages = request.hugepage_bytes
-    if pages and shows_pod(whole, container):
-        told = {pair for one in others for pair in one.hugepage_bytes.items()}
-        pages = {size: count for size, count in pages.items() if (size, count) not in told}
+    pages: dict[int, int] = {}
+    if request.hugepage_bytes:
+        totals = with_pages(whole, shown).hugepage_bytes
+        for size, count in request.hugepage_bytes.items():
+            left = totals[size] - sum(one.hugepage_bytes.get(size, 0) for one in held)
+            if min(count, left) > 0:
+                pages[size] = min(count, left)
     return structs.replace(request, shared_milli=milli, memory_bytes=memory, hugepage_bytes=pages)
 
 

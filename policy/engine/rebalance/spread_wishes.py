@@ -32,33 +32,62 @@ def uneven_spreads(snapshot: Snapshot) -> Mapping[Level, int]:
 
 
 class _Crowds:
-    """The numbers of containers in the domains, as the rules of one snapshot count them."""
+    """The numbers of containers in the domains, as the rules of one snapshot count them.
+
+    As in `Whereabouts`: who is in a pen is in all of it to those outside, and where it runs to
+    those in it.
+    """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._domains = Domains(snapshot.machine, snapshot.supply.allowed)
         self._usable = snapshot.supply.usable.mask
-        self._presences: dict[ContainerId, int] = {}
+        self._containers = snapshot.containers
+        self._parts: dict[ContainerId, int] = {}
+        self._reaches: dict[ContainerId, int] = {}
         self._labels: dict[ContainerId, Mapping[str, str]] = {}
         self._by_namespace: defaultdict[str, list[ContainerId]] = defaultdict(list)
-        for one in snapshot.grants:
+        self._pens: dict[ContainerId, list[ContainerId]] = {}
+        """By container all that are in its pen, itself included."""
+        members: defaultdict[ContainerId, list[ContainerId]] = defaultdict(list)
+        for one, grant in snapshot.grants.items():
             cpus = snapshot.cpus_of(one)
             # Nobody is on cpus that were lent while they are idle, as far as rules go.
-            present = 0 if cpus is None else (cpus - snapshot.idle_of(one)).mask
+            part = snapshot.tree.root.cpus if cpus is None else cpus - snapshot.idle_of(one) or cpus
+            self._parts[one] = self._reaches[one] = part.mask
+            if grant.pen is not None and (pen := snapshot.pens[grant.pen]).exclusive:
+                self._reaches[one] = pen.exclusive.mask
+                members[grant.pen].append(one)
+                self._pens[one] = members[grant.pen]
             container = snapshot.containers[one]
-            self._presences[one], self._labels[one] = present, container_labels(container)
+            self._labels[one] = container_labels(container)
             self._by_namespace[container.pod.namespace].append(one)
         self._counted: dict[tuple[str, Level, LabelSelector], dict[int, int]] = {}
 
     def skew(self, owner: Container, rule: SpreadRule) -> int:
         """The containers in the fullest domain of an owner, less those in the emptiest one."""
         assert rule.selector is not None
-        counts = self._counts(owner.pod.namespace, rule.level, rule.selector)
-        own = self._domains.indexes(rule.level, self._presences[owner.id])
+        others = dict(self._counts(owner.pod.namespace, rule.level, rule.selector))
         itself = rule.selector.matches(self._labels[owner.id])
-        most = max((count for bit, count in counts.items() if bit & own), default=0)
+        mates = [
+            one
+            for one in self._pens.get(owner.id, ())
+            if one != owner.id
+            and self._containers[one].pod.namespace == owner.pod.namespace
+            and rule.selector.matches(self._labels[one])
+        ]
+        for one in (*mates, owner.id) if itself else mates:
+            self._add(others, rule.level, self._reaches[one], -1)
+        for one in mates:
+            self._add(others, rule.level, self._parts[one], 1)
+        own = self._domains.indexes(rule.level, (self._parts if mates else self._reaches)[owner.id])
         # The owner comes to those that are there without it.
-        others = (count - (itself and bool(bit & own)) for bit, count in counts.items())
-        return most - min(others, default=0)
+        most = max((count + itself for bit, count in others.items() if bit & own), default=0)
+        return most - min(others.values(), default=0)
+
+    def _add(self, counts: dict[int, int], level: Level, cpus: int, count: int) -> None:
+        for bit in iter_bits(self._domains.indexes(level, cpus)):
+            if 1 << bit in counts:
+                counts[1 << bit] += count
 
     def _counts(self, namespace: str, level: Level, selector: LabelSelector) -> Mapping[int, int]:
         """The containers that are counted in each domain with usable cpus, by its bit."""
@@ -69,8 +98,6 @@ class _Crowds:
         counts = {mask & -mask: 0 for mask in masks if mask & self._usable}
         for one in self._by_namespace[namespace]:
             if selector.matches(self._labels[one]):
-                for bit in iter_bits(self._domains.indexes(level, self._presences[one])):
-                    if 1 << bit in counts:
-                        counts[1 << bit] += 1
+                self._add(counts, level, self._reaches[one], 1)
         self._counted[namespace, level, selector] = counts
         return counts

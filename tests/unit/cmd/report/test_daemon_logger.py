@@ -127,6 +127,14 @@ def test_a_record_of_ours_makes_the_lines_of_a_standard_one() -> None:
         assert texts[:4] == texts[4:], formatter
 
 
+def test_a_formatter_finds_all_that_a_standard_record_has() -> None:
+    ours = line_logger("test_line_logger")
+    made = ours.makeRecord("pinfold", logging.INFO, "", 0, "event=x", (), None)
+    known = vars(logging.LogRecord("pinfold", logging.INFO, "", 0, "event=x", None, None))
+    text = " ".join(f"%({name})s" for name in known if name != "exc_info")
+    assert logging.Formatter(f"{text} %(relativeCreated)d").format(made).startswith("pinfold ")
+
+
 def test_the_journal_gets_the_level_before_the_document() -> None:
     marked = MarkedFormatter(inner=JsonFormatter())
     text = marked.format(record("event=drift", logging.WARNING))

@@ -3,8 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.model.container import Container, Resources
+from pinfold.policy.model.container import Container, QosClass, Resources
 from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, near, term
@@ -118,3 +120,24 @@ def test_a_pod_that_is_resized_to_what_it_has_stays_where_it_is() -> None:
     assert engine.resize_pod(owner.pod, smaller) == ()
     assert str(cpus(engine, owner)) == "3,5,7,9"
     engine.check()
+
+
+@pytest.mark.parametrize("is_told_of_the_pod", [True, False])
+def test_what_breaks_after_a_refused_resize_is_told_as_it_is_without(
+    is_told_of_the_pod: bool,
+) -> None:
+    """Whom it wanted to be with leaves: a rule is for those who come, and nobody tells it."""
+    engine = engine_of(TWO_NODES)
+    size = Resources(cpu_request_milli=1000, cpu_limit_milli=1000, memory_limit_bytes=2**30)
+    owner = pooled_owner(near(term("socket", "guest")), size)
+    owner = replace(owner, pod=replace(owner.pod, qos=QosClass.GUARANTEED), resources=size)
+    guest = container_of("guest", 0.5)
+    create(engine, guest, owner)
+    larger = replace(size, cpu_request_milli=64000, cpu_limit_milli=64000)
+    if is_told_of_the_pod:
+        refused = engine.resize_pod(owner.pod, larger)
+    else:
+        refused = engine.update(owner.id, larger).result
+    assert isinstance(refused, Refusal)
+    engine.remove(guest.id)
+    assert not engine.decisions[owner.id].unmet

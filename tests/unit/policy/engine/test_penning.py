@@ -485,6 +485,41 @@ def test_huge_pages_that_are_told_of_the_pod_count_once() -> None:
     assert list(promised(node).values()) == [50]
 
 
+@pytest.mark.parametrize(
+    ("containers", "pages"),
+    [
+        pytest.param([whole(3), whole(3)], 100, id="what two show of it"),
+        pytest.param([whole(1), whole(3)], 100, id="one has pages of its own, and comes first"),
+        pytest.param([whole(3), whole(1)], 100, id="or comes later"),
+        pytest.param([whole(1), whole(3), whole(1)], 100, id="or before and after"),
+        pytest.param([whole(1), whole(1)], 80, id="all have pages of their own"),
+    ],
+)
+def test_a_pods_huge_pages_count_once_on_reserved_cpus_too(
+    containers: list[Resources], pages: int
+) -> None:
+    node = Node(PAGED)
+    of = replace(pod(whole(3)), namespace="kube-system")
+    for name, shown in zip("abc", containers, strict=False):
+        count = 100 if shown == of.resources else 40
+        one = container(of, name, replace(shown, hugepage_bytes={PAGE: count * PAGE}))
+        assert isinstance(node.create(one).result, Grant)
+    memory = node.engine.snapshot().memory
+    assert sum(holding.pages().get(PAGE, 0) for holding, _ in memory.holdings) == pages
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_a_pods_memory_has_room_for_all_its_containers_on_reserved_cpus(order: str) -> None:
+    node = Node(PAGED)
+    of = replace(pod(whole(3, memory=12 * GIB)), namespace="kube-system")
+    containers = {"a": container(of, "a"), "b": container(of, "b", whole(1, memory=9 * GIB))}
+    for name in order:
+        assert isinstance(node.create(containers[name]).result, Grant)
+    grants = node.engine.grants.values()
+    assert sum(one.memory_bytes for one in grants) == 12 * GIB
+    assert sum(one.shared_milli for one in grants) == 3000
+
+
 @pytest.mark.parametrize("is_remembered", [True, False])
 def test_a_restart_promises_the_huge_pages_of_a_pen(is_remembered: bool) -> None:
     node, of = Node(PAGED), pod(whole(3))

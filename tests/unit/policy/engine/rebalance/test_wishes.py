@@ -1,16 +1,18 @@
 """Wishes are weighed as they are met where containers are, and not where they might be."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.rebalance.placement_score import placement_score
 from pinfold.policy.engine.rebalance.wishes import WishKey, weigh_wishes
-from pinfold.policy.model.container import Container
+from pinfold.policy.model.container import Container, ContainerId, QosClass, Resources
 from pinfold.topology.model.machine import Level
-from tests.unit.policy.engine.pods_with_wishes import placed, wishing
+from tests.unit.policy.engine.pods_with_wishes import CONFIG, MACHINE, placed, wishing
 from tests.unit.policy.engine.ruled_pods import PREFERRED, container_of, prefer, term
 
 ZERO, ONE = "NUMA node #0", "NUMA node #1"
@@ -178,3 +180,46 @@ def test_as_many_spreads_are_unmet_as_there_are_notes_of_them(
     notes = [note for one in engine.containers for note in engine.note(one)]
     told = sum(" of them in its " in note for note in notes)
     assert sum(weigh_wishes(engine.snapshot()).unmet.values()) == told
+
+
+@given(
+    pods=st.lists(st.tuples(st.integers(1, 6), st.integers(1, 3)), max_size=3),
+    levels=st.lists(st.sampled_from(["numa", "socket", "core", ""]), min_size=9, max_size=9),
+    own=st.lists(st.booleans(), min_size=9, max_size=9),
+    neighbour=st.sampled_from(["numa", "socket", "core", ""]),
+    skew=st.integers(1, 3),
+)
+def test_so_they_are_of_containers_that_share_the_cpus_of_their_pod(
+    pods: list[tuple[int, int]], levels: list[str], own: list[bool], neighbour: str, skew: int
+) -> None:
+    engine = Engine(MACHINE, CONFIG)
+    wishes = iter(zip(levels, own, strict=True))
+    for number, (size, members) in enumerate(pods):
+        for member in range(members):
+            level, has_own_cpu = next(wishes)
+            name = f"pod-{number}"
+            one = spreading(name, level, maxSkew=skew) if level else worker(name)
+            engine.create(of_pod(one, f"c{member}", size, has_own_cpu=has_own_cpu))
+    engine.create(spreading("web", neighbour, maxSkew=skew) if neighbour else worker("web"))
+    notes = [note for one in engine.containers for note in engine.note(one)]
+    told = sum(" of them in its " in note for note in notes)
+    assert sum(weigh_wishes(engine.snapshot()).unmet.values()) == told
+
+
+def of_pod(one: Container, name: str, cpus: int, *, has_own_cpu: bool) -> Container:
+    """A container like another, of a pod of so many cpus, of which it may have one alone."""
+    memory = 2**30
+    size = Resources(
+        cpu_request_milli=1000 * cpus,
+        cpu_limit_milli=1000 * cpus,
+        memory_request_bytes=memory,
+        memory_limit_bytes=memory,
+    )
+    shown = replace(size, cpu_request_milli=1000, cpu_limit_milli=1000) if has_own_cpu else size
+    return replace(
+        one,
+        id=ContainerId(f"{one.id}-{name}"),
+        name=name,
+        pod=replace(one.pod, qos=QosClass.GUARANTEED, resources=size),
+        resources=shown,
+    )
