@@ -366,6 +366,7 @@ class Events:
         changes = release(container_id)
         self._actuator.forget(container_id)
         if known is not None and (changes or known.state is not ContainerState.EXITED):
+            self._owner.afterwards(self.policy.prepare)
             self._owner.afterwards(lambda: self._report(Released(known, changes)))
         return Answer(others=_pinnings(changes))
 
