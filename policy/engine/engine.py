@@ -25,11 +25,10 @@ from .allocator import Allocator
 from .decision import Adopted, Decision
 from .notes import note_placement
 from .readoption import (
-    FaultyContainerError,
     Listed,
     Usability,
     carried_over,
-    readopt,
+    readopted,
     with_repetition,
 )
 from .restoration import restore
@@ -333,14 +332,9 @@ class Engine:
         listed = Listed.of(map(self._central.completed, containers))
         unread = self._unread
         faults = {one.id: [unread[one.id]] for one in listed.running if one.id in unread}
-        while True:
-            try:
-                readopt(self._allocator, listed.running, advice, faults, usability)
-                break
-            except FaultyContainerError as fault:
-                faults.setdefault(fault.container_id, []).append(fault.error)
-                # What was booked may be half a change: begin again without this container.
-                self._allocator = Allocator(self._allocator.books.emptied(), self._interrupts)
+        self._allocator = readopted(
+            self._allocator, listed.running, advice, faults, usability, self._interrupts
+        )
         is_same_tree = self.tree.has_pools_of(earlier_tree)
         decisions = self._allocator.roster.decisions
         for one in listed.running:

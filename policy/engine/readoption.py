@@ -11,6 +11,7 @@ from ..model.container import Container, ContainerId
 from ..model.grant import Grant, Refusal
 from ..model.request import Request
 from ..text.errors import Problem
+from ..tuning.interrupts import Interrupt
 from .adoption import (
     KEPT,
     Advice,
@@ -67,20 +68,38 @@ class Usability(Struct, frozen=True, kw_only=True):
     """Whether there are cpus that could not be used before."""
 
 
-def readopt(
+def readopted(
+    allocator: Allocator,
+    listed: Sequence[Container],
+    advice: Mapping[ContainerId, Advice],
+    faults: dict[ContainerId, list[Exception]],
+    usability: Usability,
+    interrupts: Sequence[Interrupt],
+) -> Allocator:
+    """The allocator that has adopted what runs, or another one where it met a faulty container.
+
+    Every container keeps its cpus and memory where they are still legal; those with illegal or
+    missing cpus are placed, Guaranteed first. Those in `faults` are left as they run, and are not
+    even booked if that fails, too; faults that show are added to them.
+    """
+    while True:
+        try:
+            _readopt(allocator, listed, advice, faults, usability)
+            return allocator
+        except FaultyContainerError as fault:
+            faults.setdefault(fault.container_id, []).append(fault.error)
+            # What was booked may be half a change: begin again without this container.
+            allocator = Allocator(allocator.books.emptied(), interrupts)
+
+
+def _readopt(
     allocator: Allocator,
     listed: Sequence[Container],
     advice: Mapping[ContainerId, Advice],
     faults: dict[ContainerId, list[Exception]],
     usability: Usability,
 ) -> None:
-    """Adopt what runs: every container keeps its cpus and memory where they are still legal.
-
-    Containers with illegal or missing cpus are placed, Guaranteed first. Those in `faults` are left
-    as they run, and are not even booked if that fails, too; faults in classifying are added to
-    them. Raises `FaultyContainerError` where another one shows: the allocator is of no use any
-    more then.
-    """
+    """Raises `FaultyContainerError` where a fault shows: then the allocator is of no use."""
     books, roster = allocator.books, allocator.roster
     running = [_on_usable_cpus(one, books) for one in listed] if usability.keeps_rest else listed
     for container in running:
