@@ -69,7 +69,7 @@ class ShiftedShares:
             effort += _EFFORT_OF_ONE
             if judgement is not None:
                 effort += judgement.effort
-                wider = kept_in(judgement, wider, books.presence(container_id), books)
+                wider = kept_in(judgement.of_growth(), wider, books.presence(container_id), books)
                 cpus = standing_cpus(wider, books.ledger) | grant.exclusive.mask
                 for other in held_back(judgement, wider, cpus, books, ()):
                     books.ledger.repool(other)

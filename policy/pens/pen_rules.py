@@ -53,7 +53,7 @@ def heed_in_pen(judgement: Judgement, pen_id: ContainerId, books: Books) -> int:
     pen = ledger.pens[pen_id]
     cpus = (books.pinner.pool_cpus.of(pen) or NO_CPUS).mask
     if pen.has_shared_part:
-        kept = kept_in(judgement, pen, cpus, books)
+        kept = kept_in(judgement.of_growth(), pen, cpus, books)
         if kept is not pen:
             ledger.repool(kept)
     for other in held_back(judgement, pen, cpus, books, (pen,)):

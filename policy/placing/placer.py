@@ -117,6 +117,8 @@ class Placer:
                 broken = judgement.broken_by(cpus, own, around)
             broken = (*broken, *judgement.passed_by(cpus))
             grant = replace(grant, beside=judgement.beside(cpus, own))
+            if judgement.passed and grant.has_shared_part:
+                grant = kept_in(judgement.of_growth(), grant, cpus, self._books)
             lifted = (*lifted, *held_back(judgement, grant, cpus, self._books, lifted))
         return Placement(
             booking=Booking(grant=grant, offer=offer, lifted=lifted),
@@ -124,7 +126,9 @@ class Placer:
             decided_by=choice.decided_by,
             broken=broken,
             weights=weights,
-            narrowed_by=judgement.kept_apart() if judgement and grant.within else frozenset(),
+            narrowed_by=(
+                judgement.of_growth().kept_apart() if judgement and grant.within else frozenset()
+            ),
         )
 
     def _narrowed(self, grant: Grant, region: int | None) -> Grant:

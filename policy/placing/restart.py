@@ -12,7 +12,7 @@ from ..model.container import ContainerId
 from ..model.grant import Dropped, Grant, PoolId, Refusal
 from ..model.last_place import LastPlace
 from ..model.request import CpuType, Request
-from .growth import are_together, held_back
+from .growth import are_together, held_back, kept_in
 from .judging.judgement import Judgement
 from .judging.restriction import names_text
 from .placer import Failure, Placement, Placer, grant_of
@@ -88,16 +88,28 @@ class RestartPlacer:
                 return None
         offer = memory.offer(pool_id)
         grant = grant_of(request, pool_id, held.exclusive, held.isolated, offer)
-        grant = replace(grant, within=held.within)
+        placement = Placement(booking=Booking(grant=grant, offer=offer), decided_by=RESTARTED)
         if judgement is None:
-            return Placement(booking=Booking(grant=grant, offer=offer), decided_by=RESTARTED)
-        lifted = held_back(judgement, grant, own | shared, self._books, ())
-        booking = Booking(grant=grant, offer=offer, lifted=lifted)
+            return placement
+        placement = self._kept(placement, judgement, own | shared)
         around = self._tree.around(pool_id, own | shared)
         told = judgement.told_at(own | shared, around)
         # Of rules that keep containers apart those are left that do not bind it.
         broken = tuple(one for one in told if one.closed_pools or one.blockers)
-        return Placement(booking=booking, decided_by=RESTARTED, broken=broken)
+        return replace(placement, broken=broken)
+
+    def _kept(self, placement: Placement, judgement: Judgement, cpus: int) -> Placement:
+        """A place on these cpus, which may grow, and others to it, where no rule breaks by that."""
+        booking, books = placement.booking, self._books
+        grant, growing = booking.grant, judgement.of_growth()
+        if grant.has_shared_part:
+            grant = kept_in(growing, grant, cpus, books)
+        lifted = held_back(judgement, grant, cpus, books, ())
+        return replace(
+            placement,
+            booking=replace(booking, grant=grant, lifted=lifted),
+            narrowed_by=growing.kept_apart() if grant.within else frozenset(),
+        )
 
     def _can_spare(self, pool_id: PoolId, cpus: int) -> bool:
         """Whether these very cpus of a pool may be taken, and all below have what they owe.
@@ -144,7 +156,6 @@ class RestartPlacer:
                 held.shared_milli - last.request.shared_milli + request.shared_milli, 0
             ),
             grown=held.grown,
-            within=held.within,
         )
         found = failure.lineup.candidates()[held.pool_id] if failure.lineup else None
         missing = request.exclusive - own.bit_count()
@@ -157,7 +168,7 @@ class RestartPlacer:
         )
         if judgement is None:
             return placement
-        cpus = self._cpus_of(grant)
+        cpus = self._cpus_of(replace(grant, within=held.within))
         told = judgement.told_at(cpus, self._tree.around(held.pool_id, cpus))
         broken = tuple(
             one for one in told if one.closed_pools or are_together(one, cpus, own, books)
@@ -166,8 +177,7 @@ class RestartPlacer:
         firm = [one for one in broken if one.blockers and not one.can_break and one not in exempt]
         if any(one.is_own or not last.disturbed.issuperset(one.blocker_ids) for one in firm):
             return failure
-        lifted = held_back(judgement, grant, cpus, books, ())
-        return replace(placement, booking=replace(placement.booking, lifted=lifted), broken=broken)
+        return self._kept(replace(placement, broken=broken), judgement, cpus)
 
     def _taken(self, refusal: Refusal, cpus: CpuSet) -> Refusal:
         """The refusal of a container whose own cpus of before its restart are others' by now."""

@@ -508,3 +508,63 @@ def test_a_rule_is_not_told_as_broken_once_another_drives_the_other_out() -> Non
     assert cpu ^ 1 not in CpuSet.parse(cpus(engine, wide))
     assert not engine.decisions[own.id].unmet
     assert not engine.decisions[wide.id].unmet
+
+
+CORES = "socket:1 core:4 thread:2 mem:8G"
+"""Cpu 0 is reserved."""
+NO_RESERVED_CPUS = {"prefer-reserved-cpus.resource-policy.nri.io/pod": "false"}
+
+
+def alone(name: str) -> Container:
+    """One with a cpu of its own, which insists on being apart from the system's agents."""
+    rules = apart(term("core", "agent", namespaces=["kube-system"]))
+    return container_of(name, 1, rules, fails=True)
+
+
+def agent(name: str, cpu: float = 0.5, app: str = "agent", **annotations: str) -> Container:
+    """A container of the system: rules of others do not keep it away."""
+    told = {f"{key}.pinfold.dev/pod": value for key, value in annotations.items()}
+    told |= {} if cpu > 1 else NO_RESERVED_CPUS
+    return container_of(name, cpu, app=app, namespace="kube-system", annotations=told)
+
+
+@pytest.mark.parametrize(
+    "agents",
+    [
+        pytest.param([agent("one")], id="one on shared cpus"),
+        pytest.param([agent("large", 1.5)], id="one for which the reserved cpus are too few"),
+        pytest.param([agent("one", group="g")], id="one in a group"),
+        pytest.param([agent("a", app="other", group="g"), agent("b", group="g")], id="a second"),
+    ],
+)
+def test_a_container_of_the_system_comes_no_nearer_by_what_others_give_back(
+    agents: list[Container],
+) -> None:
+    """Cpu 3 is in the core of `one`, which asks to be alone there."""
+    engine = engine_of(CORES)
+    early, one, taker = container_of("early", 1), alone("alone"), container_of("taker", 1)
+    assert [placed(engine, each) for each in (early, one, taker)] == ["1", "2", "3"]
+    assert [placed(engine, each) for each in agents][-1] == "4-7"
+    engine.stop(taker.id)
+    engine.check()
+    assert [cpus(engine, each) for each in agents] == ["4-7"] * len(agents)
+    engine.stop(one.id)
+    engine.check()
+    if engine.grants[agents[0].id].pen is None:
+        assert cpus(engine, agents[0]) == "2-7"
+
+
+def test_a_container_of_the_system_that_gets_cpus_back_comes_no_nearer_to_others() -> None:
+    """It is kept from two cores; one of them is its own again."""
+    engine = engine_of(CORES)
+    one, two, taker = alone("one"), alone("two"), container_of("taker", 1)
+    early, late = container_of("early", 1), container_of("late", 1)
+    owners = early, one, taker, two, late
+    assert [placed(engine, each) for each in owners] == ["1", "2", "3", "4", "5"]
+    large = agent("large", 1.5)
+    assert placed(engine, large) == "6-7"
+    engine.stop(two.id)
+    engine.stop(taker.id)
+    engine.check()
+    assert cpus(engine, large) == "4,6-7"
+    assert not engine.decisions[one.id].unmet

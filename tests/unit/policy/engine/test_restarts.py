@@ -17,6 +17,7 @@ from pinfold.policy.model.container import (
 from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.policy.model.hint import Hint, HintOrigin
 from pinfold.policy.model.request import CpuType
+from pinfold.policy.placing.restart import RESTARTED
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 from tests.unit.policy.engine.ruled_pods import apart, container_of, cpus, engine_of, placed, term
@@ -397,3 +398,53 @@ def test_a_rule_that_does_not_bind_who_restarts_is_told_as_it_was() -> None:
     assert not engine.decisions[alone.id].unmet
     assert engine.create(replace(it, id=ContainerId("db-1"))).decided_by == "restarted"
     assert engine.decisions[alone.id].unmet == told
+
+
+CORES = "socket:1 core:4 thread:2 mem:8G"
+"""Cpu 0 is reserved."""
+SHY = container_of("shy", 0.5)
+ALONE = container_of("alone", 1, apart(term("core", "shy")), fails=True)
+FILLER, TAKER = container_of("filler", 1), container_of("taker", 1)
+
+
+def test_who_is_back_grows_to_nobody_who_came_meanwhile_and_must_be_apart_from_it() -> None:
+    """What `taker` gives back is in the core of `alone`."""
+    engine = engine_of(CORES)
+    assert placed(engine, SHY) == "1-7"
+    ended(engine, SHY.id)
+    assert [placed(engine, one) for one in (FILLER, ALONE, TAKER)] == ["1", "2", "3"]
+    again = replace(SHY, id=ContainerId("shy-1"))
+    assert placed(engine, again) == "4-7"
+    assert engine.decisions[again.id].decided_by == RESTARTED
+    ended(engine, TAKER.id)
+    assert cpus(engine, again) == "4-7"
+    ended(engine, ALONE.id)
+    assert cpus(engine, again) == "2-7"
+
+
+@pytest.mark.parametrize("leaves_meanwhile", [True, False])
+def test_who_made_way_and_restarts_gets_its_cpus_back_all_the_same(leaves_meanwhile: bool) -> None:
+    engine = engine_of(CORES)
+    assert [placed(engine, one) for one in (FILLER, ALONE, SHY)] == ["1", "2", "4-7"]
+    ended(engine, SHY.id)
+    if leaves_meanwhile:
+        ended(engine, ALONE.id)
+    again = replace(SHY, id=ContainerId("shy-1"))
+    placed(engine, again)
+    if not leaves_meanwhile:
+        ended(engine, ALONE.id)
+    assert cpus(engine, again) == "2-7"
+    assert engine.decisions[again.id].decided_by == RESTARTED
+
+
+def test_who_is_back_where_too_much_is_promised_gets_its_cpus_back_as_well() -> None:
+    engine = engine_of(CORES)
+    shy = replace(SHY, resources=sized("shy", 3.5, 0).resources)
+    assert [placed(engine, one) for one in (FILLER, ALONE, shy)] == ["1", "2", "4-7"]
+    crowd(engine, GIB)
+    ended(engine, shy.id)
+    again = replace(shy, id=ContainerId("shy-1"))
+    placed(engine, again)
+    assert "without room for it" in engine.decisions[again.id].problems[-1].what
+    ended(engine, ALONE.id)
+    assert cpus(engine, again) == "2-7"
