@@ -62,13 +62,13 @@ class PodCheck:
         self, name: str, namespace: str, template: TextNode | None
     ) -> Iterator[Problem | Finding]:
         """The problems of the pod that a manifest, or the template in one, describes."""
-        line = 0 if template is None else template.line
-        field = Field(source="", path="", line=line, node=template)
+        line, column = (0, 0) if template is None else (template.line, template.column)
+        field = Field(source="", path="", line=line, column=column, node=template)
         try:
             spec = pod_of(field, name, namespace)
         except FieldError as error:
             problem = error.problem or Problem(where="manifest", what=str(error))
-            yield Finding(problem=problem, line=error.line)
+            yield Finding(problem=problem, line=error.line, column=error.column)
             return
         yield from self.problems(spec)
 
