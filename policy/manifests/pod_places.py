@@ -44,7 +44,8 @@ class PodPlaces:
         name = _annotation_of(problem, annotations)
         if name not in self._annotations:
             owner = problem.where.partition(" of ")[2] or problem.where
-            place = self._containers.get(owner, self._pod)
+            # Behind a comma stands the central rule that gave the annotation.
+            place = self._containers.get(owner.partition(", ")[0], self._pod)
             return FilePlace(place.line, place.column)
         key, value = self._annotations[name]
         if not problem.line:

@@ -145,9 +145,13 @@ def naming_rules(
     problems: tuple[Problem, ...], given: tuple[GivenAnnotation, ...]
 ) -> tuple[Problem, ...]:
     """Problems of a container, each of a given annotation with the name of the rule."""
-    if not given:
+    if not given or not problems:
         return problems
     rules = {one.key: one.rule for one in given}
+    for one in given:
+        # Some problems name an annotation without its domain.
+        names = (name for name, _ in read_annotations({one.key: one.value}).settings)
+        rules.update(dict.fromkeys(names, one.rule))
     return tuple(
         replace(one, where=f"{one.where}, given by rule {rules[key]!r}")
         if (key := one.where.partition(" of ")[0]) in rules
