@@ -19,6 +19,7 @@ from .daemon_families import DaemonLook, daemon_families
 from .event_counts import EventCounts
 from .exposition import CONTENT_TYPE, Exposition
 from .pinning_gauges import pinning_gauges
+from .placement_info import placement_families
 from .process_figures import GROUP as PROCESS
 
 _POLICY_SECONDS: Final = 2.0
@@ -93,7 +94,9 @@ class MetricPages:
         )
         families: Iterable[Metric] = ()
         if is_selected(OWN, self._groups):
-            families = daemon_families(look, self._weight, self._courtesy)
+            families = chain(
+                daemon_families(look, self._weight, self._courtesy), placement_families(snapshot)
+            )
         content = self._exposition.page(
             gauges,
             families,

@@ -236,10 +236,12 @@ class Log(Section, frozen=True, kw_only=True):
 
 
 class Metrics(Section, frozen=True, kw_only=True):
-    """Groups of metrics, as globs."""
+    """Groups of metrics, as globs, and what is told beyond them."""
 
     enabled: tuple[str, ...] = ("policy", "process", "buildinfo")
     polled: tuple[str, ...] = ()
+    container_placement_info: bool = False
+    """Whether the place of each container is told, with its name."""
 
 
 class Instrumentation(Section, frozen=True, kw_only=True):

@@ -16,12 +16,14 @@ from ..text.yaml_document import (
     Path,
     Place,
     TextFault,
+    document_of,
     faulty_document,
     mapping_of,
     merge,
     parse_document,
     parse_value,
 )
+from ..text.yaml_nodes import TextNode
 from .check import find_faults, find_idle_fields
 from .config import Config
 from .section import Section
@@ -67,6 +69,11 @@ def parse_config_document(text: str, source: str) -> Document:
     The text may be a whole `TopologyAwarePolicy` resource: then its spec.
     """
     return _unwrap(parse_document(text, source))
+
+
+def config_document(node: TextNode, source: str) -> Document:
+    """The fields that a node of a YAML text sets, as `parse_config_document` has them."""
+    return _unwrap(document_of(node, source))
 
 
 def build_config(documents: Sequence[Document]) -> CheckedConfig:

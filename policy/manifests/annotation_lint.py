@@ -1,21 +1,20 @@
-"""Faults of the annotations in Kubernetes manifests, with their lines in the file."""
+"""Faults of the annotations in Kubernetes manifests, with their places in the file."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ..annotations.annotation_budget import admit
 from ..annotations.annotation_keys import CRI_DOMAIN, NRI_DOMAIN, domain_of
 from ..annotations.annotations import (
     annotation_problems,
-    effective,
     own_annotations,
 )
 from ..annotations.preferences import parse_preferences
 from ..model.container import Container, ContainerId, Pod, PodId
 from ..rules.affinity import parse_affinity
-from ..text.errors import Problem
+from ..text.errors import Problem, placed_text, position_text
 from ..text.suggestion import nearest
 from ..text.yaml_fields import Field, FieldError
 from ..text.yaml_nodes import (
@@ -29,6 +28,7 @@ from ..text.yaml_nodes import (
 )
 from ..text.yaml_scalars import STRING, kind_of
 from .container_mentions import mentions
+from .pod_places import PodPlaces, distinct
 from .workloads import Workload, find_workloads
 
 MANIFEST_LIMITS = Limits(
@@ -38,26 +38,30 @@ _INDENT = "    "
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """A problem, its line in the file (0 if unknown), and that line with the place underlined.
+    """A problem, its place in the file (0 if unknown), and that line with the place underlined.
 
-    Without the excerpt, line and column of the problem are inside the annotation's text.
+    Without the excerpt, line and column of the problem are inside the text that begins there.
     """
 
     problem: Problem
     line: int = 0
     column: int = 0
-    """In the file; 0 where it is not known."""
     excerpt: str = ""
 
-    def text(self, source: str) -> str:
-        """`file:line: where: what — fix`, with the excerpt below."""
-        place = f"{source}:{self.line}" if self.line else source
+    @property
+    def message(self) -> str:
+        """`where: what — fix`, and the place inside the text where that in the file is unknown."""
         problem = self.problem
         fix = f" — {problem.fix}" if problem.fix else ""
-        inside = f":{problem.line}:{problem.column}" if problem.column and not self.excerpt else ""
-        kind = "advice: " if problem.is_advice else ""
-        lines = [f"{place}: {kind}{problem.where}{inside}: {problem.what}{fix}"]
-        return "\n".join(lines + ([self.excerpt] if self.excerpt else []))
+        is_told = self.excerpt or (self.line, self.column) == (problem.line, problem.column)
+        inside = "" if is_told or not problem.column else f":{problem.line}:{problem.column}"
+        return f"{problem.where}{inside}: {problem.what}{fix}"
+
+    def text(self, source: str) -> str:
+        """`file:line:column: where: what — fix`, with the excerpt below."""
+        place = position_text(source, self.line, self.column)
+        is_advice = self.problem.is_advice
+        return placed_text(place, self.message, is_advice=is_advice, excerpt=self.excerpt)
 
 
 Check = Callable[[str, str, TextNode | None], Iterable[Problem | Finding]]
@@ -85,8 +89,9 @@ def lint_manifests(text: str, check: Check | None = None) -> tuple[Finding, ...]
                 found.update(dict.fromkeys(_lint_workload(workload, lines, check)))
     except FieldError as error:
         problem = error.problem or Problem(where="", what=str(error))
-        found[_finding(replace(problem, where="manifest"), error.line, 0, lines)] = None
-    return tuple(sorted(found, key=lambda finding: finding.line))
+        problem = replace(problem, where="manifest")
+        found[_finding(problem, error.line, error.column, lines)] = None
+    return tuple(sorted(found, key=lambda finding: (finding.line, finding.column)))
 
 
 def has_pods(text: str) -> bool:
@@ -113,8 +118,7 @@ def is_configuration(text: str) -> bool:
 
 
 def _workloads(document: TextNode) -> Iterator[Workload]:
-    field = Field(source="", path="", line=document.line, node=document)
-    for one in find_workloads(field):
+    for one in find_workloads(Field.of(document, "")):
         if isinstance(one, Workload):
             yield one
 
@@ -125,14 +129,12 @@ def _lint_workload(workload: Workload, lines: list[str], check: Check | None) ->
     if path:
         yield from _lint_owner(workload, lines)
     texts: dict[str, str] = {}
-    places: dict[str, tuple[TextScalar, TextScalar]] = {}
     without_quotes: set[int] = set()
     annotations = _follow(template, ("metadata", "annotations"))
     for key, value in annotations.entries if isinstance(annotations, TextMap) else ():
         fault = _fault_of_value(key, value)
         if isinstance(value, TextScalar):
             texts[key.value] = value.value
-            places[key.value] = (key, value)
         if fault is not None and own_annotations({key.value: ""}):
             without_quotes.add(value.line)
             yield _finding(fault, value.line, value.column, lines)
@@ -149,25 +151,19 @@ def _lint_workload(workload: Workload, lines: list[str], check: Check | None) ->
         annotation_problems=admitted.problems,
     )
     names = _container_names(template)
-    for name in names:
-        places[f"{pod.namespace}/{pod.name}/{name.value}"] = (name, name)
+    places = PodPlaces(manifest, annotations, names, f"{namespace}/{pod_name}", lines)
     problems = [*_problems(pod, tuple(name.value for name in names))]
     for found in check(pod.name, pod.namespace, template) if check is not None else ():
         if isinstance(found, Finding):
             # A pod with such a value cannot be read, which is said already.
             if found.line not in without_quotes:
-                yield found
+                yield _finding(found.problem, found.line, found.column, lines)
         else:
             problems.append(found)
-    seen: set[tuple[str, str, int, int]] = set()
-    for problem in problems:
-        annotation = _annotation_of(problem, pod)
-        # A setting of the whole pod is wrong for every container alike.
-        identity = (annotation, problem.what, problem.line, problem.column)
-        if identity not in seen:
-            seen.add(identity)
-            line, column = _place(problem, places.get(annotation), lines)
-            yield _finding(problem, line or manifest.line, column, lines)
+    for problem in distinct(problems, pod.annotations):
+        place = places.find(problem, pod.annotations)
+        shown = _finding(problem, place.line, place.column, lines)
+        yield shown if place.is_exact else structs.replace(shown, excerpt="")
 
 
 def _old_domain(key: str) -> Problem:
@@ -186,15 +182,6 @@ def _lint_owner(workload: Workload, lines: list[str]) -> Iterator[Finding]:
             what = f"the annotations of a {workload.kind} itself do not reach its pods"
             problem = Problem(where=key.value, what=what, fix=f"move it to {path}")
             yield _finding(problem, key.line, key.column, lines)
-
-
-def _annotation_of(problem: Problem, pod: Pod) -> str:
-    """The annotation a problem is in, or the container it is about."""
-    annotation, _, owner = problem.where.partition(" of ")
-    if annotation in pod.annotations:
-        return annotation
-    setting = effective(pod.annotations, annotation, owner.rpartition("/")[2])
-    return annotation if setting is None else setting.key
 
 
 def _problems(pod: Pod, names: tuple[str, ...]) -> Iterator[Problem]:
@@ -232,38 +219,13 @@ def _fault_of_value(key: TextScalar, value: TextNode) -> Problem | None:
     return Problem(where=key.value, what=what, fix=f'put it in quotes: "{value.value}"')
 
 
-def _place(
-    problem: Problem, place: tuple[TextScalar, TextScalar] | None, lines: list[str]
-) -> tuple[int, int]:
-    """The line and column in the file; column 0 where only the line is known."""
-    if place is None:
-        return 0, 0
-    key, value = place
-    if not problem.line:
-        return key.line, key.column
-    if not value.is_literal:
-        written = lines[value.line - 1][value.column - 1 :] if value.line <= len(lines) else ""
-        quote = 0 if value.is_plain else 1
-        # Where nothing is escaped or folded, the text stands in the file as it is.
-        is_same = written[quote:].startswith(value.value) and problem.line == 1 and problem.column
-        return value.line, value.column + quote + problem.column - 1 if is_same else 0
-    line = value.line + problem.line
-    inner = value.value.splitlines()[problem.line - 1 : problem.line]
-    if line > len(lines) or not inner:
-        return value.line, 0
-    if not problem.column:
-        return line, len(lines[line - 1]) - len(lines[line - 1].lstrip(" -")) + 1
-    indent = len(lines[line - 1]) - len(inner[0])
-    return line, indent + problem.column
-
-
 def _finding(problem: Problem, line: int, column: int, lines: list[str]) -> Finding:
     excerpt = ""
     if line and column and line <= len(lines):
         written = _printable(lines[line - 1].rstrip())
         margin = min(len(written) - len(written.lstrip()), column - 1)
         excerpt = f"{_INDENT}{written[margin:]}\n{_INDENT}{' ' * (column - 1 - margin)}^"
-    return Finding(problem=problem, line=line, column=column if excerpt else 0, excerpt=excerpt)
+    return Finding(problem=problem, line=line, column=column, excerpt=excerpt)
 
 
 def _printable(line: str) -> str:

@@ -27,6 +27,9 @@ from .podaffinity.configured_rules import LOAD_LABEL, label_selector, text_node
 from .podaffinity.label_selector import LabelSelector
 from .podaffinity.rule_text import placement_rules
 
+_Fault = tuple[tuple[str | int, ...], str]
+"""A path of the configuration, or of a rule in it, and what is wrong there."""
+
 _UNREAD: Final = (RESOURCES_KEY,)
 """Keys that a rule cannot give: they are about amounts of one pod."""
 
@@ -75,14 +78,16 @@ class CentralRules:
 
     def __init__(self, config: Config) -> None:
         """Raises `ConfigError` where an annotation or an expression of a rule is wrong."""
-        faults: list[str] = []
+        faults: list[_Fault] = []
         self._rules = tuple(_read(at, one, faults) for at, one in enumerate(config.rules))
         for at, one in enumerate(config.rules):
             found = dict.fromkeys(_faults(one, config))
-            faults += [f"{_place(at, 'annotations')}: {fault}" for fault in found]
+            place = _place(at, "annotations")
+            faults += [(("rules", at, *path), f"{place}: {what}") for path, what in found]
         self._has_loads = bool(config.load_classes)
         if faults:
-            raise ConfigError("\n".join(faults))
+            paths, lines = zip(*faults, strict=True)
+            raise ConfigError("\n".join(lines), paths)
 
     def completed(self, container: Container) -> Container:
         """The container with what the rules give it; what older rules gave it is taken away."""
@@ -140,9 +145,13 @@ def naming_rules(
     problems: tuple[Problem, ...], given: tuple[GivenAnnotation, ...]
 ) -> tuple[Problem, ...]:
     """Problems of a container, each of a given annotation with the name of the rule."""
-    if not given:
+    if not given or not problems:
         return problems
     rules = {one.key: one.rule for one in given}
+    for one in given:
+        # Some problems name an annotation without its domain.
+        names = (name for name, _ in read_annotations({one.key: one.value}).settings)
+        rules.update(dict.fromkeys(names, one.rule))
     return tuple(
         replace(one, where=f"{one.where}, given by rule {rules[key]!r}")
         if (key := one.where.partition(" of ")[0]) in rules
@@ -151,7 +160,7 @@ def naming_rules(
     )
 
 
-def _read(at: int, rule: AnnotationRule, faults: list[str]) -> CentralRule:
+def _read(at: int, rule: AnnotationRule, faults: list[_Fault]) -> CentralRule:
     annotations = read_annotations(rule.annotations)
     return CentralRule(
         name=rule.name,
@@ -162,14 +171,15 @@ def _read(at: int, rule: AnnotationRule, faults: list[str]) -> CentralRule:
     )
 
 
-def _selector(at: int, fields: ContainerSelector, faults: list[str]) -> CentralSelector:
+def _selector(at: int, fields: ContainerSelector, faults: list[_Fault]) -> CentralSelector:
     expression: Expression = ALWAYS
     if fields.expression is not None:
         try:
             expression = parse_expression(text_node(fields.expression))
         except TextError as error:
             place = _place(at, "match", "expression")
-            faults.append(str(error.problem(place)))
+            path = ("rules", at, "match", "expression")
+            faults.append((path, str(error.problem(place))))
     return CentralSelector(
         namespaces=_globs(fields.namespaces),
         pods=_globs(fields.pods),
@@ -189,14 +199,16 @@ def _place(at: int, *fields: str) -> str:
     return ".".join((f"rules[{at}]", *fields))
 
 
-def _faults(rule: AnnotationRule, config: Config) -> Iterator[str]:
+def _faults(rule: AnnotationRule, config: Config) -> Iterator[_Fault]:
     """What is wrong with the annotations of a rule, for whichever container it is."""
+    at = "annotations"
     texts = rule.annotations
     for key in texts:
         if key in _UNREAD or domain_of(key) is None:
-            yield f"{quoted(key)} is no annotation that a rule can give — see the guide's table"
+            what = f"{quoted(key)} is no annotation that a rule can give — see the guide's table"
+            yield (at, key), what
     read = read_annotations(texts)
-    yield from map(str, read.problems)
+    yield from (((at, one.where.partition(" of ")[0]), str(one)) for one in read.problems)
     pod = Pod(id=PodId(""), name="any", annotations=texts)
     for name in dict.fromkeys(("", *(name for _, name in read.settings))):
         container = Container(id=ContainerId(""), name=name, pod=pod)
@@ -206,4 +218,5 @@ def _faults(rule: AnnotationRule, config: Config) -> Iterator[str]:
             *placement_rules(container, config)[1],
         ):
             if not one.is_advice and one.where.partition(" of ")[0] in texts:
-                yield str(replace(one, where=one.where.partition(" of ")[0]))
+                key = one.where.partition(" of ")[0]
+                yield (at, key), str(replace(one, where=key))

@@ -31,7 +31,7 @@ from ..model.grant import Refusal
 from ..placing.classifier import Classifier, grave_problems
 from ..pools.pool_labels import pool_labels
 from ..pools.pool_tree import PoolTree
-from ..rules.central_rules import CentralRules
+from ..rules.central_rules import CentralRules, naming_rules
 from ..rules.podaffinity.configured_rules import RACK_LABEL
 from ..rules.podaffinity.own_rules import selected_namespace_labels
 from ..rules.podaffinity.pool_review import reviewed_labels, reviewed_pools
@@ -62,22 +62,31 @@ class PodCheck:
         self, name: str, namespace: str, template: TextNode | None
     ) -> Iterator[Problem | Finding]:
         """The problems of the pod that a manifest, or the template in one, describes."""
-        line = 0 if template is None else template.line
-        field = Field(source="", path="", line=line, node=template)
+        line, column = (0, 0) if template is None else (template.line, template.column)
+        field = Field(source="", path="", line=line, column=column, node=template)
         try:
             spec = pod_of(field, name, namespace)
         except FieldError as error:
             problem = error.problem or Problem(where="manifest", what=str(error))
-            yield Finding(problem=problem, line=error.line)
+            yield Finding(problem=problem, line=error.line, column=error.column)
             return
         yield from self.problems(spec)
 
     def problems(self, spec: PodSpec) -> Iterator[Problem]:
         """Problems and refusals that creation would report of the pod's containers."""
         config = self._config or _config_for(spec)
+        containers: list[Container] = []
+        for problem in self._problems(spec, config, containers):
+            path = problem.where.partition(" of ")[2]
+            given = next((one.given for one in containers if one.path == path), ())
+            yield from naming_rules((problem,), given)
+
+    def _problems(
+        self, spec: PodSpec, config: Config, containers: list[Container]
+    ) -> Iterator[Problem]:
+        """The problems as those who find them tell them; `containers` is filled first."""
         pod = created_pod(spec, 0)
         central = CentralRules(config)
-        containers: list[Container] = []
         memory = None if self._machine is None else NodeMemory.of(self._machine)
         for serial, one in enumerate((*spec.init_containers, *spec.containers), start=1):
             container, problems = created_container(one, pod, serial, memory=memory)

@@ -14,7 +14,14 @@ _CHARACTERS_MAX: Final = 600
 
 
 class ConfigError(PinfoldError):
-    """The operator's configuration cannot be used."""
+    """The operator's configuration cannot be used.
+
+    `fields`: paths of what its lines are about, one for each, where that is known.
+    """
+
+    def __init__(self, text: str, fields: Sequence[tuple[str | int, ...]] = ()) -> None:
+        super().__init__(text)
+        self.fields = tuple(fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +53,17 @@ class Problem:
     def __str__(self) -> str:
         position = f":{self.line}:{self.column}" if self.line else ""
         return f"{self.where}{position}: {self.what}" + (f" — {self.fix}" if self.fix else "")
+
+
+def placed_text(place: str, message: str, *, is_advice: bool, excerpt: str = "") -> str:
+    """A message about a place in a file as people and editors read it; the excerpt is below."""
+    text = f"{place}: advice: {message}" if is_advice else f"{place}: {message}"
+    return f"{text}\n{excerpt}" if excerpt else text
+
+
+def position_text(source: str, line: int, column: int) -> str:
+    """A place in a file as editors understand it; line and column are 0 where they are unknown."""
+    return ":".join((source, *(str(one) for one in (line, column) if one)))
 
 
 def first_problems(problems: Sequence[Problem], path: str, container: str) -> tuple[Problem, ...]:

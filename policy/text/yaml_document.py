@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final, cast
+from typing import Final, Self, cast
 
 import msgspec
 from msgspec import Struct
 
+from .errors import position_text
 from .yaml_nodes import (
     MAPPING,
     SEQUENCE,
@@ -44,10 +45,16 @@ class Place(Struct, frozen=True, kw_only=True):
 
     source: str
     line: int = 0
+    column: int = 0
     text: str | None = None
 
+    @classmethod
+    def of(cls, node: TextNode, source: str, text: str | None = None) -> Self:
+        """The place where a node begins."""
+        return cls(source=source, line=node.line, column=node.column, text=text)
+
     def __str__(self) -> str:
-        return f"{self.source}:{self.line}" if self.line else self.source
+        return position_text(self.source, self.line, self.column)
 
 
 class TextFault(Struct, frozen=True, kw_only=True):
@@ -76,6 +83,12 @@ class Document(Struct, frozen=True):
                 return found
         return Place(source="configuration")
 
+    def named_place(self, message: str) -> Place:
+        """The place of the field that a message begins with, as in "reservedResources.cpu: …"."""
+        name, colon, _ = message.partition(": ")
+        found = [path for path in self.places if colon and dotted(path) == name]
+        return self.place(found[0] if found else ())
+
     def below(self, key: str) -> "Document":
         """The mapping under a key as a document; empty where there is none."""
         values = mapping_of(self.values.get(key)) or {}
@@ -101,16 +114,15 @@ def dotted(path: Path) -> str:
 
 def parse_document(text: str, source: str) -> Document:
     """The one mapping a YAML text holds; an empty text is an empty mapping."""
-    parsed = parse_value(text, source)
-    root = parsed.places.get((), Place(source=source))
-    if parsed.value is None:
-        return Document({}, {(): root}, parsed.faults)
-    values = mapping_of(parsed.value)
-    if values is None:
-        line = f"{root}: expected a mapping — write 'field: value' lines"
-        fault = TextFault(place=root, path=(), line=line)
-        return Document({}, {(): root}, (*parsed.faults, fault))
-    return Document(values, parsed.places, parsed.faults)
+    return _document(parse_value(text, source), source)
+
+
+def document_of(node: TextNode, source: str) -> Document:
+    """The mapping that a node of a text holds."""
+    try:
+        return _document(_read_node(node, source), source)
+    except _UnreadableError as error:
+        return _document(ParsedValue(None, {}, (error.fault,)), source)
 
 
 def faulty_document(source: str, line: str, path: Path = ()) -> Document:
@@ -128,6 +140,18 @@ class ParsedValue(Struct, frozen=True):
     value: object
     places: Mapping[Path, Place] = msgspec.field(default_factory=dict[Path, Place])
     faults: tuple[TextFault, ...] = ()
+
+
+def _document(parsed: ParsedValue, source: str) -> Document:
+    root = parsed.places.get((), Place(source=source))
+    if parsed.value is None:
+        return Document({}, {(): root}, parsed.faults)
+    values = mapping_of(parsed.value)
+    if values is None:
+        line = f"{root}: expected a mapping — write 'field: value' lines"
+        fault = TextFault(place=root, path=(), line=line)
+        return Document({}, {(): root}, (*parsed.faults, fault))
+    return Document(values, parsed.places, parsed.faults)
 
 
 def parse_value(text: str, source: str) -> ParsedValue:
@@ -156,10 +180,15 @@ def _parse_value(text: str, source: str) -> ParsedValue:
     except TextError as error:
         where = f"{source}:{error.line}:{error.column}" if error.line else source
         fix = f" — {error.fix}" if error.fix else ""
-        place = Place(source=source, line=error.line)
+        place = Place(source=source, line=error.line, column=error.column)
         raise _UnreadableError(place, f"{where}: {error.what}{fix}") from error
     if node is None:
         return ParsedValue(None)
+    return _read_node(node, source)
+
+
+def _read_node(node: TextNode, source: str) -> ParsedValue:
+    """Raises `_UnreadableError`."""
     reader = _Reader(source)
     return ParsedValue(reader.value(node, ()), reader.places, tuple(reader.faults))
 
@@ -214,7 +243,7 @@ class _Reader:
         if len(path) > _DEPTH_MAX:
             raise self._unreadable(node, f"nested too deep — at most {_DEPTH_MAX} levels")
         text = node.value if isinstance(node, TextScalar) else None
-        self.places[path] = Place(source=self.source, line=node.line, text=text)
+        self.places[path] = Place.of(node, self.source, text)
         match node:
             case TextMap():
                 return dict(self._items(node, path))
@@ -242,8 +271,8 @@ class _Reader:
             seen[key] = key_node.line
             yield key, self.value(value_node, (*path, key))
             # Errors about a value point at its key: the value may start lines below.
-            place = self.places[(*path, key)]
-            self.places[(*path, key)] = Place(source=place.source, line=seen[key], text=place.text)
+            text = self.places[(*path, key)].text
+            self.places[(*path, key)] = Place.of(key_node, self.source, text)
 
     def _scalar(self, node: TextScalar, path: Path) -> object:
         """The value; None, which is a field's default, where it cannot be read."""
@@ -254,9 +283,9 @@ class _Reader:
             return None
 
     def _fault(self, node: TextNode, path: Path, what: str) -> None:
-        place = Place(source=self.source, line=node.line)
+        place = Place.of(node, self.source)
         self.faults.append(TextFault(place=place, path=path, line=f"{place}: {what}"))
 
     def _unreadable(self, node: TextNode, what: str) -> _UnreadableError:
-        place = Place(source=self.source, line=node.line)
+        place = Place.of(node, self.source)
         return _UnreadableError(place, f"{place}: {what}")

@@ -1,12 +1,12 @@
 """Fields of YAML documents: values that know their source, line and path when they are wrong."""
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, Self
 
 from msgspec import Struct
 
 from ...topology.sets.base_errors import PinfoldError
-from .errors import Problem
+from .errors import Problem, position_text
 from .yaml_nodes import (
     Limits,
     TextError,
@@ -28,13 +28,17 @@ MAX_EXPANDED: Final = 20_000
 class FieldError(PinfoldError):
     """A YAML text is malformed or holds something else than expected.
 
-    `problem` and `line` say the same in parts, where it is about a field: its path is `where`.
+    `problem`, `line` and `column` say the same in parts, where it is about a field: its path is
+    `where`.
     """
 
-    def __init__(self, text: str, problem: Problem | None = None, line: int = 0) -> None:
+    def __init__(
+        self, text: str, problem: Problem | None = None, *, line: int = 0, column: int = 0
+    ) -> None:
         super().__init__(text)
         self.problem = problem
         self.line = line
+        self.column = column
 
 
 class Field(Struct, frozen=True, kw_only=True):
@@ -43,12 +47,19 @@ class Field(Struct, frozen=True, kw_only=True):
     source: str
     path: str
     line: int
+    column: int
     node: TextNode | None
+
+    @classmethod
+    def of(cls, document: TextNode, source: str) -> Self:
+        """The root of a document."""
+        line, column = document.line, document.column
+        return cls(source=source, path="", line=line, column=column, node=document)
 
     @property
     def where(self) -> str:
-        """Source, line and path, as errors begin."""
-        place = f"{self.source}:{self.line}"
+        """Source, line, column and path, as errors begin."""
+        place = position_text(self.source, self.line, self.column)
         return f"{place}: {self.path}" if self.path else place
 
     @property
@@ -143,7 +154,7 @@ class Field(Struct, frozen=True, kw_only=True):
         """An error about this field, to be raised."""
         problem = Problem(where=self.path, what=what, fix=fix)
         text = f"{self.where}: {what}" + (f" — {fix}" if fix else "")
-        return FieldError(text, problem, self.line)
+        return FieldError(text, problem, line=self.line, column=self.column)
 
     def _scalar(self, is_needed: bool) -> TextScalar | None:
         if self.is_missing:
@@ -164,8 +175,9 @@ class Field(Struct, frozen=True, kw_only=True):
 
     def _below(self, step: str, node: TextNode | None) -> "Field":
         path = self.path + step if self.path else step.removeprefix(".")
-        line = self.line if node is None else node.line
-        return Field(source=self.source, path=path, line=line, node=node)
+        # What is missing is missed where the mapping begins.
+        line, column = (self.line, self.column) if node is None else (node.line, node.column)
+        return Field(source=self.source, path=path, line=line, column=column, node=node)
 
 
 def read_fields(text: str, source: str) -> tuple[Field, ...]:
@@ -180,7 +192,7 @@ def read_fields(text: str, source: str) -> tuple[Field, ...]:
         position = f":{error.line}:{error.column}" if error.line else ""
         fix = f" — {error.fix}" if error.fix else ""
         raise FieldError(f"{source}{position}: {error.what}{fix}") from error
-    return tuple(Field(source=source, path="", line=one.line, node=one) for one in documents)
+    return tuple(Field.of(one, source) for one in documents)
 
 
 class _Expansion:

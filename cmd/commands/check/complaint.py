@@ -7,7 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
-_PLACED: Final = re.compile(r"(?P<source>.*?):(?P<line>\d+): (?P<rest>.*)", re.DOTALL)
+from ....policy.text.errors import placed_text, position_text
+
+_PLACED: Final = re.compile(
+    r"(?P<source>.*?):(?P<line>\d+):((?P<column>\d+):)? (?P<rest>.*)", re.DOTALL
+)
 _SARIF_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
@@ -58,20 +62,19 @@ class Complaint:
     source: str
     subject: Subject
     gravity: Gravity
-    text: str
-    """All of it as people read it, with its place."""
     message: str
     """What is wrong and how to fix it."""
     line: int = 0
     column: int = 0
+    excerpt: str = ""
+    """The line in the file with the place underlined, for people."""
 
     @property
     def placed_text(self) -> str:
-        """The complaint as people and editors read it: file, line, and column where it has one."""
-        head = f"{self.source}:{self.line}: "
-        if self.column and self.text.startswith(head):
-            return f"{self.source}:{self.line}:{self.column}: {self.text.removeprefix(head)}"
-        return self.text
+        """The complaint as people and editors read it, the place first."""
+        place = position_text(self.source, self.line, self.column)
+        is_advice = self.gravity is Gravity.ADVICE
+        return placed_text(place, self.message, is_advice=is_advice, excerpt=self.excerpt)
 
     @classmethod
     def of_line(cls, text: str, source: str, subject: Subject, gravity: Gravity) -> Self:
@@ -82,9 +85,9 @@ class Complaint:
             source=source,
             subject=subject,
             gravity=gravity,
-            text=text,
             message=placed["rest"] if is_here and placed else text.removeprefix(f"{source}: "),
             line=int(placed["line"]) if is_here and placed else 0,
+            column=int(placed["column"] or 0) if is_here and placed else 0,
         )
 
 

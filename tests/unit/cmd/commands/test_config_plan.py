@@ -190,7 +190,7 @@ def test_nothing_is_changed_by_a_plan(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "complaint"),
     [
-        pytest.param("pinCpu: true\n", "node.yaml:1: pinCpu: unknown field", id="a fault"),
+        pytest.param("pinCpu: true\n", "node.yaml:1:1: pinCpu: unknown field", id="a fault"),
         pytest.param(
             "reservedResources: {cpu: 100}\n",
             "'100' reserves 100 cpus of 8 usable ones",

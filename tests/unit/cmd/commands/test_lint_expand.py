@@ -92,5 +92,5 @@ def test_a_fault_in_a_rule_is_found_without_a_machine(tmp_path: Path) -> None:
     result = lint(str(node))
     assert result.exit_code == 1
     assert result.stdout.startswith(
-        f"{node}: rules[0].annotations: smt.pinfold.dev: unknown use of threads 'pak'"
+        f"{node}:1:38: rules[0].annotations: smt.pinfold.dev: unknown use of threads 'pak'"
     )

@@ -79,7 +79,7 @@ def test_an_old_domain_is_advice_and_says_what_to_write() -> None:
             SCENARIOS,
             [
                 (4, "scenario", "rollout: configuration: pinCpu: unknown field"),
-                (5, "scenario", "rollout: smt.pinfold.dev/pod of default/shop"),
+                (7, "scenario", "rollout: smt.pinfold.dev/pod of default/shop"),
                 (12, "scenario", 'rollout: cpus["web" ==: line 1, column'),
             ],
             id="scenarios",
@@ -103,7 +103,7 @@ def test_every_kind_of_file_is_checked(text: str, expected: list[tuple[int, str,
 def test_scenarios_are_shown_to_people_with_their_lines() -> None:
     lines = lint(text=SCENARIOS).output.splitlines()
     assert [line.split(": ")[0] for line in lines] == [
-        *("standard input:4", "standard input:5", "standard input:12")
+        *("standard input:4:26", "standard input:7:19", "standard input:12:7")
     ]
 
 

@@ -296,11 +296,14 @@ def test_expectations_that_do_not_hold_are_status_1(scenarios: str) -> None:
         pytest.param(
             "scenarios:\n- {id: a, topology: b}",
             [],
-            "standard input:2: scenarios[0].topology: no topology 'b' — known: none",
+            "standard input:2:21: scenarios[0].topology: no topology 'b' — known: none",
             id="no topology",
         ),
         pytest.param(
-            "kind: Pod", [], "standard input:1: a manifest without 'apiVersion' — ", id="half a pod"
+            "kind: Pod",
+            [],
+            "standard input:1:1: a manifest without 'apiVersion' — ",
+            id="half a pod",
         ),
         pytest.param(
             "scenarios: [{steps: []}]",

@@ -432,9 +432,9 @@ def test_a_file_with_faults_leaves_the_old_configuration_in_force(
     assert told == []
     assert node.daemon.engine.config == Config(reserved_resources=Amounts(cpu="cpuset:0"))
     said = [one.getMessage() for one in caplog.records if "stays in force" in one.getMessage()]
-    assert [re.sub(r"^.*/", "", one)[:22] for one in said] == [
-        "pinfold.yaml:1: pinCPU",
-        "pinfold.yaml:2: pinMem",
+    assert [re.sub(r"^.*/", "", one)[:24] for one in said] == [
+        "pinfold.yaml:1:1: pinCPU",
+        "pinfold.yaml:2:1: pinMem",
     ]
 
 

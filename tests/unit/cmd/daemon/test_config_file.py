@@ -89,7 +89,7 @@ def test_a_variable_that_misses_its_field_is_told(tmp_path: Path) -> None:
 def test_a_fault_names_the_file_it_is_in(tmp_path: Path) -> None:
     (tmp_path / "conf.d").mkdir()
     (tmp_path / "conf.d" / "a.yaml").write_text("\npinCPU: perhaps\n")
-    with pytest.raises(ConfigError, match=r"conf\.d/a\.yaml:2: pinCPU: 'perhaps'"):
+    with pytest.raises(ConfigError, match=r"conf\.d/a\.yaml:2:1: pinCPU: 'perhaps'"):
         load(tmp_path)
 
 
@@ -106,8 +106,8 @@ def test_a_drop_in_that_cannot_be_read_hides_no_fault_of_the_others(tmp_path: Pa
     with pytest.raises(ConfigFileError) as raised:
         load_config(path, environment={"PINFOLD_PIN_MEMORY": "sure"})
     assert [line.partition(": ")[0] for line in str(raised.value).splitlines()] == [
-        f"{path}:1",
-        f"{path}:2",
+        f"{path}:1:1",
+        f"{path}:2:1",
         f"{path}.d/10.yaml",
         "PINFOLD_PIN_MEMORY",
     ]
@@ -124,13 +124,13 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     ("text", "status", "output", "complaint"),
     [
         pytest.param("pinCPU: false\n", 0, "{file}: good\n", "", id="a good file"),
-        pytest.param("pinCPUs: 1\n", 1, "", "{file}:1: pinCPUs: unknown field", id="faults"),
+        pytest.param("pinCPUs: 1\n", 1, "", "{file}:1:1: pinCPUs: unknown field", id="faults"),
         pytest.param(None, 2, "", "{file}: No such file", id="no file"),
         pytest.param(
             "control: {rdt: {force: true}}",
             0,
             "{file}: good\n",
-            "warning: {file}:1: control.rdt.force",
+            "warning: {file}:1:17: control.rdt.force",
             id="a field without effect",
         ),
     ],

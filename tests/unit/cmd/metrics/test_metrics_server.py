@@ -22,6 +22,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pinfold.cmd.daemon.daemon import Daemon
+from pinfold.cmd.metrics import placement_info
 from pinfold.cmd.metrics.event_counts import EventCounts
 from pinfold.cmd.metrics.exposition import Exposition, prometheus_name
 from pinfold.cmd.metrics.metrics_server import LOOK_SECONDS, MetricsServer
@@ -539,3 +540,31 @@ def test_a_node_without_its_runtime_is_alive_and_not_ready(run: Run) -> None:
         "[+]answers ok",
         "not ready",
     ]
+
+
+def test_places_of_containers_are_told_only_where_somebody_asks(run: Run) -> None:
+    node = run()
+    assert not start_pods(node.runtime, [pod("web", 2000), pod("db", 1000)], 8 * GIB)
+    assert node.daemon.plugin.settle()
+    assert "pinfold_container_placement" not in node.get("/metrics")[1]
+    node.daemon.reconfigure(config(**HERE, metrics={"containerPlacementInfo": True}))
+    found = node.values()
+    assert found["pinfold_container_placement_omitted"] == {(): 0}
+    # In the order of the labels' names: container, cpus, kind, mems, namespace, pod, pool.
+    assert found["pinfold_container_placement_info"] == {
+        ("db", "1", "exclusive", "0", "default", "db", "NUMA node #0"): 1,
+        ("web", "4-5", "exclusive", "1", "default", "web", "NUMA node #1"): 1,
+    }
+
+
+def test_of_too_many_containers_the_first_are_told(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placement_info, "SERIES_MAX", 1)
+    node = run(config(**HERE, metrics={"containerPlacementInfo": True}))
+    assert not start_pods(node.runtime, [pod("web", 2000), pod("db", 1000)], 8 * GIB)
+    assert node.daemon.plugin.settle()
+    found = node.values()
+    (told,) = found["pinfold_container_placement_info"]
+    assert "db" in told
+    assert found["pinfold_container_placement_omitted"] == {(): 1}

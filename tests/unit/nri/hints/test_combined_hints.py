@@ -689,4 +689,4 @@ def test_idle_fields_of_the_agent_are_named_exactly() -> None:
     assert asks.config.agent.pod_resource_api
     assert asks.warnings == ()
     (warning,) = read_config("agent: {nodeResourceTopology: false}", "a.yaml").warnings
-    assert warning.startswith("a.yaml:1: agent.nodeResourceTopology: accepted, but has no effect")
+    assert warning.startswith("a.yaml:1:9: agent.nodeResourceTopology: accepted, but has no effect")

@@ -200,9 +200,9 @@ def test_a_fault_is_named_with_its_line_and_the_way_out(text: str, line: int, re
 def test_every_fault_has_its_own_line() -> None:
     complaint = error_of("pinCPU: maybe\npinMemory: maybe\ndefaultCPUPriority: top\n")
     assert [line.split(": ")[0] for line in complaint.splitlines()] == [
-        "p.yaml:1",
-        "p.yaml:2",
-        "p.yaml:3",
+        "p.yaml:1:1",
+        "p.yaml:2:1",
+        "p.yaml:3:1",
     ]
     assert "write one of high, normal, low, none" in complaint
 
@@ -300,7 +300,7 @@ def test_faults_of_all_sources_are_told_at_once() -> None:
     lines = str(raised.value).splitlines()
     for expected in (
         "a.yaml:2:8: not valid YAML",
-        "b.yaml:2: pinMemory: 3 is not accepted",
+        "b.yaml:2:1: pinMemory: 3 is not accepted",
         "PINFOLD_PIN_CPU: pinCPU: 'sure' is not accepted",
         "PINFOLD_AGENT__POD_RESOURCE_API:2:1: not valid YAML",
         "'colocatePods' is not FIELD=VALUE",
@@ -335,7 +335,7 @@ def test_amounts_may_be_written_as_numbers_and_stay_as_written() -> None:
 def test_drop_ins_override_field_by_field_and_keep_their_own_places() -> None:
     base = parse_config_document("agent:\n  podResourceAPI: true\nlog: {debug: [a, b]}\n", "a.yaml")
     over = parse_config_document("\nlog: {debug: [c]}\nagent: {nodeResourceTopology: 3}", "b.yaml")
-    with pytest.raises(ConfigError, match=r"^b.yaml:3: agent.nodeResourceTopology: 3"):
+    with pytest.raises(ConfigError, match=r"^b.yaml:3:9: agent.nodeResourceTopology: 3"):
         build_config([base, over])
     over = parse_config_document("log: {debug: [c]}\nagent: {nodeResourceTopology: no}", "b.yaml")
     config = build_config([base, over]).config
@@ -648,7 +648,7 @@ def test_fields_without_effect_are_accepted_with_a_word() -> None:
     )
     assert checked.config.control.blockio.enable
     assert [line.split(" — ")[0] for line in checked.warnings] == [
-        "p.yaml:3: control.rdt.force: accepted, but has no effect"
+        "p.yaml:3:5: control.rdt.force: accepted, but has no effect"
     ]
 
 

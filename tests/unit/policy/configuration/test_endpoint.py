@@ -64,7 +64,9 @@ def test_what_only_a_name_server_may_know_is_refused(text: str, host: str) -> No
 
 
 def test_a_bad_endpoint_is_a_fault_of_the_configuration() -> None:
-    with pytest.raises(ConfigError, match=r"c.yaml:1: instrumentation.httpEndpoint: 'here' is no"):
+    with pytest.raises(
+        ConfigError, match=r"c.yaml:1:19: instrumentation.httpEndpoint: 'here' is no"
+    ):
         read_config("instrumentation: {httpEndpoint: here}", "c.yaml")
 
 

@@ -190,9 +190,9 @@ def test_documents_lists_and_other_kinds_keep_their_order() -> None:
     [
         pytest.param("a: [", "pods.yaml:2:1: not valid YAML", id="no YAML"),
         pytest.param("kind: Pod\nkind: Job", "pods.yaml:2:1: 'kind' is given twice", id="twice"),
-        pytest.param("[]", "pods.yaml:1: is not a mapping", id="a list at the top"),
-        pytest.param("a: 1", "pods.yaml:1: no 'kind'", id="no manifest"),
-        pytest.param("kind: Pod", "pods.yaml:1: metadata.name: is missing", id="no name"),
+        pytest.param("[]", "pods.yaml:1:1: is not a mapping", id="a list at the top"),
+        pytest.param("a: 1", "pods.yaml:1:1: no 'kind'", id="no manifest"),
+        pytest.param("kind: Pod", "pods.yaml:1:1: metadata.name: is missing", id="no name"),
         pytest.param(
             "{kind: Pod, metadata: {name: a}, spec: {containers: []}}",
             "spec.containers: is empty",
@@ -230,7 +230,7 @@ def test_documents_lists_and_other_kinds_keep_their_order() -> None:
         pytest.param(
             "{kind: Pod, metadata: {name: a}, spec: {containers: [{name: x}]}}\n---\n"
             "{kind: Pod, metadata: {name: a}, spec: {containers: [{name: x}]}}",
-            "pods.yaml:3: pod 'default/a' is defined twice",
+            "pods.yaml:3:1: pod 'default/a' is defined twice",
             id="one name for two pods",
         ),
         pytest.param(

@@ -108,7 +108,7 @@ def test_l3_groups_may_be_listed() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param("{sockets: 2}", "table.yaml:1: describes no cpus", id="no cpus"),
+        pytest.param("{sockets: 2}", "table.yaml:1:1: describes no cpus", id="no cpus"),
         pytest.param("{nodes: [{id: 0, cpus: 0-x}]}", "nodes[0].cpus: ", id="no cpu list"),
         pytest.param("{nodes: [{cpus: 0-1}]}", "nodes[0].id: is missing", id="no id"),
         pytest.param(

@@ -84,7 +84,7 @@ FAST = Config(cpu_classes=(CpuClass(name="fast"),), shared_pool_cpu_class="fast"
 def test_what_creation_refuses_or_reports_is_found(annotation: str, web: str, what: str) -> None:
     found = lint(annotation, web)
     assert found
-    assert all(one.startswith("shop.yaml:8: ") and what in one for one in found)
+    assert all(one.startswith("shop.yaml:8:5: ") and what in one for one in found)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_what_creation_accepts_on_some_node_is_accepted(annotation: str) -> None
 )
 def test_the_configuration_counts(annotation: str, what: str) -> None:
     (found,) = lint(annotation, config=Config())
-    assert found.startswith("shop.yaml:8: "), "at the annotation, whatever the problem names"
+    assert found.startswith("shop.yaml:8:5: "), "at the annotation, whatever the problem names"
     assert what in found
 
 
@@ -136,7 +136,7 @@ DEVICES = "advice: {} of default/shop/web: the kubelet's devices count only wher
 )
 def test_hints_of_the_kubelet_need_the_configuration(annotation: str, is_advised: bool) -> None:
     key = annotation.partition(":")[0]
-    expected = [f"shop.yaml:8: {DEVICES.format(key)}"] if is_advised else []
+    expected = [f"shop.yaml:8:5: {DEVICES.format(key)}"] if is_advised else []
     for config in (None, Config()):
         assert [one[: len(expected[0])] for one in lint(annotation, config=config)] == expected
     assert lint(annotation, config=Config(agent=Agent(pod_resource_api=True))) == []
@@ -174,7 +174,7 @@ def test_a_rule_that_can_match_nobody_is_advised_against(
 ) -> None:
     found = lint(RULE.format(match, scope))
     said = (
-        "shop.yaml:10: advice: resource-policy.nri.io/affinity of default/shop/web:"
+        "shop.yaml:10:9: advice: resource-policy.nri.io/affinity of default/shop/web:"
         " the rule matches no other container of its pod, and looks at no others"
     )
     assert [one.partition(" — ")[0] for one in found] == ([said] if is_advised else [])
@@ -197,7 +197,7 @@ def test_a_label_that_no_pool_has_is_found_without_a_machine(
     selector: str, config: Config | None, what: str
 ) -> None:
     (found,) = lint(SELECTOR.format(selector), config=config)
-    assert found.startswith("shop.yaml:8: pool-selector.pinfold.dev/pod of default/shop/")
+    assert found.startswith("shop.yaml:8:5: pool-selector.pinfold.dev/pod of default/shop/")
     assert what in found
 
 
@@ -223,7 +223,7 @@ def test_each_pod_is_placed_alone_on_the_machine() -> None:
 def test_a_container_without_room_is_found_at_its_name() -> None:
     (found,) = lint("a.b/d: e", "{cpu: 90, memory: 1Mi}", machine=MACHINE)
     assert found.startswith(
-        "shop.yaml:11: default/shop/web: refused: no pool has room for 90 exclusive CPUs"
+        "shop.yaml:11:11: default/shop/web: refused: no pool has room for 90 exclusive CPUs"
     )
 
 
@@ -246,19 +246,19 @@ spec:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "what"),
+    ("text", "place", "what"),
     [
         (
             POD.replace("WEB", "{cpu: many}").replace("ANNOTATION", "e.f/g: h"),
-            12,
+            "12:31",
             "spec.containers[0].resources.limits.cpu: ",
         ),
-        ("kind: Pod\nmetadata: {name: p}\nspec: {}", 3, "spec.containers: is empty"),
+        ("kind: Pod\nmetadata: {name: p}\nspec: {}", "3:7", "spec.containers: is empty"),
     ],
 )
-def test_a_pod_that_cannot_be_read_is_found(text: str, line: int, what: str) -> None:
+def test_a_pod_that_cannot_be_read_is_found(text: str, place: str, what: str) -> None:
     found = [one.text("p.yaml") for one in lint_manifests(text, PodCheck(None, None))]
-    assert any(one.startswith(f"p.yaml:{line}: {what}") for one in found)
+    assert any(one.startswith(f"p.yaml:{place}: {what}") for one in found)
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "CronJob"])
@@ -273,7 +273,7 @@ metadata:
 """
     (found,) = lint_manifests(text)
     assert found.text("d.yaml").startswith(
-        f"d.yaml:6: smt.pinfold.dev/pod: the annotations of a {kind} itself do not reach its pods"
+        f"d.yaml:6:5: smt.pinfold.dev/pod: the annotations of a {kind} itself do not reach its pods"
         " — move it to spec."
     )
 
@@ -308,14 +308,14 @@ ADVISED = POD.replace("WEB", WHOLE).replace(
             "reservedResources: {cpu: 40}",
             [f"--machine={MACHINE}"],
             1,
-            "standard input: reservedResources.cpu: '40' reserves 40 cpus of 8 usable ones",
+            "standard input:1:21: reservedResources.cpu: '40' reserves 40 cpus of 8 usable ones",
             id="a configuration that does not fit the machine",
         ),
         pytest.param(
             "reservedResources: {cpu: 'cpuset:0,99'}",
             [f"--machine={MACHINE}"],
             0,
-            "standard input: advice: reservedResources.cpu: cpus 99",
+            "standard input:1:21: advice: reservedResources.cpu: cpus 99",
             id="a configuration with a warning",
         ),
         pytest.param(

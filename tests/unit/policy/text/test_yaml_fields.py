@@ -12,9 +12,9 @@ def read(text: str) -> Field:
 
 def test_fields_know_where_they_are() -> None:
     field = read("a:\n  b:\n  - c: 1\n  - c: 2\n")["a"]["b"].elements()[1]["c"]
-    assert (field.where, field.value) == ("a.yaml:4: a.b[1].c", 2)
+    assert (field.where, field.value) == ("a.yaml:4:8: a.b[1].c", 2)
     missing = read("a:\n  b: 1\n")["a"]["x"]["y"]
-    assert (missing.where, missing.is_missing) == ("a.yaml:2: a.x.y", True)
+    assert (missing.where, missing.is_missing) == ("a.yaml:2:3: a.x.y", True)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def key_b(field: Field) -> Field:
 @pytest.mark.parametrize(
     ("text", "ask", "message"),
     [
-        pytest.param("a: 1", Field.text, "a.yaml:1: a: '1' is not a text", id="text"),
+        pytest.param("a: 1", Field.text, "a.yaml:1:4: a: '1' is not a text", id="text"),
         pytest.param("a: x", Field.integer, "a: 'x' is not an integer", id="integer"),
         pytest.param("a: true", Field.integer, "a: 'true' is not an integer", id="true"),
         pytest.param("a: x", Field.boolean, "a: 'x' is neither true nor", id="boolean"),

@@ -187,7 +187,7 @@ def test_rules_of_a_profile_are_added_to_the_pods_own() -> None:
 @pytest.mark.parametrize(
     ("config", "what"),
     [
-        ("racks: {a: {sokcet: {}}}", "p.yaml:1: racks.a.sokcet: unknown field — did you mean"),
+        ("racks: {a: {sokcet: {}}}", "p.yaml:1:13: racks.a.sokcet: unknown field — did you mean"),
         ("racks: {a: {numa: {enable: true}}}", "unknown field"),
         ("profiles: [{namespaces: [a]}]", "field 'name' is missing"),
         ("profiles: [{name: a}, {name: a}]", "'a' is the name of two profiles"),

@@ -1,0 +1,84 @@
+"""Checks of the steps of scenarios: configurations, pods and expectations in them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ....policy.configuration.config_text import config_document
+from ....policy.manifests.manifest import PodSpec
+from ....policy.manifests.pod_places import FilePlace, PodPlaces, distinct
+from ....policy.scenarios.evaluator import EvaluatorError, check_expression
+from ....policy.scenarios.pod_check import PodCheck
+from ....policy.scenarios.step import CreatePod, Expect, Reconfigure, Start, Step
+from ....policy.text.errors import Problem
+from ....policy.text.yaml_fields import Field
+from ....policy.text.yaml_nodes import TextScalar
+from .complaint import Complaint, Gravity, Subject
+from .config_check import config_complaints
+
+
+def step_complaints(
+    field: Field, step: Step, pods: PodCheck, lines: Sequence[str]
+) -> Iterator[Complaint]:
+    """Complaints about a step that is written in a field, in a file of these lines."""
+    match step:
+        case Start(expected_error="") | Reconfigure(expected_error=""):
+            yield from _of_config(field["config"])
+        case CreatePod(expected_error="", pod=pod):
+            yield from _of_pod(field, pod, pods, lines)
+        case Expect(that=that):
+            written = field["that"]
+            places = written.elements() if written.is_list else (field,)
+            for place, expression in zip(places, that, strict=False):
+                try:
+                    check_expression(expression)
+                except EvaluatorError as error:
+                    yield Complaint(
+                        source=field.source,
+                        subject=Subject.SCENARIO,
+                        gravity=Gravity.ERROR,
+                        message=f"{expression}: {error}",
+                        line=place.line,
+                        column=place.column,
+                    )
+        case _:
+            pass
+
+
+def _of_config(field: Field) -> Iterator[Complaint]:
+    if field.node is None or field.is_missing:
+        return
+    document = config_document(field.node, field.source)
+    for one in config_complaints(document, Subject.SCENARIO, None):
+        if one.gravity is not Gravity.ADVICE:
+            yield replace(one, message=f"configuration: {one.message}")
+
+
+def _of_pod(
+    field: Field, pod: PodSpec, pods: PodCheck, lines: Sequence[str]
+) -> Iterator[Complaint]:
+    containers = (*field["init_containers"].elements(), *field["containers"].elements())
+    names = [one["name"].node for one in containers]
+    pod_name = field["pod"].node
+    assert pod_name is not None
+    places = PodPlaces(
+        pod_name,
+        field["annotations"].node,
+        [one for one in names if isinstance(one, TextScalar)],
+        f"{pod.namespace}/{pod.name}",
+        lines,
+    )
+    for problem in distinct(pods.problems(pod), pod.annotations):
+        place = places.find(problem, pod.annotations)
+        yield Complaint(
+            source=field.source,
+            subject=Subject.SCENARIO,
+            gravity=Gravity.ADVICE if problem.is_advice else Gravity.ERROR,
+            message=_message(problem, place),
+            line=place.line,
+            column=place.column,
+        )
+
+
+def _message(problem: Problem, place: FilePlace) -> str:
+    """The problem, and its place inside the text only where that in the file is not known."""
+    return str(replace(problem, line=0, column=0) if place.is_exact else problem)
