@@ -135,7 +135,7 @@ class AffinityIndex:
         totals, are_all = dict[ContainerId, int](), True
         if not self._symmetric.is_empty:
             known = self._residents.facts_of(container)
-            totals, are_all = self._symmetric.weights(container, known)
+            totals, are_all = self._symmetric.weights(known)
             own = self._unfiled.get(container.id)
             if own is not None and own.container is container:
                 own.facts = known
