@@ -47,6 +47,8 @@ _CROWD: Final = 8
 _CROWD_STEPS: Final = 24
 """To add the weights of so many more containers with the same rule."""
 _PREPARED_MAX: Final = 256
+_DEAR_STEPS: Final = 1000
+_TRIGGER_STEPS: Final = 16
 
 
 class _Group(Struct):
@@ -85,6 +87,18 @@ class _Prepared(Struct):
     """For that, and to keep it."""
     triggers_made: int
     background: Background | None = None
+
+
+def are_dear(rules: Iterable[AffinityRule]) -> bool:
+    """Whether to keep the symmetric ones among a container's rules takes long."""
+    steps = 0
+    for rule in rules:
+        if rule.is_symmetric:
+            steps += keeping_steps(rule.scope) + keeping_steps(rule.match)
+            steps += _TRIGGER_STEPS * triggers_made(rule.match)
+            if steps > _DEAR_STEPS:
+                return True
+    return False
 
 
 class SymmetricRules:

@@ -393,3 +393,25 @@ def test_patterns_for_which_there_is_no_time_are_not_compiled() -> None:
     assert isinstance(match.test, GlobSet)
     assert vars(made)["_symmetric"].is_empty
     assert match.test._automata is None
+
+
+@pytest.mark.parametrize(
+    ("rules", "is_filed"),
+    [
+        pytest.param((), False, id="none"),
+        pytest.param(
+            [rule(_the_same(0, one), symmetric=True) for one in range(4)], False, id="few"
+        ),
+        pytest.param([rule(_the_same(0, one)) for one in range(MAX_RULES)], False, id="its own"),
+        pytest.param([rule(_values(0, 0), symmetric=True)], True, id="one of many values"),
+        pytest.param(
+            [rule(_joint(0, one), symmetric=True) for one in range(MAX_RULES)], True, id="many"
+        ),
+    ],
+)
+def test_whoever_has_many_symmetric_rules_is_filed_before_the_next_one_comes(
+    rules: list[AffinityRule], *, is_filed: bool
+) -> None:
+    made = AffinityIndex()
+    made.add(container(1), rules)
+    assert bool(vars(made)["_unfiled"]) is not is_filed
