@@ -1,6 +1,6 @@
 """Books of one machine: cpus and memory held, affinities, and pinnings told to the kernel."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from functools import cache, cached_property, partial
 from typing import Final, TypeGuard
@@ -217,7 +217,7 @@ class Books:
             self.pinner.forget(pen_id)
 
     def let_count(
-        self, container: Container, affinity: Iterable[AffinityRule], rules: PlacementRules
+        self, container: Container, affinity: Collection[AffinityRule], rules: PlacementRules
     ) -> int:
         """Let a container count for the rules of others, and its own rules for others.
 

@@ -5,7 +5,7 @@ found by what they need of a newcomer. Both take a bounded number of steps, what
 rule that would take more is given up, does not count and is reported.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -18,7 +18,7 @@ from .evaluation import Steps, TooManyStepsError
 from .expression import Expression
 from .residents import Residents
 from .selection import Selection
-from .symmetric_rules import SymmetricRules
+from .symmetric_rules import SymmetricRules, are_dear
 
 RULE_STEPS: Final = 100_000
 """One rule of a newcomer over all containers that are there."""
@@ -76,7 +76,7 @@ class _Unfiled(Struct):
     """A container that was added, and its facts once somebody asked for them."""
 
     container: Container
-    rules: Iterable[AffinityRule]
+    rules: Collection[AffinityRule]
     facts: dict[Subkey, str] | None = None
 
 
@@ -84,7 +84,8 @@ class AffinityIndex:
     """The containers that are there, and the rules they brought along.
 
     To file a container under all its facts takes as long as everything else about it, and nobody
-    asks for it by them before the next one comes: it is done by then.
+    asks for it by them before the next one comes: it is done by then. Whoever has so many rules
+    that the next one would have to wait is filed at once.
     """
 
     def __init__(self) -> None:
@@ -106,10 +107,13 @@ class AffinityIndex:
         self.file()
         return self._residents
 
-    def add(self, container: Container, rules: Iterable[AffinityRule] = ()) -> None:
+    def add(self, container: Container, rules: Collection[AffinityRule] = ()) -> None:
         """Add a container with its rules, in place of what has the same id."""
         self.remove(container.id)
-        self._unfiled[container.id] = _Unfiled(container, rules)
+        if rules and are_dear(rules):
+            self._file(container, rules)
+        else:
+            self._unfiled[container.id] = _Unfiled(container, rules)
 
     def remove(self, container_id: ContainerId) -> None:
         """Forget a container and its rules; unknown ids are ignored."""
@@ -121,9 +125,17 @@ class AffinityIndex:
         unfiled, self._unfiled = self._unfiled, {}
         if but is not None and (own := unfiled.pop(but, None)) is not None:
             self._unfiled[but] = own
-        for container_id, one in unfiled.items():
-            self._residents.add(one.container, one.facts)
-            self._symmetric.add(container_id, one.rules)
+        for one in unfiled.values():
+            self._file(one.container, one.rules, one.facts)
+
+    def _file(
+        self,
+        container: Container,
+        rules: Collection[AffinityRule],
+        known: dict[Subkey, str] | None = None,
+    ) -> None:
+        self._residents.add(container, known)
+        self._symmetric.add(container.id, rules)
 
     def affinities(self, container: Container, rules: Iterable[AffinityRule] = ()) -> Affinities:
         """The affinity of a newcomer to the containers that are there.
@@ -135,7 +147,7 @@ class AffinityIndex:
         totals, are_all = dict[ContainerId, int](), True
         if not self._symmetric.is_empty:
             known = self._residents.facts_of(container)
-            totals, are_all = self._symmetric.weights(container, known)
+            totals, are_all = self._symmetric.weights(known)
             own = self._unfiled.get(container.id)
             if own is not None and own.container is container:
                 own.facts = known

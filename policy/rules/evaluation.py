@@ -15,6 +15,8 @@ from .operators import never
 NAME_MAX: Final = 63
 POD_NAME_MAX: Final = 253
 _KEEPING_STEPS: Final = 40
+_CALLING_STEPS: Final = 16
+_JOINING_STEPS: Final = 24
 
 
 class TooManyStepsError(Exception):
@@ -82,10 +84,26 @@ def holds(expression: Expression, known: Mapping[Subkey, str], steps: Steps) -> 
     return not holds(expression.term, known, steps)
 
 
-def bound_steps(expression: Expression) -> int:
-    """Steps at most to keep an expression and to evaluate it for one container.
+def keeping_steps(expression: Expression) -> int:
+    """Steps to keep an expression, with all that is done once for its patterns."""
+    match expression:
+        case Condition(None):
+            return 0
+        case Condition():
+            test = expression.test
+            return _KEEPING_STEPS + (test.making_steps if isinstance(test, GlobSet) else 0)
+        case AllOf(terms) | AnyOf(terms):
+            return sum(map(keeping_steps, terms))
+        case Not(term):
+            return keeping_steps(term)
+        case _:
+            assert_never(expression)
 
-    With all that is done once for its patterns, and names no longer than Kubernetes allows.
+
+def looking_steps(expression: Expression) -> int:
+    """Steps at most to evaluate an expression for one container, with its patterns compiled.
+
+    Names are no longer than Kubernetes allows.
     """
     match expression:
         case Condition(None):
@@ -93,13 +111,13 @@ def bound_steps(expression: Expression) -> int:
         case Condition(key):
             assert key is not None
             text = "x" * sum(map(_length, key.subkeys))
-            test = expression.test
-            making = test.making_steps if isinstance(test, GlobSet) else 0
-            return _KEEPING_STEPS + key_steps(key) + making + test_steps(expression, text)
+            calling = _CALLING_STEPS if isinstance(expression.test, GlobSet) else 0
+            joining = 0 if key.only else _JOINING_STEPS
+            return key_steps(key) + joining + calling + test_steps(expression, text)
         case AllOf(terms) | AnyOf(terms):
-            return 8 + sum(map(bound_steps, terms))
+            return 24 + sum([8 + looking_steps(term) for term in terms])
         case Not(term):
-            return 8 + bound_steps(term)
+            return 8 + looking_steps(term)
         case _:
             assert_never(expression)
 

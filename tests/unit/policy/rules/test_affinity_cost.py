@@ -1,6 +1,7 @@
 """What affinity rules cost, counted in steps; how long anything takes is nobody's concern."""
 
-from collections.abc import ItemsView, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 import pytest
 
@@ -12,7 +13,7 @@ from pinfold.policy.rules.affinity_index import (
     RULE_STEPS,
     AffinityIndex,
 )
-from pinfold.policy.rules.container_facts import Subkey, facts
+from pinfold.policy.rules.container_facts import facts
 from pinfold.policy.rules.evaluation import Steps, TooManyStepsError, holds
 from pinfold.policy.rules.expression import ALWAYS, AllOf, AnyOf, Expression, Not, condition
 from pinfold.policy.rules.residents import Residents
@@ -25,11 +26,11 @@ from pinfold.policy.rules.symmetric_rules import (
 )
 from pinfold.policy.rules.trigger import (
     Background,
-    TriggerKind,
     background,
     background_value,
     triggers_made,
 )
+from pinfold.policy.text.glob_set import GlobSet
 
 JOINT = ":" + ":".join(["pod/name"] * 16)
 
@@ -297,15 +298,7 @@ def test_steps_of_one_container_are_counted_too() -> None:
 
 def test_rules_for_which_there_is_no_time_are_not_even_counted() -> None:
     made = AffinityIndex()
-    visits = 0
     name = NEWCOMER.pod.name
-
-    class Watched(dict[int, object]):
-        def items(self) -> ItemsView[int, object]:  # type: ignore[override]  # dict_items is private
-            nonlocal visits
-            visits += len(self)
-            return {**self}.items()
-
     for number in range(400):
         rules = [
             rule(condition("pod/name", "In", name, f"x{number}-{n}"), n + 1, symmetric=True)
@@ -313,9 +306,112 @@ def test_rules_for_which_there_is_no_time_are_not_even_counted() -> None:
         ]
         made.add(container(number), rules)
     made.file()
-    # What is gone through without an evaluation leaves no other trace.
-    by_value = vars(made)["_symmetric"]._by_value
-    bucket = by_value[Subkey("pod/name")][TriggerKind.VALUE, name]
-    bucket.groups = {level: Watched(groups) for level, groups in bucket.groups.items()}
-    assert not made.affinities(NEWCOMER).are_all_symmetric
-    assert 400 <= visits < 3000
+    looks, are_all, _ = looked_at(made)
+    assert not are_all
+    assert 400 <= looks < 3000
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Watched(dict[K, V]):
+    """A dictionary that counts what is gone through."""
+
+    visits = 0
+
+    def __iter__(self) -> Iterator[K]:
+        self.visits += len(self)
+        return super().__iter__()
+
+    def keys(self) -> list[K]:  # type: ignore[override]  # dict_keys would not count
+        return [*self]
+
+    def items(self) -> list[tuple[K, V]]:  # type: ignore[override]  # as above
+        return [(key, self[key]) for key in self]
+
+
+def looked_at(made: AffinityIndex) -> tuple[int, bool, int]:
+    """Rules that are gone through for a newcomer, whether these are all, and weights added.
+
+    What is gone through without an evaluation leaves no other trace.
+    """
+    made.file()
+    rules = vars(made)["_symmetric"]
+    weights: list[Watched[ContainerId, int]] = []
+    for group in rules._groups.values():
+        group.weights = Watched(group.weights)
+        weights.append(group.weights)
+    looks: list[Watched[int, object]] = []
+    for buckets in rules._by_value.values():
+        for bucket in buckets.values():
+            bucket.groups = {level: Watched(some) for level, some in bucket.groups.items()}
+            looks += bucket.groups.values()
+    found = made.affinities(NEWCOMER)
+    added = sum(one.visits for one in weights)
+    return sum(one.visits for one in looks), found.are_all_symmetric, added
+
+
+def _values(number: int, one: int) -> Expression:
+    return condition("name", "In", *(f"{number}-{one}-{value}" for value in range(240)))
+
+
+def _joint(number: int, one: int) -> Expression:
+    return condition(f":name:labels/x{number}-{one}", "Exists")
+
+
+def _the_same(_: int, one: int) -> Expression:
+    return condition("name", "In", "main", f"{one}")
+
+
+@pytest.mark.parametrize("count", [30, 200])
+@pytest.mark.parametrize(
+    ("match", "rules"),
+    [
+        pytest.param(_values, 20, id="rules of more values than they are found by"),
+        pytest.param(_joint, MAX_RULES, id="rules about two facts, of which the newcomer has one"),
+        pytest.param(_the_same, MAX_RULES, id="the same rules of all"),
+    ],
+)
+def test_hostile_rules_of_many_containers_cost_a_newcomer_little(
+    match: Callable[[int, int], Expression], rules: int, count: int
+) -> None:
+    made = AffinityIndex()
+    for number in range(count):
+        own = [rule(match(number, one), one + 1, symmetric=True) for one in range(rules)]
+        made.add(container(number), own)
+    looks, _, added = looked_at(made)
+    assert looks <= 2 * count + 150
+    assert added <= max(2000, 14 * count)
+
+
+def test_patterns_for_which_there_is_no_time_are_not_compiled() -> None:
+    patterns = [f"*{one:x}?{'a' * 60}?*" for one in range(240)]
+    match = condition("pod/name", "MatchesAny", *patterns)
+    made = index(1, [rule(match, symmetric=True)])
+    made.file()
+    assert isinstance(match.test, GlobSet)
+    assert vars(made)["_symmetric"].is_empty
+    assert match.test._automata is None
+
+
+@pytest.mark.parametrize(
+    ("rules", "is_filed"),
+    [
+        pytest.param((), False, id="none"),
+        pytest.param(
+            [rule(_the_same(0, one), symmetric=True) for one in range(4)], False, id="few"
+        ),
+        pytest.param([rule(_the_same(0, one)) for one in range(MAX_RULES)], False, id="its own"),
+        pytest.param([rule(_values(0, 0), symmetric=True)], True, id="one of many values"),
+        pytest.param(
+            [rule(_joint(0, one), symmetric=True) for one in range(MAX_RULES)], True, id="many"
+        ),
+    ],
+)
+def test_whoever_has_many_symmetric_rules_is_filed_before_the_next_one_comes(
+    rules: list[AffinityRule], *, is_filed: bool
+) -> None:
+    made = AffinityIndex()
+    made.add(container(1), rules)
+    assert bool(vars(made)["_unfiled"]) is not is_filed
