@@ -59,7 +59,7 @@ def _read_list(text: str) -> int:
     if len(text) > _LIST_CHARACTERS_MAX:
         what = f"{quoted(text)}: a list of {len(text)} characters"
         raise IdListError(f"{what} — write at most {_LIST_CHARACTERS_MAX}, ranges as N-M")
-    stripped = text.strip(" \t\n\0")
+    stripped = text.strip(" \t\r\n\0")
     if not stripped:
         return 0
     for part in stripped.split(","):
@@ -159,7 +159,7 @@ class IdSet:
 
         Raises `IdListError`.
         """
-        words = text.strip(" \t\n\0").split(",")
+        words = text.strip(" \t\r\n\0").split(",")
         mask = 0
         for position, word in enumerate(words):
             # Inner words are 32 bits wide even where leading zeros were dropped by a tool.

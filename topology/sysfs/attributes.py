@@ -27,7 +27,7 @@ class Attributes:
         """The stripped text of a file; None where there is no file."""
         content = self.tree.read(path)
         # Some dumps end in a NUL byte, as old kernels' files did.
-        return None if content is None else content.strip(" \t\n\0")
+        return None if content is None else content.strip(" \t\r\n\0")
 
     def number(self, path: str) -> int | None:
         """The whole number in a file; None where there is none."""

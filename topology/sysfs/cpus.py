@@ -3,12 +3,13 @@
 One cpu of a group speaks for all its members: the others' files hold the same text. Groups come
 from sibling files alone; ids are labels, because core_id repeats between sockets and
 physical_package_id can be -1, repeated or missing (ppc, s390, riscv, virtual machines).
+Only where a copy lost all sibling files do ids have to tell groups apart.
 Source: Documentation/admin-guide/cputopology.rst.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from ..model.machine import Domain
 from ..sets.cpuset import CpuSet
@@ -27,6 +28,9 @@ _DIE_FILES: Final = ("die_cpus_list", "die_cpus")
 _CLUSTER_FILES: Final = ("cluster_cpus_list", "cluster_cpus")
 _NO_ID: Final = 65535
 """The kernel's 16-bit "unknown" (BAD_APICID on x86); -1 and -2 elsewhere."""
+
+
+_Key = TypeVar("_Key")
 
 
 class _Group(NamedTuple):
@@ -86,10 +90,11 @@ def read_layout(attributes: Attributes, online: CpuSet) -> Layout:
     groups, unknown = _partition(attributes, online, _CORE_FILES)
     clusters, cluster_of = _read_clusters(attributes, online, groups, socket_of, die_of)
     if unknown:
-        attributes.warn(
-            f"{CPU}/cpu*/topology", f"no thread siblings of cpus {unknown}: one thread per core"
-        )
-        groups = _sorted([*groups, *(_Group(cpu, CpuSet.of(cpu)) for cpu in unknown)])
+        by_id, alone = _cores_by_id(attributes, unknown, socket_of, die_of)
+        for cpus, how in ((unknown - alone, "grouped by core_id"), (alone, "one thread per core")):
+            if cpus:
+                attributes.warn(f"{CPU}/cpu*/topology", f"no thread siblings of cpus {cpus}: {how}")
+        groups = _sorted([*groups, *by_id, *(_Group(cpu, CpuSet.of(cpu)) for cpu in alone)])
     core_of: dict[int, int] = {}
     for position, core in enumerate(groups):
         label = attributes.number(f"{_topology(core.speaker)}/core_id")
@@ -142,6 +147,34 @@ def _sorted(groups: list[_Group]) -> list[_Group]:
     return sorted(groups, key=lambda group: group.cpus.lowest)
 
 
+def _by_key(cpus: CpuSet, key_of: Callable[[int], _Key]) -> Mapping[_Key, _Group]:
+    """The cpus that have the same key, by that key."""
+    masks: dict[_Key, int] = {}
+    for cpu in cpus:
+        key = key_of(cpu)
+        masks[key] = masks.get(key, 0) | 1 << cpu
+    return {key: _Group(CpuSet(mask).lowest, CpuSet(mask)) for key, mask in masks.items()}
+
+
+def _cores_by_id(
+    attributes: Attributes,
+    cpus: CpuSet,
+    socket_of: Mapping[int, int],
+    die_of: Mapping[int, int],
+) -> tuple[list[_Group], CpuSet]:
+    """Cores told by core_id in their die, and the cpus without a usable one."""
+
+    def key_of(cpu: int) -> tuple[int, int, int] | None:
+        core = attributes.number(f"{_topology(cpu)}/core_id")
+        if core is None or core < 0 or core == _NO_ID:
+            return None
+        return socket_of[cpu], die_of[cpu], core
+
+    found = _by_key(cpus, key_of)
+    cores = [group for key, group in found.items() if key is not None]
+    return cores, found[None].cpus if None in found else CpuSet()
+
+
 def _usable(ids: list[int | None]) -> list[int] | None:
     """The ids when every group has its own; None when they cannot tell groups apart."""
     usable = [one for one in ids if one is not None and one >= 0]
@@ -153,16 +186,16 @@ def _read_sockets(
 ) -> tuple[tuple[Domain, ...], Mapping[int, int]]:
     groups, unknown = _partition(attributes, online, _SOCKET_FILES)
     if unknown:
-        by_id: dict[int, int] = {}
-        for cpu in unknown:
+
+        def id_of(cpu: int) -> int:
             socket = attributes.number(f"{_topology(cpu)}/physical_package_id")
-            key = -1 if socket is None else socket
-            by_id[key] = by_id.get(key, 0) | 1 << cpu
+            return -1 if socket is None else socket
+
+        by_id = _by_key(unknown, id_of)
         attributes.warn(
             f"{CPU}/cpu*/topology", f"no socket siblings of cpus {unknown}: grouped by id"
         )
-        more = (_Group(cpus.lowest, cpus) for cpus in map(CpuSet, by_id.values()))
-        groups = _sorted([*groups, *more])
+        groups = _sorted([*groups, *by_id.values()])
     read = [attributes.number(f"{_topology(one.speaker)}/physical_package_id") for one in groups]
     ids = _usable(read)
     if ids is None:
@@ -183,19 +216,21 @@ def _read_dies(
     die_of: dict[int, int] = {}
     without: list[str] = []
 
+    def id_of(cpu: int) -> int | None:
+        die = attributes.number(f"{_topology(cpu)}/die_id")
+        return die if die is not None and 0 <= die < _NO_ID else None
+
     def is_known(cpu: int) -> bool:
         # arm64 and riscv list each cpu as a die of its own where there is no die_id.
-        die = attributes.number(f"{_topology(cpu)}/die_id")
-        return die is not None and 0 <= die < _NO_ID
+        return id_of(cpu) is not None
 
     for socket in sockets:
         groups, unknown = _partition(attributes, socket.cpus, _DIE_FILES, is_known)
         if unknown:
             if attributes.text(f"{_topology(unknown.lowest)}/die_id") is None:
                 without.append(socket.label)
-            groups = _sorted([*groups, _Group(unknown.lowest, unknown)])
-        read = [attributes.number(f"{_topology(one.speaker)}/die_id") for one in groups]
-        ids = _usable(read) if not unknown else None
+            groups = _sorted([*groups, *_by_key(unknown, id_of).values()])
+        ids = _usable([id_of(one.speaker) for one in groups])
         for one, (_, cpus) in zip(ids or range(len(groups)), groups, strict=True):
             dies.append(Domain(label=f"{socket.label}/{one}", cpus=cpus))
             die_of.update(dict.fromkeys(cpus, one))

@@ -85,6 +85,17 @@ def test_a_whole_tree_gives_the_machine_it_was_made_from() -> None:
             {path: f"{text.strip()}\0" for path, text in files_of().items()},
             id="NUL bytes at the end of files",
         ),
+        pytest.param(
+            {path: text.replace("\n", "\r\n") for path, text in files_of().items()},
+            id="lines of a copy that went through another system",
+        ),
+        pytest.param(
+            {
+                path: text.replace("\n", "\r\n")
+                for path, text in masks_for_lists(files_of()).items()
+            },
+            id="such lines in masks",
+        ),
     ],
 )
 def test_older_kernels_show_the_same_machine(files: dict[str, str]) -> None:
@@ -163,6 +174,28 @@ def test_sockets_without_sibling_files_are_grouped_by_id() -> None:
     files = without(files_of(), "package_cpus_list", "core_siblings_list")
     machine = read(files)
     assert lists(machine.sockets) == ["0-7", "8-15"]
+
+
+def test_dies_and_cores_without_sibling_files_are_grouped_by_id() -> None:
+    spec = "socket:2 die:2 numa:1 core:2 thread:2"
+    lists_lost = ("die_cpus_list", "core_cpus_list", "thread_siblings_list")
+    machine = read(without(files_of(spec), *lists_lost))
+    assert machine.dies == machine_from_spec(spec).dies
+    assert machine.cores == machine_from_spec(spec).cores
+    assert [text for text in machine.warnings if "cpus 0-15: grouped by core_id" in text]
+
+
+def test_cpus_without_sibling_files_and_usable_ids_are_cores_of_their_own_in_one_die() -> None:
+    spec = "socket:2 die:2 numa:1 core:2 thread:2"
+    lists_lost = ("die_cpus_list", "core_cpus_list", "thread_siblings_list")
+    files = without(files_of(spec), *lists_lost)
+    for cpu in range(8):
+        files[f"{CPU}/cpu{cpu}/topology/die_id"] = "-1"
+        files[f"{CPU}/cpu{cpu}/topology/core_id"] = "-1"
+    machine = read(files)
+    assert lists(machine.dies) == ["0-7", "8-11", "12-15"]
+    assert lists(machine.cores)[6:] == ["6", "7", "8-9", "10-11", "12-13", "14-15"]
+    assert [text for text in machine.warnings if "cpus 0-7: one thread per core" in text]
 
 
 @pytest.mark.parametrize("die", ["-1", "65535"])
