@@ -5,6 +5,7 @@ import logging
 import re
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 import yaml
@@ -15,7 +16,7 @@ from pinfold.policy.manifests.manifest import parse_manifests
 
 from ..control.asked_node import AskedNode
 
-RULES = {
+RULES: Final[dict[str, Any]] = {
     "rules": [
         {
             "name": "keep-apart",
