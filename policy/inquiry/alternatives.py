@@ -31,13 +31,16 @@ def find_alternatives(snapshot: Snapshot, container: Container) -> tuple[str, ..
     Each is a sentence; empty on nodes with more containers than `CONTAINERS_MAX`, and for those
     for which no pool is chosen. O(containers + pools), some tens of times.
     """
-    is_chosen = classified_of(snapshot, container).request.cpu_type is CpuType.NORMAL
-    if not is_chosen or len(snapshot.grants) > CONTAINERS_MAX:
+    request = classified_of(snapshot, container).request
+    if request.cpu_type is not CpuType.NORMAL or len(snapshot.grants) > CONTAINERS_MAX:
         return ()
-    return tuple(_sentences(snapshot, container))
+    # Whole cpus of its own are given and taken as such; shares of others in whatever amounts.
+    is_whole = request.exclusive > 0 and not request.shared_milli
+    step = _WHOLE_CPU_MILLI if is_whole else _SHARE_MILLI
+    return tuple(_sentences(snapshot, container, step))
 
 
-def _sentences(snapshot: Snapshot, container: Container) -> Iterator[str]:
+def _sentences(snapshot: Snapshot, container: Container, step: int) -> Iterator[str]:
     trials = _Trials(snapshot, container)
     grant = snapshot.grants.get(container.id)
     before = "" if grant is None else snapshot.tree.pools[grant.pool_id].name
@@ -45,7 +48,6 @@ def _sentences(snapshot: Snapshot, container: Container) -> Iterator[str]:
         yield f"if it started now, it would be {_words(trials.pool)}"
     milli = container.resources.cpu_request_milli
     if container.pod.qos is not QosClass.BEST_EFFORT and milli:
-        step = _WHOLE_CPU_MILLI if milli % _WHOLE_CPU_MILLI == 0 else _SHARE_MILLI
         # One step more, and it fits into a pool that is nearer.
         likely = (milli - trials.room_inside() - 1) // step
         yield from _cpu_sentences(trials, container, -step, (milli - 1) // step, likely)

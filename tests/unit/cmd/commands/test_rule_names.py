@@ -61,7 +61,7 @@ def fixture_node(
 ) -> Generator[tuple[AskedNode, list[str]]]:
     """A daemon that runs the pods, and the lines of its log about what it decided."""
     caplog.set_level(logging.INFO)
-    node = AskedNode(tmp_path, **RULES)
+    node = AskedNode(tmp_path, rules=RULES["rules"])
     node.start()
     node.run(*parse_manifests(PODS, "pods.yaml"))
     yield node, [one.getMessage() for one in caplog.records if "event=create" in one.getMessage()]

@@ -85,6 +85,21 @@ def test_a_placed_container_hears_of_the_smallest_step_in_each_direction() -> No
     assert sentences
 
 
+def test_a_container_of_shared_cpus_hears_of_less_than_a_whole_one() -> None:
+    one = engine(container("a", 3000), container("b", 2300), container("c", 500))
+    asked = container("web", 1000, qos=QosClass.BURSTABLE)
+    assert isinstance(one.create(asked).result, Grant)
+    more = [text for text in find_alternatives(one.snapshot(), asked) if text.endswith("refused")]
+    (found,) = (re.match(r"with (\d+)m of CPU instead of 1000m", text) for text in more)
+    assert found
+    least = int(found[1])
+    assert least % 1000
+    for milli, fits in ((least - 100, True), (least, False)):
+        trial = engine(container("a", 3000), container("b", 2300), container("c", 500))
+        decision = trial.create(container("web", milli, qos=QosClass.BURSTABLE))
+        assert isinstance(decision.result, Grant) is fits
+
+
 def test_a_container_beside_its_friend_hears_where_it_went_without_its_rules() -> None:
     one = engine(container("db", 2000), container("web", 500, affinity=FRIENDS))
     asked = one.containers[ContainerId("web")]
