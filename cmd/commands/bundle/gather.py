@@ -103,19 +103,31 @@ def _texts(
         yield EXPLANATIONS, _explanations(client, paths, missing)
     except ControlError as error:
         missing.append(f"the daemon's answers: {error}")
-    for name in (HISTORY_NAME, OLDER_NAME):
-        try:
-            yield name, read_file(state_dir / name).decode("utf-8", "replace")
-        except FileNotFoundError:
-            continue
-        except (OSError, ForeignFileError) as error:
-            missing.append(f"decisions: {error}")
+    yield from _history(state_dir, missing)
     if config is not None:
         try:
             yield "metrics.txt", _metrics(config)
         except (OSError, http.client.HTTPException, PinfoldError) as error:
             missing.append(f"metrics: {error}")
     yield "versions.json", json.dumps(_versions(status), indent=2, sort_keys=True)
+
+
+def _history(state_dir: Path, missing: list[str]) -> Iterator[tuple[str, str]]:
+    """The files of kept decisions, of which there are one or two where the daemon keeps any."""
+    are_there = False
+    for name in (HISTORY_NAME, OLDER_NAME):
+        try:
+            text = read_file(state_dir / name).decode("utf-8", "replace")
+        except FileNotFoundError:
+            continue
+        except (OSError, ForeignFileError) as error:
+            missing.append(f"decisions: {error}")
+        else:
+            yield name, text
+        are_there = True
+    if not are_there:
+        where = f"no {HISTORY_NAME} in {state_dir}"
+        missing.append(f"decisions: {where} — name the daemon's folder with --state-dir")
 
 
 def _refused(state_dir: Path, running: Sequence[str]) -> Iterator[str]:

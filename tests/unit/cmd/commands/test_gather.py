@@ -134,6 +134,21 @@ def test_a_machine_that_is_not_the_daemons_is_told_of(node: KeptNode, tmp_path: 
     assert "name that one with --sysfs-root" in run.output
 
 
+def test_decisions_that_are_kept_elsewhere_are_told_of(node: KeptNode, tmp_path: Path) -> None:
+    place = tmp_path / "elsewhere"
+    run = pinfold(
+        "gather",
+        str(tmp_path / "node.tar"),
+        f"--control={node.state_dir / 'control.sock'}",
+        f"--state-dir={place}",
+    )
+    assert run.exit_code == 0
+    assert (
+        f"left out: decisions: no decisions.jsonl in {place} — name the daemon's folder with"
+        " --state-dir\n"
+    ) in run.output
+
+
 def test_without_a_daemon_a_bundle_has_the_machine_at_least(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
