@@ -120,14 +120,18 @@ class ControlDesk(Struct, frozen=True, kw_only=True):
     def _past(self, snapshot: Snapshot, name: str) -> ExplainDocument:
         """The explanation of a container that is gone. Raises `ControlRequestError`."""
         known: dict[ContainerId, tuple[Container, SavedDecision]] = {}
-        paths: set[str] = set()
+        last: dict[str, Container] = {}
         for saved in self.history.past() if self.history is not None else ():
             container = saved.container()
-            # Of several of one name the last one.
-            if container is not None and saved.path not in paths:
-                paths.add(saved.path)
+            if container is not None:
                 known[container.id] = (container, saved)
-        container, saved = known[find_container(name, [one for one, _ in known.values()]).id]
+                last.setdefault(saved.path, container)
+        try:
+            # Of several of one name the last one.
+            found = find_container(name, last.values())
+        except NotHereError:
+            found = find_container(name, [one for one, _ in known.values()])
+        container, saved = known[found.id]
         document = saved.document()
         assert document is not None
         return explain_document(snapshot, container, document, saved.at)

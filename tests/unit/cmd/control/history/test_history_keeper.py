@@ -10,7 +10,7 @@ from pinfold.cmd.control.control_client import ControlClient, ControlError
 from pinfold.cmd.control.control_server import ControlServer
 from pinfold.cmd.control.control_socket import ControlSocket
 from pinfold.cmd.control.decision_journal import DecisionJournal
-from pinfold.cmd.control.history.history_file import BYTES_MAX, read_history
+from pinfold.cmd.control.history.history_file import BYTES_MAX, HISTORY_NAME, read_history
 from pinfold.cmd.control.history.history_keeper import HistoryKeeper
 from pinfold.cmd.control.history.saved_decision import SavedDecision
 from pinfold.nri.dispatch.report import Happening
@@ -140,6 +140,22 @@ def test_a_container_that_ended_is_explained(node: KeptNode) -> None:
     assert (now.result, now.pool, now.cpus) == ("grant", was.pool, was.cpus)
     with pytest.raises(ControlError, match="container: 'other' is not here"):
         node.client.explain("other")
+
+
+def test_an_instance_before_the_last_one_is_explained_by_its_id(node: KeptNode) -> None:
+    node.run(guaranteed("db", 2000))
+    (first,) = (one.shown_id for one in node.daemon.engine.containers.values())
+    node.remove("db")
+    node.restart()
+    # The runtime on paper gives all instances of one name one id, as others do not.
+    file = node.state_dir / HISTORY_NAME
+    line = next(one for one in file.read_text().splitlines() if '"event":"create"' in one)
+    with file.open("a") as written:
+        written.write(line.replace(first, "e" * 64) + "\n")
+    for name in ("db", "e" * 12, "e" * 64, first, first[:12]):
+        assert node.client.explain(name).container == "default/db/db", name
+    with pytest.raises(ControlError, match="is not here"):
+        node.client.explain("f" * 12)
 
 
 def test_a_container_that_is_elsewhere_by_now_has_the_reason_of_now(node: KeptNode) -> None:
