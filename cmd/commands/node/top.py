@@ -76,10 +76,10 @@ def _lines(usage: UsageDocument) -> Iterator[str]:
         [
             (
                 one.name,
-                bar(one.used_milli, one.granted_milli),
+                bar(one.used_milli or 0, one.granted_milli),
                 one.cpus or "-",
                 f"{one.granted_milli}m",
-                f"{one.used_milli}m",
+                _milli(one.used_milli),
             )
             for one in usage.pools
         ],
@@ -95,12 +95,16 @@ def _row(one: ContainerUsage) -> tuple[str, ...]:
         one.pool,
         "any" if one.cpus is None else one.cpus,
         f"{one.granted_milli}m",
-        "?" if one.used_milli is None else f"{one.used_milli}m",
+        _milli(one.used_milli),
         _percent(one.throttled_ratio),
         _percent(one.waiting_ratio),
         "?" if one.memory_bytes is None else bytes_text(one.memory_bytes),
         _percent(one.remote_ratio),
     )
+
+
+def _milli(used: int | None) -> str:
+    return "?" if used is None else f"{used}m"
 
 
 def _percent(ratio: float | None) -> str:

@@ -30,12 +30,13 @@ class ContainerUsage(NodeDocument, frozen=True, kw_only=True):
 
 
 class PoolUsage(NodeDocument, frozen=True, kw_only=True):
-    """One pool's usage: the sums of the containers in it and below it."""
+    """One pool's usage: the sums of the containers in it and below it that are known of them."""
 
     name: str
     cpus: str
     granted_milli: int
-    used_milli: int
+    used_milli: int | None
+    """Null where there are containers and nothing is known of any."""
 
 
 class UsageDocument(NodeDocument, frozen=True, kw_only=True):
@@ -75,12 +76,13 @@ def _pools(status: StatusDocument, containers: Sequence[ContainerUsage]) -> list
             if one.pool == pool.name
             or (one.pool in pools and pools[one.pool].mask and pools[one.pool] < pools[pool.name])
         ]
+        used = [one.used_milli for one in inside if one.used_milli is not None]
         found.append(
             PoolUsage(
                 name=pool.name,
                 cpus=pool.cpus,
                 granted_milli=sum(one.granted_milli for one in inside),
-                used_milli=sum(one.used_milli or 0 for one in inside),
+                used_milli=sum(used) if used or not inside else None,
             )
         )
     return found

@@ -60,6 +60,10 @@ def test_a_container_that_began_anew_or_is_not_counted_has_unknown_usage(node: A
         node.client.status(), usages(node, db=9), usages(node, db=5), 1.0, MACHINE
     )
     assert [one.used_milli for one in found.containers] == [None, None]
+    held = {one.pool for one in found.containers}
+    for pool in found.pools:
+        is_empty = pool.name not in {*held, "root"}
+        assert pool.used_milli == (0 if is_empty else None), pool.name
 
 
 def top(node: AskedNode, root: Path, *arguments: str) -> Result:
