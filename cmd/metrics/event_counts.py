@@ -34,7 +34,7 @@ REFUSED: Final = "refused"
 GRANTED: Final = "granted"
 _NEW: Final = ("create", "adopt")
 _UNCOUNTED_MAX: Final = 1024
-"""Placements whose alignment is worked out when somebody asks, or once there are so many."""
+"""Sets of cpus of placements whose alignment is worked out when somebody asks."""
 
 
 class Durations:
@@ -77,7 +77,8 @@ class EventCounts:
         """Readings of the state file, by outcome."""
         self.faults = 0
         self._alignment: Counter[tuple[str, str]] = Counter()
-        self._uncounted: list[int] = []
+        self._uncounted: Counter[int] = Counter()
+        """Placements by the mask of their cpus: those that share a pool have the same."""
 
     def __call__(self, happening: Happening) -> None:
         """Count it."""
@@ -90,17 +91,20 @@ class EventCounts:
     def alignment(self, machine: Machine) -> Mapping[tuple[str, str], int]:
         """Placements by level and whether their cpus are in one domain of it."""
         with self._lock:
-            masks, self._uncounted = self._uncounted, []
+            masks, self._uncounted = self._uncounted, Counter()
             if not masks:
                 return dict(self._alignment)
             for level, domains in domains_of(machine).items():
                 found = self._alignment
                 outside = [~one.mask for one in domains.values()]
-                # Many have the same cpus, as those that share a pool's.
-                for mask, count in Counter(masks).items():
+                for mask, count in masks.items():
                     is_aligned = 0 in [mask & one for one in outside]
                     found[level, "aligned" if is_aligned else "split"] += count
             return dict(self._alignment)
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._uncounted) >= _UNCOUNTED_MAX
 
     def _count_answer(self, answered: Answered) -> None:
         method, outcome = answered.method, answered.outcome
@@ -148,8 +152,9 @@ class EventCounts:
             self.placements[REFUSED, reason] += 1
             return
         self.placements[GRANTED, decision.decided_by] += 1
-        if decision.pinning.cpus is not None and len(self._uncounted) < _UNCOUNTED_MAX:
-            self._uncounted.append(decision.pinning.cpus.mask)
+        cpus = decision.pinning.cpus
+        if cpus is not None and (cpus.mask in self._uncounted or not self._is_full):
+            self._uncounted[cpus.mask] += 1
 
 
 def domains_of(machine: Machine) -> Mapping[str, Mapping[str, CpuSet]]:

@@ -14,7 +14,15 @@ from prometheus_client.core import Metric
 from pinfold.cmd.daemon.reload_record import ReloadRecord
 from pinfold.cmd.metrics.daemon_families import DaemonLook, daemon_families, fragmentation
 from pinfold.cmd.metrics.event_counts import EventCounts
-from pinfold.nri.dispatch.report import Answered, Crashed, Drifted, Happening, Outcome, Reconfigured
+from pinfold.nri.dispatch.report import (
+    Answered,
+    Crashed,
+    Decided,
+    Drifted,
+    Happening,
+    Outcome,
+    Reconfigured,
+)
 from pinfold.policy.manifests.manifest import parse_manifests
 from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.made.spec import machine_from_spec
@@ -113,6 +121,18 @@ def test_placements_alignment_and_updates_are_counted(node: PaperNode, counts: E
     timed = found["pinfold_event_duration_seconds_bucket"]
     assert timed["CreateContainer", "done", "+Inf"] == 3
     assert found["pinfold_event_duration_seconds_sum"]["CreateContainer", "done"] > 0
+
+
+def test_alignment_of_many_placements_is_counted_although_nobody_asked(
+    node: PaperNode, counts: EventCounts
+) -> None:
+    node.run(guaranteed("db", 2000))
+    (container,) = node.daemon.engine.containers.values()
+    decision = node.daemon.engine.snapshot().decisions[container.id]
+    for _ in range(2000):
+        counts(Decided(event="create", container=container, decision=decision))
+    aligned = values(daemon_families(look(node, counts)))["pinfold_alignment_total"]
+    assert aligned["socket", "aligned"] == 2001
 
 
 def test_domains_tell_what_is_taken_of_them(node: PaperNode, counts: EventCounts) -> None:
