@@ -135,6 +135,21 @@ def test_less_than_it_had_finds_its_place_again_as_well() -> None:
     assert isinstance(engine.create(sized("db", 2, GIB, 1)).result, Grant)
 
 
+def test_who_comes_back_without_a_limit_is_not_bound_to_the_nodes_that_it_had() -> None:
+    engine = engine_of("socket:2 core:4 mem:2G")
+    db = sized("db", 0.5, GIB)
+    db = replace(db, pod=replace(db.pod, qos=QosClass.BURSTABLE))
+    assert isinstance(engine.create(db).result, Grant)
+    assert len(ended(engine, db.id).memory) == 1
+    engine.adopt(replace(sized("runs", 0.5, 4 * GIB), cpus=CpuSet.of(3), mems=NodeSet.of(0, 1)))
+    unlimited = replace(db.resources, cpu_limit_milli=None, memory_limit_bytes=None)
+    decision = engine.create(replace(db, id=ContainerId("db-1"), resources=unlimited))
+    assert isinstance(decision.result, Grant)
+    assert "without room for it: memory" in decision.problems[-1].what
+    assert str(decision.pinning.mems) == "0-1"
+    engine.check()
+
+
 @pytest.mark.parametrize(
     ("name", "cpu", "memory"), [("db", 2, 3 * GIB), ("db", 3, 2 * GIB), ("other", 2, 2 * GIB)]
 )
