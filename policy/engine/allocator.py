@@ -372,7 +372,6 @@ class Allocator:
     def _apply(self, placement: Placement, classified: Classified) -> Decision:
         grant = self.books.take(placement.booking)
         if not self.books.standing.is_empty:
-            self.shares.note_narrowed(placement)
             for one in placement.booking.lifted:
                 self.unmet.note_moved(one.container_id)
             if grant.exclusive:

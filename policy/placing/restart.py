@@ -108,7 +108,6 @@ class RestartPlacer:
         return replace(
             placement,
             booking=replace(booking, grant=grant, lifted=lifted),
-            narrowed_by=growing.kept_apart() if grant.within else frozenset(),
         )
 
     def _can_spare(self, pool_id: PoolId, cpus: int) -> bool:

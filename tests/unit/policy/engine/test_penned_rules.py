@@ -135,9 +135,8 @@ def test_what_breaks_after_a_refused_resize_is_told_as_it_is_without(
     create(engine, guest, owner)
     larger = replace(size, cpu_request_milli=64000, cpu_limit_milli=64000)
     if is_told_of_the_pod:
-        refused = engine.resize_pod(owner.pod, larger)
+        assert isinstance(engine.resize_pod(owner.pod, larger), Refusal)
     else:
-        refused = engine.update(owner.id, larger).result
-    assert isinstance(refused, Refusal)
+        assert isinstance(engine.update(owner.id, larger).result, Refusal)
     engine.remove(guest.id)
     assert not engine.decisions[owner.id].unmet
