@@ -169,6 +169,25 @@ def test_cpus_that_are_anothers_by_now_refuse_it_by_name() -> None:
     assert "the CPUs 1-2 that it had before its restart are default/thief/thief's" in result.reason
 
 
+@pytest.mark.parametrize(
+    ("claimed", "expected"),
+    [pytest.param(1, "1", id="the same"), pytest.param(2, "", id="another")],
+)
+def test_a_claim_that_is_back_where_memory_is_short_books_no_cpu_beside_it(
+    claimed: int, expected: str
+) -> None:
+    engine = Engine(SMALL, Config(reserved_resources=Amounts(cpu="cpuset:0")))
+    it = replace(sized("it", 1, 2 * GIB), claimed=CpuSet.of(1))
+    assert isinstance(engine.create(it).result, Grant)
+    crowd(engine, GIB)
+    assert str(ended(engine, it.id).exclusive) == "1"
+    decision = engine.create(replace(it, id=ContainerId("it-1"), claimed=CpuSet.of(claimed)))
+    assert isinstance(decision.result, Grant)
+    assert str(decision.result.exclusive) == expected
+    assert any("without room for it" in one.what for one in decision.problems)
+    engine.check()
+
+
 def test_its_share_of_overbooked_cpus_is_kept_for_nobody_else() -> None:
     """Two that run already ask for more than there is; each of them comes back."""
     engine = Engine(SMALL, Config(reserved_resources=Amounts(cpu="cpuset:0")))
