@@ -370,6 +370,7 @@ class Allocator:
             self.pens.left(pen, grant)
 
     def _apply(self, placement: Placement, classified: Classified) -> Decision:
+        self.unmet.note_left_alone(placement.booking.grant)
         grant = self.books.take(placement.booking)
         if not self.books.standing.is_empty:
             for one in placement.booking.lifted:

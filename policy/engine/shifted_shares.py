@@ -98,7 +98,7 @@ class ShiftedShares:
     def _judged(self, container_id: ContainerId) -> Judgement | None:
         known = self._roster.classified[container_id]
         container = self._roster.containers[container_id]
-        return self._judge.judge(container, known.placement, known.request, has_pulls=False)
+        return self._judge.judge(container, known.placement, known.request)
 
     def hold_back(self, judgement: Judgement, grant: Grant, cpus: int) -> None:
         """Let a container on these cpus, and others, grow only where rules go on holding."""

@@ -20,7 +20,15 @@ from pinfold.policy.model.request import CpuType
 from pinfold.policy.placing.restart import RESTARTED
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
-from tests.unit.policy.engine.ruled_pods import apart, container_of, cpus, engine_of, placed, term
+from tests.unit.policy.engine.ruled_pods import (
+    apart,
+    container_of,
+    cpus,
+    engine_of,
+    near,
+    placed,
+    term,
+)
 from tests.unit.topology.model.offline import without
 
 MACHINE = machine_from_spec("socket:2 core:4 mem:4G")
@@ -482,3 +490,23 @@ def test_who_is_back_where_too_much_is_promised_gets_its_cpus_back_as_well() -> 
     assert "without room for it" in engine.decisions[again.id].problems[-1].what
     ended(engine, ALONE.id)
     assert cpus(engine, again) == "2-7"
+
+
+def test_whom_a_container_that_is_back_leaves_alone_is_told_and_looked_after() -> None:
+    """Nobody else would have been given the last cpu on which somebody shares beside `guest`."""
+    engine = engine_of(CORES)
+    early, it, late = (container_of(name, 1) for name in ("early", "it", "late"))
+    owners = early, container_of("first", 1), it, container_of("large", 4)
+    assert [placed(engine, one) for one in owners] == ["1", "2", "3", "4-7"]
+    ended(engine, "first-main")
+    ended(engine, it.id)
+    host = container_of("host", 0.5)
+    guest = container_of("guest", 1, near(term("core", "host")), fails=True)
+    assert [placed(engine, one) for one in (host, guest)] == ["2-3", "2"]
+    assert isinstance(engine.create(late).result, Refusal)
+    again = replace(it, id=ContainerId("it-1"))
+    assert placed(engine, again) == "3"
+    (told,) = engine.decisions[guest.id].unmet
+    assert "affinity at core to app=host" in told
+    ended(engine, again.id)
+    assert not engine.decisions[guest.id].unmet
