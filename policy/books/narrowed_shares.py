@@ -4,7 +4,7 @@ A pool's own sums do not know on which of its cpus a share was promised, so excl
 taken from what these have left.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from copy import copy
 
 from ...topology.sets.cpuset import CpuSet
@@ -50,6 +50,14 @@ class NarrowedShares:
     def ids(self) -> Collection[ContainerId]:
         """The containers and pens whose grants are narrowed."""
         return self._shares.keys()
+
+    def alone_without(self, cpus: int, free: int) -> Sequence[ContainerId]:
+        """Those beside whom nobody would share a cpu any more without these of the free ones."""
+        return [
+            container_id
+            for container_id, sets in self._beside.items()
+            if any(one.mask & cpus and not one.mask & free & ~cpus for one in sets)
+        ]
 
     def add(self, grant: Grant) -> None:
         """Note a grant if it is narrowed, or needs that others go on sharing some cpus."""

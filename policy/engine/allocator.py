@@ -367,9 +367,9 @@ class Allocator:
             self.pens.left(pen, grant)
 
     def _apply(self, placement: Placement, classified: Classified) -> Decision:
+        self.unmet.note_left_alone(placement.booking.grant)
         grant = self.books.take(placement.booking)
         if not self.books.standing.is_empty:
-            self.shares.note_narrowed(placement)
             for one in placement.booking.lifted:
                 self.unmet.note_moved(one.container_id)
             if grant.exclusive:

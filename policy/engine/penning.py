@@ -135,14 +135,8 @@ class Penning:
         self._note_grant(container.id)
 
     def _note_grant(self, container_id: ContainerId) -> None:
-        """Note what a container holds that was decided about when its pod had no pen, or less."""
-        decision = self._roster.decisions.get(container_id)
-        if decision is not None and isinstance(decision.result, Grant):
-            grant = self._books.ledger.grants[container_id]
-            pool = self._books.tree.pools[grant.pool_id].name
-            self._roster.decisions[container_id] = structs.replace(
-                decision, result=grant, pool=pool, degraded=""
-            )
+        grant = self._books.ledger.grants[container_id]
+        self._roster.note_grant(grant, self._books.tree.pools[grant.pool_id].name)
 
     def left(self, pen: Grant, gone: Grant) -> None:
         """A container has left a pen: it shrinks if that counts, and ends after the last one."""
@@ -273,7 +267,13 @@ class Penning:
         request = self.request_of(name, container, (container,))
         judgement = self._judge.judge(container, classified.placement, request)
         weights = self._books.affinity.affinities(container, classified.rules).weights
-        return self.bookings.begin(request, weights, judgement, back)
+        made = self.bookings.begin(request, weights, judgement, back)
+        if isinstance(made, Placement):
+            # Their part is in the pod's size, and others are short of room.
+            for one in residents:
+                if not self._books.ledger.grants[one.id].exclusive:
+                    self.enter(name.id, one, self._roster.classified[one.id], NO_CPUS)
+        return made
 
     def _enclose(
         self, name: PenName, container: Container, classified: Classified, *residents: Container

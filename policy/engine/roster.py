@@ -158,6 +158,14 @@ class Roster:
             problems = (*decision.problems, problem)
             self.decisions[container_id] = structs.replace(decision, problems=problems)
 
+    def note_grant(self, grant: Grant, pool: str) -> None:
+        """Note what a container holds that was decided about when its pod had no pen, or less."""
+        decision = self.decisions.get(grant.container_id)
+        if decision is not None and isinstance(decision.result, Grant):
+            self.decisions[grant.container_id] = structs.replace(
+                decision, result=grant, pool=pool, degraded=""
+            )
+
     def placed_beside(
         self, container: Container, grants: Mapping[ContainerId, Grant]
     ) -> Sequence[Container]:

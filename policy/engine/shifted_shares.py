@@ -1,6 +1,6 @@
 """Shares that shift: containers that others' places narrow, or drive out of their pool's cpus."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -12,7 +12,7 @@ from ..placing.growth import held_back, homeless, kept_in, wider_place
 from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
 from ..placing.narrowing import standing_cpus
-from ..placing.placer import Placement
+from ..rules.podaffinity.term_selection import select_term
 from .roster import Roster
 
 _RETURNS_MAX: Final = 16
@@ -33,49 +33,72 @@ class ShiftedShares:
         self._judge = judge
         self._homes: dict[ContainerId, PoolId] = {}
         """The pools of those that were left no cpu there."""
-        self._narrowed_by: dict[ContainerId, dict[ContainerId, None]] = {}
-        """By container those that were narrowed for it, or by it."""
         self._due: dict[ContainerId, None] = {}
         """Those that may be given more, in this order."""
 
-    def note_narrowed(self, placement: Placement) -> None:
-        """Note who can have more cpus again once another container is gone."""
-        booking = placement.booking
-        for one in booking.lifted:
-            if one.within is not None:
-                others = self._narrowed_by.setdefault(booking.grant.container_id, {})
-                others[one.container_id] = None
-        for other in placement.narrowed_by:
-            self._narrowed_by.setdefault(other, {})[booking.grant.container_id] = None
-
     def widen(self, gone: ContainerId) -> None:
         """Give containers that were narrowed for another, which is gone, what rules leave now."""
-        self._due.update(self._narrowed_by.pop(gone, {}))
+        self._due.update(dict.fromkeys(self._narrowed_for(gone)))
         self.widen_due()
+
+    def _narrowed_for(self, gone: ContainerId) -> Iterator[ContainerId]:
+        """Narrowed containers, and pens, that rules keep apart from one that is gone.
+
+        O(containers that its rules are about, and whose rules are about it).
+        """
+        books, narrowed = self._books, self._books.ledger.narrowed.ids
+        known = self._roster.classified.get(gone)
+        if not narrowed or known is None:
+            return
+        container, residents = self._roster.containers[gone], books.affinity.residents
+        others: dict[ContainerId, None] = {}
+        for one in known.placement.required:
+            if one.is_anti:
+                selected = select_term(residents, container, one.term)
+                others.update(dict.fromkeys(residents.ids(selected)))
+        for rule in books.standing.matching(container):
+            if rule.is_required_anti:
+                others.update(dict.fromkeys(rule.owners))
+        for other in others:
+            grant = books.ledger.grants.get(other)
+            if grant is not None and grant.held_as in narrowed:
+                yield grant.held_as
 
     def widen_due(self) -> None:
         """Give some of those that were narrowed for others, who are gone, what rules leave now."""
-        books, effort = self._books, 0
+        ledger, decisions, effort = self._books.ledger, self._roster.decisions, 0
         while self._due and effort < _EFFORT_MAX:
-            container_id = next(iter(self._due))
-            del self._due[container_id]
-            grant = books.ledger.grants.get(container_id)
-            if grant is None or grant.within is None or self._roster.decisions[container_id].unmet:
+            held_as = next(iter(self._due))
+            del self._due[held_as]
+            grant = ledger.pens.get(held_as) or ledger.grants.get(held_as)
+            if grant is None or grant.within is None:
                 continue
-            container = self._roster.containers[container_id]
-            classified = self._roster.classified[container_id]
-            judgement = self._judge.judge(container, classified.placement, classified.request)
-            wider = replace(grant, within=None)
-            effort += _EFFORT_OF_ONE
-            if judgement is not None:
-                effort += judgement.effort
-                wider = kept_in(judgement.of_growth(), wider, books.presence(container_id), books)
-                cpus = standing_cpus(wider, books.ledger) | grant.exclusive.mask
-                for other in held_back(judgement, wider, cpus, books, ()):
-                    books.ledger.repool(other)
-            if wider.within != grant.within:
-                books.ledger.repool(wider)
-                books.pinner.mark(container_id)
+            members = tuple(ledger.members(held_as)) or (held_as,)
+            if any(decisions[one].unmet for one in members):
+                continue
+            judgements = [self._judged(one) for one in members]
+            effort += sum(_EFFORT_OF_ONE + (one.effort if one else 0) for one in judgements)
+            self._widen(grant, members, [one for one in judgements if one is not None])
+
+    def _widen(
+        self, grant: Grant, members: Sequence[ContainerId], judgements: Sequence[Judgement]
+    ) -> None:
+        books, wider = self._books, replace(grant, within=None)
+        for one in judgements:
+            wider = kept_in(one.of_growth(), wider, books.presence(members[0]), books)
+        if wider.within == grant.within:
+            return
+        cpus = standing_cpus(wider, books.ledger) | grant.exclusive.mask
+        for one in judgements:
+            for other in held_back(one, wider, cpus, books, ()):
+                books.ledger.repool(other)
+        books.ledger.repool(wider)
+        books.pinner.mark(grant.container_id)
+
+    def _judged(self, container_id: ContainerId) -> Judgement | None:
+        known = self._roster.classified[container_id]
+        container = self._roster.containers[container_id]
+        return self._judge.judge(container, known.placement, known.request)
 
     def hold_back(self, judgement: Judgement, grant: Grant, cpus: int) -> None:
         """Let a container on these cpus, and others, grow only where rules go on holding."""
@@ -128,9 +151,7 @@ class ShiftedShares:
         It stays where it must be apart from one of those that `moved`.
         """
         books, container_id = self._books, grant.container_id
-        container = self._roster.containers[container_id]
-        classified = self._roster.classified[container_id]
-        judgement = self._judge.judge(container, classified.placement, classified.request)
+        judgement = self._judged(container_id)
         if judgement is None or not judgement.kept_apart().isdisjoint(moved):
             return False
         found = wider_place(judgement, grant, books)
@@ -139,7 +160,6 @@ class ShiftedShares:
             books.pinner.mark(container_id)
             for other in held_back(judgement, found, found.exclusive.mask, books, ()):
                 books.ledger.repool(other)
-                self._narrowed_by.setdefault(container_id, {})[other.container_id] = None
             if found.pool_id != home:
                 self._homes.setdefault(container_id, home)
         return True

@@ -7,6 +7,7 @@ from msgspec import structs
 
 from ..books.books import Books
 from ..model.container import Container, ContainerId
+from ..model.grant import Grant
 from ..model.pinning import Change
 from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
@@ -160,6 +161,12 @@ class UnmetRules:
             for one in containers:
                 self._shifted.setdefault(one, self.names(one))
 
+    def note_left_alone(self, newcomer: Grant) -> None:
+        """Nobody can share cpus any more beside some, as a container is about to get them."""
+        free = self._books.ledger.free_sharable[-1]
+        if own := newcomer.exclusive.mask & free:
+            self.note_shifted(self._books.ledger.narrowed.alone_without(own, free))
+
     def forget_shifted(self) -> None:
         """Containers that were about to get other parts of their pens have what they had."""
         self._shifted.clear()
@@ -226,6 +233,10 @@ class UnmetRules:
         self._due.update(dict.fromkeys(due))
         self._due.update(dict.fromkeys(one for one in self._concerned if one in moved))
         self._due.update(dict.fromkeys(self._stirred(moved)))
+        if moved and self._books.standing.has_required_affinity:
+            of = self._books.standing.of
+            staying = [c for c in self._concerned if any(not one.is_anti for one in of(c).required)]
+            self._due.update(dict.fromkeys(staying))
         self.look_at_due()
 
     def note_moved(self, container_id: ContainerId) -> None:

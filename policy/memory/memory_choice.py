@@ -206,7 +206,11 @@ class MemoryChoice:
         """The memory that a container had before its restart, though that is too much by now."""
         wanted, ledger = self.request_at(held.pool_id), self._ledger
         usable = ledger.nodes.open_to(wanted.may_use_reserved).with_memory
-        zone = NodeSet(held.memory.mask & usable or usable)
+        nodes = held.memory.mask
+        if wanted.is_spread:
+            kinds = ledger.nodes.of_kinds(ledger.nodes.kinds_mask(wanted.types))
+            nodes |= wanted.affinity.mask & kinds
+        zone = NodeSet(nodes & usable or usable)
         return Offer(request=wanted, zone=zone, version=ledger.version)
 
     def resize(self, held: Grant) -> Offer | Refusal | None:

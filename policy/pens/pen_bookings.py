@@ -168,8 +168,13 @@ class PenBookings:
     def enter(
         self, pen_id: ContainerId, container_id: ContainerId, request: Request, own: CpuSet
     ) -> Request:
-        """Book a container in a pen, with these cpus for itself; its request as it counts there."""
+        """Book a container in a pen, with these cpus for itself; its request as it counts there.
+
+        In place of what it held outside.
+        """
         pen = self._books.ledger.pens[pen_id]
+        if self._books.ledger.drop(container_id) is not None:
+            self._books.memory.release(container_id)
         grant = Grant(
             container_id=container_id,
             pool_id=pen.pool_id,

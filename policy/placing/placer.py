@@ -37,8 +37,6 @@ class Placement(Struct, frozen=True, kw_only=True):
     """The required rules that do not hold there."""
     weights: Mapping[ContainerId, int] = field(default_factory=dict[ContainerId, int])
     """What drew the container to others, and from them."""
-    narrowed_by: frozenset[ContainerId] = frozenset()
-    """The residents whose leaving could make room for a narrowed grant."""
     objection: str = ""
     """What anybody would be refused for there who was not there before its restart."""
     degraded: str = ""
@@ -126,9 +124,6 @@ class Placer:
             decided_by=choice.decided_by,
             broken=broken,
             weights=weights,
-            narrowed_by=(
-                judgement.of_growth().kept_apart() if judgement and grant.within else frozenset()
-            ),
         )
 
     def _narrowed(self, grant: Grant, region: int | None) -> Grant:
@@ -169,7 +164,6 @@ class Placer:
             booking=Booking(grant=grant, lifted=lifted),
             decided_by="runs already",
             broken=broken,
-            narrowed_by=judgement.kept_apart() if grant.within else frozenset(),
         )
 
     def at_root(
@@ -218,7 +212,6 @@ class Placer:
         return replace(
             placement,
             booking=replace(booking, grant=grant, lifted=lifted),
-            narrowed_by=judgement.kept_apart() if grant.within else frozenset(),
         )
 
     def _broken_at_root(

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from ...topology.sets.cpuset import CpuSet
+from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..books.booking import Booking
 from ..books.books import Books
 from ..model.container import ContainerId
@@ -108,7 +108,6 @@ class RestartPlacer:
         return replace(
             placement,
             booking=replace(booking, grant=grant, lifted=lifted),
-            narrowed_by=growing.kept_apart() if grant.within else frozenset(),
         )
 
     def _can_spare(self, pool_id: PoolId, cpus: int) -> bool:
@@ -139,7 +138,7 @@ class RestartPlacer:
         own = held.exclusive.mask
         taken = own & ~(ledger.free_sharable[root.id] | ledger.free_isolated[root.id])
         if held.cpu_type is CpuType.PRESERVE:
-            own &= ~taken
+            own &= ~taken & (request.claimed or NO_CPUS).mask
         elif taken:
             return replace(failure, refusal=self._taken(failure.refusal, CpuSet(taken)))
         if own and not root.reserved and not ledger.free_sharable[root.id] & ~own:

@@ -134,11 +134,9 @@ def test_what_breaks_after_a_refused_resize_is_told_as_it_is_without(
     guest = container_of("guest", 0.5)
     create(engine, guest, owner)
     larger = replace(size, cpu_request_milli=64000, cpu_limit_milli=64000)
-    refused = (
-        engine.resize_pod(owner.pod, larger)
-        if is_told_of_the_pod
-        else engine.update(owner.id, larger).result
-    )
-    assert isinstance(refused, Refusal)
+    if is_told_of_the_pod:
+        assert isinstance(engine.resize_pod(owner.pod, larger), Refusal)
+    else:
+        assert isinstance(engine.update(owner.id, larger).result, Refusal)
     engine.remove(guest.id)
     assert not engine.decisions[owner.id].unmet

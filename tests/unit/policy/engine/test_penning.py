@@ -195,6 +195,30 @@ def test_the_memory_of_a_pod_is_counted_once() -> None:
     assert [request.size_bytes for request in held.values()] == [6 * GIB]
 
 
+def test_who_ran_beside_its_pod_comes_to_be_in_the_pen_that_is_back() -> None:
+    """It was heard of as others had the cpus of its pod, which these have given back."""
+    node = Node("socket:1 core:4 mem:8G")
+    of = pod(whole(2, memory=GIB), wish="pod-pool.pinfold.dev/pod=true")
+    first, other = container(of, "a"), container(of, "b", whole(1, memory=GIB // 2))
+    node.create(first)
+    node.stop(of, "a")
+    thief = container(pod(None, name="thief"), "c", whole(2))
+    node.create(thief)
+    node.engine.adopt(replace(other, cpus=CpuSet.of(3)))
+    node.engine.remove(thief.id)
+    runs = container(pod(None, QosClass.BURSTABLE, name="runs"), "d", whole(3, memory=0))
+    node.engine.adopt(replace(runs, cpus=CpuSet.of(3)))
+    assert node.engine.grants[other.id].shared_milli == 1000
+    decision = node.create(replace(first, id=ContainerId("p-a1")))
+    assert "without room for it" in decision.problems[-1].what
+    assert [one.container_id for one in decision.changes] == [other.id]
+    assert node.cpus(of, "a1") == node.cpus(of, "b") == "1-2"
+    (pen,) = node.engine.snapshot().pens.values()
+    assert (len(pen.exclusive), pen.memory_bytes) == (2, GIB)
+    assert node.engine.grants[other.id].shared_milli == 0
+    assert not node.engine.decisions[other.id].degraded
+
+
 def test_a_debugging_container_runs_on_the_shared_cpus_of_the_node() -> None:
     node, one = Node(), pod(whole(4))
     node.create(container(one, "a"), container(one, "b"))

@@ -550,8 +550,7 @@ def test_a_container_of_the_system_comes_no_nearer_by_what_others_give_back(
     assert [cpus(engine, each) for each in agents] == ["4-7"] * len(agents)
     engine.stop(one.id)
     engine.check()
-    if engine.grants[agents[0].id].pen is None:
-        assert cpus(engine, agents[0]) == "2-7"
+    assert cpus(engine, agents[0]) == "2-7"
 
 
 def test_a_container_of_the_system_that_gets_cpus_back_comes_no_nearer_to_others() -> None:
@@ -568,3 +567,30 @@ def test_a_container_of_the_system_that_gets_cpus_back_comes_no_nearer_to_others
     engine.check()
     assert cpus(engine, large) == "4,6-7"
     assert not engine.decisions[one.id].unmet
+
+
+def test_who_made_way_gets_its_cpus_back_after_a_restart_of_the_daemon_too() -> None:
+    engine = engine_of(CORES)
+    owner = container_of("owner", 1, apart(term("core", "shy")), fails=True)
+    shy = container_of("shy")
+    assert [placed(engine, one) for one in (container_of("early", 1), owner, shy)][-1] == "4-7"
+    snapshot = engine.snapshot()
+    engine = Engine(engine.machine, engine.config)
+    assert not engine.synchronize(snapshot.running(), snapshot.advice()).changes
+    engine.stop(owner.id)
+    assert cpus(engine, shy) == "2-7"
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_who_made_way_for_a_pen_gets_its_cpus_back_once_that_ends(is_first: bool) -> None:
+    engine = engine_of(CORES)
+    rules, wish = apart(term("core", "shy")), {"pod-pool.pinfold.dev/pod": "true"}
+    owner = container_of("owner", 1, rules, fails=True, annotations=wish)
+    shy = container_of("shy")
+    placed(engine, container_of("early", 1))
+    for one in (owner, shy) if is_first else (shy, owner):
+        placed(engine, one)
+    assert (cpus(engine, owner), cpus(engine, shy)) == ("2", "4-7")
+    engine.stop(owner.id)
+    engine.check()
+    assert cpus(engine, shy) == "2-7"

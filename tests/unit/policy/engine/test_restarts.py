@@ -20,7 +20,15 @@ from pinfold.policy.model.request import CpuType
 from pinfold.policy.placing.restart import RESTARTED
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
-from tests.unit.policy.engine.ruled_pods import apart, container_of, cpus, engine_of, placed, term
+from tests.unit.policy.engine.ruled_pods import (
+    apart,
+    container_of,
+    cpus,
+    engine_of,
+    near,
+    placed,
+    term,
+)
 from tests.unit.topology.model.offline import without
 
 MACHINE = machine_from_spec("socket:2 core:4 mem:4G")
@@ -135,6 +143,21 @@ def test_less_than_it_had_finds_its_place_again_as_well() -> None:
     assert isinstance(engine.create(sized("db", 2, GIB, 1)).result, Grant)
 
 
+def test_who_comes_back_without_a_limit_is_not_bound_to_the_nodes_that_it_had() -> None:
+    engine = engine_of("socket:2 core:4 mem:2G")
+    db = sized("db", 0.5, GIB)
+    db = replace(db, pod=replace(db.pod, qos=QosClass.BURSTABLE))
+    assert isinstance(engine.create(db).result, Grant)
+    assert len(ended(engine, db.id).memory) == 1
+    engine.adopt(replace(sized("runs", 0.5, 4 * GIB), cpus=CpuSet.of(3), mems=NodeSet.of(0, 1)))
+    unlimited = replace(db.resources, cpu_limit_milli=None, memory_limit_bytes=None)
+    decision = engine.create(replace(db, id=ContainerId("db-1"), resources=unlimited))
+    assert isinstance(decision.result, Grant)
+    assert "without room for it: memory" in decision.problems[-1].what
+    assert str(decision.pinning.mems) == "0-1"
+    engine.check()
+
+
 @pytest.mark.parametrize(
     ("name", "cpu", "memory"), [("db", 2, 3 * GIB), ("db", 3, 2 * GIB), ("other", 2, 2 * GIB)]
 )
@@ -152,6 +175,25 @@ def test_cpus_that_are_anothers_by_now_refuse_it_by_name() -> None:
     result = engine.create(sized("db", 2, 2 * GIB, 1)).result
     assert isinstance(result, Refusal)
     assert "the CPUs 1-2 that it had before its restart are default/thief/thief's" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("claimed", "expected"),
+    [pytest.param(1, "1", id="the same"), pytest.param(2, "", id="another")],
+)
+def test_a_claim_that_is_back_where_memory_is_short_books_no_cpu_beside_it(
+    claimed: int, expected: str
+) -> None:
+    engine = Engine(SMALL, Config(reserved_resources=Amounts(cpu="cpuset:0")))
+    it = replace(sized("it", 1, 2 * GIB), claimed=CpuSet.of(1))
+    assert isinstance(engine.create(it).result, Grant)
+    crowd(engine, GIB)
+    assert str(ended(engine, it.id).exclusive) == "1"
+    decision = engine.create(replace(it, id=ContainerId("it-1"), claimed=CpuSet.of(claimed)))
+    assert isinstance(decision.result, Grant)
+    assert str(decision.result.exclusive) == expected
+    assert any("without room for it" in one.what for one in decision.problems)
+    engine.check()
 
 
 def test_its_share_of_overbooked_cpus_is_kept_for_nobody_else() -> None:
@@ -448,3 +490,23 @@ def test_who_is_back_where_too_much_is_promised_gets_its_cpus_back_as_well() -> 
     assert "without room for it" in engine.decisions[again.id].problems[-1].what
     ended(engine, ALONE.id)
     assert cpus(engine, again) == "2-7"
+
+
+def test_whom_a_container_that_is_back_leaves_alone_is_told_and_looked_after() -> None:
+    """Nobody else would have been given the last cpu on which somebody shares beside `guest`."""
+    engine = engine_of(CORES)
+    early, it, late = (container_of(name, 1) for name in ("early", "it", "late"))
+    owners = early, container_of("first", 1), it, container_of("large", 4)
+    assert [placed(engine, one) for one in owners] == ["1", "2", "3", "4-7"]
+    ended(engine, "first-main")
+    ended(engine, it.id)
+    host = container_of("host", 0.5)
+    guest = container_of("guest", 1, near(term("core", "host")), fails=True)
+    assert [placed(engine, one) for one in (host, guest)] == ["2-3", "2"]
+    assert isinstance(engine.create(late).result, Refusal)
+    again = replace(it, id=ContainerId("it-1"))
+    assert placed(engine, again) == "3"
+    (told,) = engine.decisions[guest.id].unmet
+    assert "affinity at core to app=host" in told
+    ended(engine, again.id)
+    assert not engine.decisions[guest.id].unmet
