@@ -5,7 +5,7 @@ subtree are the ids `first..id` and the root has the highest id.
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -131,16 +131,21 @@ def build_tree(machine: Machine, supply: Supply) -> PoolTree:
     A level that would repeat its parent is left out, so a tree has no chains. Overlapping NUMA
     nodes give a cpu to the first of them only: pools of one parent never share a cpu.
     """
-    sockets = [_socket_branch(machine, socket) for socket in machine.sockets]
+    sockets = [_socket_branch(machine, socket) for socket in _by_id(machine.sockets)]
     root = sockets[0] if len(sockets) == 1 else Branch("root", PoolKind.VIRTUAL, machine.online)
     if len(sockets) > 1:
         root.children = sockets
     return number_branches(root, machine, supply)
 
 
+def _by_id(domains: Iterable[Domain]) -> list[Domain]:
+    """Domains by the ids in their labels: a machine may start on the cpus of socket 1."""
+    return sorted(domains, key=lambda one: [int(part) for part in one.label.split("/")])
+
+
 def _socket_branch(machine: Machine, socket: Domain) -> Branch:
     branch = Branch(f"socket #{socket.label}", PoolKind.SOCKET, socket.cpus)
-    dies = [die for die in machine.dies if die.cpus <= socket.cpus]
+    dies = _by_id(die for die in machine.dies if die.cpus <= socket.cpus)
     if _has_die_pools(machine, dies):
         for die in dies:
             below = Branch(f"die #{die.label}", PoolKind.DIE, die.cpus)

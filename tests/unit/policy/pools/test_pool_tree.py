@@ -78,6 +78,25 @@ DIES = [
 ]
 
 
+def test_sockets_and_dies_are_numbered_by_their_ids_not_by_their_cpus() -> None:
+    machine = machine_from_spec("socket:2 die:2 numa:1 core:2")
+    labels = {"0": "36", "1": "8", "0/0": "36/10", "0/1": "36/2", "1/0": "8/0", "1/1": "8/1"}
+    renamed = dataclasses.replace(
+        machine,
+        sockets=tuple(dataclasses.replace(one, label=labels[one.label]) for one in machine.sockets),
+        dies=tuple(dataclasses.replace(one, label=labels[one.label]) for one in machine.dies),
+    )
+    assert [(pool.name, str(pool.cpus)) for pool in tree_of(renamed).pools] == [
+        ("die #8/0", "4-5"),
+        ("die #8/1", "6-7"),
+        ("socket #8", "4-7"),
+        ("die #36/2", "2-3"),
+        ("die #36/10", "0-1"),
+        ("socket #36", "0-3"),
+        ("root", "0-7"),
+    ]
+
+
 @pytest.mark.parametrize(("spec", "size", "has_pools"), DIES)
 def test_dies_are_pools(spec: str, size: int, has_pools: bool) -> None:
     tree = tree_of(with_clusters(spec, size))
