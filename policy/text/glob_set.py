@@ -73,6 +73,11 @@ class GlobSet:
         return tuple((head[0] if head else "", tail[0] if tail else "") for head, tail in found)
 
     @property
+    def is_compiled(self) -> bool:
+        """Whether its patterns are compiled, which takes long; done when it is first needed."""
+        return self._automata is not None
+
+    @property
     def automata(self) -> tuple[Automaton, ...]:
         """The other patterns, compiled before the first text."""
         if self._automata is None:

@@ -510,7 +510,7 @@ def test_a_rule_is_not_told_as_broken_once_another_drives_the_other_out() -> Non
     assert not engine.decisions[wide.id].unmet
 
 
-CORES = "socket:1 core:4 thread:2 mem:8G"
+ROOMY_CORES = "socket:1 core:4 thread:2 mem:8G"
 """Cpu 0 is reserved."""
 NO_RESERVED_CPUS = {"prefer-reserved-cpus.resource-policy.nri.io/pod": "false"}
 
@@ -541,7 +541,7 @@ def test_a_container_of_the_system_comes_no_nearer_by_what_others_give_back(
     agents: list[Container],
 ) -> None:
     """Cpu 3 is in the core of `one`, which asks to be alone there."""
-    engine = engine_of(CORES)
+    engine = engine_of(ROOMY_CORES)
     early, one, taker = container_of("early", 1), alone("alone"), container_of("taker", 1)
     assert [placed(engine, each) for each in (early, one, taker)] == ["1", "2", "3"]
     assert [placed(engine, each) for each in agents][-1] == "4-7"
@@ -555,7 +555,7 @@ def test_a_container_of_the_system_comes_no_nearer_by_what_others_give_back(
 
 def test_a_container_of_the_system_that_gets_cpus_back_comes_no_nearer_to_others() -> None:
     """It is kept from two cores; one of them is its own again."""
-    engine = engine_of(CORES)
+    engine = engine_of(ROOMY_CORES)
     one, two, taker = alone("one"), alone("two"), container_of("taker", 1)
     early, late = container_of("early", 1), container_of("late", 1)
     owners = early, one, taker, two, late
@@ -570,7 +570,7 @@ def test_a_container_of_the_system_that_gets_cpus_back_comes_no_nearer_to_others
 
 
 def test_who_made_way_gets_its_cpus_back_after_a_restart_of_the_daemon_too() -> None:
-    engine = engine_of(CORES)
+    engine = engine_of(ROOMY_CORES)
     owner = container_of("owner", 1, apart(term("core", "shy")), fails=True)
     shy = container_of("shy")
     assert [placed(engine, one) for one in (container_of("early", 1), owner, shy)][-1] == "4-7"
@@ -583,7 +583,7 @@ def test_who_made_way_gets_its_cpus_back_after_a_restart_of_the_daemon_too() -> 
 
 @pytest.mark.parametrize("is_first", [True, False])
 def test_who_made_way_for_a_pen_gets_its_cpus_back_once_that_ends(is_first: bool) -> None:
-    engine = engine_of(CORES)
+    engine = engine_of(ROOMY_CORES)
     rules, wish = apart(term("core", "shy")), {"pod-pool.pinfold.dev/pod": "true"}
     owner = container_of("owner", 1, rules, fails=True, annotations=wish)
     shy = container_of("shy")
