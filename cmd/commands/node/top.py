@@ -20,7 +20,7 @@ from .status import bar
 from .usage_document import ContainerUsage, UsageDocument, usage_document
 from .watch_option import watch, watch_option
 
-_POOL_HEAD: Final = ("pool", "use", "cpus", "granted", "used")
+_POOL_HEAD: Final = ("pool", "use", "cpus", "granted", "used", "throttled", "waiting")
 _HEAD: Final = (
     *("container", "pool", "cpus", "granted", "used"),
     *("throttled", "waiting", "memory", "remote"),
@@ -44,8 +44,8 @@ def command(
 ) -> None:
     """Show what pools and containers use of what they were granted, most first.
 
-    Throttled: by the container's limit; waiting: some task had no cpu (both of the time); remote:
-    memory on other NUMA nodes than those of its cpus.
+    Throttled: by the container's limit; waiting: some task had no cpu (both of the time, of a pool
+    that of the container with most); remote: memory on other NUMA nodes than those of its cpus.
     """
     client, machine = ControlClient(control), machine_of(sysfs_root, None)
 
@@ -80,6 +80,8 @@ def _lines(usage: UsageDocument) -> Iterator[str]:
                 one.cpus or "-",
                 f"{one.granted_milli}m",
                 _milli(one.used_milli),
+                _percent(one.throttled_ratio),
+                _percent(one.waiting_ratio),
             )
             for one in usage.pools
         ],

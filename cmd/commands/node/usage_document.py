@@ -36,7 +36,11 @@ class PoolUsage(NodeDocument, frozen=True, kw_only=True):
     cpus: str
     granted_milli: int
     used_milli: int | None
-    """Null where there are containers and nothing is known of any."""
+    """Null where there are containers and nothing is known of any, as the ratios are."""
+    throttled_ratio: float | None
+    """That of the container which its limit held back longest."""
+    waiting_ratio: float | None
+    """That of the container which waited longest for a cpu."""
 
 
 class UsageDocument(NodeDocument, frozen=True, kw_only=True):
@@ -83,9 +87,16 @@ def _pools(status: StatusDocument, containers: Sequence[ContainerUsage]) -> list
                 cpus=pool.cpus,
                 granted_milli=sum(one.granted_milli for one in inside),
                 used_milli=sum(used) if used or not inside else None,
+                throttled_ratio=_most([one.throttled_ratio for one in inside]),
+                waiting_ratio=_most([one.waiting_ratio for one in inside]),
             )
         )
     return found
+
+
+def _most(ratios: Sequence[float | None]) -> float | None:
+    known = [one for one in ratios if one is not None]
+    return max(known, default=None if ratios else 0.0)
 
 
 def _container(

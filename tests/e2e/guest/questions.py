@@ -65,7 +65,7 @@ QUESTIONS: Final = (
     Question("Why is it there?", (f"pinfold explain {_EXPLAINED}",)),
     Question("What if this pod came?", ("cat late.yaml", "pinfold simulate late.yaml --running")),
     Question("Why was it refused?", ("pinfold explain wide",)),
-    Question("Why is it slow?", ("pinfold top --seconds 5 | grep -e throttled -e slow",)),
+    Question("Why is it slow?", ("pinfold top --seconds 5 | grep -e container -e slow",)),
     Question("Is it really pinned?", ("pinfold audit --threads",)),
     Question("What changed?", ("pinfold explain own", "tail -n 3 /var/log/pinfoldd.log")),
     Question("How full is the node?", ("pinfold status | head -n 10",)),

@@ -52,6 +52,7 @@ def test_usage_is_the_difference_of_two_looks(node: AskedNode) -> None:
     pools = {one.name: one for one in found.pools}
     assert pools["root"].granted_milli == 2500
     assert pools["root"].used_milli == 1750
+    assert (pools["root"].throttled_ratio, pools["root"].waiting_ratio) == (0.15, 0.0)
     assert pools[db.pool].used_milli == 1500 + (250 if side.pool == db.pool else 0)
 
 
@@ -64,6 +65,14 @@ def test_a_container_that_began_anew_or_is_not_counted_has_unknown_usage(node: A
     for pool in found.pools:
         is_empty = pool.name not in {*held, "root"}
         assert pool.used_milli == (0 if is_empty else None), pool.name
+
+
+def test_nothing_is_known_of_pools_of_whose_containers_nothing_is(node: AskedNode) -> None:
+    found = usage_document(node.client.status(), {}, {}, 1.0, MACHINE)
+    held = {*(one.pool for one in found.containers), "root"}
+    for pool in found.pools:
+        known = (pool.used_milli, pool.throttled_ratio, pool.waiting_ratio)
+        assert known == ((None,) * 3 if pool.name in held else (0, 0.0, 0.0)), pool.name
 
 
 def top(node: AskedNode, root: Path, *arguments: str) -> Result:
@@ -84,7 +93,7 @@ def test_the_table_has_grants_and_usage_side_by_side(node: AskedNode, root: Path
     run = top(node, root)
     assert run.exit_code == 0, run.output
     rows = [re.split("  +", line.strip()) for line in run.output.splitlines()]
-    assert rows[0] == ["pool", "use", "cpus", "granted", "used"]
+    assert rows[0] == ["pool", "use", "cpus", "granted", "used", "throttled", "waiting"]
     head = next(row for row in rows if row[0] == "container")
     assert head[3:] == ["granted", "used", "throttled", "waiting", "memory", "remote"]
     by_name = {row[0]: dict(zip(head, row, strict=True)) for row in rows if "/" in row[0]}
