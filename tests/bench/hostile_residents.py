@@ -14,7 +14,7 @@ machine's: where one took long, the whole shape comes again, and the least of ea
 import argparse
 import gc
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -152,7 +152,7 @@ def time_shape(size: Size, shape: Shape, residents: int, samples: int) -> ShapeT
 
 
 @contextmanager
-def _peer(size: Size) -> Iterator[Peer]:
+def _peer(size: Size) -> Generator[Peer]:
     """A plugin on a machine where nothing runs yet."""
     garbage = Garbage()
     peer = Peer(Engine(size.machine, Config()), size.memory_bytes, garbage)
