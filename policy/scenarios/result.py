@@ -145,16 +145,14 @@ def _scenario(result: ScenarioResult) -> dict[str, object]:
             for one in result.expectations
         ],
         "skipped": [{"step": one.step, "reason": one.reason} for one in result.skipped],
-        "satisfied_weight": _quality(result.quality),
+        **({} if result.quality is None else {"satisfied_weight": _quality(result.quality)}),
         **({} if result.diff is None else {"diff": _diff(result.diff)}),
         "updates": result.updates,
         "problems": [*result.problems, *map(str, result.remarks)],
     }
 
 
-def _quality(quality: PlacementQuality | None) -> dict[str, int] | None:
-    if quality is None:
-        return None
+def _quality(quality: PlacementQuality) -> dict[str, int]:
     return {
         "score": quality.score,
         "best_known": quality.best_known,

@@ -89,14 +89,28 @@ def test_json_has_exactly_the_keys_of_the_contract(manifests: str) -> None:
     assert list(document) == ["scenarios"]
     (scenario,) = document["scenarios"]
     assert set(scenario) == {
-        "id", "topology", "containers", "expectations", "skipped", "satisfied_weight", "updates",
-        "problems",
+        "id", "topology", "containers", "expectations", "skipped", "updates", "problems",
     }  # fmt: skip
     for container in scenario["containers"].values():
         assert set(container) == {
             "pod", "namespace", "pool", "cpus", "exclusive", "shared", "mems", "decided_by",
             "refused", "unmet",
         }  # fmt: skip
+
+
+def test_json_has_the_satisfied_weight_where_containers_wish_something(tmp_path: Path) -> None:
+    pod = """
+apiVersion: v1
+kind: Pod
+metadata: {name: pair, annotations: {resource-policy.nri.io/affinity: "a: [b]"}}
+spec: {containers: [{name: a}, {name: b}]}
+"""
+    manifest = tmp_path / "pair.yaml"
+    manifest.write_text(pod)
+    document = json.loads(run(str(manifest), "--machine", SPEC, "-o", "json").stdout)
+    weight = document["scenarios"][0]["satisfied_weight"]
+    assert set(weight) == {"score", "best_known", "scale"}
+    assert weight["score"] == weight["best_known"] > 0
 
 
 def test_json_is_the_same_every_time(manifests: str) -> None:
