@@ -5,13 +5,17 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from ...topology.model.machine import Level
 from ..books.books import Books
-from ..model.container import ContainerId
+from ..model.container import Container, ContainerId
 from ..model.grant import Grant, PoolId
+from ..model.request import CpuType
 from ..placing.growth import held_back, homeless, kept_in, wider_place
 from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
+from ..placing.judging.scene import Scene
 from ..placing.narrowing import standing_cpus
+from ..rules.podaffinity.rule_set import RequiredTerm
 from ..rules.podaffinity.term_selection import select_term
 from .roster import Roster
 
@@ -42,31 +46,49 @@ class ShiftedShares:
         self.widen_due()
 
     def _narrowed_for(self, gone: ContainerId) -> Iterator[ContainerId]:
-        """Narrowed containers, and pens, that rules keep apart from one that is gone.
+        """Narrowed containers, and pens, that rules keep from the domains of one that is gone.
 
         O(containers that its rules are about, and whose rules are about it).
         """
-        books, narrowed = self._books, self._books.ledger.narrowed.ids
+        books, ledger = self._books, self._books.ledger
         known = self._roster.classified.get(gone)
-        if not narrowed or known is None:
+        if not ledger.narrowed.ids or known is None:
             return
         container, residents = self._roster.containers[gone], books.affinity.residents
-        others: dict[ContainerId, None] = {}
+        levels: dict[Level, dict[ContainerId, None]] = {}
         for one in known.placement.required:
             if one.is_anti:
                 selected = select_term(residents, container, one.term)
-                others.update(dict.fromkeys(residents.ids(selected)))
-        for rule in books.standing.matching(container):
-            if rule.is_required_anti:
-                others.update(dict.fromkeys(rule.owners))
-        for other in others:
-            grant = books.ledger.grants.get(other)
-            if grant is not None and grant.held_as in narrowed:
-                yield grant.held_as
+                others = dict.fromkeys(residents.ids(selected))
+                levels.setdefault(one.term.level, {}).update(others)
+        for standing in books.standing.matching(container):
+            if isinstance(standing.rule, RequiredTerm) and standing.rule.is_anti:
+                others = dict.fromkeys(standing.owners)
+                levels.setdefault(standing.rule.term.level, {}).update(others)
+        left = self._left_by(container)
+        for level, others in levels.items():
+            cpus = books.domains.covering(level, left)
+            for other in others:
+                grant = ledger.counted(other) if other in ledger.grants else None
+                if grant is None or grant.within is None:
+                    continue
+                sharable = ledger.tree.pools[grant.pool_id].sharable.mask
+                if sharable & cpus & ~grant.within.mask:
+                    yield grant.container_id
+
+    def _left_by(self, gone: Container) -> int:
+        """A mask of the cpus that a container, or its pen, had; all where that is not known."""
+        last = self._roster.last_place(gone)
+        held = None if last is None else last.pen or last.grant
+        if held is None or held.cpu_type is not CpuType.NORMAL:
+            return self._books.tree.root.cpus.mask
+        shared = standing_cpus(held, self._books.ledger) if held.has_shared_part else 0
+        return held.exclusive.mask | shared
 
     def widen_due(self) -> None:
         """Give some of those that were narrowed for others, who are gone, what rules leave now."""
         ledger, decisions, effort = self._books.ledger, self._roster.decisions, 0
+        scenes: dict[ContainerId | None, Scene] = {}
         while self._due and effort < _EFFORT_MAX:
             held_as = next(iter(self._due))
             del self._due[held_as]
@@ -76,7 +98,10 @@ class ShiftedShares:
             members = tuple(ledger.members(held_as)) or (held_as,)
             if any(decisions[one].unmet for one in members):
                 continue
-            judgements = [self._judged(one) for one in members]
+            pen_id = self._books.pen_around(members[0])
+            if pen_id not in scenes:
+                scenes[pen_id] = Scene(self._books, pen_id)
+            judgements = [self._judged(one, scenes[pen_id]) for one in members]
             effort += sum(_EFFORT_OF_ONE + (one.effort if one else 0) for one in judgements)
             self._widen(grant, members, [one for one in judgements if one is not None])
 
@@ -95,10 +120,12 @@ class ShiftedShares:
         books.ledger.repool(wider)
         books.pinner.mark(grant.container_id)
 
-    def _judged(self, container_id: ContainerId) -> Judgement | None:
+    def _judged(self, container_id: ContainerId, scene: Scene | None = None) -> Judgement | None:
+        """The judgement about a container; of a scene, without what is only preferred."""
         known = self._roster.classified[container_id]
-        container = self._roster.containers[container_id]
-        return self._judge.judge(container, known.placement, known.request)
+        container, judge = self._roster.containers[container_id], self._judge.judge
+        has_pulls = scene is None
+        return judge(container, known.placement, known.request, scene, has_pulls=has_pulls)
 
     def hold_back(self, judgement: Judgement, grant: Grant, cpus: int) -> None:
         """Let a container on these cpus, and others, grow only where rules go on holding."""
