@@ -5,10 +5,16 @@ all labels. The null selector, which matches none, is `None` where a selector ma
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 from msgspec import Struct
 
 from ...model.selector_operator import LabelOperator
+
+# Members of an enum are looked up by a call of Python.
+_IN: Final = LabelOperator.IN
+_NOT_IN: Final = LabelOperator.NOT_IN
+_EXISTS: Final = LabelOperator.EXISTS
 
 
 class LabelRequirement(Struct, frozen=True):
@@ -24,16 +30,12 @@ class LabelRequirement(Struct, frozen=True):
 
     def holds(self, labels: Mapping[str, str]) -> bool:
         """Whether the labels fulfil the requirement."""
-        value = labels.get(self.key)
-        match self.operator:
-            case LabelOperator.IN:
-                return value is not None and value in self.values
-            case LabelOperator.NOT_IN:
-                return value is None or value not in self.values
-            case LabelOperator.EXISTS:
-                return value is not None
-            case LabelOperator.DOES_NOT_EXIST:
-                return value is None
+        value, operator = labels.get(self.key), self.operator
+        if operator is _IN:
+            return value is not None and value in self.values
+        if operator is _NOT_IN:
+            return value is None or value not in self.values
+        return (value is not None) is (operator is _EXISTS)
 
     def __str__(self) -> str:
         match self.operator:
@@ -68,7 +70,8 @@ class LabelSelector(Struct, frozen=True):
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether the labels fulfil every requirement."""
-        return all(requirement.holds(labels) for requirement in self.requirements)
+        # Not a generator: each rule that may be about a newcomer asks, and most are of one or two.
+        return all([one.holds(labels) for one in self.requirements])
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.requirements)) or "everything"

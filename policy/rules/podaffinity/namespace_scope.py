@@ -60,7 +60,7 @@ class NamespaceScope(Struct, frozen=True):
         """Whether a namespace is one of them; `own` is that of the rule's owner."""
         if self.selector is None:
             return namespace in self.names if self.names else namespace == own
-        if namespace in self.names:
+        if namespace in self.names or not self.selector.requirements:
             return True
         known = labels.labels(namespace)
         return all(

@@ -140,6 +140,9 @@ def _narrowest(selector: LabelSelector) -> tuple[tuple[str, str | None], ...]:
     best = (2, 0, 0)
     for requirement in selector.requirements:
         rank = _rank(requirement)
+        if rank[0] and requirement.key in PSEUDO_LABELS:
+            # Every container has one: kept under it, a rule would only be looked at beside more.
+            continue
         if rank < best:
             best = rank
             values = requirement.values if rank[0] == 0 else (None,)

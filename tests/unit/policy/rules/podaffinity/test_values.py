@@ -61,6 +61,8 @@ def test_every_container_that_a_term_matches_has_one_of_its_keys() -> None:
         LabelRequirement("tier", LabelOperator.EXISTS),
         LabelRequirement("tier", LabelOperator.DOES_NOT_EXIST),
         LabelRequirement("pod.qos", LabelOperator.IN, ("BestEffort",)),
+        LabelRequirement("pod.name", LabelOperator.EXISTS),
+        LabelRequirement("pod.name", LabelOperator.IN, (*map(str, range(20)), "a")),
     ]
     selectors = [LabelSelector(), *(LabelSelector((one,)) for one in requirements)]
     selectors += [LabelSelector((one, other)) for one in requirements for other in requirements]
@@ -86,6 +88,16 @@ def test_the_narrowest_requirement_is_the_key() -> None:
     within = term(selector, is_pod_scope=True)
     assert within.index_keys(owner) == (IndexKey("default", "pod.uid", "uid-pod"),)
     assert term(None).index_keys(owner) == ()
+
+
+def test_what_every_container_has_is_no_key() -> None:
+    owner = container()
+    exists = LabelRequirement("pod.name", LabelOperator.EXISTS)
+    many = LabelRequirement("container.name", LabelOperator.IN, tuple(map(str, range(20))))
+    tier = LabelRequirement("tier", LabelOperator.EXISTS)
+    for one in (exists, many):
+        assert term(LabelSelector((one,))).index_keys(owner) == (IndexKey("default"),)
+        assert term(LabelSelector((one, tier))).index_keys(owner) == (IndexKey("default", "tier"),)
 
 
 def test_no_rules_are_false() -> None:
