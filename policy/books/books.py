@@ -266,17 +266,20 @@ class Books:
         Without the idle ones that it may use: it is not there to anybody's rule.
         """
         grant = self.ledger.grants.get(container_id)
-        if grant is None:
-            return 0
-        told = self.pinner.told(container_id)
+        return 0 if grant is None else self._presence(grant)
+
+    def _presence(self, grant: Grant) -> int:
+        told = self.pinner.told(grant.container_id)
         # After an adoption some run on fewer cpus than they could, until the next event.
         cpus = told.cpus if told is not None else None
-        if cpus is not None and grant.idle_level is not None:
+        if cpus is not None and grant.idle_level is None:
+            return cpus.mask
+        if cpus is not None:
             cpus = cpus & (self.pinner.pool_cpus.of(grant) or cpus) or cpus
         if cpus is None:
             cpus = self.pinner.pool_cpus.of(grant)
         if cpus is None:
-            cpus = self.affinity.residents.container(container_id).cpus
+            cpus = self.affinity.residents.container(grant.container_id).cpus
         return (self.tree.root.cpus if cpus is None else cpus).mask
 
     def reach(self, container_id: ContainerId) -> int:
@@ -284,10 +287,27 @@ class Books:
 
         There it runs on others as soon as somebody in the pen comes, goes or grows.
         """
-        pen_id = self.pen_around(container_id)
-        if pen_id is not None:
-            return self.ledger.pens[pen_id].exclusive.mask
-        return self.presence(container_id)
+        grant = self.ledger.grants.get(container_id)
+        if grant is None:
+            return 0
+        if grant.pen is not None and (own := self.ledger.pens[grant.pen].exclusive):
+            return own.mask
+        return self._presence(grant)
+
+    def reaches(self, container_ids: Iterable[ContainerId]) -> list[int]:
+        """The `reach` of each of many containers."""
+        grants, told, found = self.ledger.grants, self.pinner.told, list[int]()
+        for container_id in container_ids:
+            grant = grants.get(container_id)
+            if grant is None:
+                found.append(0)
+            elif grant.pen is not None or grant.idle_level is not None:
+                found.append(self.reach(container_id))
+            else:
+                pinning = told(container_id)
+                cpus = None if pinning is None else pinning.cpus
+                found.append(self.reach(container_id) if cpus is None else cpus.mask)
+        return found
 
     def pen_around(self, container_id: ContainerId) -> ContainerId | None:
         """The pen with cpus of its own that a container is in; None where it is in no such."""

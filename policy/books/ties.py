@@ -15,13 +15,6 @@ def is_tied(container: Container, grant: Grant, standing: StandingRules) -> bool
     return any(isinstance(one.rule, RequiredTerm) for one in standing.matching(container))
 
 
-def is_held(rules: PlacementRules, *, but_apart: bool = False) -> bool:
-    """Whether a container has rules that must hold where it is.
-
-    `but_apart`: rules beside anti-affinity, which goes on holding on fewer cpus.
-    """
-    if rules.pool_required or rules.pool_name is not None:
-        return True
-    if any([not (but_apart and one.is_anti) for one in rules.required]):
-        return True
-    return any([one.is_required for one in rules.spread])
+def is_held(rules: PlacementRules) -> bool:
+    """Whether a container has rules that must hold where it is."""
+    return bool(rules.required) or rules.hold_it

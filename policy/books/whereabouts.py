@@ -4,7 +4,7 @@ For the rules of one newcomer, while nothing changes: equal questions are answer
 many rules ask them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import Final
 
@@ -72,6 +72,17 @@ class Whereabouts:
             seen = books.presence if is_mate else books.reach
             found = self._known[container_id] = seen(container_id)
         return found
+
+    def know(self, container_ids: Collection[ContainerId]) -> Mapping[ContainerId, int]:
+        """Masks of the cpus of all containers looked at so far, and of these."""
+        known = self._known
+        if self._pen is None:
+            new = [one for one in container_ids if one not in known]
+            known.update(zip(new, self._books.reaches(new), strict=True))
+        else:
+            for one in container_ids:
+                self.cpus_of(one)
+        return known
 
     def cpus(self, places: int) -> int:
         """A mask of the cpus on which the containers of a set run. O(different sets of cpus)."""
@@ -158,8 +169,10 @@ class Whereabouts:
         """The cpus that some containers run on, and which these are; most share a pool's cpus."""
         members: dict[int, int] = {}
         residents = self._books.affinity.residents
-        for container_id in residents.ids(residents.everyone):
-            presence = self.cpus_of(container_id)
+        everyone = list(residents.ids(residents.everyone))
+        known = self.know(everyone)
+        for container_id in everyone:
+            presence = known[container_id]
             members[presence] = members.get(presence, 0) | residents.place(container_id)
         return tuple(members.items())
 

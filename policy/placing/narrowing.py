@@ -14,7 +14,6 @@ from ...topology.model.machine import Level
 from ...topology.sets.cpuset import CpuSet
 from ..books.books import Books
 from ..books.cpu_ledger import Ledger
-from ..books.ties import is_held
 from ..model.container import ContainerId
 from ..model.grant import Grant, PoolId
 from ..model.request import CpuType
@@ -22,6 +21,9 @@ from ..pools.domains import Domains
 from .judging.judgement import Barrier
 from .judging.restriction import Restriction
 from .openings import Openings, OpeningSearch
+
+# A member of an enum is looked up by a call of Python.
+_NORMAL: Final = CpuType.NORMAL
 
 _RESIDENTS_MAX: Final = 256
 """Where more are in the way, nobody makes way: the search would take too long."""
@@ -77,10 +79,9 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
     everything = search.tree.root.cpus.mask & ~blocked
     for one in own:
         everything &= ~one.forbidden
-    levels = {level for found in movable.values() for level in found}
+    levels = frozenset[Level]().union(*set(movable.values()))
     widest = next(level for level in Level if level in levels)
-    frozen = {one: frozenset(found) for one, found in movable.items()}
-    standing = _in_the_way(frozen, ledger)
+    standing = _in_the_way(movable, ledger)
     kinds = sum([len(some) for some in standing.values()])
     by_count: dict[int, list[tuple[int, list[_Leave]]]] = {}
     tries = 0
@@ -105,7 +106,7 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
         counts = [count] * len(openings.regions)
         yield Narrowing(
             openings=replace(openings, narrowed=counts),
-            movable=frozen,
+            movable=movable,
             ledger=ledger,
             domains=domains,
         )
@@ -128,12 +129,19 @@ class _Crowds:
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self.movable: dict[ContainerId, set[Level]] = {}
-        """Those that can make way, and the levels at which rules say so."""
+        self._levels: dict[ContainerId, tuple[Level, ...]] = {}
+        """Of those that can make way, the levels at which rules say so."""
         self._can: dict[ContainerId, bool] = {}
         self._is_elsewhere: dict[tuple[PoolId, CpuSet | None, int], bool] = {}
         self._kept: dict[tuple[Level, int], int | None] = {}
         """By level, and the object that holds the residents."""
+
+    @property
+    def movable(self) -> _Movable:
+        """Those that can make way, and the levels at which rules say so."""
+        # Most have the same ones.
+        sets = {some: frozenset(some) for some in set(self._levels.values())}
+        return {one: sets[some] for one, some in self._levels.items()}
 
     def kept_by(self, barrier: Barrier) -> int:
         """The cpus that a rule's owners keep that cannot make way."""
@@ -154,30 +162,37 @@ class _Crowds:
 
     def _look_at(self, level: Level, residents: Iterable[ContainerId]) -> int | None:
         """None where nobody can make way."""
-        books, staying, is_other = self._books, 0, False
+        books, can_by = self._books, self._can
+        moving, staying = list[ContainerId](), list[ContainerId]()
         for container_id in residents:
-            can = self._can.get(container_id)
+            can = can_by.get(container_id)
             if can is None:
-                can = self._can[container_id] = self._can_make_way(container_id)
-            if can:
-                self.movable.setdefault(container_id, set()).add(level)
-                is_other = True
-            else:
-                staying |= books.reach(container_id)
-        return books.domains.covering(level, staying) if is_other else None
+                can = can_by[container_id] = self._can_make_way(container_id)
+            (moving if can else staying).append(container_id)
+        if not moving:
+            return None
+        for container_id in moving:
+            levels = self._levels.get(container_id, ())
+            if level not in levels:
+                self._levels[container_id] = (*levels, level)
+        kept = 0
+        for mask in books.reaches(staying):
+            kept |= mask
+        return books.domains.covering(level, kept)
 
     def _can_make_way(self, container_id: ContainerId) -> bool:
         books = self._books
         grant, standing = books.ledger.grants[container_id], books.standing
-        if grant.cpu_type is not CpuType.NORMAL or grant.exclusive or grant.is_strict:
+        if grant.cpu_type is not _NORMAL or grant.exclusive or grant.is_strict:
+            return False
+        if standing.of(container_id).hold_it:
             return False
         presence = books.presence(container_id)
         place = grant.pool_id, grant.within, presence
         is_elsewhere = self._is_elsewhere.get(place)
         if is_elsewhere is None:
             is_elsewhere = self._is_elsewhere[place] = _is_elsewhere(grant, presence, books)
-        rules = standing.of(container_id)
-        if is_elsewhere or is_held(rules, but_apart=True):
+        if is_elsewhere:
             return False
         if not standing.has_required_affinity:
             return True

@@ -24,6 +24,8 @@ class Pulls:
         # Masks of the cpus of all domains that pull, and of those domains by level.
         self._reach = 0
         self._pulling: dict[Level, int] = {}
+        # Domains of one weight together, as masks: there are far fewer weights than domains.
+        self._by_weight: dict[Level, tuple[tuple[int, int], ...]] = {}
         self._ranked: tuple[int, ...] | None = None
 
     def __bool__(self) -> bool:
@@ -41,6 +43,7 @@ class Pulls:
             for bit, weight in weights.items():
                 self._spread_over(level, 1 << bit, weight)
         self._reach |= other._reach
+        self._sort()
 
     def _spread(self) -> None:
         self._ranked = None
@@ -54,6 +57,14 @@ class Pulls:
         self._added.clear()
         for level, pulling in self._pulling.items():
             self._reach |= self._domains.members(level, pulling)
+        self._sort()
+
+    def _sort(self) -> None:
+        for level, weights in self._weights.items():
+            by_weight: dict[int, int] = {}
+            for bit, weight in weights.items():
+                by_weight[weight] = by_weight.get(weight, 0) | 1 << bit
+            self._by_weight[level] = tuple(by_weight.items())
 
     def _spread_over(self, level: Level, indexes: int, weight: int) -> None:
         of_level = self._weights.setdefault(level, {})
@@ -73,11 +84,11 @@ class Pulls:
         if not cpus & self.reach:
             return 0
         total = 0
-        for level, weights in self._weights.items():
+        for level, weights in self._by_weight.items():
             indexes = self._domains.indexes(level, cpus)
             pulling = indexes & self._pulling[level]
             if pulling:
-                found = sum([weights[bit] for bit in iter_bits(pulling)])
+                found = sum([weight * (pulling & some).bit_count() for weight, some in weights])
                 total += found * SCALE // indexes.bit_count()
         return total
 
@@ -97,11 +108,8 @@ class Pulls:
     def _by_score(self) -> tuple[int, ...]:
         """All cpus by what a single one of them scores, the most attractive first."""
         by_score = {0: self._domains.everything}
-        for level, weights in self._weights.items():
-            by_weight: dict[int, int] = {}
-            for bit, weight in weights.items():
-                by_weight[weight] = by_weight.get(weight, 0) | 1 << bit
-            by_score = self._divided(by_score, level, by_weight)
+        for level, weights in self._by_weight.items():
+            by_score = self._divided(by_score, level, dict(weights))
         return tuple(by_score[score] for score in sorted(by_score, reverse=True))
 
     def _divided(

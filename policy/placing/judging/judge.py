@@ -328,6 +328,8 @@ class _Reading(Struct):
     ) -> tuple[tuple[Barrier, ...], tuple[Barrier, ...]]:
         """What blocks the newcomer, and what would if it were not exempt."""
         barriers: list[Barrier] = []
+        # Many rules are of the same owners: each of those pulls once, as much as all of them.
+        weights: dict[tuple[Level, BarrierOwners], int] = {}
         for one in matching:
             rule = one.rule
             parts = self.scene.owners(self._outside(one))
@@ -338,8 +340,10 @@ class _Reading(Struct):
             if isinstance(rule, PreferredTerm):
                 weight = rule.weight
             for part in parts if weight else ():
-                for presence, count in part.sizes.items():
-                    pulls.add(rule.term.level, presence, weight * count)
+                weights[rule.term.level, part] = weights.get((rule.term.level, part), 0) + weight
+        for (level, part), weight in weights.items():
+            for presence, count in part.sizes.items():
+                pulls.add(level, presence, weight * count)
         if is_exempt(self.container, self.request.cpu_type):
             return (), tuple(barriers)
         kept, preferred = guard(barriers, self.container, self.config, self._everything.bit_count())
@@ -353,9 +357,10 @@ class _Reading(Struct):
 
     def _outside(self, one: StandingRule) -> StandingRule:
         """A rule of those alone who are not in its pen; what it says inside is noted."""
-        residents, mates = self.books.affinity.residents, self.whereabouts.mates
+        mates = self.whereabouts.mates
         if not mates:
             return one
+        residents = self.books.affinity.residents
         inside = {key: own for key, own in one.owners.items() if residents.place(key) & mates}
         if not inside:
             return one

@@ -159,7 +159,7 @@ class Companions(Struct, frozen=True, kw_only=True):
     """The rule that says so."""
 
 
-class Judgement(Struct, frozen=True, kw_only=True):
+class Judgement(Struct, frozen=True, kw_only=True, dict=True):
     """The place of one newcomer as far as required and preferred rules say of it."""
 
     own: tuple[Restriction, ...] = ()
@@ -263,6 +263,10 @@ class Judgement(Struct, frozen=True, kw_only=True):
 
     def restrictions(self) -> tuple[Restriction, ...]:
         """Every required rule by itself, those of very many residents together."""
+        return self._restrictions
+
+    @cached_property
+    def _restrictions(self) -> tuple[Restriction, ...]:
         if sum([len(barrier.owners) for barrier in self.barriers]) > OWNERS_MAX:
             return (*self.own, *(barrier.whole for barrier in self.barriers))
         return (*self.own, *(one for barrier in self.barriers for one in barrier.restrictions()))

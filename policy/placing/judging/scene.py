@@ -1,6 +1,7 @@
 """Scenes: the containers around a newcomer, and the owners of rules about it."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from ...books.books import Books
 from ...books.whereabouts import Whereabouts
@@ -10,6 +11,10 @@ from ...model.request import CpuType
 from ...rules.podaffinity.standing_rules import StandingRule
 from ..classifier import SYSTEM_NAMESPACE
 from .judgement import BarrierOwners
+
+# Members of an enum are looked up by a call of Python.
+_DEGRADE: Final = OnUnsatisfiable.DEGRADE
+_RESERVED: Final = CpuType.RESERVED
 
 _Stance = tuple[bool, bool]
 """Whether an owner gives way, and whether nobody limits what it blocks."""
@@ -34,8 +39,10 @@ class Scene:
         found = self._crowds.get(crowd)
         if found is None:
             parts: dict[_Stance, dict[ContainerId, tuple[Container, int]]] = {}
+            known, presence = self._known, self.whereabouts.know(one.owners)
             for owner_id, owner in one.owners.items():
-                stance, present = self._known.get(owner_id) or self._look_at(owner)
+                found_before = known.get(owner_id)
+                stance, present = found_before or self._look_at(owner, presence[owner_id])
                 if present[1]:
                     parts.setdefault(stance, {})[owner_id] = present
             found = self._crowds[crowd] = [
@@ -43,12 +50,11 @@ class Scene:
             ]
         return found
 
-    def _look_at(self, owner: Container) -> tuple[_Stance, tuple[Container, int]]:
-        presence = self.whereabouts.cpus_of(owner.id)
+    def _look_at(self, owner: Container, presence: int) -> tuple[_Stance, tuple[Container, int]]:
         stance = False, False
         if presence:
             grant, rules = self._books.ledger.grants[owner.id], self._books.standing.of(owner.id)
-            can_break = rules.on_unsatisfiable is OnUnsatisfiable.DEGRADE
+            can_break = rules.on_unsatisfiable is _DEGRADE
             stance = can_break, is_exempt(owner, grant.cpu_type)
         self._known[owner.id] = found = stance, (owner, presence)
         return found
@@ -56,4 +62,4 @@ class Scene:
 
 def is_exempt(container: Container, cpu_type: CpuType) -> bool:
     """Whether others' anti-affinity does not block a container, and no guard counts its own."""
-    return container.pod.namespace == SYSTEM_NAMESPACE or cpu_type is CpuType.RESERVED
+    return cpu_type is _RESERVED or container.pod.namespace == SYSTEM_NAMESPACE

@@ -1,6 +1,7 @@
 """The rule set of one container: what is required of its place, and what preferred."""
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Final
 
 from msgspec import Struct
@@ -51,7 +52,7 @@ class SpreadRule(Struct, frozen=True, kw_only=True):
         )
 
 
-class PlacementRules(Struct, frozen=True, kw_only=True):
+class PlacementRules(Struct, frozen=True, kw_only=True, dict=True):
     """All rules of one container but the weighted ones of `affinity`; false without any."""
 
     required: tuple[RequiredTerm, ...] = ()
@@ -68,6 +69,16 @@ class PlacementRules(Struct, frozen=True, kw_only=True):
         """Whether some of them are required during execution."""
         rules: tuple[RequiredTerm | PoolRequirement, ...] = (*self.required, *self.pool_required)
         return any(map(is_lasting, rules))
+
+    @cached_property
+    def hold_it(self) -> bool:
+        """Whether some must hold where the owner is, and might not on fewer of its cpus."""
+        if self.pool_required or self.pool_name is not None:
+            return True
+        # Worked out once: each newcomer in whose way the owner is asks.
+        if not all([one.is_anti for one in self.required]):
+            return True
+        return any([one.is_required for one in self.spread])
 
     def __bool__(self) -> bool:
         return bool(
