@@ -300,11 +300,19 @@ class UnmetRules:
     def _look_again(
         self, due: dict[ContainerId, None], effort_max: int = _EFFORT_MAX
     ) -> dict[ContainerId, None]:
-        """Look at containers until the effort is too much; returns those that are left."""
+        """Look at containers until the effort is too much; returns those that are left.
+
+        Whoever would take all of it is left, too.
+        """
         look = _Look(self._books, self._roster, self._judge)
+        left_out: dict[ContainerId, None] = {}
         while due and look.effort < effort_max:
             container_id = next(iter(due))
             del due[container_id]
+            rules = self._books.standing.of(container_id)
+            if _EFFORT_OF_ONE + len(rules.required) >= effort_max:
+                left_out[container_id] = None
+                continue
             self._due.pop(container_id, None)
             decision = self._roster.decisions.get(container_id)
             if decision is None or container_id not in self._books.ledger.grants:
@@ -325,7 +333,7 @@ class UnmetRules:
                 self._concerned[container_id] = ids_in_the_way(broken)
             else:
                 self._concerned.pop(container_id, None)
-        return due
+        return {**left_out, **due}
 
     def _let_rest(self, container_id: ContainerId, broken: Sequence[Restriction]) -> None:
         """Remember what was told of a container and is none of what is broken by now."""
