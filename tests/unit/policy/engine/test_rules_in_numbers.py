@@ -71,12 +71,13 @@ def test_the_newcomer_is_told_of_too_many_rules_under_different_labels() -> None
     engine = engine_of("socket:2 numa:2 core:32 thread:2 mem:8G")
     for number in range(_MANY):
         own = _against_all_but(f"x{number}")
-        name = {"key": ("pod.name", "pod.uid")[number % 2], "operator": "Exists"}
+        name = {"key": ("tier", "zone")[number % 2], "operator": "Exists"}
         own["labelSelector"]["matchExpressions"].append(name)
         rules = apart(own)
         engine.create(container_of(f"c{number}", 0.01, rules, namespace="crowd", shares=True))
     assert _uncounted(engine) == 0
-    late = container_of("late", 0.01, namespace="crowd", shares=True)
+    labels = {"tier": "web", "zone": "a"}
+    late = container_of("late", 0.01, namespace="crowd", shares=True, labels=labels)
     told = [one.what for one in engine.create(late).problems if "do not count" in one.what]
     assert told == [
         f"{_MANY - LOOKED_AT_MAX} rules of containers that are there do not count for it:"
