@@ -266,12 +266,16 @@ class Books:
         Without the idle ones that it may use: it is not there to anybody's rule.
         """
         grant = self.ledger.grants.get(container_id)
-        if grant is None:
-            return 0
+        return 0 if grant is None else self._presence(grant)
+
+    def _presence(self, grant: Grant) -> int:
+        container_id = grant.container_id
         told = self.pinner.told(container_id)
         # After an adoption some run on fewer cpus than they could, until the next event.
         cpus = told.cpus if told is not None else None
-        if cpus is not None and grant.idle_level is not None:
+        if cpus is not None and grant.idle_level is None:
+            return cpus.mask
+        if cpus is not None:
             cpus = cpus & (self.pinner.pool_cpus.of(grant) or cpus) or cpus
         if cpus is None:
             cpus = self.pinner.pool_cpus.of(grant)
@@ -284,10 +288,11 @@ class Books:
 
         There it runs on others as soon as somebody in the pen comes, goes or grows.
         """
-        pen_id = self.pen_around(container_id)
-        if pen_id is not None:
-            return self.ledger.pens[pen_id].exclusive.mask
-        return self.presence(container_id)
+        grant = self.ledger.grants.get(container_id)
+        if grant is None:
+            return 0
+        own = 0 if grant.pen is None else self.ledger.pens[grant.pen].exclusive.mask
+        return own or self._presence(grant)
 
     def pen_around(self, container_id: ContainerId) -> ContainerId | None:
         """The pen with cpus of its own that a container is in; None where it is in no such."""
