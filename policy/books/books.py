@@ -290,23 +290,18 @@ class Books:
         grant = self.ledger.grants.get(container_id)
         if grant is None:
             return 0
-        if grant.pen is not None and (own := self.ledger.pens[grant.pen].exclusive):
-            return own.mask
-        return self._presence(grant)
+        own = 0 if grant.pen is None else self.ledger.pens[grant.pen].exclusive.mask
+        return own or self._presence(grant)
 
     def reaches(self, container_ids: Iterable[ContainerId]) -> list[int]:
         """The `reach` of each of many containers."""
         grants, told, found = self.ledger.grants, self.pinner.told, list[int]()
         for container_id in container_ids:
             grant = grants.get(container_id)
-            if grant is None:
-                found.append(0)
-            elif grant.pen is not None or grant.idle_level is not None:
-                found.append(self.reach(container_id))
-            else:
-                pinning = told(container_id)
-                cpus = None if pinning is None else pinning.cpus
-                found.append(self.reach(container_id) if cpus is None else cpus.mask)
+            is_plain = grant is not None and grant.pen is None and grant.idle_level is None
+            pinning = told(container_id) if is_plain else None
+            cpus = None if pinning is None else pinning.cpus
+            found.append(self.reach(container_id) if cpus is None else cpus.mask)
         return found
 
     def pen_around(self, container_id: ContainerId) -> ContainerId | None:

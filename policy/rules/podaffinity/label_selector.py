@@ -70,8 +70,10 @@ class LabelSelector(Struct, frozen=True):
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether the labels fulfil every requirement."""
-        # Not a generator: each rule that may be about a newcomer asks, and most are of one or two.
-        return all([one.holds(labels) for one in self.requirements])
+        for requirement in self.requirements:  # noqa: SIM110  # asked by every rule of a newcomer
+            if not requirement.holds(labels):
+                return False
+        return True
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.requirements)) or "everything"

@@ -30,6 +30,7 @@ from pinfold.policy.rules.trigger import (
     background_value,
     triggers_made,
 )
+from pinfold.policy.text.glob_set import GlobSet
 
 JOINT = ":" + ":".join(["pod/name"] * 16)
 
