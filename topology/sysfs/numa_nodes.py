@@ -44,7 +44,7 @@ def read_numa(attributes: Attributes, online: CpuSet, present: CpuSet) -> Numa:
         homeless -= own
     if homeless:
         attributes.warn(NODE, f"cpus {homeless} are in no NUMA node")
-    memory = _read_memories(attributes, ids)
+    memory = {node: _read_memory(attributes, f"{NODE}/node{node}/meminfo") for node in ids}
     unknown = NodeSet.collect(node for node, (total, _) in memory.items() if total is None)
     if unknown:
         attributes.warn(f"{NODE}/node*/meminfo", f"no MemTotal of nodes {unknown}")
@@ -98,18 +98,6 @@ def _read_cpus(attributes: Attributes, node: int, online: CpuSet, present: CpuSe
     elif listed - online:
         attributes.warn(f"{NODE}/node{node}/cpulist", f"names offline cpus {listed - online}")
     return listed & online
-
-
-def _read_memories(
-    attributes: Attributes, ids: Sequence[int]
-) -> Mapping[int, tuple[int | None, int | None]]:
-    """MemTotal and MemFree of each node in bytes."""
-    found = {node: _read_memory(attributes, f"{NODE}/node{node}/meminfo") for node in ids}
-    # A kernel runs in some memory: a sysfs on paper, as sandboxes have, shows zeros instead.
-    if any(total == 0 for total, _ in found.values()) and not any(found[node][0] for node in ids):
-        attributes.warn(f"{NODE}/node*/meminfo", "MemTotal is 0 everywhere: taken as not known")
-        return dict.fromkeys(ids, (None, None))
-    return found
 
 
 def _read_memory(attributes: Attributes, path: str) -> tuple[int | None, int | None]:

@@ -321,16 +321,6 @@ def test_nodes_may_overlap_name_absent_cpus_or_have_nothing() -> None:
     assert any("absent cpus 4-140" in text for text in machine.warnings)
 
 
-def test_memory_that_is_zero_on_all_nodes_is_memory_that_is_not_known() -> None:
-    files = files_of("numa:2 core:1")
-    for node in range(2):
-        files[f"{NODE}/node{node}/meminfo"] = f"Node {node} MemTotal: 0 kB\n"
-    files |= {f"{NODE}/has_memory": "\n", f"{NODE}/has_normal_memory": "\n"}
-    machine = read(files)
-    assert [node.memory_bytes for node in machine.numa_nodes] == [None, None]
-    assert any("MemTotal is 0 everywhere" in text for text in machine.warnings)
-
-
 def test_asymmetric_distances_are_kept_as_they_are() -> None:
     files = files_of("numa:2 core:1")
     files[f"{NODE}/node0/distance"] = "10 30"
