@@ -41,9 +41,24 @@ class ShiftedShares:
         """Those that may be given more, in this order."""
 
     def widen(self, gone: ContainerId) -> None:
-        """Give containers that were narrowed for another, which is gone, what rules leave now."""
-        self._due.update(dict.fromkeys(self._narrowed_for(gone)))
+        """Give containers that were narrowed for another, which is gone, what rules leave now.
+
+        Those that were for a pen later, see `end`: who restarts is to find the pen's cpus again.
+        """
+        container = self._roster.containers[gone]
+        last = self._roster.last_place(container)
+        if last is None or last.pen is None:
+            self._due.update(dict.fromkeys(self._narrowed_for(gone)))
         self.widen_due()
+
+    def end(self, gone: ContainerId) -> None:
+        """The same for a container that is forgotten now, if it ever had a place."""
+        decision = self._roster.decisions.get(gone)
+        if decision is None or not isinstance(decision.result, Grant):
+            return
+        self._due.update(dict.fromkeys(self._narrowed_for(gone)))
+        if gone not in self._books.ledger.grants:
+            self.widen_due()
 
     def _narrowed_for(self, gone: ContainerId) -> Iterator[ContainerId]:
         """Narrowed containers, and pens, that rules keep from the domains of one that is gone.

@@ -592,5 +592,7 @@ def test_who_made_way_for_a_pen_gets_its_cpus_back_once_that_ends(is_first: bool
         placed(engine, one)
     assert (cpus(engine, owner), cpus(engine, shy)) == ("2", "4-7")
     engine.stop(owner.id)
+    assert cpus(engine, shy) == "4-7"
+    engine.remove(owner.id)
     engine.check()
     assert cpus(engine, shy) == "2-7"
