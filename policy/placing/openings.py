@@ -60,10 +60,6 @@ class Openings(Struct, frozen=True, kw_only=True):
     """How many shared residents must make way; empty where none."""
 
 
-NO_OPENINGS: Final = Openings(regions=(), dropped={})
-"""Without rules no pool is looked at."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpeningSearch:
     """A newcomer's request and the judgement about it, to be held against a ledger."""
@@ -110,9 +106,10 @@ class OpeningSearch:
                 }
                 # Stable: of equal regions the first.
                 inside.sort(key=keys.__getitem__, reverse=True)
-            best[pool.id] = next(
-                (one for one in inside if self.is_whole(pool, one) or self.fits(pool.id, one)), 0
-            )
+            for one in inside:
+                if self.is_whole(pool, one) or self.fits(pool.id, one):
+                    best[pool.id] = one
+                    break
         dropped = [pool_id for pool_id, region in enumerate(best) if not region]
         objection = partial(self._objection, regions=regions, own=own)
         return Openings(
@@ -257,23 +254,26 @@ class OpeningSearch:
         self, regions: Sequence[int], closed: frozenset[int]
     ) -> Iterator[tuple[Pool, list[int]]]:
         """The parts of the regions in each pool, but for those that a narrower pool holds."""
-        pools = self.tree.pools
+        pools, masks, has_repeated = self.tree.pools, self.tree.masks, self.tree.has_repeated_pools
         found: dict[int, list[int]] = {}
         for region in regions:
-            pending = [self.tree.root]
+            pending = [self.tree.root.id]
             while pending:
-                pool = pending.pop()
-                here = region & pool.cpus.mask
-                if not here:
+                pool_id = pending.pop()
+                here = region & masks[pool_id]
+                if here == masks[pool_id] and not has_repeated:
+                    for inner in range(pools[pool_id].first, pool_id + 1):
+                        found.setdefault(inner, []).append(masks[inner])
                     continue
+                children = pools[pool_id].children
                 holders: list[PoolId] = []
-                if here != pool.cpus.mask or len(pool.children) == 1:
-                    holders = [one for one in pool.children if not here & ~pools[one].cpus.mask]
+                if here != masks[pool_id] or len(children) == 1:
+                    holders = [one for one in children if not here & ~masks[one]]
                 if not holders or holders[0] in closed:
-                    found.setdefault(pool.id, []).append(here)
-                pending.extend([pools[child] for child in pool.children])
-        for pool_id, inside in found.items():
-            yield pools[pool_id], inside
+                    found.setdefault(pool_id, []).append(here)
+                pending.extend([one for one in children if here & masks[one]])
+        for number, inside in found.items():
+            yield pools[number], inside
 
     def _objection(
         self, pool_id: int, *, regions: Sequence[int], own: Sequence[Restriction]

@@ -20,7 +20,7 @@ from .lifting import Lift, make_room
 from .lineup import Lineup
 from .narrowing import find_narrowings
 from .openings import Openings, OpeningSearch
-from .pool_choice import Chooser, Facts
+from .pool_choice import Chooser, Facts, within_rules
 
 ROOM_MADE: Final = "room_made"
 """What decides where shared containers had to be lifted into a wider pool first."""
@@ -64,25 +64,7 @@ class PlaceFinder:
 
     def find(self, request: Request, facts: Facts) -> ChosenPlace | Lineup:
         """The best pool as it is, else one in which room can be made; the lineup without any."""
-        ranking = self._chooser.rank(request, self._ledger, facts)
-        winner, decided_by = ranking.winner, ranking.decided_by
-        ledger = self._ledger
-        lifted: tuple[Grant, ...] = ()
-        if winner is None:
-            lift = self._make_room(request, facts)
-            if lift is None:
-                return ranking.lineup
-            winner, decided_by = lift.pool_id, ROOM_MADE
-            ledger, lifted = lift.ledger, lift.lifted
-        exclusive, isolated = self._take(request, winner, ledger)
-        return ChosenPlace(
-            pool_id=winner,
-            decided_by=decided_by,
-            lineup=ranking.lineup,
-            exclusive=exclusive,
-            isolated=isolated,
-            lifted=lifted,
-        )
+        return self._found(request, facts, self._chooser.lineup(request, self._ledger, facts), None)
 
     def find_by_rules(
         self, request: Request, facts: Facts, judgement: Judgement
@@ -95,58 +77,57 @@ class PlaceFinder:
             request=request, judgement=judgement, tree=self._tree, ledger=self._ledger
         )
         strict = search.strict()
+        # Of all that rules may leave, the pools' own figures are the same.
+        lineup = self._chooser.lineup(request, self._ledger, facts)
         root = self._tree.root
         if not request.total_milli and not self._ledger.free_sharable[root.id]:
             # Nobody is refused for asking for nothing: what is reserved is all that is left.
             broken = judgement.broken_by(root.reserved.mask, 0, root.id)
             is_firm = any(not one.can_break for one in broken)
-            openings = strict if is_firm else None
-            choice = self.find(request, structs.replace(facts, openings=openings))
+            choice = self._found(request, facts, lineup, strict if is_firm else None)
             if isinstance(choice, Lineup):
                 return choice
             rules = judgement.restrictions()
             return structs.replace(choice, region=reserved_region(rules, self._books))
-        found = self._chosen(request, facts, search, strict)
+        found = self._chosen(search, lineup, strict)
         if found is not None:
             return found
         for narrowing in find_narrowings(search, self._books):
-            found = self._chosen(request, facts, search, narrowing.openings)
+            found = self._chosen(search, lineup, narrowing.openings)
             if found is not None:
                 grants = narrowing.grants(found.cpus(request, self._ledger))
                 if grants is not None:
                     return structs.replace(found, lifted=grants, is_cleared=True)
-        choice = self.find(request, structs.replace(facts, openings=strict))
-        if isinstance(choice, ChosenPlace):
-            return choice
+        found = self._in_room_made(request, facts, lineup, strict)
+        if found is not None:
+            return found
         openings = degraded(search)
         if openings is None:
-            return choice
-        found = self._chosen(request, facts, search, openings)
+            return within_rules(lineup, strict)
+        found = self._chosen(search, lineup, openings)
         firm = tuple(one for one in judgement.companions if not one.rule.can_break)
         if found is None and firm != judgement.companions:
             # It takes the very cpus by which others would be beside it.
             alone = replace(search, judgement=structs.replace(judgement, companions=firm))
             openings = degraded(alone)
-            found = self._chosen(request, facts, alone, openings) if openings else None
+            found = self._chosen(alone, lineup, openings) if openings else None
         if found is None:
             # Not only rules stand in the way: what is missing beside them is the reason.
-            ranking = self._chooser.rank(
-                request, self._ledger, structs.replace(facts, openings=openings)
-            )
-            return ranking.lineup
+            return lineup if openings is None else within_rules(lineup, openings)
         return found
 
     def _chosen(
-        self, request: Request, facts: Facts, search: OpeningSearch, openings: Openings
+        self, search: OpeningSearch, lineup: Lineup, openings: Openings
     ) -> ChosenPlace | None:
         """The best of some openings, with cpus picked there."""
-        ranking = self._chooser.rank(
-            request, self._ledger, structs.replace(facts, openings=openings)
-        )
+        if not any(openings.regions):
+            # Rules that cannot be met leave nothing as a rule: to rank that is as dear as a choice.
+            return None
+        ranking = self._chooser.best(within_rules(lineup, openings))
         winner = ranking.winner
         if winner is None:
             return None
-        region = openings.regions[winner]
+        request, region = search.request, openings.regions[winner]
         exclusive = isolated = CpuSet()
         if request.exclusive:
             free = search.exclusive(winner, region)
@@ -165,10 +146,47 @@ class PlaceFinder:
             region=region,
         )
 
-    def _make_room(self, request: Request, facts: Facts) -> Lift | None:
-        if request.is_strict:
+    def _found(
+        self, request: Request, facts: Facts, lineup: Lineup, openings: Openings | None
+    ) -> ChosenPlace | Lineup:
+        """The best pool of a lineup, all of it, else one in which room can be made.
+
+        `openings`: the places that rules leave, where they count.
+        """
+        lineup = lineup if openings is None else within_rules(lineup, openings)
+        ranking = self._chooser.best(lineup)
+        if ranking.winner is None:
+            return self._in_room_made(request, facts, lineup, openings) or lineup
+        exclusive, isolated = self._take(request, ranking.winner, self._ledger)
+        return ChosenPlace(
+            pool_id=ranking.winner,
+            decided_by=ranking.decided_by,
+            lineup=ranking.lineup,
+            exclusive=exclusive,
+            isolated=isolated,
+        )
+
+    def _in_room_made(
+        self, request: Request, facts: Facts, lineup: Lineup, openings: Openings | None
+    ) -> ChosenPlace | None:
+        """A pool in which room can be made, where no pool has any as it is."""
+        lift = self._make_room(request, facts, openings)
+        if lift is None:
             return None
-        zones, openings = facts.memory.zones(), facts.openings
+        exclusive, isolated = self._take(request, lift.pool_id, lift.ledger)
+        return ChosenPlace(
+            pool_id=lift.pool_id,
+            decided_by=ROOM_MADE,
+            lineup=lineup if openings is None else within_rules(lineup, openings),
+            exclusive=exclusive,
+            isolated=isolated,
+            lifted=lift.lifted,
+        )
+
+    def _make_room(self, request: Request, facts: Facts, openings: Openings | None) -> Lift | None:
+        if request.is_strict or not request.exclusive:
+            return None
+        zones = facts.memory.zones()
         pools = [
             pool.id
             for pool in self._tree.pools

@@ -15,7 +15,7 @@ from ..model.request import CpuType, Isolation, Request
 from ..pools.pool_tree import Pool, PoolTree
 from .hint_demand import objection
 from .lineup import MILLI, Demand, Lineup
-from .openings import NO_OPENINGS, Openings
+from .openings import Openings
 from .rank import Column, Contest, choose
 
 ONLY_CANDIDATE: Final = "only_candidate"
@@ -35,8 +35,6 @@ class Facts(Struct, frozen=True, kw_only=True):
     """Product of the hint scores and of the non-zero ones; empty where there are no hints."""
     misfits_class: Sequence[int] = ()
     """1 where the pool's cpus do not suit the cpu class asked for; empty where none was."""
-    openings: Openings | None = None
-    """The places that rules between containers leave; None without such rules."""
 
 
 class Ranking(Struct, frozen=True, kw_only=True):
@@ -69,22 +67,28 @@ class Chooser:
 
     def rank(self, request: Request, ledger: Ledger, facts: Facts) -> Ranking:
         """The best pool for a request. O(pools)."""
+        return self.best(self.lineup(request, ledger, facts))
+
+    def lineup(self, request: Request, ledger: Ledger, facts: Facts) -> Lineup:
+        """All pools as candidates for a request, as far as no rules are asked. O(pools)."""
         zones = facts.memory.zones()
         contest = self._contest(request, ledger, facts, zones)
-        lineup = Lineup(
+        return Lineup(
             contest=contest,
             names=self._names,
             demands=_demands(request, ledger, contest.isolated),
             zones=zones,
             strict=_objections(request, ledger, zones),
-            rules=facts.openings.dropped if facts.openings else {},
         )
+
+    def best(self, lineup: Lineup) -> Ranking:
+        """The best pool of a lineup. O(pools)."""
         feasible = lineup.feasible()
         if not feasible:
             return Ranking(winner=None, decided_by="", lineup=lineup)
         if len(feasible) == 1:
             return Ranking(winner=PoolId(feasible[0]), decided_by=ONLY_CANDIDATE, lineup=lineup)
-        winner, decided_by, rivals = choose(contest, feasible)
+        winner, decided_by, rivals = choose(lineup.contest, feasible)
         lineup = replace(lineup, rivals=rivals)
         return Ranking(winner=PoolId(winner), decided_by=decided_by, lineup=lineup)
 
@@ -104,7 +108,6 @@ class Chooser:
             shared = [milli - (part if count >= 0 else whole) for milli, count in pairs]
         else:
             shared = [milli - whole for milli in room]
-        openings = facts.openings or NO_OPENINGS
         return Contest(
             request=request,
             zeros=self._zeros,
@@ -121,10 +124,6 @@ class Chooser:
             misfits_class=facts.misfits_class,
             neighbours=tuple(ledger.neighbours(CpuType.NORMAL)),
             free_of_priority=self._free_of_priority(request, ledger),
-            preferred=openings.preferred,
-            unmet=openings.unmet,
-            unmet_of_others=openings.unmet_of_others,
-            narrowed=openings.narrowed,
         )
 
     def _free_of_priority(self, request: Request, ledger: Ledger) -> Sequence[int]:
@@ -132,6 +131,18 @@ class Chooser:
         if cpus is None:
             return ()
         return [(free & cpus).bit_count() for free in ledger.free_sharable]
+
+
+def within_rules(lineup: Lineup, openings: Openings) -> Lineup:
+    """The lineup with what rules between containers say of the pools."""
+    contest = replace(
+        lineup.contest,
+        preferred=openings.preferred,
+        unmet=openings.unmet,
+        unmet_of_others=openings.unmet_of_others,
+        narrowed=openings.narrowed,
+    )
+    return replace(lineup, contest=contest, rules=openings.dropped)
 
 
 def _are_known(zones: Sequence[ZoneSummary | Dropped]) -> TypeGuard[Sequence[ZoneSummary]]:
@@ -169,15 +180,20 @@ def _demands(request: Request, ledger: Ledger, isolated: Column) -> tuple[Demand
     count, milli = request.exclusive, request.shared_milli
     demands: list[Demand] = []
     if count:
-        serving = zip(isolated, ledger.sliceable_up_to(count), strict=True)
-        if request.isolation is Isolation.REQUIRED:
-            own = Demand("isolated CPUs", count, [one + count for one in isolated])
+        sliceable, milli_taken = ledger.sliceable_up_to(count), 1000 * count
+        if not request.wants_isolated:
+            demands.append(Demand("exclusive CPUs", count, sliceable))
+            left = [other - milli_taken for other in left]
         else:
-            whole = [one + count if one >= 0 else other for one, other in serving]
-            own = Demand("exclusive CPUs", count, whole)
-        demands.append(own)
-        pairs = zip(isolated, left, strict=True)
-        left = [other if one >= 0 else other - 1000 * count for one, other in pairs]
+            if request.isolation is Isolation.REQUIRED:
+                own = Demand("isolated CPUs", count, [one + count for one in isolated])
+            else:
+                serving = zip(isolated, sliceable, strict=True)
+                whole = [one + count if one >= 0 else other for one, other in serving]
+                own = Demand("exclusive CPUs", count, whole)
+            demands.append(own)
+            pairs = zip(isolated, left, strict=True)
+            left = [other if one >= 0 else other - milli_taken for one, other in pairs]
     if milli:
         demands.append(Demand("shared CPU", milli, left, MILLI))
     return tuple(demands)
