@@ -3,8 +3,9 @@
 Cpu sets are plain int masks here and milli-cpus plain ints: this is the hot path of a decision.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
+from functools import reduce
 
 from msgspec.structs import replace
 
@@ -146,11 +147,17 @@ class Ledger:
         root = self.tree.root
         return root.reserved.mask or root.cpus.mask
 
-    def room_within(self, pool_id: PoolId, cpus: int, but: Grant | None = None) -> int:
+    def room_within(
+        self,
+        pool_id: PoolId,
+        cpus: int,
+        but: Grant | None = None,
+        narrowed: NarrowedShares | None = None,
+    ) -> int:
         """Milli-cpus that a share of a pool can still be promised on these of its cpus alone.
 
-        `but`: a grant of this pool whose share counts as given back, as in `without_share`. That is
-        more by its share in the pool and in all around it, and nothing else in those inside.
+        `but`: a grant of this pool whose share counts as given back: that is more by its share in
+        the pool and in all around it. `narrowed`: those of a trial, the same shares on fewer cpus.
         """
         room = self.room.grantable_milli[pool_id]
         if but is not None and but.has_shared_part:
@@ -167,8 +174,13 @@ class Ledger:
                 counted |= here
             elif here:
                 pending.extend(pools[inner].children)
-        promised += self.narrowed.promised(free & cpus, counted, but)
+        promised += (narrowed or self.narrowed).promised(free & cpus, counted, but)
         return min(room, 1000 * (free & cpus).bit_count() - promised)
+
+    def promised_inside(self, pool_id: PoolId) -> int:
+        """Milli-cpus at most that `room_within` counts as promised, whichever cpus are left."""
+        inside = sum([self._shared_milli[child] for child in self.tree.pools[pool_id].children])
+        return inside + self.narrowed.promised(self.free_sharable[pool_id], 0)
 
     @property
     def _owed(self) -> int:
@@ -186,7 +198,8 @@ class Ledger:
         owes = self._shared_milli[pool_id] or self._zero_requests[pool_id]
         if not pool.children or not owes:
             return free
-        return _union((free & self._pool_room.own[pool_id], *map(self._spared, pool.children)))
+        own = free & self._pool_room.own[pool_id]
+        return reduce(int.__or__, map(self._spared, pool.children), own)
 
     def _spared(self, pool_id: PoolId) -> int:
         """The cpus a pool can give up all at once to somebody above it."""
@@ -196,11 +209,8 @@ class Ledger:
         return known
 
     def _spare(self, pool_id: PoolId) -> int:
-        spare = (
-            1000 * self._free_count[pool_id]
-            - self._shared_milli[pool_id]
-            - (self._zero_requests[pool_id] > 0)
-        ) // 1000
+        owed = self._shared_milli[pool_id] + (self._zero_requests[pool_id] > 0)
+        spare = (1000 * self._free_count[pool_id] - owed) // 1000
         if spare <= 0:
             return 0
         found = self._sliced(pool_id)
@@ -208,10 +218,7 @@ class Ledger:
 
     def without_share(self, grant: Grant) -> "Ledger":
         """A ledger to ask, never to change, where a grant has given back its shared part."""
-        ledger = copy(self)
-        ledger._copy_room()
-        ledger._slices = dict(self._slices)
-        ledger._spares = dict(self._spares)
+        ledger = self._measured_apart()
         if grant.has_shared_part:
             ledger.narrowed = self.narrowed.without(grant)
             ledger._shared_milli = list(self._shared_milli)
@@ -221,10 +228,7 @@ class Ledger:
 
     def copy(self) -> "Ledger":
         """Another ledger with the same grants. O(pools + grants)."""
-        ledger = copy(self)
-        ledger._copy_room()
-        ledger._slices = dict(self._slices)
-        ledger._spares = dict(self._spares)
+        ledger = self._measured_apart()
         ledger.free_sharable = list(self.free_sharable)
         ledger.free_isolated = list(self.free_isolated)
         ledger._free_count = list(self._free_count)
@@ -316,7 +320,8 @@ class Ledger:
         if pen is None:
             return
         members = [self._grants[one] for one in self._members.get(pen_id, ())]
-        rest = pen.exclusive - CpuSet(_union(one.exclusive.mask for one in members))
+        taken = reduce(int.__or__, [one.exclusive.mask for one in members], 0)
+        rest = pen.exclusive - CpuSet(taken)
         for one in members:
             self._grants[one.container_id] = replace(
                 one, pool_id=pen.pool_id, within=pen.within, memory=pen.memory, rest=rest
@@ -358,9 +363,12 @@ class Ledger:
             else:
                 yield from map(PoolId, range(len(self.tree.pools)))
 
-    def _copy_room(self) -> None:
-        """Own numbers of a copy that are measured again."""
-        self._pool_room, self._stale = self._pool_room.copy(), set(self._stale)
+    def _measured_apart(self) -> "Ledger":
+        """A copy with numbers of its own of what is measured again."""
+        ledger = copy(self)
+        ledger._pool_room, ledger._stale = self._pool_room.copy(), set(self._stale)
+        ledger._slices, ledger._spares = dict(self._slices), dict(self._spares)
+        return ledger
 
     def check(self) -> None:
         """Assert every invariant by recomputing all sums from the grants."""
@@ -371,8 +379,7 @@ class Ledger:
         assert self._members.keys() == self._pens.keys()
         assert fresh.free_sharable == self.free_sharable
         assert fresh.free_isolated == self.free_isolated
-        assert fresh._free_count == self._free_count
-        assert fresh._shared_milli == self._shared_milli
+        assert (fresh._free_count, fresh._shared_milli) == (self._free_count, self._shared_milli)
         assert fresh._zero_requests == self._zero_requests
         assert fresh._neighbours == self._neighbours
         assert fresh._reserved_milli == self._reserved_milli
@@ -382,7 +389,7 @@ class Ledger:
         seen = 0
         for pen in self._pens.values():
             members = [self._grants[one] for one in self._members[pen.container_id]]
-            slices = CpuSet(_union(one.exclusive.mask for one in members))
+            slices = CpuSet(reduce(int.__or__, [one.exclusive.mask for one in members], 0))
             assert slices <= pen.exclusive, f"{pen.container_id}: a slice of no cpus of its pen"
             if pen.exclusive and not all(one.exclusive for one in members):
                 assert pen.exclusive - slices, f"{pen.container_id}: nothing to share"
@@ -391,10 +398,3 @@ class Ledger:
         for grant in self._grants.values():
             assert not seen & grant.exclusive.mask, f"{grant.container_id}: cpu granted twice"
             seen |= grant.exclusive.mask
-
-
-def _union(masks: Iterable[int]) -> int:
-    total = 0
-    for mask in masks:
-        total |= mask
-    return total

@@ -14,6 +14,7 @@ from ...topology.model.machine import Level
 from ...topology.sets.cpuset import CpuSet
 from ..books.books import Books
 from ..books.cpu_ledger import Ledger
+from ..books.narrowed_shares import NarrowedShares
 from ..model.container import ContainerId
 from ..model.grant import Grant, PoolId
 from ..model.request import CpuType
@@ -44,17 +45,17 @@ class Narrowing(Struct, frozen=True, kw_only=True):
 
     def grants(self, cpus: int) -> tuple[Grant, ...] | None:
         """The residents' grants once a newcomer has these cpus; None where one does not fit."""
-        trial: Ledger | None = None
+        trial: NarrowedShares | None = None
         found: list[Grant] = []
         for container_id, levels in self.movable.items():
             grant = self.ledger.grants[container_id]
             cover = _cover(levels, cpus, self.domains)
             if not standing_cpus(grant, self.ledger) & cover:
                 continue
-            trial = trial or self.ledger.copy()
-            trial.drop(container_id)
+            # Its share stays in its pool: only who has how much of the pool is another.
+            trial = trial or self.ledger.narrowed.copy()
             rest = standing_cpus(grant, self.ledger) & ~cover
-            if not _has_room(grant, rest, trial):
+            if not _has_room(grant, rest, self.ledger, trial):
                 return None
             narrowed = replace(grant, within=CpuSet(rest))
             trial.add(narrowed)
@@ -211,7 +212,16 @@ def _is_elsewhere(grant: Grant, presence: int, books: Books) -> bool:
 class _InTheWay:
     """Residents that are alike and may have to leave a region, and what is left without one."""
 
-    __slots__ = ("_grant", "_ledger", "count", "cpus", "levels")
+    __slots__ = (
+        "_enough_milli",
+        "_free",
+        "_grant",
+        "_is_kept",
+        "_ledger",
+        "count",
+        "cpus",
+        "levels",
+    )
 
     def __init__(self, grant: Grant, levels: frozenset[Level], ledger: Ledger) -> None:
         self._grant = grant
@@ -219,10 +229,17 @@ class _InTheWay:
         self.count = 0
         self.cpus = standing_cpus(grant, ledger)
         self.levels = levels
+        self._free = self.cpus & ledger.free_sharable[grant.pool_id]
+        self._is_kept = ledger.room.grantable_milli[grant.pool_id] >= 0
+        # With so much left of its pool it does not matter which cpus that is.
+        self._enough_milli = ledger.promised_inside(grant.pool_id) + grant.shared_milli
 
     def can_leave(self, cover: int) -> bool:
         """Whether the request of each still fits on what it has elsewhere."""
-        return _has_room(self._grant, self.cpus & ~cover, self._ledger, but=self._grant)
+        left = self._free & ~cover
+        if self._is_kept and left and 1000 * left.bit_count() >= self._enough_milli:
+            return True
+        return _has_room(self._grant, self.cpus & ~cover, self._ledger)
 
 
 _ByLevels = Mapping[frozenset[Level], Sequence[_InTheWay]]
@@ -263,9 +280,15 @@ def _cover(levels: frozenset[Level], cpus: int, domains: Domains) -> int:
     return cover
 
 
-def _has_room(grant: Grant, cpus: int, ledger: Ledger, but: Grant | None = None) -> bool:
+def _has_room(
+    grant: Grant, cpus: int, ledger: Ledger, narrowed: NarrowedShares | None = None
+) -> bool:
+    """Whether the share of a grant fits on these of its pool's cpus.
+
+    `narrowed`: those of a trial, see `Ledger.room_within`.
+    """
     if not ledger.free_sharable[grant.pool_id] & cpus:
         return False
     # Who asks for nothing is never short of it.
     wanted = grant.shared_milli
-    return not wanted or ledger.room_within(grant.pool_id, cpus, but) >= wanted
+    return not wanted or ledger.room_within(grant.pool_id, cpus, grant, narrowed) >= wanted

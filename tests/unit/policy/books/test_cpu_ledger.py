@@ -382,6 +382,50 @@ def test_the_room_but_for_a_grant_is_that_where_its_share_was_given_back(
 @pytest.mark.parametrize("spec", TREES)
 @settings(max_examples=60, deadline=None)
 @given(wanted=grants(), data=st.data())
+def test_the_room_in_a_trial_is_that_of_a_ledger_whose_shares_have_fewer_cpus(
+    spec: str, wanted: list[tuple[int, int, int]], data: st.DataObject
+) -> None:
+    ledger = ledger_of(spec)
+    for _ in placed(ledger, wanted):
+        pass
+    masks = [pool.cpus.mask for pool in ledger.tree.pools]
+    sets = st.integers(0, masks[-1])
+    trial, other = ledger.narrowed.copy(), ledger.copy()
+    for grant in [one for one in ledger.grants.values() if not one.exclusive]:
+        cpus = masks[grant.pool_id] & data.draw(sets)
+        other.drop(grant.container_id)
+        room = ledger.room_within(grant.pool_id, cpus, grant, trial)
+        assert room == other.room_within(grant.pool_id, cpus)
+        if cpus & ledger.tree.pools[grant.pool_id].sharable.mask:
+            grant = structs.replace(grant, within=CpuSet(cpus))
+            trial.add(grant)
+        other.add(grant)
+
+
+@pytest.mark.parametrize("spec", TREES)
+@settings(max_examples=60, deadline=None)
+@given(wanted=grants(), data=st.data())
+def test_whichever_cpus_of_a_pool_are_left_no_more_is_promised_there_than_inside_it(
+    spec: str, wanted: list[tuple[int, int, int]], data: st.DataObject
+) -> None:
+    ledger = ledger_of(spec)
+    masks = [pool.cpus.mask for pool in ledger.tree.pools]
+    sets = st.integers(0, masks[-1])
+    for grant in list(placed(ledger, wanted)):
+        within = masks[grant.pool_id] & data.draw(sets)
+        if within and data.draw(st.booleans()):
+            ledger.repool(structs.replace(grant, within=CpuSet(within)))
+    for pool in ledger.tree.pools:
+        cpus = data.draw(sets)
+        left = 1000 * (ledger.free_sharable[pool.id] & cpus).bit_count()
+        most = ledger.room.grantable_milli[pool.id]
+        least = min(most, left - ledger.promised_inside(pool.id))
+        assert least <= ledger.room_within(pool.id, cpus) <= most
+
+
+@pytest.mark.parametrize("spec", TREES)
+@settings(max_examples=60, deadline=None)
+@given(wanted=grants(), data=st.data())
 def test_a_slice_has_what_it_is_said_to_have_before_it_is_picked(
     spec: str, wanted: list[tuple[int, int, int]], data: st.DataObject
 ) -> None:
