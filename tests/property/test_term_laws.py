@@ -127,6 +127,8 @@ def test_standing_rules_of_a_newcomer_are_those_that_match_it(
         required = tuple(RequiredTerm(term=one) for one in terms[:2])
         preferred = tuple(PreferredTerm(term=one, weight=3) for one in terms[2:])
         standing.add(owner, PlacementRules(required=required, preferred=preferred))
+        # What is known by then is not what holds once the next one has come.
+        standing.matching(newcomer)
     told = {(owner, one.rule) for one in standing.matching(newcomer) for owner in one.owners}
     expected = {
         (owner.id, rule)

@@ -27,6 +27,9 @@ writes them decides how long the next newcomer takes. Equal ones are one."""
 _FEW: Final = 32
 """So many rules are asked one by one in less time than the keys of a container are looked up."""
 
+_MATCHING_KNOWN: Final = 16
+"""For so many containers the rules about them are kept: one event asks for few, and again."""
+
 _Rule = RequiredTerm | PreferredTerm
 _GroupName = tuple[_Rule, str, str]
 
@@ -63,6 +66,10 @@ class StandingRules:
         """Those that require somebody."""
         # The containers with rules, by what the instances of one have in common.
         self._instances: dict[InstanceKey, dict[ContainerId, None]] = {}
+        self._matching: dict[ContainerId, tuple[Container, Sequence[StandingRule]]] = {}
+        """The rules about containers asked for last, until others come or some go."""
+        self._required: dict[ContainerId, tuple[Container, bool]] = {}
+        """Whether somebody requires containers, as long."""
         self._bits: dict[ContainerId, int] = {}
         """A bit of each container with such rules, its own until it goes."""
         self._free_bits: list[int] = []
@@ -96,6 +103,7 @@ class StandingRules:
         if not rules:
             return 0
         self._rules[owner.id] = rules
+        self._doubt()
         if rules.are_lasting:
             self._lasting[owner.id] = None
         if any([one.is_required for one in rules.spread]):
@@ -132,8 +140,11 @@ class StandingRules:
 
     def remove(self, owner_id: ContainerId) -> None:
         """Forget the rules of a container; unknown ids are ignored."""
+        self._matching.pop(owner_id, None)
+        self._required.pop(owner_id, None)
         if self._rules.pop(owner_id, None) is None:
             return
+        self._doubt()
         self._lasting.pop(owner_id, None)
         self._spreading.pop(owner_id, None)
         bit = self._bits.pop(owner_id, 0)
@@ -161,6 +172,10 @@ class StandingRules:
                 if not self._sizes[size]:
                     del self._sizes[size]
 
+    def _doubt(self) -> None:
+        self._matching.clear()
+        self._required.clear()
+
     def _forget_instance(self, owner: Container) -> None:
         key = instance_key(owner)
         instances = self._instances.get(key)
@@ -175,6 +190,12 @@ class StandingRules:
 
     def is_required(self, container: Container) -> bool:
         """Whether a container that is there must be with this one."""
+        known = self._required.get(container.id)
+        if known is None or known[0] is not container:
+            known = self._required[container.id] = container, self._is_required(container)
+        return known[1]
+
+    def _is_required(self, container: Container) -> bool:
         if len(self._requiring) > _FEW:
             return any(_requires_somebody(one.rule) for one in self.matching(container))
         labels = container_labels(container)
@@ -185,10 +206,19 @@ class StandingRules:
             for group in self._requiring.values()
         )
 
-    def matching(self, newcomer: Container) -> list[StandingRule]:
+    def matching(self, newcomer: Container) -> Sequence[StandingRule]:
         """The rules that are about a container, each with its owners but for itself."""
         if not self._index:
             return []
+        known = self._matching.get(newcomer.id)
+        if known is None or known[0] is not newcomer:
+            if len(self._matching) >= _MATCHING_KNOWN:
+                # The owners of all of them are many.
+                self._matching.clear()
+            known = self._matching[newcomer.id] = newcomer, self._matches(newcomer)
+        return known[1]
+
+    def _matches(self, newcomer: Container) -> Sequence[StandingRule]:
         labels = container_labels(newcomer)
         candidates: dict[_GroupName, StandingRule] = {}
         for key in sought_keys(newcomer, labels, self._labels.keys()):

@@ -1,0 +1,46 @@
+"""Rules of containers that are there, looked up again and again while none come or go."""
+
+from pinfold.policy.model.container import Container
+from pinfold.policy.rules.podaffinity.label_selector import LabelSelector
+from pinfold.policy.rules.podaffinity.rule_set import PlacementRules, RequiredTerm
+from pinfold.policy.rules.podaffinity.standing_rules import StandingRules
+from pinfold.policy.rules.podaffinity.term import Term
+from pinfold.topology.model.machine import Level
+from tests.unit.policy.engine.ruled_pods import container_of
+
+QUIET = Term(level=Level.CORE, selector=LabelSelector.equals(app="quiet"))
+
+
+def owned_by(*owners: Container, is_anti: bool) -> StandingRules:
+    standing = StandingRules()
+    for one in owners:
+        required = (RequiredTerm(term=QUIET, is_anti=is_anti),)
+        standing.add(one, PlacementRules(required=required))
+    return standing
+
+
+def test_the_rules_about_a_container_are_known_until_one_goes() -> None:
+    first, second, quiet = map(container_of, ("first", "second", "quiet"))
+    standing = owned_by(first, second, is_anti=True)
+    found = standing.matching(quiet)
+    assert [[*one.owners] for one in found] == [[first.id, second.id]]
+    assert standing.matching(quiet) is found
+    standing.remove(first.id)
+    assert [[*one.owners] for one in standing.matching(quiet)] == [[second.id]]
+
+
+def test_a_container_whose_labels_changed_is_looked_up_anew() -> None:
+    standing = owned_by(container_of("first"), is_anti=True)
+    assert standing.matching(container_of("one", app="quiet"))
+    assert not standing.matching(container_of("one", app="loud"))
+    assert standing.matching(container_of("one", app="quiet"))
+
+
+def test_who_is_required_is_known_until_nobody_requires_it_any_more() -> None:
+    first, quiet = map(container_of, ("first", "quiet"))
+    standing = owned_by(first, is_anti=False)
+    assert standing.is_required(quiet)
+    assert not standing.is_required(container_of("quiet", app="loud"))
+    assert standing.is_required(quiet)
+    standing.remove(first.id)
+    assert not standing.is_required(quiet)
