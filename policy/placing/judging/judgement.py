@@ -352,13 +352,23 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
     def owed(self, region: int) -> int:
         """Cpus of a region that the newcomer must leave, so that companions stay beside it."""
         kept = 0
-        # Many rules may be about the same companions.
-        for one in {(one.level, one.own, one.shared): one for one in self.companions}.values():
-            for domain in self._shared_domains(one, region):
-                here = one.shared & domain
+        for level, shared, indexes in self._sharing:
+            for index in bits(indexes & self.domains.indexes(level, region)):
+                here = shared & self.domains.members(level, index)
                 if not kept & here:
                     kept |= 1 << (here.bit_length() - 1)
         return kept
+
+    @cached_property
+    def _sharing(self) -> Sequence[tuple[Level, int, int]]:
+        """Shared cpus of companions, and the domains in which they have those alone, by level."""
+        # Many rules may be about the same companions.
+        alike = dict.fromkeys([(one.level, one.shared, one.own) for one in self.companions])
+        indexes = self.domains.indexes
+        return [
+            (level, shared, indexes(level, shared) & ~indexes(level, own))
+            for level, shared, own in alike
+        ]
 
 
 def bits(mask: int) -> Iterator[int]:
