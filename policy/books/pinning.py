@@ -33,7 +33,7 @@ class PoolCpus(Struct, frozen=True, kw_only=True):
             return None
         if grant.cpu_type is CpuType.RESERVED:
             cpus = self.reserved
-        elif grant.rest and not grant.exclusive:
+        elif grant.rest.mask and not grant.exclusive.mask:
             cpus = grant.rest
         elif not grant.exclusive.mask:
             # One set for all of a pool: they are many, and so are the cpus.
@@ -133,12 +133,17 @@ class Pinner:
         if subject is not None:
             concerned.pop(subject, None)
         found: list[Change] = []
+        all_told, grants, shared = self._told, self._ledger.grants, self._cpus.shared
         for container_id in concerned:
-            before = self._told[container_id]
-            after = self.pinning(self._ledger.grants[container_id])
+            before, grant = all_told[container_id], grants[container_id]
+            if grant.is_plain_share and self._config.pin_cpu:
+                # Most are: a call for each would be half of the work.
+                after = Pinning(cpus=shared[grant.pool_id], mems=self._mems(grant))
+            else:
+                after = self.pinning(grant)
             if before != after:
                 found.append(Change(container_id=container_id, before=before, after=after))
-                self._told[container_id] = after
+                all_told[container_id] = after
         return tuple(found)
 
     def drain(self) -> tuple[Change, ...]:
@@ -213,8 +218,10 @@ class Pinner:
     def _cpus_of(self, grant: Grant) -> CpuSet | None:
         """The cpus that a grant stands for, and the idle ones that its container may use."""
         cpus = self._cpus.of(grant)
-        level = None if self._idle is None else self._idle.level_of(grant)
-        if self._idle is None or level is None or cpus is None:
+        if self._idle is None or grant.idle_level is None or cpus is None:
+            return cpus
+        level = self._idle.level_of(grant)
+        if level is None:
             return cpus
         key = grant.pool_id, level, grant.hide_hyperthreads
         known = self._widened.get(key)

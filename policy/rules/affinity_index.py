@@ -104,7 +104,8 @@ class AffinityIndex:
     @property
     def residents(self) -> Residents:
         """The containers that are there, by their facts."""
-        self.file()
+        if self._unfiled:
+            self.file()
         return self._residents
 
     def add(self, container: Container, rules: Collection[AffinityRule] = ()) -> None:
