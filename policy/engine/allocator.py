@@ -69,10 +69,12 @@ class Allocator:
 
         O(pools) where the room of the pools was not asked for since the last change.
         """
+        self.unmet.look_at_postponed()
         return snapshot_of(self.machine, self.config, self.books, self.roster, unread)
 
     def know(self, container: Container) -> Classified:
         """Classify a container, and let its rules count."""
+        self.unmet.look_at_postponed()
         classified = self.roster.counted_once(container, self.classifier.classify(container))
         if count := self.books.let_count(container, classified.rules, classified.placement):
             classified = with_uncounted(classified, container, count)
@@ -317,15 +319,15 @@ class Allocator:
             container, grant, classified, books=books, judge=judge, resizer=resizer
         )
 
-    def conclude(self, decision: Decision) -> Decision:
-        """Note what the container and the others are told, and the decision itself."""
+    def conclude(self, decision: Decision, *, is_awaited: bool = False) -> Decision:
+        """Note what the container and the others are told; see `UnmetRules.refresh_moved`."""
         if isinstance(decision.result, Grant) and decision.result.pen is not None:
             self.shift_shares()
         pinning, changes = self.books.settle(decision.container_id)
         decision = structs.replace(decision, pinning=pinning, changes=changes)
         self.roster.decisions[decision.container_id] = decision
         self.unmet.look_at_displaced()
-        self.unmet.refresh_moved(decision.container_id, changes)
+        self.unmet.refresh_moved(decision.container_id, changes, is_awaited=is_awaited)
         return self.roster.decisions[decision.container_id]
 
     def carry_over(self, decision: Decision) -> None:

@@ -1,19 +1,27 @@
 """Decisions as data: what a container got or why not, every candidate, and who else changes."""
 
 from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ..books.books import Books
 from ..configuration.config import SchedulingClass
 from ..model.container import Container, ContainerId
 from ..model.grant import Dropped, Grant, Refusal
 from ..model.pinning import Change, Pinning
+from ..placing.judging.restriction import TOLD_MAX
 from ..placing.lineup import Lineup
 from ..placing.placer import Failure, Placement
 from ..placing.rank import Rank
 from ..text.errors import Problem
 from ..tuning.resource_class import NO_CLASSES, ResourceClasses
+
+_UNMET: Final = "unmet"
+_PROBLEMS_KNOWN: Final = 256
+"""What does not hold is told again and again, at all whom it concerns."""
 
 
 class Decision(Struct, frozen=True, kw_only=True):
@@ -89,6 +97,21 @@ def with_objection(
         is_advice=True,
     )
     return (*problems, problem)
+
+
+def with_unmet(decision: Decision, texts: tuple[str, ...]) -> Decision:
+    """A decision with these unmet rules, the first of very many, also among its problems."""
+    texts = texts[:TOLD_MAX]
+    if texts == decision.unmet:
+        return decision
+    problems = [one for one in decision.problems if one.where != _UNMET]
+    problems += map(_problem, texts)
+    return replace(decision, unmet=texts, problems=tuple(problems))
+
+
+@lru_cache(maxsize=_PROBLEMS_KNOWN)
+def _problem(text: str) -> Problem:
+    return Problem(where=_UNMET, what=text, is_advice=True)
 
 
 def left_as_it_was(

@@ -89,6 +89,7 @@ class Engine:
     @property
     def decisions(self) -> Mapping[ContainerId, Decision]:
         """The last decision about each known container."""
+        self._allocator.unmet.look_at_postponed()
         return self._allocator.roster.decisions
 
     @property
@@ -147,8 +148,8 @@ class Engine:
         """
         container = self._central.completed(container)
         self._replace(container)
-        classified = self._allocator.know(container)
-        decision = self._allocator.conclude(self._allocator.place(container, classified))
+        placed = self._allocator.place(container, self._allocator.know(container))
+        decision = self._allocator.conclude(placed, is_awaited=True)
         return self._allocator.roster.with_shortfall(decision)
 
     def adopt(self, container: Container) -> Decision:

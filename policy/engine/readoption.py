@@ -24,9 +24,8 @@ from .adoption import (
     overlaps,
 )
 from .allocator import Allocator
-from .decision import Decision, fault_problem
+from .decision import Decision, fault_problem, with_unmet
 from .pen_adoption import adopt_pen, find_penned
-from .unmet import with_unmet
 
 
 class FaultyContainerError(Exception):

@@ -3,8 +3,6 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from msgspec import structs
-
 from ..books.books import Books
 from ..model.container import Container, ContainerId
 from ..model.grant import Grant
@@ -15,15 +13,13 @@ from ..placing.judging.restriction import TOLD_MAX, Restriction, ids_in_the_way,
 from ..placing.judging.scene import Scene
 from ..rules.podaffinity.rule_set import RequiredTerm
 from ..rules.podaffinity.term import container_labels
-from ..text.errors import Problem
-from .decision import Decision
+from .decision import Decision, with_unmet
 from .roster import Roster
 
-_UNMET: Final = "unmet"
 _EFFORT_MAX: Final = 64
 """Containers are looked at again with so much effort after one event, the others later on."""
 _EFFORT_WAITED_FOR: Final = 24
-"""And with so much while somebody waits to be placed: two or three containers as a rule."""
+"""And with so much after one was placed or changed: two or three containers as a rule."""
 _LASTING_MAX: Final = 32
 """So many owners of rules that are required during execution are looked at in one turn."""
 _LASTING_EFFORT_MAX: Final = 256
@@ -54,6 +50,8 @@ class UnmetRules:
         self._lasting_looks = 0
         self._due: dict[ContainerId, None] = {}
         """The containers still to be looked at again, in this order."""
+        self._postponed: tuple[ContainerId, set[ContainerId]] | None = None
+        """The last newcomer, and who moved for it: nobody has asked since who is due by it."""
 
     def told(self, decision: Decision, broken: Sequence[Restriction]) -> Decision:
         """A decision that tells which rules its placement breaks."""
@@ -112,10 +110,12 @@ class UnmetRules:
 
     def names(self, container_id: ContainerId) -> frozenset[str]:
         """The rules that do not hold at a container, told or not."""
+        self.look_at_postponed()
         return frozenset(one.name for one in self._broken(container_id))
 
     def disturbed(self, container_id: ContainerId) -> frozenset[ContainerId]:
         """The other owners of rules that do not hold beside a container, as far as that is told."""
+        self.look_at_postponed()
         if not any([container_id in others for others in self._concerned.values()]):
             return frozenset()
         broken = [one for one in self._broken(container_id) if not one.is_own]
@@ -228,15 +228,13 @@ class UnmetRules:
         """
         self._concerned.pop(gone, None)
         self._resting.pop(gone, None)
-        due = [one for one, others in self._concerned.items() if gone in others]
         moved = {*moved}
-        self._due.update(dict.fromkeys(due))
-        self._due.update(dict.fromkeys(one for one in self._concerned if one in moved))
-        self._due.update(dict.fromkeys(self._stirred(moved)))
+        due = [one for one, others in self._concerned.items() if gone in others]
+        due += [*filter(moved.__contains__, self._concerned), *self._stirred(moved)]
         if moved and self._books.standing.has_required_affinity:
             of = self._books.standing.of
-            staying = [c for c in self._concerned if any(not one.is_anti for one in of(c).required)]
-            self._due.update(dict.fromkeys(staying))
+            due += [c for c in self._concerned if any(not one.is_anti for one in of(c).required)]
+        self._due.update(dict.fromkeys(due))
         self.look_at_due()
 
     def note_moved(self, container_id: ContainerId) -> None:
@@ -244,29 +242,35 @@ class UnmetRules:
         if self._concerned:
             self._moved.update(self._books.ledger.members(container_id) or (container_id,))
 
-    def refresh_moved(self, newest: ContainerId, changes: Iterable[Change] = ()) -> None:
+    def refresh_moved(
+        self, newest: ContainerId, changes: Iterable[Change] = (), *, is_awaited: bool = False
+    ) -> None:
         """Forget what holds by now: others moved, or the newest one is whom somebody must be with.
 
         `changes`: what others were told because of it. Its own cpus may have driven out whom it
-        must not be with. O(those whose rules are about them), for a newcomer keeps nobody apart.
+        must not be with. `is_awaited`: somebody waits for it; the others are looked at when they
+        are asked for. O(those whose rules are about them), for a newcomer keeps nobody apart.
         """
+        self.look_at_postponed()
         moved, self._moved = self._moved, set()
-        if not self._concerned and not self._resting:
-            return
         moved.update([one.container_id for one in changes])
+        self._postponed = (newest, moved) if self._concerned or self._resting else None
+        is_stirred = not moved.isdisjoint(self._concerned.get(newest, ()))
+        if not is_awaited or is_stirred or newest in self._resting:
+            self.look_at_postponed()
+
+    def _due_by(self, newest: ContainerId, moved: set[ContainerId]) -> dict[ContainerId, None]:
+        """The containers to be looked at again by a newcomer, and as others moved."""
         due: dict[ContainerId, None] = {}
         if self._books.standing.has_required_affinity:
             for one in self._books.standing.matching(self._roster.containers[newest]):
                 if isinstance(one.rule, RequiredTerm) and not one.rule.is_anti:
                     due.update(dict.fromkeys([id_ for id_ in one.owners if id_ in self._concerned]))
         due.update(dict.fromkeys(self._counting(self._roster.containers[newest])))
-        if moved:
-            for container_id, others in self._concerned.items():
-                if container_id in moved or not moved.isdisjoint(others):
-                    due[container_id] = None
-        due.update(dict.fromkeys(self._stirred(moved)))
-        # What others left to be looked at is not for the newest to wait for.
-        self._due.update(self._look_again(due, _EFFORT_WAITED_FOR))
+        for container_id, others in self._concerned.items() if moved else ():
+            if container_id in moved or not moved.isdisjoint(others):
+                due[container_id] = None
+        return due | dict.fromkeys(self._stirred(moved))
 
     def _stirred(self, moved: Collection[ContainerId]) -> Sequence[ContainerId]:
         """Those at which something may break again as these have other cpus."""
@@ -276,8 +280,15 @@ class UnmetRules:
             if one in moved or not others.isdisjoint(moved)
         ]
 
+    def look_at_postponed(self) -> None:
+        """Look again at those that the last newcomer did not wait for, before what comes next."""
+        postponed, self._postponed = self._postponed, None
+        if postponed is not None and postponed[0] in self._roster.containers:
+            self._due.update(self._look_again(self._due_by(*postponed), _EFFORT_WAITED_FOR))
+
     def look_at_due(self) -> None:
         """Look again at containers that are still due. For when nobody waits for the policy."""
+        self.look_at_postponed()
         self._due = self._look_again(self._due)
 
     def _counting(self, newest: Container) -> Iterator[ContainerId]:
@@ -395,13 +406,3 @@ class _Look:
         )
         self.effort += _EFFORT_OF_ONE + (judgement.effort if judgement is not None else 0)
         return judgement
-
-
-def with_unmet(decision: Decision, texts: tuple[str, ...]) -> Decision:
-    """A decision with these unmet rules, the first of very many, also among its problems."""
-    texts = texts[:TOLD_MAX]
-    if texts == decision.unmet:
-        return decision
-    problems = [one for one in decision.problems if one.where != _UNMET]
-    problems += [Problem(where=_UNMET, what=text, is_advice=True) for text in texts]
-    return structs.replace(decision, unmet=texts, problems=tuple(problems))

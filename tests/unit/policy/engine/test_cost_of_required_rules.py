@@ -1,0 +1,73 @@
+"""What newcomers cost on ordinary nodes where half of the pods have required rules, in calls.
+
+How long anything takes is nobody's concern here: see `tests/bench`.
+"""
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from pinfold.cmd.daemon.garbage_collection import Garbage
+from pinfold.policy.engine.decision import Decision
+from pinfold.policy.model.grant import Grant
+from tests.bench.sizes import MEDIUM, SMALL, Size
+from tests.bench.timings import Timings, percentile
+from tests.bench.turnover import Turnover
+from tests.unit.policy.engine.ruled_pods import container_of, engine_of, near, term
+
+_TURNS = 300
+
+
+def _calls(work: Callable[[], object]) -> int:
+    count = 0
+
+    def note(frame: FrameType, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+class _Counted(Timings):
+    """Calls of Python in place of times."""
+
+    def time(self, work: Callable[[], Any]) -> Any:
+        found: list[Decision] = []
+        self.cpu.append(_calls(lambda: found.append(work())))
+        return found[0]
+
+
+@pytest.mark.parametrize(
+    ("size", "calls_max"),
+    [
+        pytest.param(SMALL, 1500, id="16 cpus, where many a rule cannot be met"),
+        pytest.param(MEDIUM, 2100, id="256 cpus, where residents make way"),
+    ],
+)
+def test_hardly_a_newcomer_costs_more_for_required_rules(size: Size, calls_max: int) -> None:
+    turnover, counted = Turnover(size.with_required_rules, Garbage()), _Counted()
+    for _ in range(_TURNS):
+        turnover.turn(counted)
+    assert percentile(counted.cpu, 99) < calls_max
+
+
+def test_whom_a_newcomer_mends_is_looked_at_when_somebody_asks_what_is_told_of_it() -> None:
+    engine = engine_of("socket:2 numa:2 core:4 thread:2 mem:4G")
+    lonely = [container_of(f"web{n}", 0.1, near(term("numa", "cache"))) for n in range(3)]
+    for one in lonely:
+        assert isinstance(engine.create(one).result, Grant)
+        assert engine.decisions[one.id].unmet
+    cache = container_of("cache", 0.1)
+    assert isinstance(engine.create(cache).result, Grant)
+    asked = _calls(lambda: engine.decisions)
+    assert asked > 10 * _calls(lambda: engine.decisions)
+    assert not all(engine.decisions[one.id].unmet for one in lonely)
