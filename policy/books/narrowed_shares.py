@@ -52,7 +52,7 @@ class NarrowedShares:
         return self._shares.keys()
 
     def alone_without(self, cpus: int, free: int) -> Sequence[ContainerId]:
-        """Those beside whom nobody would share a cpu any more without these of the free ones."""
+        """Containers beside whom nobody would share a cpu without these of the free ones."""
         return [
             container_id
             for container_id, sets in self._beside.items()

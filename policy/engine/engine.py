@@ -211,10 +211,7 @@ class Engine:
         _ = self._allocator.books.ledger.room
 
     def end_cold_start(self, container_id: ContainerId) -> tuple[Change, ...]:
-        """A container has run long enough without DRAM: it gets some now, or once there is room.
-
-        Unknown ids change nothing.
-        """
+        """A container has run long enough: DRAM for it now, or once there is room. See `stop`."""
         if container_id in self.grants:
             self._allocator.books.end_cold_start(container_id)
         return self._allocator.books.pinner.changes()

@@ -161,7 +161,7 @@ class UnmetRules:
                 self._shifted.setdefault(one, self.names(one))
 
     def note_left_alone(self, newcomer: Grant) -> None:
-        """Nobody can share cpus any more beside some, as a container is about to get them."""
+        """Containers may soon share cpus with nobody, as a newcomer is about to get those."""
         free = self._books.ledger.free_sharable[-1]
         if own := newcomer.exclusive.mask & free:
             self.note_shifted(self._books.ledger.narrowed.alone_without(own, free))

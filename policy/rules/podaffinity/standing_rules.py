@@ -219,7 +219,7 @@ class StandingRules:
         return known[1]
 
     def counting(self, newcomer: Container, owners: Iterable[Container]) -> Iterator[ContainerId]:
-        """Those among some owners of rules of whom a required spread rule counts a newcomer."""
+        """Owners, among these, of required spread rules that count a newcomer."""
         if not self._spreading:
             return
         labels = container_labels(newcomer)
