@@ -148,9 +148,9 @@ class Engine:
         """
         container = self._central.completed(container)
         self._replace(container)
-        placed = self._allocator.place(container, self._allocator.know(container))
-        decision = self._allocator.conclude(placed, is_awaited=True)
-        return self._allocator.roster.with_shortfall(decision)
+        allocator = self._allocator
+        placed = allocator.place(container, allocator.know(container))
+        return allocator.roster.with_shortfall(allocator.conclude(placed, is_awaited=True))
 
     def adopt(self, container: Container) -> Decision:
         """Take over a container that runs already and was never announced: it cannot be refused.
@@ -161,8 +161,7 @@ class Engine:
         container = self._central.completed(container)
         self._replace(container)
         allocator = self._allocator
-        request = allocator.know(container).request
-        others = allocator.books.pinner.told_cpus
+        request, others = allocator.know(container).request, allocator.books.pinner.told_cpus
         is_penned = allocator.pens.name_of(container, request) is not None
         if is_penned or not allocator.adopt(container, request, others, None):
             return allocator.conclude(allocator.place_running(container))
