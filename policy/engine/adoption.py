@@ -276,12 +276,12 @@ def _explains(pool: Pool, cpus: CpuSet, grant: Grant, ledger: Ledger) -> bool:
 def may_be_lent(cpus: CpuSet, milli: int, ledger: Ledger, advice: Advice | None) -> bool:
     """Whether a container that shares may have been left with the reserved cpus only.
 
-    One that asks for nothing, or that ran already when all others were somebody's own.
+    One that asks for nothing, is kept there for a rule, or ran when all others were others' own.
     """
-    root = ledger.tree.root
-    if not cpus <= root.reserved:
-        return False
-    return not milli or (advice is not None and not ledger.free_sharable[root.id])
+    reserved, is_all_taken = ledger.tree.root.reserved, not ledger.free_sharable[-1]
+    if advice is None or not milli:
+        return cpus <= reserved and not milli
+    return cpus <= reserved and (is_all_taken or cpus <= (advice.within or NO_CPUS))
 
 
 def _lent_to(pool: Pool, ledger: Ledger) -> CpuSet | None:

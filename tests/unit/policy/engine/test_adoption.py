@@ -276,6 +276,20 @@ def test_isolated_cpus_are_not_shared_with_who_ran_there() -> None:
     assert told(one) == {"a": "1"}
 
 
+@pytest.mark.parametrize("group", ["", "blue"], ids=["a container", "a group"])
+def test_who_was_kept_on_reserved_cpus_for_a_rule_stays_there(group: str) -> None:
+    """It came back when all others were somebody's own, and its rule lets it have no more."""
+    one = engine("socket:2 core:4", "cpuset:0")
+    advice = Advice(pool="socket #1", within=CpuSet.parse("0"), is_penned=bool(group))
+    kept = running("a", 500, "0", "0")
+    if group:
+        annotations = {"group.pinfold.dev/pod": group}
+        kept = replace(kept, pod=replace(kept.pod, annotations=annotations))
+    assert one.synchronize([kept], {kept.id: advice}).changes == ()
+    assert told(one) == {"a": "0"}
+    one.check()
+
+
 def test_an_offline_cpu_in_the_set_is_passed_over() -> None:
     one = engine("socket:1 core:4", "cpuset:0")
     one.synchronize([running("a", 2000, "1-2,9", "0"), running("b", cpus="3,17", mems="0")])
