@@ -25,7 +25,7 @@ from .adoption import (
 )
 from .allocator import Allocator
 from .decision import Decision, fault_problem, with_unmet
-from .pen_adoption import adopt_pen, find_penned
+from .pen_adoption import PennedContainers, adopt_pen, find_penned
 
 
 class FaultyContainerError(Exception):
@@ -214,7 +214,8 @@ def _adopt(
                 left.append((container, request))
             elif not allocator.adopt(container, request, others[container.id], hint):
                 left.append((container, request.as_shared()))
-    for group in penned:
+    # As before: who shares may have been left the reserved cpus because of pens with cpus.
+    for group in sorted(penned, key=lambda group: _is_known_to_share(group, advice)):
         with _Blame(group.containers[0]):
             found = adopt_pen(group, advice, books, allocator.roster, allocator.pens)
             homeless.extend(found)
@@ -225,6 +226,11 @@ def _adopt(
                 homeless.append(container)
     books.expect_no_more()
     return homeless
+
+
+def _is_known_to_share(penned: PennedContainers, advice: Mapping[ContainerId, Advice]) -> bool:
+    known = [advice.get(one.id) for one in penned.containers]
+    return all(one is not None and not (one.exclusive or one.rest) for one in known)
 
 
 def _heed_rules(

@@ -290,6 +290,29 @@ def test_who_was_kept_on_reserved_cpus_for_a_rule_stays_there(group: str) -> Non
     one.check()
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_group_that_was_left_the_reserved_cpus_is_one_beside_pens_in_any_order(
+    is_first: bool,
+) -> None:
+    one = engine("socket:1 core:4", "cpuset:0")
+    group, owner = running("g", 500, "0", "0"), running("p", 3000, "1-3", "0")
+    group, owner = (
+        replace(here, pod=replace(here.pod, annotations=annotations))
+        for here, annotations in (
+            (group, {"group.pinfold.dev/pod": "blue"}),
+            (owner, {"group.pinfold.dev/pod": "red"}),
+        )
+    )
+    advice = {
+        group.id: Advice(pool="socket #0", is_penned=True),
+        owner.id: Advice(pool="socket #0", is_penned=True, rest=CpuSet.parse("1-3")),
+    }
+    listed = [group, owner] if is_first else [owner, group]
+    assert one.synchronize(listed, advice).changes == ()
+    assert all(grant.pen for grant in one.grants.values())
+    one.check()
+
+
 def test_an_offline_cpu_in_the_set_is_passed_over() -> None:
     one = engine("socket:1 core:4", "cpuset:0")
     one.synchronize([running("a", 2000, "1-2,9", "0"), running("b", cpus="3,17", mems="0")])
