@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from ...topology.sets.cpuset import NO_CPUS
 from ..books.books import Books
 from ..model.container import Container, ContainerId
 from ..model.grant import Grant
@@ -150,7 +151,9 @@ class UnmetRules:
             before, after = one.before.cpus, one.after.cpus
             if before is None or after is None or after <= before:
                 continue
-            own = ledger.tree.pools[ledger.grants[one.container_id].pool_id].cpus
+            grant = ledger.grants[one.container_id]
+            # In a pen it comes to others of its pod, and its rules may be about those.
+            own = NO_CPUS if grant.pen else ledger.tree.pools[grant.pool_id].cpus
             if before - after or after - before - own:
                 self._displaced.append(one.container_id)
 

@@ -3,8 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
+from pinfold.policy.configuration.config import Amounts
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, QosClass, Resources
 from pinfold.policy.model.grant import Grant, Refusal
@@ -140,3 +142,29 @@ def test_what_breaks_after_a_refused_resize_is_told_as_it_is_without(
         assert isinstance(engine.update(owner.id, larger).result, Refusal)
     engine.remove(guest.id)
     assert not engine.decisions[owner.id].unmet
+
+
+def test_who_loses_a_cpu_of_its_own_and_shares_its_pods_is_told_what_breaks_by_that() -> None:
+    """A reload takes a cpu away and reserves another; its rule is about the other of its pod."""
+    engine = engine_of("socket:1 core:6 mem:8G")
+    size = Resources(cpu_request_milli=4000, cpu_limit_milli=4000, memory_limit_bytes=2**30)
+    wish = {"pod-pool.pinfold.dev/pod": "true"}
+    rules = apart(term("core", "web"))
+    own, other = (
+        container_of("web", cpu, rules, app="web", fails=True, main=main, annotations=wish)
+        for main, cpu in (("own", 2), ("other", 0.5))
+    )
+    own, other = (replace(one, pod=replace(own.pod, resources=size)) for one in (own, other))
+    create(engine, own, other)
+    lost = min(cpus(engine, own))
+    assert not cpus(engine, own) & cpus(engine, other)
+    config = msgspec.structs.replace(
+        engine.config,
+        available_resources=Amounts(cpu=f"exclude-cpuset:{lost}"),
+        reserved_resources=Amounts(cpu="cpuset:0,5"),
+    )
+    after, _ = engine.reconfigured(config)
+    after.check()
+    assert cpus(after, own) & cpus(after, other)
+    assert after.decisions[own.id].unmet
+    assert after.decisions[other.id].unmet
