@@ -1,9 +1,6 @@
 """What a container leaves behind is looked at before the next one comes."""
 
-import sys
 from collections.abc import Callable, Generator
-from types import FrameType
-from typing import Any
 
 import pytest
 
@@ -18,6 +15,7 @@ from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, Resources
 from pinfold.policy.model.kubelet_resources import LinuxResources
 from pinfold.topology.made.spec import machine_from_spec
+from tests.unit.counted_calls import called_modules
 
 _MACHINE = machine_from_spec("socket:2 numa:2 core:4 thread:2 mem:1G")
 
@@ -58,19 +56,7 @@ def fixture_node() -> Generator[_Node]:
 
 def _measures(work: Callable[[], object]) -> bool:
     """Whether the room of the pools is measured meanwhile."""
-    found: set[str] = set()
-
-    def note(frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call":
-            found.add(frame.f_globals["__name__"])
-
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-    return pool_room.__name__ in found
+    return pool_room.__name__ in called_modules(work)
 
 
 @pytest.mark.parametrize("is_removed", [False, True], ids=["stopped", "removed"])

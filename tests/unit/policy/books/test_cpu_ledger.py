@@ -358,6 +358,15 @@ def test_a_share_on_some_cpus_of_a_pool_has_room_where_no_other_has_been_promise
     assert ledger.room_within(SOCKET0, CpuSet.parse("4-7").mask) == 500
 
 
+def narrow_some(ledger: Ledger, wanted: list[tuple[int, int, int]], data: st.DataObject) -> None:
+    """Place those grants that fit, and narrow some of them to any cpus of their pools."""
+    masks = [pool.cpus.mask for pool in ledger.tree.pools]
+    for grant in list(placed(ledger, wanted)):
+        within = masks[grant.pool_id] & data.draw(st.integers(0, masks[-1]))
+        if within and data.draw(st.booleans()):
+            ledger.repool(structs.replace(grant, within=CpuSet(within)))
+
+
 @pytest.mark.parametrize("spec", TREES)
 @settings(max_examples=60, deadline=None)
 @given(wanted=grants(), data=st.data())
@@ -367,10 +376,7 @@ def test_the_room_but_for_a_grant_is_that_where_its_share_was_given_back(
     ledger = ledger_of(spec)
     masks = [pool.cpus.mask for pool in ledger.tree.pools]
     sets = st.integers(0, masks[-1])
-    for grant in list(placed(ledger, wanted)):
-        within = masks[grant.pool_id] & data.draw(sets)
-        if within and data.draw(st.booleans()):
-            ledger.repool(structs.replace(grant, within=CpuSet(within)))
+    narrow_some(ledger, wanted, data)
     for grant in ledger.grants.values():
         cpus = masks[grant.pool_id] & data.draw(sets)
         given_back = ledger.without_share(grant)
@@ -411,10 +417,7 @@ def test_whichever_cpus_of_a_pool_are_left_no_more_is_promised_there_than_inside
     ledger = ledger_of(spec)
     masks = [pool.cpus.mask for pool in ledger.tree.pools]
     sets = st.integers(0, masks[-1])
-    for grant in list(placed(ledger, wanted)):
-        within = masks[grant.pool_id] & data.draw(sets)
-        if within and data.draw(st.booleans()):
-            ledger.repool(structs.replace(grant, within=CpuSet(within)))
+    narrow_some(ledger, wanted, data)
     for pool in ledger.tree.pools:
         cpus = data.draw(sets)
         left = 1000 * (ledger.free_sharable[pool.id] & cpus).bit_count()
@@ -431,10 +434,7 @@ def test_a_slice_has_what_it_is_said_to_have_before_it_is_picked(
 ) -> None:
     ledger = ledger_of(spec)
     masks = [pool.cpus.mask for pool in ledger.tree.pools]
-    for grant in list(placed(ledger, wanted)):
-        within = masks[grant.pool_id] & data.draw(st.integers(0, masks[-1]))
-        if within and data.draw(st.booleans()):
-            ledger.repool(structs.replace(grant, within=CpuSet(within)))
+    narrow_some(ledger, wanted, data)
     region = data.draw(st.integers(0, masks[-1]))
     sliceable = list(ledger.sliceable)
     for pool in ledger.tree.pools:

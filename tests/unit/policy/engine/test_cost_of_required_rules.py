@@ -3,9 +3,7 @@
 How long anything takes is nobody's concern here: see `tests/bench`.
 """
 
-import sys
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -16,25 +14,10 @@ from pinfold.policy.model.grant import Grant
 from tests.bench.sizes import MEDIUM, SMALL, Size
 from tests.bench.timings import Timings, percentile
 from tests.bench.turnover import Turnover
+from tests.unit.counted_calls import count_calls
 from tests.unit.policy.engine.ruled_pods import container_of, engine_of, near, term
 
 _TURNS = 300
-
-
-def _calls(work: Callable[[], object]) -> int:
-    count = 0
-
-    def note(frame: FrameType, event: str, argument: Any) -> None:
-        nonlocal count
-        count += event == "call"
-
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-    return count
 
 
 class _Counted(Timings):
@@ -42,7 +25,7 @@ class _Counted(Timings):
 
     def time(self, work: Callable[[], Any]) -> Any:
         found: list[Decision] = []
-        self.cpu.append(_calls(lambda: found.append(work())))
+        self.cpu.append(count_calls(lambda: found.append(work())))
         return found[0]
 
 
@@ -68,6 +51,6 @@ def test_whom_a_newcomer_mends_is_looked_at_when_somebody_asks_what_is_told_of_i
         assert engine.decisions[one.id].unmet
     cache = container_of("cache", 0.1)
     assert isinstance(engine.create(cache).result, Grant)
-    asked = _calls(lambda: engine.decisions)
-    assert asked > 10 * _calls(lambda: engine.decisions)
+    asked = count_calls(lambda: engine.decisions)
+    assert asked > 10 * count_calls(lambda: engine.decisions)
     assert not all(engine.decisions[one.id].unmet for one in lonely)

@@ -3,9 +3,6 @@
 How long anything takes is nobody's concern here: see `tests/bench/hostile_residents.py`.
 """
 
-import sys
-from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -13,6 +10,7 @@ import pytest
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from tests.bench.hostile_terms import shapes_of_terms
+from tests.unit.counted_calls import count_calls
 from tests.unit.policy.engine.ruled_pods import container_of, engine_of, near, term
 
 _MACHINE = "socket:2 numa:2 l3:2 core:4 thread:2 mem:32G"
@@ -44,22 +42,6 @@ def _container(
     return Container(id=ContainerId(f"{name}-{number}"), name="c", pod=pod, resources=resources)
 
 
-def _calls(work: Callable[[], object]) -> int:
-    count = 0
-
-    def note(frame: FrameType, event: str, argument: Any) -> None:
-        nonlocal count
-        count += event == "call"
-
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-    return count
-
-
 def _crowd(shape: str, namespace: str = "default") -> Engine:
     engine = engine_of(_MACHINE)
     for number in range(_RESIDENTS):
@@ -76,12 +58,12 @@ def test_no_event_of_a_pod_full_of_rules_costs_much(shape: str) -> None:
     one = _container(_RESIDENTS, "hostile", dict(SHAPES[shape](_RESIDENTS)))
     more = Resources(cpu_request_milli=20)
     plain = _container(0, "plain", {})
-    assert _calls(lambda: engine.create(one)) < _CALLS_MAX
-    assert _calls(lambda: engine.note(one.id)) < _OTHERS_CALLS_MAX
-    assert _calls(lambda: engine.create(plain)) < _DEARER.get(shape, _NEXT_CALLS_MAX)
-    assert _calls(lambda: engine.update(one.id, more)) < _CALLS_MAX
-    assert _calls(lambda: engine.stop(one.id)) < _CALLS_MAX
-    assert _calls(lambda: engine.stop(plain.id)) < _OTHERS_CALLS_MAX
+    assert count_calls(lambda: engine.create(one)) < _CALLS_MAX
+    assert count_calls(lambda: engine.note(one.id)) < _OTHERS_CALLS_MAX
+    assert count_calls(lambda: engine.create(plain)) < _DEARER.get(shape, _NEXT_CALLS_MAX)
+    assert count_calls(lambda: engine.update(one.id, more)) < _CALLS_MAX
+    assert count_calls(lambda: engine.stop(one.id)) < _CALLS_MAX
+    assert count_calls(lambda: engine.stop(plain.id)) < _OTHERS_CALLS_MAX
     engine.check()
 
 
@@ -90,7 +72,7 @@ def test_the_next_pod_pays_for_no_owner_of_rules_of_another_namespace(shape: str
     engine = _crowd(shape, "elsewhere")
     engine.create(_container(_RESIDENTS, "hostile", dict(SHAPES[shape](_RESIDENTS)), "elsewhere"))
     plain = _container(0, "plain", {})
-    assert _calls(lambda: engine.create(plain)) < _ELSEWHERE_CALLS_MAX
+    assert count_calls(lambda: engine.create(plain)) < _ELSEWHERE_CALLS_MAX
 
 
 @pytest.mark.parametrize(
