@@ -1,7 +1,8 @@
 """Narrowing: shared residents that spread over a pool make way for a newcomer, inside their pool.
 
 The one case in which a resident's grant changes for somebody's rule: only of residents that no
-required rule holds where they are, and only as far as their request still fits.
+required rule holds where they are, and only as far as their request still fits. Those of a pod with
+a pen make way together.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,7 +40,7 @@ class Narrowing(Struct, frozen=True, kw_only=True):
 
     openings: Openings
     movable: _Movable
-    """Residents in the way, and the levels at which rules say so."""
+    """Residents in the way, or their pens, and the levels at which rules say so."""
     ledger: Ledger
     domains: Domains
 
@@ -47,8 +48,9 @@ class Narrowing(Struct, frozen=True, kw_only=True):
         """The residents' grants once a newcomer has these cpus; None where one does not fit."""
         trial: NarrowedShares | None = None
         found: list[Grant] = []
+        pens = self.ledger.pens
         for container_id, levels in self.movable.items():
-            grant = self.ledger.grants[container_id]
+            grant = pens.get(container_id) or self.ledger.grants[container_id]
             cover = _cover(levels, cpus, self.domains)
             if not standing_cpus(grant, self.ledger) & cover:
                 continue
@@ -139,7 +141,7 @@ class _Crowds:
 
     @property
     def movable(self) -> _Movable:
-        """Those that can make way, and the levels at which rules say so."""
+        """Those that can make way, or their pens, and the levels at which rules say so."""
         # Most have the same ones.
         sets = {some: frozenset(some) for some in set(self._levels.values())}
         return {one: sets[some] for one, some in self._levels.items()}
@@ -173,31 +175,47 @@ class _Crowds:
         if not moving:
             return None
         for container_id in moving:
-            levels = self._levels.get(container_id, ())
+            # Who is in a pen takes the others with it.
+            held_as = books.ledger.grants[container_id].pen or container_id
+            levels = self._levels.get(held_as, ())
             if level not in levels:
-                self._levels[container_id] = (*levels, level)
+                self._levels[held_as] = (*levels, level)
         kept = 0
         for mask in books.reaches(staying):
             kept |= mask
         return books.domains.covering(level, kept)
 
     def _can_make_way(self, container_id: ContainerId) -> bool:
-        books = self._books
-        grant, standing = books.ledger.grants[container_id], books.standing
+        ledger = self._books.ledger
+        grant = ledger.grants[container_id]
+        if grant.pen is None:
+            return self._can_leave(grant, (container_id,))
+        can = self._can.get(grant.pen)
+        if can is None:
+            members = ledger.members(grant.pen)
+            can = self._can[grant.pen] = self._can_leave(ledger.pens[grant.pen], members)
+        return can
+
+    def _can_leave(self, grant: Grant, members: Iterable[ContainerId]) -> bool:
+        """Whether no rule holds those of a grant, and it says where they are."""
+        books, standing = self._books, self._books.standing
         if grant.cpu_type is not _NORMAL or grant.exclusive or grant.is_strict:
             return False
-        if standing.of(container_id).hold_it:
-            return False
-        presence = books.presence(container_id)
-        place = grant.pool_id, grant.within, presence
-        is_elsewhere = self._is_elsewhere.get(place)
-        if is_elsewhere is None:
-            is_elsewhere = self._is_elsewhere[place] = _is_elsewhere(grant, presence, books)
-        if is_elsewhere:
-            return False
-        if not standing.has_required_affinity:
-            return True
-        return not standing.is_required(books.affinity.residents.container(container_id))
+        for one in members:
+            if standing.of(one).hold_it:
+                return False
+            presence = books.presence(one)
+            place = grant.pool_id, grant.within, presence
+            is_elsewhere = self._is_elsewhere.get(place)
+            if is_elsewhere is None:
+                is_elsewhere = self._is_elsewhere[place] = _is_elsewhere(grant, presence, books)
+            if is_elsewhere:
+                return False
+            if standing.has_required_affinity:
+                resident = books.affinity.residents.container(one)
+                if standing.is_required(resident):
+                    return False
+        return True
 
 
 def _is_elsewhere(grant: Grant, presence: int, books: Books) -> bool:
@@ -249,7 +267,7 @@ def _in_the_way(movable: _Movable, ledger: Ledger) -> _ByLevels:
     """The residents by their levels, those together that differ in nothing that counts here."""
     found: dict[tuple[object, ...], _InTheWay] = {}
     for container_id, levels in movable.items():
-        grant = ledger.grants[container_id]
+        grant = ledger.pens.get(container_id) or ledger.grants[container_id]
         key = grant.pool_id, grant.within, grant.shared_milli, levels
         if key not in found:
             found[key] = _InTheWay(grant, levels, ledger)

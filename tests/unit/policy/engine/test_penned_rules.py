@@ -8,7 +8,7 @@ import pytest
 
 from pinfold.policy.configuration.config import Amounts
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.model.container import Container, QosClass, Resources
+from pinfold.policy.model.container import Container, ContainerId, QosClass, Resources
 from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, near, term
@@ -168,3 +168,52 @@ def test_who_loses_a_cpu_of_its_own_and_shares_its_pods_is_told_what_breaks_by_t
     assert cpus(after, own) & cpus(after, other)
     assert after.decisions[own.id].unmet
     assert after.decisions[other.id].unmet
+
+
+def pen_over_both_nodes(**wishes: str) -> tuple[Engine, list[Container]]:
+    """Containers that share their group's pen, to which both nodes' cpus belong; one has wishes."""
+    engine = engine_of(TWO_NODES)
+    others = [container_of(name, 2.5) for name in ("left", "right")]
+    create(engine, *others)
+    members = [
+        container_of(name, 1, app="pooled", annotations={**FRONT, **found}, shares=True)
+        for name, found in (("one", {}), ("other", wishes))
+    ]
+    create(engine, *members)
+    for one in others:
+        engine.stop(one.id)
+        engine.remove(one.id)
+    assert {cpus(engine, one) for one in members} == {CpuSet.parse("1-7")}
+    return engine, members
+
+
+def test_those_who_share_a_pen_make_way_together() -> None:
+    engine, members = pen_over_both_nodes()
+    shy = container_of("shy", 0.5, apart(term("socket", "pooled")), fails=True)
+    create(engine, shy)
+    assert (str(cpus(engine, shy)), {str(cpus(engine, one)) for one in members}) == ("4-7", {"1-3"})
+    engine.stop(shy.id)
+    engine.remove(shy.id)
+    engine.check()
+    assert {cpus(engine, one) for one in members} == {CpuSet.parse("1-7")}
+
+
+def test_a_pen_makes_no_way_where_a_rule_holds_one_of_its_containers() -> None:
+    engine, members = pen_over_both_nodes(**{"pool-name.pinfold.dev/pod": "root"})
+    shy = container_of("shy", 0.5, apart(term("socket", "pooled")), fails=True)
+    decision = engine.create(shy)
+    assert isinstance(decision.result, Refusal)
+    assert "default/one/main" in decision.result.reason
+    assert {cpus(engine, one) for one in members} == {CpuSet.parse("1-7")}
+
+
+def test_a_pen_that_grew_while_another_was_gone_makes_way_when_that_is_back() -> None:
+    engine, members = pen_over_both_nodes()
+    shy = container_of("shy", 0, apart(term("socket", "pooled")), fails=True)
+    create(engine, shy)
+    before = [cpus(engine, one) for one in (shy, *members)]
+    engine.stop(shy.id)
+    assert {cpus(engine, one) for one in members} == {CpuSet.parse("1-7")}
+    again = replace(shy, id=ContainerId("again"))
+    create(engine, again)
+    assert [cpus(engine, one) for one in (again, *members)] == before
