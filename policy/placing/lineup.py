@@ -3,17 +3,16 @@
 Few decisions are ever looked at: the choice itself needs neither, and keeping them costs memory.
 """
 
-from array import array
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from operator import sub
-from typing import Final, NamedTuple, TypeVar, cast, overload
+from typing import Final, NamedTuple, TypeVar, cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ..memory.memory_choice import ZoneSummary
 from ..model.grant import Dropped
+from .packed_column import beside, packed
 from .rank import Column, Contest, Rank, ranks
 
 _Zone = TypeVar("_Zone", bound=ZoneSummary | Dropped)
@@ -21,8 +20,6 @@ _Zone = TypeVar("_Zone", bound=ZoneSummary | Dropped)
 _ZONES_SHARED: Final = 64
 MILLI: Final = "m"
 """The unit of demands for thousandths of a cpu."""
-_INTEGER_SIZES: Final = "bhiq"
-"""Type codes of arrays, the smallest first. Source: Python's `array`."""
 
 
 class Demand(NamedTuple):
@@ -92,31 +89,31 @@ class Lineup(Struct, frozen=True, kw_only=True):
         contest = self.contest
         is_own = contest.request.wants_isolated
         room = contest.room
-        packed_room = _packed(room)
+        packed_room = packed(room)
         return replace(
             self,
             contest=replace(
                 contest,
                 room=packed_room,
-                shared=_beside(contest.shared, room, packed_room),
-                isolated=_packed(contest.isolated) if is_own else contest.isolated,
+                shared=beside(contest.shared, room, packed_room),
+                isolated=packed(contest.isolated) if is_own else contest.isolated,
                 zones=_shared(contest.zones),
-                affinities=_packed(contest.affinities),
-                neighbours=_packed(contest.neighbours),
-                free_of_priority=_packed(contest.free_of_priority),
-                preferred=_packed(contest.preferred),
-                unmet=_packed(contest.unmet),
-                unmet_of_others=_packed(contest.unmet_of_others),
-                narrowed=_packed(contest.narrowed),
+                affinities=packed(contest.affinities),
+                neighbours=packed(contest.neighbours),
+                free_of_priority=packed(contest.free_of_priority),
+                preferred=packed(contest.preferred),
+                unmet=packed(contest.unmet),
+                unmet_of_others=packed(contest.unmet_of_others),
+                narrowed=packed(contest.narrowed),
             ),
             demands=tuple(
                 [
                     Demand(
                         one.criterion,
                         one.wanted,
-                        _beside(one.available, room, packed_room)
+                        beside(one.available, room, packed_room)
                         if one.unit == MILLI
-                        else _packed(one.available),
+                        else packed(one.available),
                         one.unit,
                     )
                     for one in self.demands
@@ -135,53 +132,6 @@ class Lineup(Struct, frozen=True, kw_only=True):
             return self.rules[pool_id]
         zone = self.zones[pool_id]
         return zone if isinstance(zone, Dropped) else self.strict.get(pool_id)
-
-
-class _Differences(Sequence[int]):
-    """A column as what it differs in from another one: as a rule the same number everywhere."""
-
-    __slots__ = ("_base", "_differences")
-
-    def __init__(self, base: Column, differences: Column | int) -> None:
-        self._base = base
-        self._differences = differences
-
-    def __len__(self) -> int:
-        return len(self._base)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Differences) and list(self) == list(other)
-
-    @overload
-    def __getitem__(self, index: int) -> int: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Column: ...
-
-    def __getitem__(self, index: int | slice) -> int | Column:
-        if isinstance(index, slice):
-            return [self[one] for one in range(*index.indices(len(self)))]
-        more = self._differences
-        return self._base[index] + (more if isinstance(more, int) else more[index])
-
-
-def _beside(column: Column, base: Column, packed_base: Column) -> Column:
-    """A column packed as what it differs in from another one, which is packed already."""
-    differences = list(map(sub, column, base))
-    first = differences[0]
-    is_same = differences.count(first) == len(differences)
-    return _Differences(packed_base, first if is_same else _packed(differences))
-
-
-def _packed(column: Column) -> Column:
-    if not column:
-        return ()
-    for size in _INTEGER_SIZES:
-        try:
-            return array(size, column)
-        except OverflowError:
-            continue
-    return tuple(column)
 
 
 def _shared(zones: Sequence[_Zone]) -> Sequence[_Zone]:
