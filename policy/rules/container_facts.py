@@ -107,6 +107,8 @@ class Key(Struct, frozen=True, kw_only=True):
 
 _READ: Final = {field: attrgetter(path) for field, path in FIELDS.items()}
 _SINGLE: Final = tuple(Subkey(field) for field in SINGLE_FIELDS)
+FIXED_SUBKEYS: Final = frozenset((*_SINGLE, *(Subkey("labels", name) for name in KUBELET_LABELS)))
+"""The facts that every container has, whatever its author wrote."""
 _LEFT_EMPTY: Final = tuple(Subkey(field) for field in _FIELDS_LEFT_EMPTY)
 # Every container that comes is read, and each getter reads all that is needed in one call.
 _read_single: Final = attrgetter(*(FIELDS[field] for field in SINGLE_FIELDS))

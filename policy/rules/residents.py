@@ -5,11 +5,12 @@ costs next to nothing.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from itertools import compress
 from typing import Final
 
 from ..model.container import Container, ContainerId
-from .container_facts import Key, Subkey, facts
+from .container_facts import FIXED_SUBKEYS, Key, Subkey, facts
 from .key_column import KeyColumn
 
 JOINT_KEYS_MAX: Final = 16
@@ -17,7 +18,14 @@ JOINT_KEYS_MAX: Final = 16
 JOINT_CHARACTERS_MAX: Final = 1 << 20
 """Characters of the values that are kept up."""
 _FEW_BITS: Final = 8
+_ORDINARY_FACTS: Final = 64
+_ORDINARY_SHAPES: Final = 64
+_Facts = tuple[tuple[Subkey, ...], tuple[str, ...]]
+"""Subkeys, and the values of each: of a container to the next the former are mostly the same."""
 _DIGITS: Final = bytes.maketrans(b"01", b"\0\1")
+
+
+_NO_FACTS: Final[_Facts] = ((), ())
 
 
 class Residents:
@@ -27,9 +35,10 @@ class Residents:
         self._containers: dict[ContainerId, Container] = {}
         self._places: dict[ContainerId, int] = {}
         self._ids: list[ContainerId] = []
-        self._facts: list[dict[Subkey, str]] = []
+        self._facts: list[_Facts] = []
         self._free: list[int] = []
         self._columns: dict[Subkey, KeyColumn] = {}
+        """Of those that every container has, the ones that somebody asked for."""
         self._joint: dict[str, tuple[Key, KeyColumn]] = {}
         self.everyone = 0
 
@@ -39,7 +48,7 @@ class Residents:
     @property
     def is_empty(self) -> bool:
         """Whether nothing at all is kept, not even of what has been removed."""
-        return not (self._places or self._columns or self.everyone or any(self._facts))
+        return not (self._places or self._columns or self.everyone or any(map(any, self._facts)))
 
     def container(self, container_id: ContainerId) -> Container:
         """The container of an id that is there."""
@@ -50,20 +59,20 @@ class Residents:
         return 1 << self._places[container_id]
 
     def facts_of(self, container: Container) -> dict[Subkey, str]:
-        """The facts of a container, whether it is there or not; never to be changed."""
+        """The facts of a container, whether it is there or not."""
         is_known = self._containers.get(container.id) is container
-        return self._facts[self._places[container.id]] if is_known else facts(container)
+        return _told(self._facts[self._places[container.id]]) if is_known else facts(container)
 
     def add(self, container: Container, known: dict[Subkey, str] | None = None) -> None:
         """Give a container a place; nobody of its id is there. `known`: its facts."""
         known = facts(container) if known is None else known
         if self._free:
             place = self._free.pop()
-            self._ids[place], self._facts[place] = container.id, known
+            self._ids[place], self._facts[place] = container.id, _kept(known)
         else:
             place = len(self._ids)
             self._ids.append(container.id)
-            self._facts.append(known)
+            self._facts.append(_kept(known))
         self._places[container.id] = place
         self._containers[container.id] = container
         bit = 1 << place
@@ -72,6 +81,8 @@ class Residents:
         for subkey, value in known.items():
             column = columns.get(subkey)
             if column is None:
+                if subkey in FIXED_SUBKEYS:
+                    continue
                 column = columns[subkey] = KeyColumn()
             column.add(value, bit)
         for key, column in self._joint.values():
@@ -85,15 +96,16 @@ class Residents:
         if place is None:
             return False
         del self._containers[container_id]
-        known, self._facts[place] = self._facts[place], {}
+        known, self._facts[place] = _told(self._facts[place]), _NO_FACTS
         self._free.append(place)
         bit = 1 << place
         self.everyone &= ~bit
         for subkey, value in known.items():
-            column = self._columns[subkey]
-            column.discard(value, bit)
-            if not column.places:
-                del self._columns[subkey]
+            column = self._columns.get(subkey)
+            if column is not None:
+                column.discard(value, bit)
+                if not column.places:
+                    del self._columns[subkey]
         for key, column in self._joint.values():
             joined = key.value_of(known)
             if joined is not None:
@@ -127,12 +139,25 @@ class Residents:
         """The place, as a set, and the facts of each container of a small set."""
         while places:
             bit = places & -places
-            yield bit, self._facts[bit.bit_length() - 1]
+            yield bit, _told(self._facts[bit.bit_length() - 1])
             places ^= bit
 
     def column(self, subkey: Subkey) -> KeyColumn:
-        """The values of a key that is not joint."""
-        return self._columns.get(subkey) or KeyColumn()
+        """The values of a key that is not joint.
+
+        O(containers) where every container has such a fact and nobody has asked for it yet.
+        """
+        found = self._columns.get(subkey)
+        if found is None:
+            found = KeyColumn()
+            if subkey in FIXED_SUBKEYS:
+                for place, known in enumerate(self._facts):
+                    value = _told(known).get(subkey)
+                    if value is not None:
+                        found.add(value, 1 << place)
+                if found.places:
+                    self._columns[subkey] = found
+        return found
 
     def joint_column(self, key: Key) -> KeyColumn:
         """The values of a joint key. O(containers), but for the keys asked for of late."""
@@ -140,7 +165,7 @@ class Residents:
         if kept is None:
             column = KeyColumn()
             for place, known in enumerate(self._facts):
-                joined = key.value_of(known)
+                joined = key.value_of(_told(known))
                 if joined is not None:
                     column.add(joined, 1 << place)
             kept = key, column
@@ -153,3 +178,20 @@ class Residents:
     @property
     def _joint_characters(self) -> int:
         return sum(column.characters for _, column in self._joint.values())
+
+
+def _kept(known: Mapping[Subkey, str]) -> _Facts:
+    """The facts of a container in little memory."""
+    subkeys, values = tuple(known), tuple(known.values())
+    # Those of a container full of labels would stay in a cache for nothing.
+    return (_shared(subkeys) if len(subkeys) <= _ORDINARY_FACTS else subkeys), values
+
+
+def _told(known: _Facts) -> dict[Subkey, str]:
+    return dict(zip(*known, strict=True))
+
+
+@lru_cache(_ORDINARY_SHAPES)
+def _shared(subkeys: tuple[Subkey, ...]) -> tuple[Subkey, ...]:
+    """Equal subkeys once for all containers."""
+    return subkeys
