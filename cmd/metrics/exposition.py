@@ -105,8 +105,8 @@ class _Family:
         self._head = self._format([])
         self._labels: Sequence[object] = ()
         """The names and labels of all series, in whatever form they came."""
-        self._starts: list[str] = []
-        """For each of them what comes before its value."""
+        self._forms: list[str] = []
+        """Their lines with room for the values, some together."""
         self._values: Sequence[float] = ()
         self._text = self._head.encode()
 
@@ -130,24 +130,26 @@ class _Family:
 
     def _lines(self, values: Sequence[float]) -> bytes:
         if values != self._values:
-            parts, starts = [self._head], self._starts
+            parts = [self._head]
             numbers: dict[float, str] = {}
-            for start in range(0, len(values), _LINES_AT_ONCE):
+            starts = range(0, len(values), _LINES_AT_ONCE)
+            for start, form in zip(starts, self._forms, strict=True):
                 if len(values) >= _SAMPLES_AT_ONCE:
                     self._courtesy.rest()
                 part = values[start : start + _LINES_AT_ONCE]
                 # Many cpus have the same one.
                 numbers |= {one: _number(one) for one in set(part).difference(numbers)}
-                lines = zip(starts[start : start + _LINES_AT_ONCE], part, strict=True)
-                parts.append("".join([f"{one} {numbers[value]}\n" for one, value in lines]))
+                parts.append(form % tuple([numbers[one] for one in part]))
             self._values, self._text = values, "".join(parts).encode()
         return self._text
 
     def _learn(self, samples: Iterable[Sample]) -> None:
         """`samples`: one of each series, each 0."""
-        text = self._format(samples).removeprefix(self._head)
+        text = self._format(samples).removeprefix(self._head).replace("%", "%%")
         # Not `splitlines`: the library escapes this one of the characters that end a line.
-        self._starts = [one.removesuffix(f" {_ZERO}") for one in text.split("\n")[:-1]]
+        lines = [one.removesuffix(_ZERO) + "%s\n" for one in text.split("\n")[:-1]]
+        starts = range(0, len(lines), _LINES_AT_ONCE)
+        self._forms = ["".join(lines[start : start + _LINES_AT_ONCE]) for start in starts]
         # Else the text of as many others would do.
         self._values, self._text = (), self._head.encode()
 

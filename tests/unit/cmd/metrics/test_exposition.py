@@ -12,7 +12,7 @@ from pinfold.cmd.metrics.exposition import Exposition
 from pinfold.policy.engine.gauges import Gauge, Sample
 
 NAMES = ("a", "many_created", "zone.with-dots")
-TEXTS = st.text('ab0. }\\"\n\r\u2028', max_size=4)
+TEXTS = st.text('abs%0. }\\"\n\r\u2028', max_size=4)
 LABELS = st.dictionaries(st.sampled_from(("zone", "cpu.id")), TEXTS, max_size=2)
 VALUES = (
     st.integers(-(2**70), 2**70)
@@ -76,3 +76,11 @@ def test_later_pages_have_the_values_of_their_time() -> None:
     assert page(1, 2) == [b'nri_a{n="0"} 1.0', b'nri_a{n="1"} 2.0']
     assert page(3) == [b'nri_a{n="0"} 3.0']
     assert page(4, 0, 0) == [b'nri_a{n="0"} 4.0', b'nri_a{n="1"} 0.0', b'nri_a{n="2"} 0.0']
+
+
+def test_the_lines_of_thousands_of_series_stay_in_their_order() -> None:
+    many = gauge("a", [Sample({"cpu.id": str(number)}, number % 7) for number in range(1300)])
+    exposition = Exposition()
+    for _ in range(2):
+        page = exposition.page([many], with_build=False, with_process=False)
+        assert page == by_the_library([many])
