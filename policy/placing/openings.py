@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 
 from msgspec import Struct
@@ -11,9 +10,11 @@ from ...topology.sets.cpuset import CpuSet
 from ..books.cpu_ledger import Ledger
 from ..model.grant import Dropped, PoolId
 from ..model.request import Isolation, Request
+from ..pools.domains import Domains
 from ..pools.pool_tree import Pool, PoolTree
+from ..rules.pulls import Pulls
 from .hint_demand import strict_cpus
-from .judging.judgement import Judgement
+from .judging.judgement import Barrier, Judgement
 from .judging.restriction import Restriction
 from .rank import Column
 
@@ -111,10 +112,19 @@ class OpeningSearch:
                     best[pool.id] = one
                     break
         dropped = [pool_id for pool_id, region in enumerate(best) if not region]
-        objection = partial(self._objection, regions=regions, own=own)
+        # A decision that is kept keeps this, too: without what was noted during the search.
+        wording = _Wording(
+            request=self.request,
+            tree=self.tree,
+            regions=regions,
+            own=own,
+            judged=self.judgement.own,
+            barriers=self.judgement.barriers,
+            domains=self.judgement.domains,
+        )
         return Openings(
             regions=best,
-            dropped=Objections(dropped, objection),
+            dropped=Objections(dropped, wording.objection),
             preferred=self.preferences(best),
         )
 
@@ -275,24 +285,40 @@ class OpeningSearch:
         for number, inside in found.items():
             yield pools[number], inside
 
-    def _objection(
-        self, pool_id: int, *, regions: Sequence[int], own: Sequence[Restriction]
-    ) -> Dropped:
+
+class _Wording(Struct, frozen=True, kw_only=True):
+    """What it takes to word why rules leave a newcomer none of a pool."""
+
+    request: Request
+    tree: PoolTree
+    regions: Sequence[int]
+    own: Sequence[Restriction]
+    """Its own rules, without those that make way for it."""
+    judged: tuple[Restriction, ...]
+    barriers: tuple[Barrier, ...]
+    domains: Domains
+
+    def objection(self, pool_id: int) -> Dropped:
+        """Why a pool is dropped. O(rules)."""
         pool = self.tree.pools[pool_id]
-        for one in own:
+        for one in self.own:
             if pool.id in one.closed_pools or not pool.cpus.mask & ~one.forbidden:
                 return one.dropped()
         usable = (pool.sharable | pool.isolated).mask
-        for barrier in self.judgement.barriers:
+        for barrier in self.barriers:
             if not usable & ~barrier.forbidden:
                 for one in barrier.restrictions():
                     if usable & one.forbidden:
                         return one.dropped()
         inside = 0
-        for region in regions:
+        for region in self.regions:
             inside |= region & usable
         if inside and any(not inside & ~self.tree.pools[one].cpus.mask for one in pool.children):
             return Dropped(_NARROWER, "more of them", str(CpuSet(inside)))
-        name = "; ".join(one.name for one in (*own, *self.judgement.restrictions())[:2])
+        domains = self.domains
+        judgement = Judgement(
+            own=self.judged, barriers=self.barriers, pulls=Pulls(domains), domains=domains
+        )
+        name = "; ".join(one.name for one in (*self.own, *judgement.restrictions())[:2])
         available = str(CpuSet(inside)) if inside else "none"
         return Dropped(f"cpus where rules hold ({name})", self.request.describe(), available)
