@@ -5,14 +5,16 @@ Source: the kernel's documentation, "Control Group v2" and "Control Groups versi
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 _ID: Final = re.compile(r"[0-9a-f]{64}")
 _UNIFIED: Final = "sys/fs/cgroup"
-_TIMES: Final = ("cpu,cpuacct", "cpuacct", "cpu")
+_TIMES: Final = ("cpu,cpuacct", "cpuacct")
+_LIMITS: Final = ("cpu,cpuacct", "cpu")
+"""Version one counts both in one hierarchy on most machines, and in two on others."""
 _MEMORY: Final = "memory"
 _CPUSET: Final = "cpuset"
 _NODE: Final = re.compile(r"N(\d+)=(\d+)")
@@ -42,12 +44,18 @@ def read_usages(root: Path, ids: Collection[str]) -> Mapping[str, CgroupUsage]:
     top = root / _UNIFIED
     if (top / "cgroup.controllers").exists():
         return {one: _unified(folder) for one, folder in _folders(top, wanted)}
-    found: dict[str, CgroupUsage] = {}
+    times, limits = _first_folders(top, _TIMES, wanted), _first_folders(top, _LIMITS, wanted)
     memory = dict(_folders(top / _MEMORY, wanted))
-    for name in _TIMES:
-        for one, folder in _folders(top / name, wanted - found.keys()):
-            found[one] = _version_one(folder, memory.get(one))
-    return found
+    return {
+        one: _version_one(times.get(one), limits.get(one), memory.get(one))
+        for one in times.keys() | limits.keys()
+    }
+
+
+def _first_folders(top: Path, names: Sequence[str], wanted: Collection[str]) -> dict[str, Path]:
+    """The cgroup of each container in the first of these hierarchies that is there."""
+    hierarchies = (top / name for name in names)
+    return dict(_folders(next(filter(Path.is_dir, hierarchies), top / names[0]), wanted))
 
 
 def container_folders(root: Path, ids: Collection[str]) -> Iterator[tuple[str, Path]]:
@@ -99,12 +107,12 @@ def _unified(folder: Path) -> CgroupUsage:
     )
 
 
-def _version_one(folder: Path, memory_folder: Path | None) -> CgroupUsage:
-    used = _text(folder / "cpuacct.usage").strip()
-    throttled = _table(_text(folder / "cpu.stat")).get("throttled_time")
+def _version_one(times: Path | None, limits: Path | None, memory_in: Path | None) -> CgroupUsage:
+    used = _text(times / "cpuacct.usage").strip() if times else ""
+    throttled = _table(_text(limits / "cpu.stat")).get("throttled_time") if limits else None
     memory: dict[int, int] = {}
-    if memory_folder is not None:
-        for line in _text(memory_folder / "memory.numa_stat").splitlines():
+    if memory_in is not None:
+        for line in _text(memory_in / "memory.numa_stat").splitlines():
             if line.startswith("total="):
                 pages = {int(node): int(count) for node, count in _NODE.findall(line)}
                 memory = {node: count * _PAGE_BYTES for node, count in pages.items()}

@@ -92,5 +92,14 @@ def test_version_one_counts_in_several_hierarchies(tmp_path: Path) -> None:
     }
 
 
+def test_version_one_may_have_time_and_limits_in_hierarchies_apart(tmp_path: Path) -> None:
+    top = tmp_path / "sys/fs/cgroup"
+    write(top / f"cpuacct/kubepods/podx/{ID}", cpuacct__usage="5000000000\n")
+    write(top / f"cpu/kubepods/podx/{ID}", cpu__stat="nr_throttled 1\nthrottled_time 250000000\n")
+    assert read_usages(tmp_path, [ID]) == {
+        ID: CgroupUsage(used_usec=5_000_000, throttled_usec=250_000)
+    }
+
+
 def test_without_cgroups_nothing_is_known(tmp_path: Path) -> None:
     assert read_usages(tmp_path, [ID]) == {}
