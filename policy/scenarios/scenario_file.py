@@ -27,7 +27,7 @@ from ..model.cpuset_conflicts import KubeletManagers
 from ..model.memory_qos import MemoryQos
 from ..text.errors import ConfigError
 from ..text.quantity import parse_bytes, parse_milli, parse_nanoseconds, parse_page_bytes
-from ..text.suggestion import suggestion
+from ..text.suggestion import nearest, suggestion
 from ..text.yaml_fields import Field, FieldError
 from .hardware_table import machine_from_table
 from .step import (
@@ -161,6 +161,9 @@ def _step(step: Field) -> Step:
     kind = step["do"].text()
     parse = _STEPS.get(kind)
     if parse is None:
+        if near := nearest(kind, _STEPS):
+            raise step["do"].error(f"unknown step {kind!r}", f"did you mean {near!r}?")
+        # One for programs that look at other things than places.
         return UnsupportedStep(f"{kind!r} is not simulated")
     return parse(step)
 

@@ -89,6 +89,11 @@ def test_an_old_domain_is_advice_and_says_what_to_write() -> None:
             [(1, "scenario", "scenarios[0].steps[1]")],
             id="a scenario that cannot be run",
         ),
+        pytest.param(
+            "scenarios: [{id: a, steps: [{do: fly}, {do: expct, that: ['1 == 2']}]}]\n",
+            [(1, "scenario", "unknown step 'expct' — did you mean 'expect'?")],
+            id="a scenario with a step that is misspelt",
+        ),
         pytest.param("a: [\n", [(2, "annotation", "manifest: not valid YAML")], id="no YAML"),
     ],
 )
