@@ -2,24 +2,54 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Final
 
 from ....policy.configuration.config_text import config_document
 from ....policy.manifests.manifest import PodSpec
 from ....policy.manifests.pod_places import FilePlace, PodPlaces, distinct
 from ....policy.scenarios.evaluator import EvaluatorError, check_expression
 from ....policy.scenarios.pod_check import PodCheck
-from ....policy.scenarios.step import CreatePod, Expect, Reconfigure, Start, Step
+from ....policy.scenarios.step import (
+    CreatePod,
+    Expect,
+    Reconfigure,
+    Start,
+    Step,
+    UnsupportedStep,
+)
 from ....policy.text.errors import Problem
+from ....policy.text.suggestion import nearest
 from ....policy.text.yaml_fields import Field
-from ....policy.text.yaml_nodes import TextScalar
+from ....policy.text.yaml_nodes import TextMap, TextScalar
 from .complaint import Complaint, Gravity, Subject
 from .config_check import config_complaints
+
+_AMOUNTS: Final = ("cpu_req", "cpu_lim", "mem_req", "mem_lim", "hugepages")
+_OF_STEPS: Final = (
+    *("do", "note", "unsupported", "config", "env", "kubelet", "expect_start_error"),
+    *("expect_update_error", "expect_create_error", "pod", "namespace", "labels", "annotations"),
+    *("qos", "resources", "system_partition", "init_containers", "containers", "container"),
+    *("pods", "name", "value", "that", "interrupts", "affinity", "cpus", "instances"),
+    *("duration", "seconds"),
+    *_AMOUNTS,
+)
+_OF_CONTAINERS: Final = (
+    *("name", "note", "devices", "claims", "nvidia", "restart_policy", "env", "cpuset"),
+    *_AMOUNTS,
+)
 
 
 def step_complaints(
     field: Field, step: Step, pods: PodCheck, lines: Sequence[str]
 ) -> Iterator[Complaint]:
     """Complaints about a step that is written in a field, in a file of these lines."""
+    if not isinstance(step, UnsupportedStep):
+        yield from _misspelt(field, _OF_STEPS)
+        for written in (field["init_containers"], field["containers"]):
+            for one in written.elements():
+                yield from _misspelt(one, _OF_CONTAINERS)
+        if isinstance(field["container"].node, TextMap):
+            yield from _misspelt(field["container"], _OF_CONTAINERS)
     match step:
         case Start(expected_error="") | Reconfigure(expected_error=""):
             yield from _of_config(field["config"])
@@ -42,6 +72,22 @@ def step_complaints(
                     )
         case _:
             pass
+
+
+def _misspelt(field: Field, known: Sequence[str]) -> Iterator[Complaint]:
+    """Complaints about fields that nobody reads, and that are much like one that is read."""
+    keys = [key for key, _ in field.node.entries] if isinstance(field.node, TextMap) else []
+    for key in keys:
+        near = None if key.value in known else nearest(key.value, known)
+        if near:
+            yield Complaint(
+                source=field.source,
+                subject=Subject.SCENARIO,
+                gravity=Gravity.ERROR,
+                message=f"unknown field {key.value!r} — did you mean {near!r}?",
+                line=key.line,
+                column=key.column,
+            )
 
 
 def _of_config(field: Field) -> Iterator[Complaint]:

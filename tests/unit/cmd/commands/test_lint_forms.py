@@ -94,6 +94,15 @@ def test_an_old_domain_is_advice_and_says_what_to_write() -> None:
             [(1, "scenario", "unknown step 'expct' — did you mean 'expect'?")],
             id="a scenario with a step that is misspelt",
         ),
+        pytest.param(
+            "scenarios:\n- id: a\n  steps:\n  - {do: start}\n  - do: create_pod\n    pod: b\n"
+            "    annotatoins: {c: d}\n    containers:\n    - {name: e, cpu_limm: 2}\n",
+            [
+                (7, "scenario", "a: unknown field 'annotatoins' — did you mean 'annotations'?"),
+                (9, "scenario", "a: unknown field 'cpu_limm' — did you mean 'cpu_lim'?"),
+            ],
+            id="a scenario with fields that are misspelt",
+        ),
         pytest.param("a: [\n", [(2, "annotation", "manifest: not valid YAML")], id="no YAML"),
     ],
 )
