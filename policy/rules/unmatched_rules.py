@@ -1,11 +1,11 @@
-"""Affinity rules that no container can fulfil, found before their pod runs."""
+"""Affinity rules that no container can fulfil when they count, found before their pod runs."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ..model.container import Container
 from ..text.errors import Problem
-from .affinity import affinity_rules, same_pod
+from .affinity import AffinityRule, affinity_rules, same_pod
 from .container_facts import KUBELET_LABELS, Subkey
 from .expression import AllOf, AnyOf, Condition, Expression, Not, evaluate
 
@@ -13,29 +13,71 @@ _OF_RUNNING: Final = frozenset({"id", "pod/id", "pod/uid", "tags"})
 """Facts that only a running container has."""
 
 
-def unmatched_rules(containers: Sequence[Container]) -> Iterator[Problem]:
-    """Advice about rules whose scope is the pod and which match no other container of it.
+def unmatched_rules(
+    containers: Sequence[Container], *, is_symmetric: bool = False
+) -> Iterator[Problem]:
+    """Advice about rules whose scope is the pod and which match no other container in time.
 
-    `containers` are all of one pod. Rules about facts that only running containers have may match
-    and are passed over, as is shorthand: the names in it are known to be the pod's or not.
+    `containers` are all of one pod in the order of their creation; `is_symmetric` is for rules that
+    do not say. Rules about facts that only running containers have may match and are passed over,
+    as is shorthand: the names in it are known to be the pod's or not.
     """
-    for container in containers:
-        others = [one for one in containers if one is not container]
-        scope = same_pod(container.pod)
-        for rule in affinity_rules(container)[0]:
-            key, _, line = rule.source.rpartition(":")
-            if rule.scope != scope or not line.isdigit() or not _is_known(rule.match):
+    by_owner = [affinity_rules(one, is_symmetric=is_symmetric)[0] for one in containers]
+    for place, container in enumerate(containers):
+        for rule in by_owner[place]:
+            if not _is_told_of(rule, container):
                 continue
-            if not any(evaluate(rule.match, other) for other in others):
-                yield Problem(
-                    where=f"{key} of {container.path}",
-                    what="the rule matches no other container of its pod, and looks at no others",
-                    fix="for containers of other pods write a scope, as in"
-                    " 'scope: {operator: AlwaysTrue}'",
-                    line=int(line),
-                    is_advice=True,
-                    container=container.name,
+            meant = [
+                at
+                for at, other in enumerate(containers)
+                if at != place and evaluate(rule.match, other)
+            ]
+            if not meant:
+                what = "the rule matches no other container of its pod, and looks at no others"
+                fix = (
+                    "for containers of other pods write a scope, as in"
+                    " 'scope: {operator: AlwaysTrue}'"
                 )
+                yield _advice(rule, container, what, fix)
+            elif not (
+                rule.is_symmetric
+                or min(meant) < place
+                or any(_is_matched(by_owner[at], containers[at], container) for at in meant)
+            ):
+                yield _one_sided(rule, container, containers[meant[0]])
+
+
+def _is_told_of(rule: AffinityRule, owner: Container) -> bool:
+    """Whether a rule is about the pod's own containers, in full, and known before these run."""
+    has_line = rule.source.rpartition(":")[2].isdigit()
+    return has_line and rule.scope == same_pod(owner.pod) and _is_known(rule.match)
+
+
+def _is_matched(rules: Sequence[AffinityRule], owner: Container, other: Container) -> bool:
+    """Whether a rule of the owner may be about the other container."""
+    scope = same_pod(owner.pod)
+    return any(one.scope != scope or evaluate(one.match, other) for one in rules)
+
+
+def _one_sided(rule: AffinityRule, owner: Container, other: Container) -> Problem:
+    what = (
+        f"the rule counts when {owner.name!r} is placed, and container {other.name!r} does not"
+        " exist yet then"
+    )
+    fix = f"write 'symmetric: true', so that it counts for {other.name!r} too"
+    return _advice(rule, owner, what, fix)
+
+
+def _advice(rule: AffinityRule, owner: Container, what: str, fix: str) -> Problem:
+    key, _, line = rule.source.rpartition(":")
+    return Problem(
+        where=f"{key} of {owner.path}",
+        what=what,
+        fix=fix,
+        line=int(line),
+        is_advice=True,
+        container=owner.name,
+    )
 
 
 def _is_known(expression: Expression) -> bool:

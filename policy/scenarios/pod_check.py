@@ -96,7 +96,7 @@ class PodCheck:
         for container in containers:
             yield from classifier.classify(container).problems
             yield from self._idle_hints(container, parse_preferences(container))
-        yield from unmatched_rules(containers)
+        yield from unmatched_rules(containers, is_symmetric=config.symmetric_affinity)
         for container in containers:
             yield from placement_rules(container, config)[1]
         yield from reviewed_rules(containers, config)

@@ -149,18 +149,18 @@ EVERYWHERE = "scope: {operator: AlwaysTrue}"
 @pytest.mark.parametrize(
     ("match", "scope", "is_advised"),
     [
-        ("{key: name, operator: Equals, values: [db]}", "weight: 1", False),
+        ("{key: name, operator: Equals, values: [db]}", "symmetric: true", False),
         ("{key: name, operator: Equals, values: [dc]}", "weight: 1", True),
         ("{key: name, operator: Equals, values: [dc]}", EVERYWHERE, False),
         ("{key: name, operator: Equals, values: [web]}", "weight: 1", True),
-        ("{key: pod/labels/app, operator: Equals, values: [shop]}", "weight: 1", False),
+        ("{key: pod/labels/app, operator: Equals, values: [shop]}", "symmetric: true", False),
         ("{key: pod/labels/app, operator: Equals, values: [db]}", "weight: 1", True),
         (
             "{key: ':qosclass:name', operator: Equals, values: ['Guaranteed:db']}",
-            "weight: 1",
+            "symmetric: true",
             False,
         ),
-        ("{not: {key: name, operator: Equals, values: [web]}}", "weight: 1", False),
+        ("{not: {key: name, operator: Equals, values: [web]}}", "symmetric: true", False),
         ("{not: {key: pod/name, operator: Exists}}", "weight: 1", True),
         ("{any: [{key: name, operator: Equals, values: [x]}]}", "weight: 1", True),
         ("{key: labels/io.kubernetes.container.name, operator: Equals, values: [x]}", "", True),
@@ -178,6 +178,43 @@ def test_a_rule_that_can_match_nobody_is_advised_against(
         " the rule matches no other container of its pod, and looks at no others"
     )
     assert [one.partition(" — ")[0] for one in found] == ([said] if is_advised else [])
+
+
+@pytest.mark.parametrize(
+    ("rules", "config", "is_advised"),
+    [
+        ("web: [{match: {key: name, operator: Equals, values: [db]}}]", None, True),
+        ("web: [{match: {operator: AlwaysTrue}}]", None, True),
+        (
+            "web: [{match: {key: name, operator: Equals, values: [db]}, symmetric: true}]",
+            None,
+            False,
+        ),
+        (
+            "web: [{match: {key: name, operator: Equals, values: [db]}}]",
+            Config(symmetric_affinity=True),
+            False,
+        ),
+        ("web: [{scope: {operator: AlwaysTrue}, match: {operator: AlwaysTrue}}]", None, False),
+        ("db: [{match: {key: name, operator: Equals, values: [web]}}]", None, False),
+        (
+            "{web: [{match: {operator: AlwaysTrue}}], db: [{match: {operator: AlwaysTrue}}]}",
+            None,
+            False,
+        ),
+        ("web: [db]", None, False),
+    ],
+)
+def test_a_rule_about_containers_that_come_later_is_probably_meant_both_ways(
+    rules: str, config: Config | None, is_advised: bool
+) -> None:
+    found = lint(f"resource-policy.nri.io/affinity: |\n      {rules}", config=config)
+    said = (
+        "advice: resource-policy.nri.io/affinity of default/shop/web: the rule counts when 'web' is"
+        " placed, and container 'db' does not exist yet then — write 'symmetric: true', so that it"
+        " counts for 'db' too"
+    )
+    assert [one.partition(": ")[2] for one in found] == ([said] if is_advised else [])
 
 
 SELECTOR = "pool-selector.pinfold.dev/pod: {}"
