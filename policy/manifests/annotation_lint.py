@@ -29,7 +29,7 @@ from ..text.yaml_nodes import (
 from ..text.yaml_scalars import STRING, kind_of
 from .container_mentions import mentions
 from .pod_places import PodPlaces, distinct
-from .workloads import Workload, find_workloads
+from .workloads import Workload, find_workloads, follow
 
 MANIFEST_LIMITS = Limits(
     characters=4 << 20, depth=64, nodes=200_000, documents=50_000, has_aliases=True
@@ -74,8 +74,8 @@ A problem's `where` is "ANNOTATION of NAMESPACE/POD…" or the path of a contain
 def lint_manifests(text: str, check: Check | None = None) -> tuple[Finding, ...]:
     """Faults of the annotations of all pods in a text, in order of lines.
 
-    `check` finds the faults of annotations together with the rest of their pod. Kinds without
-    pods are passed over. A text that is no YAML is one finding.
+    `check` finds the faults of annotations together with the rest of their pod. Objects without
+    a pod template are passed over. A text that is no YAML is one finding.
     """
     try:
         documents = parse_documents(text, MANIFEST_LIMITS)
@@ -124,13 +124,13 @@ def _workloads(document: TextNode) -> Iterator[Workload]:
 
 
 def _lint_workload(workload: Workload, lines: list[str], check: Check | None) -> Iterator[Finding]:
-    kind, manifest, path = workload.kind, workload.node, workload.template.path
-    template = _follow(manifest, path)
-    if path:
+    kind, manifest, template = workload.kind, workload.node, workload.pod
+    # Of other kinds only their operators know whether annotations reach the pods.
+    if workload.template.path:
         yield from _lint_owner(workload, lines)
     texts: dict[str, str] = {}
     without_quotes: set[int] = set()
-    annotations = _follow(template, ("metadata", "annotations"))
+    annotations = follow(template, ("metadata", "annotations"))
     for key, value in annotations.entries if isinstance(annotations, TextMap) else ():
         fault = _fault_of_value(key, value)
         if isinstance(value, TextScalar):
@@ -175,7 +175,7 @@ def _old_domain(key: str) -> Problem:
 
 def _lint_owner(workload: Workload, lines: list[str]) -> Iterator[Finding]:
     """Annotations of ours that stand where no pod gets them."""
-    annotations = _follow(workload.node, ("metadata", "annotations"))
+    annotations = follow(workload.node, ("metadata", "annotations"))
     path = ".".join((*workload.template.path, "metadata", "annotations"))
     for key, _ in annotations.entries if isinstance(annotations, TextMap) else ():
         if domain_of(key.value) is not None:
@@ -236,20 +236,14 @@ def _printable(line: str) -> str:
 def _container_names(template: TextNode | None) -> tuple[TextScalar, ...]:
     names: list[TextScalar] = []
     for field in ("initContainers", "containers"):
-        containers = _follow(template, ("spec", field))
+        containers = follow(template, ("spec", field))
         for one in containers.items if isinstance(containers, TextList) else ():
-            name = _follow(one, ("name",))
+            name = follow(one, ("name",))
             if isinstance(name, TextScalar):
                 names.append(name)
     return tuple(names)
 
 
 def _word(manifest: TextNode | None, field: str) -> str:
-    found = _follow(manifest, ("metadata", field))
+    found = follow(manifest, ("metadata", field))
     return found.value if isinstance(found, TextScalar) else ""
-
-
-def _follow(node: TextNode | None, path: tuple[str, ...]) -> TextNode | None:
-    for step in path:
-        node = node.find(step) if isinstance(node, TextMap) else None
-    return node

@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 from ..text.yaml_fields import Field, FieldError
-from ..text.yaml_nodes import TextMap, TextScalar
+from ..text.yaml_nodes import TextList, TextMap, TextNode, TextScalar
 
 MAX_OBJECTS: Final = 10_000
 """Objects in one document; aliases could otherwise multiply a small file without end."""
@@ -35,24 +35,30 @@ TEMPLATES: Final[Mapping[str, PodTemplate]] = {
 }
 
 
+_OF_OTHERS: Final = PodTemplate(path=(), makes_pods=False)
+"""A pod template of some operator's own kind: how many pods come of it the operator alone knows."""
+
+
 class Workload(Struct, frozen=True):
-    """An object of one of the kinds of `TEMPLATES`; `node` is its mapping, with positions."""
+    """A pod template in an object; `node` is the object's mapping, with positions."""
 
     kind: str
     manifest: Field
     node: TextMap
+    pod: TextNode | None
+    """The template itself, which is the object where that is a pod."""
 
     @property
     def template(self) -> PodTemplate:
         """The place of its pod template."""
-        return TEMPLATES[self.kind]
+        return TEMPLATES.get(self.kind, _OF_OTHERS)
 
 
 def find_workloads(document: Field) -> Iterator[Workload | FieldError]:
     """Workloads of a document in written order: itself, or the items of a List, nested ones too.
 
-    Objects of other kinds are passed over; an object that is malformed stands here as its error.
-    Raises `FieldError` for more than `MAX_OBJECTS`.
+    An object of another kind is one for each pod template in it, and mostly for none; an object
+    that is malformed stands here as its error. Raises `FieldError` for more than `MAX_OBJECTS`.
     """
     waiting = [document]
     visited = 0
@@ -64,12 +70,49 @@ def find_workloads(document: Field) -> Iterator[Workload | FieldError]:
         node = one.node
         kind = node.find("kind") if isinstance(node, TextMap) else None
         if isinstance(node, TextMap) and isinstance(kind, TextScalar) and kind.value in TEMPLATES:
-            yield Workload(kind.value, one, node)
+            yield Workload(kind.value, one, node, follow(node, TEMPLATES[kind.value].path))
             continue
         try:
-            waiting.extend(reversed(_items(one)))
+            items = _items(one)
         except FieldError as error:
             yield error
+            continue
+        waiting.extend(reversed(items))
+        if isinstance(node, TextMap) and isinstance(kind, TextScalar) and not items:
+            for pod in _pods_inside(node):
+                yield Workload(kind.value, one, node, pod)
+
+
+def _pods_inside(node: TextMap) -> Iterator[TextMap]:
+    """The pod templates anywhere inside an object, in written order."""
+    # The object itself is none, whatever it has: operators' own kinds have parts of pods there.
+    waiting = _inside(node)
+    seen: set[int] = set()
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            # An alias.
+            continue
+        seen.add(id(one))
+        containers = follow(one, ("spec", "containers"))
+        if isinstance(one, TextMap) and isinstance(containers, TextList):
+            yield one
+        else:
+            waiting.extend(_inside(one))
+
+
+def _inside(node: TextNode) -> list[TextNode]:
+    """The values of a mapping or a list, the last one first."""
+    if isinstance(node, TextMap):
+        return [value for _, value in reversed(node.entries)]
+    return list(reversed(node.items)) if isinstance(node, TextList) else []
+
+
+def follow(node: TextNode | None, path: tuple[str, ...]) -> TextNode | None:
+    """The node at a path of fields inside another; None where there is none."""
+    for step in path:
+        node = node.find(step) if isinstance(node, TextMap) else None
+    return node
 
 
 def _items(one: Field) -> tuple[Field, ...]:

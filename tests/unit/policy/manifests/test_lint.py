@@ -214,6 +214,47 @@ def test_all_kinds_with_pods_are_looked_at_once_per_pod() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("kind", "head", "indent"),
+    [
+        ("Rollout", "spec:\n  template:\n", 4),
+        (
+            "JobSet",
+            "spec:\n  jobs:\n  - name: a\n    template: {}\n  - spec:\n      template:\n",
+            8,
+        ),
+        ("Training", "spec: {a: {spec: {containers: []}}, replicas: {Worker: [[ONE]]}}\n", 0),
+    ],
+)
+def test_pod_templates_of_kinds_that_nobody_knows_are_looked_at(
+    kind: str, head: str, indent: int
+) -> None:
+    pod = "metadata: {annotations: {smt.pinfold.dev/pod: packed}}"
+    lines = (pod, "spec: {containers: [{name: a}]}")
+    block = "".join(f"{' ' * indent}{line}\n" for line in lines) if indent else ""
+    head = head.replace("ONE", "{" + ", ".join(lines) + "}")
+    text = f"apiVersion: b/v1\nkind: {kind}\nmetadata: {{name: own}}\n{head}{block}"
+    (found,) = lint_manifests(text)
+    assert "smt.pinfold.dev/pod of default/own" in found.message
+    assert text.splitlines()[found.line - 1][found.column - 1 :].startswith("smt.pinfold")
+    assert has_pods(text)
+
+
+def test_an_object_of_a_kind_that_nobody_knows_is_no_pod_itself() -> None:
+    text = "kind: Monitor\nspec: {containers: [{name: part}]}\n"
+    assert not has_pods(text)
+
+
+def test_templates_by_alias_are_looked_at_once() -> None:
+    doubled = [f"  a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 40)]
+    pod = (
+        "{metadata: {annotations: {smt.pinfold.dev/pod: packed}}, spec: {containers: [{name: b}]}}"
+    )
+    text = "\n".join(["kind: Many", "spec:", f"  a0: &a0 {pod}", *doubled])
+    (found,) = lint_manifests(text)
+    assert found.line == 3
+
+
 def test_lists_of_lists_by_alias_come_to_an_end() -> None:
     texts = ["kind: List", "items:", "- &a0 {kind: List, items: []}"]
     texts += [f"- &a{n} {{kind: List, items: [*a{n - 1}, *a{n - 1}]}}" for n in range(1, 40)]
