@@ -91,7 +91,9 @@ def _name_attributes(container: Container) -> Iterator[tuple[str, str | int]]:
     """Names as OpenTelemetry's conventions for Kubernetes have them."""
     yield "k8s.namespace.name", container.pod.namespace
     yield "k8s.pod.name", container.pod.name
-    yield "k8s.pod.uid", container.pod.id
+    # The sandbox's id is another: a pod has one for each time that its sandbox is made.
+    if container.pod.uid:
+        yield "k8s.pod.uid", container.pod.uid
     yield "k8s.container.name", container.name
     yield "container.id", container.id
 

@@ -5,13 +5,14 @@
 
 from collections.abc import Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import grpc
 import pytest
+from msgspec import structs
 
-from pinfold.nri.dispatch.report import Answered, Connected, Happening, Outcome, Report
+from pinfold.nri.dispatch.report import Answered, Connected, Decided, Happening, Outcome, Report
 from pinfold.policy.configuration.config import Instrumentation
 
 from ..daemon.paper_node import PaperNode, config, guaranteed
@@ -98,6 +99,15 @@ def test_decisions_have_the_names_and_the_place_of_their_containers(told: Told) 
     assert placed.status.is_ok
     assert "no pool has room" in attributes(refused)["pinfold.refused"]
     assert not refused.status.is_ok
+
+
+def test_a_pod_is_told_by_the_uid_that_kubernetes_gave_it(told: Told) -> None:
+    known = next(one for one in told.happenings if isinstance(one, Decided))
+    pod = replace(known.container.pod, uid="5c0a")
+    for uid, expected in (("5c0a", "5c0a"), ("", None)):
+        container = replace(known.container, pod=replace(pod, uid=uid))
+        (span,) = spans_of(structs.replace(known, container=container))
+        assert attributes(span).get("k8s.pod.uid") == expected
 
 
 def test_spans_reach_a_collector() -> None:
