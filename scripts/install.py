@@ -202,6 +202,8 @@ def program_text(name: str, python: Path) -> str:
             "",
             "version = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))",
             'sys.path.insert(0, os.path.join(version, "packages"))',
+            # What the operator adds stays over upgrades, and stands behind what was tested.
+            'sys.path.append(os.path.join(version, "..", "..", "extras"))',
             f"from pinfold.cmd.{name} import main",
             "",
             "sys.exit(main())",

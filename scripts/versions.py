@@ -3,6 +3,7 @@
     lib/pinfold/versions/0.1.0-5e8c0f3a91d2/    a whole version: programs, packages, unit, examples
     lib/pinfold/versions/0.1.0-5e8c0f3a91d2/previous -> ../0.1.0-b0d1775f2c46
     lib/pinfold/current -> versions/0.1.0-5e8c0f3a91d2
+    lib/pinfold/extras                          packages that the operator adds, for every version
 
 Renaming a link over `current` is all that ever switches: before it everything is as it was, after
 it everything is new, `previous` included.

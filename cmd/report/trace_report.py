@@ -82,7 +82,8 @@ class TraceReport:
             spans = self._make_spans(section)
         except ImportError as error:
             self._log.error(
-                "instrumentation.tracingCollector: no traces: %s — pip install 'pinfold[otel]'",
+                "instrumentation.tracingCollector: no traces: %s — pip install 'pinfold[otel]',"
+                " or on a node see 'Traces' in the guide",
                 error,
             )
             return

@@ -40,7 +40,10 @@ def main():
     if "--wait" in sys.argv:
         print("started", flush=True)
         sys.stdin.readline()
-    from . import late
+    if "--extra" in sys.argv:
+        import tracer as late
+    else:
+        from . import late
     print(late.WORD)
 """
 
@@ -96,9 +99,9 @@ class Node:
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-I", str(self.program), *arguments]
 
-    def word(self) -> str:
+    def word(self, *arguments: str) -> str:
         return subprocess.run(
-            self.command(), capture_output=True, text=True, check=True
+            self.command(*arguments), capture_output=True, text=True, check=True
         ).stdout.strip()
 
     def versions(self) -> int:
@@ -138,6 +141,22 @@ def test_an_installed_program_runs_from_a_prefix_with_a_space(node: Node) -> Non
     assert (node.targets.examples / "pinfold.yaml").read_text() == "# one"
     assert (node.targets.config_folder / "pinfold.yaml").read_text() == "# one"
     assert (node.targets.config_folder / "conf.d").is_dir()
+
+
+def test_packages_that_an_operator_adds_are_found_over_upgrades(node: Node) -> None:
+    node.install("one")
+    extras = node.targets.library / "extras"
+    extras.mkdir()
+    (extras / "tracer.py").write_text("WORD = 'traced'")
+    # Of a package that a version has, too, that of the version counts.
+    shadow = extras / "pinfold" / "cmd"
+    shadow.mkdir(parents=True)
+    (shadow / "late.py").write_text("WORD = 'of the operator'")
+    node.install("two")
+    assert node.word() == "two"
+    assert node.word("--extra") == "traced"
+    uninstall(node.targets)
+    assert not extras.exists()
 
 
 def test_the_proxys_unit_comes_and_goes_with_the_versions_that_have_one(node: Node) -> None:
