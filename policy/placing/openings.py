@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
@@ -319,6 +320,8 @@ class _Wording(Struct, frozen=True, kw_only=True):
         judgement = Judgement(
             own=self.judged, barriers=self.barriers, pulls=Pulls(domains), domains=domains
         )
-        name = "; ".join(one.name for one in (*self.own, *judgement.restrictions())[:2])
+        # Its own ones are among all of them.
+        names = dict.fromkeys(one.name for one in (*self.own, *judgement.restrictions()))
+        name = "; ".join(islice(names, 2))
         available = str(CpuSet(inside)) if inside else "none"
         return Dropped(f"cpus where rules hold ({name})", self.request.describe(), available)

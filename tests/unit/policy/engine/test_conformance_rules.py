@@ -1,6 +1,7 @@
 """Required and preferred rules between containers, item by item of their conformance list."""
 
 import dataclasses
+import re
 from typing import Any
 
 import pytest
@@ -615,3 +616,15 @@ def test_spread_that_is_only_wished_for_is_a_preference() -> None:
         placed(engine, one)
         found += domains_of(engine, one, 4)
     assert sorted(found) == [0, 1, 2, 3]
+
+
+def test_a_refusal_by_rules_of_both_sides_names_each_of_them_once() -> None:
+    engine = engine_of(NODES)
+    placed(engine, container_of("a", 2, app="a"))
+    of_b = apart(term("socket", "a"), term("socket", "c"))
+    placed(engine, container_of("b", 2, of_b, app="b", fails=True))
+    decision = engine.create(container_of("c", 2, apart(term("socket", "a")), app="c", fails=True))
+    found = re.search(r"root: cpus where rules hold \((.*?)\): wanted", reason(decision))
+    assert found is not None, reason(decision)
+    names = found[1].split("; ")
+    assert [name.rpartition(" of ")[2] for name in names] == ["default/c/main", "default/b/main"]
