@@ -15,12 +15,17 @@ from ..engine.snapshot import Snapshot
 from ..model.container import Container, ContainerState, QosClass, Resources
 from ..model.grant import Refusal
 from ..model.request import CpuType
-from .counted_rules import classified_of, is_rule, without_rules
+from .counted_rules import RuleKind, classified_of, counted_rules, is_rule, without_rules
+from .single_rules import without_own, without_that_of
 
 CONTAINERS_MAX: Final = 500
 """On a node with more, to copy the engine would take the processor for too long."""
 _WHOLE_CPU_MILLI: Final = 1000
 _SHARE_MILLI: Final = 100
+_RULES_MAX: Final = 8
+"""Of its own, that are left out one by one."""
+_RULES_OF_OTHERS_MAX: Final = 3
+"""For each of which the engine is copied."""
 _MEMORY_STEPS: Final = 64
 """Into which the memory of a container is divided."""
 
@@ -57,10 +62,31 @@ def _sentences(snapshot: Snapshot, container: Container, step: int) -> Iterator[
             yield from _cpu_sentences(trials, container, step, most, likely)
     if not trials.pool:
         yield from _memory_sentences(trials, container)
-    if any(map(is_rule, container.pod.annotations)):
+    yield from _rule_sentences(trials, snapshot, container)
+
+
+def _rule_sentences(trials: "_Trials", snapshot: Snapshot, container: Container) -> Iterator[str]:
+    """What single rules are to blame for; all of its own together where none is by itself."""
+    rules = counted_rules(snapshot, container)
+    own = [one for one in rules if one.owner.id == container.id]
+    is_one_enough = False
+    for rule in own[:_RULES_MAX] if len(own) > 1 else ():
+        lighter = without_own(snapshot, container, rule)
+        pool = trials.pool if lighter is None else trials.pool_of(lighter)
+        if pool != trials.pool:
+            is_one_enough = True
+            yield f"without its {rule.text} it would be {_words(pool)}"
+    if not is_one_enough and any(map(is_rule, container.pod.annotations)):
         pool = trials.pool_of(_without_rules(container))
         if pool != trials.pool:
             yield f"without its rules it would be {_words(pool)}"
+    of_others = [one for one in rules if one.owner.id != container.id]
+    required = [one for one in of_others if one.kind is RuleKind.REQUIRED]
+    for rule in required[:_RULES_OF_OTHERS_MAX]:
+        lighter_node = without_that_of(snapshot, rule)
+        pool = trials.pool if lighter_node is None else _Trials(lighter_node, container).pool
+        if pool != trials.pool:
+            yield f"without {rule.text} of {rule.owner.path} it would be {_words(pool)}"
 
 
 def _cpu_sentences(

@@ -79,6 +79,15 @@ def counted_rules(snapshot: Snapshot, container: Container) -> tuple[CountedRule
     return tuple(found)
 
 
+def own_rules(snapshot: Snapshot, container: Container) -> tuple[CountedRule, ...]:
+    """The rules of a container as its annotations say by now, without whom they match."""
+    classified = Classifier(snapshot.config, (), snapshot.machine).classify(container)
+    return tuple(
+        CountedRule(kind=kind, owner=container, text=text, weight=weight)
+        for kind, _, text, weight in _rules(container, classified)
+    )
+
+
 class _Look:
     """The rules of one moment around one container."""
 

@@ -1,9 +1,13 @@
 """Alternatives are what the engine really says: each is tried on an engine of its own."""
 
+import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
+import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -13,8 +17,10 @@ from pinfold.policy.engine.engine import Engine
 from pinfold.policy.inquiry import alternatives
 from pinfold.policy.inquiry.alternatives import find_alternatives
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
-from pinfold.policy.model.grant import Grant
+from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.topology.made.spec import machine_from_spec
+
+from ..engine.ruled_pods import NODES, apart, container_of, engine_of, placed, prefer, term
 
 MACHINE = machine_from_spec("socket:2 numa:1 core:4 thread:1 mem:4G")
 GIB = 1 << 30
@@ -275,3 +281,46 @@ def test_in_each_trial_others_of_a_pod_with_one_set_of_cpus_hold_what_they_hold(
             find_alternatives(snapshot, asked)
             assert all(one == held[0] for one in held)
             held.clear()
+
+
+def in_block_style(container: Container) -> Container:
+    """The container with its rules in lines of their own."""
+    key = "affinity.pinfold.dev/pod"
+    rules = yaml.safe_dump(json.loads(container.pod.annotations[key]))
+    annotations = {**container.pod.annotations, key: rules}
+    return replace(container, pod=replace(container.pod, annotations=annotations))
+
+
+def in_one_line(container: Container) -> Container:
+    """The container with its rules as they are made: as JSON."""
+    return container
+
+
+@pytest.mark.parametrize("styled", [in_block_style, in_one_line])
+def test_of_several_rules_those_are_named_without_which_it_went_elsewhere(
+    styled: Callable[[Container], Container],
+) -> None:
+    def node(by_b: dict[str, Any]) -> Engine:
+        made = engine_of(NODES)
+        placed(made, container_of("a", 2, app="a"))
+        placed(made, container_of("b", 2, by_b, app="b", fails=True))
+        return made
+
+    wish = prefer(7, term("numa", labelSelector={}))
+    of_b, of_c = apart(term("socket", "a"), term("socket", "c")), apart(term("socket", "a"))
+    asked = styled(container_of("c", 2, {**of_c, **wish}, app="c", fails=True))
+    one = node(of_b)
+    assert isinstance(one.create(asked).result, Refusal)
+    own, of_other = find_alternatives(one.snapshot(), asked)
+    assert own.startswith("without its anti-affinity at socket to app=a (")
+    assert of_other.startswith("without anti-affinity at socket to app=c (")
+    assert " of default/b/main it would be placed in " in of_other
+    # What they say comes true.
+    lighter = container_of("c", 2, wish, app="c", fails=True)
+    for sentence, by_b, trial in (
+        (own, of_b, lighter),
+        (of_other, apart(term("socket", "a")), asked),
+    ):
+        decision = node(by_b).create(trial)
+        assert isinstance(decision.result, Grant)
+        assert sentence.endswith(f"placed in {decision.pool}")
