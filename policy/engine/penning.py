@@ -151,8 +151,7 @@ class Penning:
         classified, pen = self._roster.classified[other.id], ledger.pens[pen.container_id]
         name = self.name_of(other, classified.request)
         if name is not None and (request := self._changed(name, pen, other)):
-            judgements = self._judged(other, classified, pen)
-            self.bookings.resize(pen, request, judgements)
+            self.bookings.resize(pen, request, self._judged(other, classified, pen))
             self._unmet.note_moved(pen.container_id)
 
     def resize(self, container: Container, classified: Classified) -> Decision:
@@ -282,7 +281,8 @@ class Penning:
         held = [self._books.ledger.grants[one.id] for one in residents]
         self._unmet.note_shifted(one.id for one in residents)
         judgements = self._judged(container, classified, *held)
-        made = self.bookings.enclose(request, held, judgements)
+        back = self._roster.place_in(name.id, container)
+        made = self.bookings.enclose(request, held, judgements, back)
         if isinstance(made, Placement):
             for one, grant in zip(residents, held, strict=True):
                 known = self._roster.classified[one.id]

@@ -61,12 +61,17 @@ class PenBookings:
         return found
 
     def enclose(
-        self, request: Request, residents: Sequence[Grant], judgements: Sequence[Judgement]
+        self,
+        request: Request,
+        residents: Sequence[Grant],
+        judgements: Sequence[Judgement],
+        back: LastPlace | None = None,
     ) -> Placement | Failure:
         """A new pen of what some containers hold, and of more beside it where that is not enough.
 
         They hold nothing afterwards, and are to `enter` it; on failure they hold what they held.
-        `judgements`: what rules say of those who will be in it.
+        `judgements`: what rules say of those who will be in it. `back`: the place of a container
+        that was in this pen before and asks for what it had.
         """
         books = self._books
         allowed = allowed_in_pen(judgements, residents, books)
@@ -79,6 +84,11 @@ class PenBookings:
         request = replace(request, exclusive=max(request.exclusive, len(pen.exclusive)))
         ledger.add(pen)
         placement = self._plan(pen, request, allowed)
+        if pen.exclusive and isinstance(placement, Failure) and back and back.pen:
+            # Their own cpus are a part of the pod's: the rest is as much of what it had before.
+            regrown = self._regrown(pen, back.pen, request, allowed, placement)
+            if len(regrown.booking.grant.exclusive) >= request.exclusive:
+                placement = regrown
         if isinstance(placement, Placement):
             books.take(placement.booking)
             return placement

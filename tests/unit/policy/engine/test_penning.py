@@ -219,6 +219,28 @@ def test_who_ran_beside_its_pod_comes_to_be_in_the_pen_that_is_back() -> None:
     assert not node.engine.decisions[other.id].degraded
 
 
+def test_own_cpus_of_a_container_beside_its_pod_are_a_part_of_the_pen_that_is_back() -> None:
+    """It was resized to a whole cpu while others had those of its pod."""
+    node = Node("socket:1 core:4 mem:8G")
+    of = pod(whole(2, memory=GIB), wish="pod-pool.pinfold.dev/pod=true")
+    first, other = container(of, "a"), container(of, "b", whole(1, memory=GIB // 2))
+    node.create(first)
+    node.stop(of, "a")
+    thief = container(pod(None, name="thief"), "c", whole(2))
+    node.create(thief)
+    node.engine.adopt(replace(other, cpus=CpuSet.of(3)))
+    node.engine.update(other.id, whole(1, memory=GIB // 4))
+    assert node.engine.grants[other.id].exclusive == CpuSet.of(3)
+    node.engine.remove(thief.id)
+    runs = container(pod(None, QosClass.BURSTABLE, name="runs"), "d", whole(3, memory=0))
+    node.engine.adopt(replace(runs, cpus=CpuSet.of(1, 2)))
+    decision = node.create(replace(first, id=ContainerId("p-a1")))
+    assert "without room for it" in decision.problems[-1].what
+    assert node.taken == 2, "as many cpus as the pod has"
+    assert (node.cpus(of, "a1"), node.cpus(of, "b")) == ("1", "3")
+    assert node.cpus(runs.pod, "d") == "2"
+
+
 def test_a_debugging_container_runs_on_the_shared_cpus_of_the_node() -> None:
     node, one = Node(), pod(whole(4))
     node.create(container(one, "a"), container(one, "b"))
