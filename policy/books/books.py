@@ -116,7 +116,8 @@ class Books:
         sees what that helped, and whoever it is comes to its turn after a few. Where nobody needs
         more, some of those that had to widen go back.
         """
-        self.memory.observe(free_bytes)
+        # Nodes that show no memory show none that is free either.
+        self.memory.observe(free_bytes if self.machine.shows_memory else {})
         self._give_due_dram()
         pressed = self.memory.pressed()
         left = most = max(_WIDENED_AT_LEAST, len(pressed) // 2)

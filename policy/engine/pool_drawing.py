@@ -149,7 +149,8 @@ def _memory_text(
 
 def _bytes(pool: Pool, kind: MemoryKind, machine: Machine) -> int | None:
     sizes = [machine.node_by_id[node].memory_bytes for node in _nodes(pool, kind)]
-    known = [size for size in sizes if size is not None]
+    # A pool's nodes have memory: where they show none, its size is not known.
+    known = [size for size in sizes if size]
     return sum(known) if len(known) == len(sizes) else None
 
 

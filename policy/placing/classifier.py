@@ -320,12 +320,13 @@ def grave_problems(
 
 def _memory_nodes(machine: Machine, config: Config) -> tuple[NumaNode, ...]:
     supply = read_memory_supply(machine, config)
-    return tuple(node for node in machine.numa_nodes if not supply.excludes(node.id))
+    nodes = [machine.node_by_id[one] for one in machine.nodes_with_memory]
+    return tuple(node for node in nodes if not supply.excludes(node.id))
 
 
 def _kinds(nodes: Sequence[NumaNode]) -> frozenset[MemoryKind]:
     """The kinds of memory that can be asked for."""
-    kinds = {node.kind for node in nodes if node.memory_bytes != 0}
+    kinds = {node.kind for node in nodes}
     return frozenset(kinds | {MemoryKind.PMEM} if MemoryKind.CXL in kinds else kinds)
 
 
@@ -333,7 +334,7 @@ def _cold_kinds(nodes: Sequence[NumaNode]) -> frozenset[MemoryKind]:
     """The kinds of memory a container can run on without DRAM."""
     if any(node.kind is MemoryKind.PMEM and not node.is_normal for node in nodes):
         return frozenset()
-    kinds = {node.kind for node in nodes if node.memory_bytes != 0}
+    kinds = {node.kind for node in nodes}
     kinds -= {MemoryKind.DRAM, MemoryKind.HBM}
     if MemoryKind.CXL in kinds:
         # Who asks for PMEM gets CXL memory where there is no other.

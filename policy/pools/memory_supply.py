@@ -21,6 +21,10 @@ from ..text.quantity import (
 
 _AVAILABLE: Final = "availableResources.memory"
 _RESERVED: Final = "reservedResources.memory"
+_NO_MEMORY: Final = (
+    "MemTotal is 0 on every NUMA node: taken as not known, so nobody is refused for want of memory"
+    " — look at the meminfo files below /sys/devices/system/node"
+)
 
 
 class MemorySupply(Struct, frozen=True, kw_only=True):
@@ -77,10 +81,9 @@ class _Reader:
         nodes = machine.numa_nodes
         self._machine = machine
         self._known = NodeSet.collect(node.id for node in nodes)
-        # Where no node has memory nothing was known of it, and all of them count.
-        self.having = NodeSet.collect(n.id for n in nodes if n.memory_bytes != 0) or self._known
+        self.having = machine.nodes_with_memory
         self._normal = NodeSet.collect(node.id for node in nodes if node.is_normal) & self.having
-        self.warnings: list[str] = []
+        self.warnings = [] if machine.shows_memory else [_NO_MEMORY]
 
     def nodes(self, where: str, amounts: Amounts, among: NodeSet | None = None) -> NodeSet | None:
         """The nodes an amount stands for, all with memory; None where it names none."""

@@ -175,7 +175,7 @@ def _add_numa_or_l3(machine: Machine, parent: Branch) -> None:
     for node in nodes:
         cpus = (node.cpus & parent.cpus) - taken
         # The cpus of a node without memory stay with the parent, whose memory they use.
-        if not cpus or node.memory_bytes == 0:
+        if not cpus or node.id not in machine.nodes_with_memory:
             continue
         taken |= cpus
         name = f"NUMA node #{node.id}"
@@ -258,7 +258,7 @@ class _MemoryMap:
         self._with_memory = [
             node
             for node in machine.numa_nodes
-            if node.memory_bytes != 0 and not supply.excludes(node.id)
+            if node.id in machine.nodes_with_memory and not supply.excludes(node.id)
         ]
         self._nearest = {
             node.id: self._nearest_to(node) for node in self._with_memory if not node.cpus
@@ -267,9 +267,7 @@ class _MemoryMap:
     def _nearest_to(self, node: NumaNode) -> NodeSet:
         """The nodes with cpus nearest to a node without; with memory, where any such have."""
         with_cpus = self._machine.nodes_with_cpus
-        usable = NodeSet.collect(
-            one.id for one in self._machine.numa_nodes if one.cpus and one.memory_bytes != 0
-        )
+        usable = with_cpus & self._machine.nodes_with_memory
         return self._machine.numa_distances.nearest(NodeSet.of(node.id), usable or with_cpus)
 
     def everything(self) -> Mapping[MemoryKind, NodeSet]:

@@ -247,3 +247,17 @@ class Machine:
     def nodes_with_cpus(self) -> NodeSet:
         """The NUMA nodes that have online cpus."""
         return NodeSet.collect(node.id for node in self.numa_nodes if node.cpus)
+
+    @cached_property
+    def nodes_with_memory(self) -> NodeSet:
+        """The NUMA nodes that have memory, be it not known how much; all where none has any."""
+        nodes = self.numa_nodes
+        return NodeSet.collect(n.id for n in nodes if n.memory_bytes != 0 or not self.shows_memory)
+
+    @cached_property
+    def shows_memory(self) -> bool:
+        """Whether any NUMA node has memory, be it not known how much.
+
+        A kernel runs in some: where none shows, as in a sandbox's /sys on paper, nothing is known.
+        """
+        return any(node.memory_bytes != 0 for node in self.numa_nodes)
