@@ -48,7 +48,7 @@ def add_scheduling(linux: nri_pb2.LinuxContainerAdjustment, chosen: SchedulingCl
     if policy is not SchedulingPolicy.NONE:
         scheduler = linux.scheduler
         scheduler.policy = _POLICIES[policy]
-        scheduler.nice = chosen.nice or 0
+        scheduler.nice = chosen.effective_nice or 0
         scheduler.priority = chosen.priority or 0
         scheduler.flags.extend(_FLAGS[flag] for flag in chosen.flags)
         scheduler.runtime = chosen.runtime or 0

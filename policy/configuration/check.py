@@ -18,7 +18,7 @@ from .cpu_class_faults import cpu_class_faults
 from .endpoint import parse_endpoint
 from .memory_set_faults import memory_faults
 from .moving_faults import moving_faults
-from .scheduling_faults import scheduling_faults
+from .scheduling_faults import idle_nice, scheduling_faults
 from .shape import Fault, name_advice, range_faults
 from .trace_collector import collector_address, is_traced
 
@@ -36,7 +36,12 @@ def find_idle_fields(config: Config) -> list[Fault]:
         for path, advice in IDLE_FIELDS.items()
         if _value_at(values, path) != _value_at(defaults, path)
     )
-    return [*idle, *_idle_export(config), *_idle_traces(config)]
+    return [*idle, *_idle_nices(config), *_idle_export(config), *_idle_traces(config)]
+
+
+def _idle_nices(config: Config) -> Iterator[Fault]:
+    for index, one in enumerate(config.scheduling_classes):
+        yield from idle_nice(("schedulingClasses", index), one)
 
 
 def _idle_export(config: Config) -> Iterator[Fault]:

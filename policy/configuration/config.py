@@ -6,6 +6,7 @@ Field names in YAML are those of the `TopologyAwarePolicy` resource (config.nri/
 
 import enum
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -42,6 +43,11 @@ class SchedulingPolicy(enum.Enum):
     ISO = "iso"
     IDLE = "idle"
     DEADLINE = "deadline"
+
+
+_WITHOUT_NICE: Final = frozenset(
+    {SchedulingPolicy.FIFO, SchedulingPolicy.RR, SchedulingPolicy.DEADLINE}
+)
 
 
 class SchedulingFlag(enum.Enum):
@@ -137,6 +143,11 @@ class SchedulingClass(Section, frozen=True, kw_only=True):
     period: int | None = None
     io_class: IoClass | None = None
     io_priority: int | None = None
+
+    @property
+    def effective_nice(self) -> int | None:
+        """The nice value, where the kernel heeds one under this policy. Source: sched(7)."""
+        return None if self.policy in _WITHOUT_NICE else self.nice
 
 
 class CpuClass(Section, frozen=True, kw_only=True):

@@ -9,7 +9,6 @@ from .config import IoClass, SchedulingClass, SchedulingPolicy
 from .shape import Fault, range_faults
 
 _REALTIME: Final = frozenset({SchedulingPolicy.FIFO, SchedulingPolicy.RR})
-_WITHOUT_NICE: Final = frozenset({*_REALTIME, SchedulingPolicy.DEADLINE})
 _NANOSECONDS_MIN: Final = 1024
 _NANOSECONDS_MAX: Final = 2**63 - 1
 
@@ -23,8 +22,6 @@ def scheduling_faults(path: Path, one: SchedulingClass) -> Iterator[Fault]:
         yield from range_faults((*path, "priority"), one.priority, 1, 99)
     elif one.priority:
         yield Fault((*path, "priority"), f"policy {policy} has no priority — leave it out")
-    if one.nice and one.policy in _WITHOUT_NICE:
-        yield Fault((*path, "nice"), f"policy {policy} has no nice value — leave it out")
     yield from range_faults((*path, "nice"), one.nice, -20, 19)
     # Source: ioprio_set(2).
     yield from range_faults((*path, "ioPriority"), one.io_priority, 0, 7)
@@ -37,6 +34,13 @@ def scheduling_faults(path: Path, one: SchedulingClass) -> Iterator[Fault]:
         for name, value in times.items():
             if value:
                 yield Fault((*path, name), f"policy {policy} has no {name} — leave it out")
+
+
+def idle_nice(path: Path, one: SchedulingClass) -> Iterator[Fault]:
+    """The nice value of the class at a path, where it has no effect: no kernel heeds it."""
+    if one.nice and one.effective_nice is None:
+        what = f"accepted, but has no effect — policy {one.policy.value} has no nice value"
+        yield Fault((*path, "nice"), f"{what}; leave it out")
 
 
 def _deadline(path: Path, times: Mapping[str, int | None]) -> Iterator[Fault]:

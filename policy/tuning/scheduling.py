@@ -40,7 +40,7 @@ def scheduling_values(chosen: SchedulingClass) -> Mapping[str, str | int]:
     values: dict[str, str | int | None] = {
         "policy": chosen.policy.value,
         "priority": chosen.priority,
-        "nice": chosen.nice,
+        "nice": chosen.effective_nice,
         "runtime": chosen.runtime,
         "deadline": chosen.deadline,
         "period": chosen.period,

@@ -26,6 +26,7 @@ CONFIG = config_from_values(
             {"name": "fast", "policy": "fifo", "priority": 7, "flags": ["reset-on-fork"]},
             {"name": "slow", "policy": "idle", "nice": 17, "ioClass": "be", "ioPriority": 6},
             {"name": "nice", "nice": 5},
+            {"name": "unheeded", "policy": "rr", "priority": 7, "nice": 5},
             {"name": "disk", "ioClass": "idle"},
             {
                 "name": "periodic",
@@ -58,6 +59,7 @@ def text(chosen: SchedulingClass) -> str:
             " scheduler { policy: SCHED_IDLE nice: 17 } }",
         ),
         ("nice", "linux { scheduler { policy: SCHED_OTHER nice: 5 } }"),
+        ("unheeded", "linux { scheduler { policy: SCHED_RR priority: 7 } }"),
         ("disk", "linux { io_priority { class: IOPRIO_CLASS_IDLE } }"),
         (
             "periodic",

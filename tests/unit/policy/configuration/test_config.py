@@ -468,9 +468,9 @@ CLASSES = "cpuClasses: [{name: a}, {name: b}]\nsharedPoolCPUClass: a\n"
             id="a realtime priority of zero",
         ),
         pytest.param(
-            "schedulingClasses: [{name: a, policy: fifo, priority: 5, nice: -5}]",
-            "nice: policy fifo has no nice value — leave it out",
-            id="a nice value where there is none",
+            "schedulingClasses: [{name: a, policy: fifo, priority: 5, nice: -21}]",
+            "nice: -21 is out of range — write -20 to 19",
+            id="a nice value out of range where there is none",
         ),
         pytest.param(
             "schedulingClasses: [{name: a, policy: deadline, deadline: 5000}]",
@@ -649,6 +649,25 @@ def test_fields_without_effect_are_accepted_with_a_word() -> None:
     assert checked.config.control.blockio.enable
     assert [line.split(" — ")[0] for line in checked.warnings] == [
         "p.yaml:3:5: control.rdt.force: accepted, but has no effect"
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "policy: fifo, priority: 5",
+        "policy: rr, priority: 5",
+        "policy: deadline, runtime: 2000, deadline: 2000",
+    ],
+)
+def test_a_nice_value_that_no_kernel_heeds_is_accepted_with_a_word(text: str) -> None:
+    """The Go policy passes it on, and runtimes and the kernel pass over it."""
+    checked = read_config(f"schedulingClasses: [{{name: a, {text}, nice: -5}}]", "p.yaml")
+    (chosen,) = checked.config.scheduling_classes
+    assert (chosen.nice, chosen.effective_nice) == (-5, None)
+    assert [line.split(": ", 1)[1] for line in checked.warnings] == [
+        "schedulingClasses[0].nice: accepted, but has no effect — policy"
+        f" {chosen.policy.value} has no nice value; leave it out"
     ]
 
 
