@@ -194,11 +194,16 @@ class RdtOptions(Section, frozen=True, kw_only=True):
 
 
 class RdtPartition(Section, frozen=True, kw_only=True):
-    """A share of caches and memory bandwidth, and the classes inside it."""
+    """A share of caches and memory bandwidth, and the classes inside it.
 
-    l2_allocation: Mapping[str, object] = msgspec.field(default_factory=dict[str, object])
-    l3_allocation: Mapping[str, object] = msgspec.field(default_factory=dict[str, object])
-    mb_allocation: Mapping[str, object] = msgspec.field(default_factory=dict[str, object])
+    By cache id, or one text (of memory bandwidth: one list) for all of them, as goresctrl reads it.
+    """
+
+    l2_allocation: Mapping[str, object] | str = msgspec.field(default_factory=dict[str, object])
+    l3_allocation: Mapping[str, object] | str = msgspec.field(default_factory=dict[str, object])
+    mb_allocation: Mapping[str, object] | tuple[object, ...] = msgspec.field(
+        default_factory=dict[str, object]
+    )
     classes: Mapping[str, object] = msgspec.field(default_factory=dict[str, object])
 
 

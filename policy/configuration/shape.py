@@ -220,6 +220,10 @@ def _fits(value: object, kind: types.Type) -> bool:
             return isinstance(value, str)
         case types.AnyType():
             return True
+        case types.DictType():
+            return mapping_of(value) is not None
+        case types.VarTupleType():
+            return isinstance(value, list | tuple)
         case types.CustomType(cls=cls) if cls is object:
             # Passed on as it is to whoever knows it.
             return True
@@ -235,6 +239,8 @@ _WORDS: Final[Mapping[type[types.Type], str]] = {
     types.BoolType: "true or false",
     types.IntType: "a whole number",
     types.StrType: "text (in quotes if it looks like a number)",
+    types.DictType: "a mapping",
+    types.VarTupleType: "a list",
 }
 
 _COLLECTIONS: Final[Mapping[type, str]] = {dict: "a mapping", list: "a list"}

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import msgspec
@@ -650,6 +651,41 @@ def test_fields_without_effect_are_accepted_with_a_word() -> None:
     assert [line.split(" — ")[0] for line in checked.warnings] == [
         "p.yaml:3:5: control.rdt.force: accepted, but has no effect"
     ]
+
+
+RDT = "control: {{rdt: {{partitions: {{p: {{{}}}}}}}}}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "l3Allocation: 80%",
+        "l2Allocation: '0xff0'",
+        "l3Allocation: {all: 80%, '2': {unified: 50%}}",
+        "mbAllocation: [80%, 1000MBps]",
+        "mbAllocation: {all: [80%]}",
+        "classes: {gold: {l3Allocation: 60%, mbAllocation: [50%]}}",
+    ],
+)
+def test_shares_of_caches_are_by_cache_or_one_for_all(text: str) -> None:
+    checked = read_config(RDT.format(text), "p.yaml")
+    assert read_config(format_config(checked.config)).config == checked.config
+    assert [line.split(": ")[1] for line in checked.warnings] == ["control.rdt.partitions"]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (
+            "l3Allocation: 80",
+            "80 is not accepted — write a mapping or text (in quotes if it looks like a number)",
+        ),
+        ("mbAllocation: 80%", "'80%' is not accepted — write a mapping or a list"),
+    ],
+)
+def test_shares_of_caches_of_another_kind_are_refused(text: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(complaint)):
+        read_config(RDT.format(text), "p.yaml")
 
 
 @pytest.mark.parametrize(
