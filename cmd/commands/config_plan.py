@@ -18,7 +18,7 @@ from ..kernel.knobs import Knobs
 from ..state.state_file import State
 from .bundle.support_bundle import is_bundle
 from .output_option import output_option
-from .saved_node import cut_pods, saved_engine, saved_state, state_machine, state_option
+from .saved_node import MachineOptions, cut_pods, saved_engine, saved_state, state_option
 
 _SOMETHING_MOVES: Final = 1
 
@@ -48,10 +48,10 @@ def command(
     FILE has faults or there is no state to compare with.
     """
     state = saved_state(state_path)
-    found = state_machine(state_path, sysfs_root, machine)
-    is_elsewhere = machine is not None or is_bundle(state_path)
+    meant = MachineOptions(sysfs_root, machine).for_state(state, state_path)
+    is_elsewhere = meant.spec is not None or is_bundle(state_path)
     interrupts = () if is_elsewhere else _interrupts(Path(sysfs_root or "/"))
-    plan = plan_config(state, found, file, interrupts)
+    plan = plan_config(state, meant.machine(), file, interrupts)
     click.echo(_as_json(plan) if output == "json" else _as_text(plan))
     if plan.count(Fate.STAYS) < len(plan.moves):
         raise click.exceptions.Exit(_SOMETHING_MOVES)

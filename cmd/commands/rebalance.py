@@ -24,7 +24,7 @@ from ..report.console import table_lines
 from ..report.escaped_text import escaped
 from ..report.weight_text import weight_text
 from .output_option import output_option
-from .saved_node import cut_pods, saved_engine, saved_state, state_machine
+from .saved_node import MachineOptions, cut_pods, saved_engine, saved_state
 
 _STOPPED: Final = 1
 _COLUMNS: Final = ("container", "from", "to", "gain", "memory to migrate")
@@ -78,8 +78,8 @@ def command(
     state = client.state() if client is not None else saved_state(cast(Path, state_path))
     for warning in cut_pods(state):
         click.echo(f"warning: {warning}", err=True)
-    path = state_path or Path()
-    engine = saved_engine(state, state_machine(path, sysfs_root, machine))
+    meant = MachineOptions(sysfs_root, machine).for_state(state, state_path)
+    engine = saved_engine(state, meant.machine())
     budget = RebalanceBudget(moves=moves, moves_exclusive=exclusive)
     found = rebalance(engine.snapshot(), budget)
     done = _applied(client, found) if client is not None and is_applied else None

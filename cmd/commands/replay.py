@@ -28,7 +28,7 @@ from ..report.escaped_text import escaped
 from ..state.state_file import State
 from .bundle.support_bundle import BundleError, is_bundle, read_bundle
 from .output_option import output_option
-from .saved_node import check_machine, saved_state, state_machine, state_option
+from .saved_node import MachineOptions, check_machine, saved_state, state_option
 
 _COLUMNS: Final = ("container", "event", "was", "would be")
 _WORSE: Final = 1
@@ -63,11 +63,12 @@ def command(
     """
     kept = _kept(state_path)
     config = None if config_path is None else load_config(config_path).config
-    made_on, state = state_machine(state_path, sysfs_root, machine), _state(state_path, config)
+    given, state = MachineOptions(sysfs_root, machine), _state(state_path, config)
+    made_on = given.for_state(state, state_path).machine()
     if state is not None:
         config = config or config_from_values(state.config, "the state's configuration")
         # Whoever names none means the node's own, wherever its files were taken.
-        if sysfs_root is None and machine is None:
+        if not given.is_given:
             check_machine(state, made_on)
     assert config is not None
     found = replay(Engine(made_on, config), kept)

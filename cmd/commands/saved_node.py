@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 import click
+from msgspec import Struct
 
 from ...policy.configuration.config_text import config_from_values
 from ...policy.engine.engine import Engine
@@ -58,14 +59,29 @@ def saved_state(path: Path) -> State:
         ) from error
 
 
-def state_machine(path: Path, sysfs_root: str | None, machine: str | None) -> Machine:
-    """The machine the options mean; without any, that of a support bundle or this one.
+class MachineOptions(Struct, frozen=True):
+    """Options `--sysfs-root` and `--machine` as they count for a state; at most one is there."""
 
-    Raises `TopologyError`.
-    """
-    if is_bundle(path) and sysfs_root is None and machine is None:
-        sysfs_root = str(path)
-    return machine_of(sysfs_root, machine)
+    sysfs_root: str | None = None
+    spec: str | None = None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether any is there: else this machine is meant."""
+        return not self.sysfs_root is self.spec is None
+
+    def for_state(self, state: State | None, path: Path | None) -> "MachineOptions":
+        """The options; without any, those of the machine that a state, or its bundle, is of."""
+        if self.is_given:
+            return self
+        if state is not None and state.machine.spec:
+            return MachineOptions(spec=state.machine.spec)
+        is_inside = path is not None and is_bundle(path)
+        return MachineOptions(sysfs_root=str(path)) if is_inside else self
+
+    def machine(self) -> Machine:
+        """The machine that is meant. Raises `TopologyError`, and `click.UsageError` for both."""
+        return machine_of(self.sysfs_root, self.spec)
 
 
 def saved_engine(state: State, machine: Machine, interrupts: tuple[Interrupt, ...] = ()) -> Engine:

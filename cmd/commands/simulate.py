@@ -27,13 +27,13 @@ from ...policy.text.yaml_fields import Field, FieldError, read_fields
 from ...topology.model.machine import Machine
 from ...topology.sysfs.discovery import read_machine
 from ..daemon.config_file import input_name, read_input
-from ..daemon.machine_source import machine_of, machine_options
+from ..daemon.machine_source import machine_options
 from ..report.console import ProgressBar
-from .bundle.support_bundle import is_bundle
-from .node.simulated_node import NodeSource, node_options
+from .node.simulated_node import NodeSource, node_options, running_node
 from .output_file import write_whole
 from .output_option import output_option
 from .pools import chosen_config
+from .saved_node import MachineOptions
 from .simulate_text import table_text, tree_text
 from .simulation.device_option import check_devices, device_names
 from .simulation.junit_report import junit_text
@@ -123,20 +123,20 @@ def command(
     config, warnings = chosen_config(config_path)
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
-    if state_path is not None and is_bundle(state_path) and sysfs_root is machine is None:
-        # A bundle has the machine that its state is of.
-        sysfs_root = str(state_path)
-    hardware = _Hardware(sysfs_root, machine, device_names(devices), memory_qos_of(memory_qos))
+    state = source.state() if source else None
+    meant = MachineOptions(sysfs_root, machine).for_state(state, state_path)
+    hardware = _Hardware(meant, device_names(devices), memory_qos_of(memory_qos))
     jobs = _chosen(_jobs(files, hardware), only)
     node: RunningNode | None = None
-    if source:
+    if state is not None:
         jobs = jobs or [Job(pods_scenario(()), hardware.topology)]
         for job in jobs:
             source.check(job.scenario)
-        is_live = machine is None and Path(sysfs_root or "/").is_dir()
-        root = Path(sysfs_root or "/") if is_live else None
+        is_live = meant.spec is None and Path(meant.sysfs_root or "/").is_dir()
+        root = Path(meant.sysfs_root or "/") if is_live else None
         other = None if config_path is None else config
-        node, hardware.name = source.node(hardware.topology().machine, root, other), source.name
+        node = running_node(state, hardware.topology().machine, root, other)
+        hardware.name = source.name
     if unused := hardware.unused_option(jobs):
         click.echo(unused, err=True)
     with ProgressBar(sum(len(job.scenario.steps) for job in jobs)) as bar:
@@ -161,13 +161,12 @@ class _Hardware:
 
     def __init__(
         self,
-        sysfs_root: str | None,
-        spec: str | None,
+        meant: MachineOptions,
         devices: Mapping[str, tuple[str, ...]],
         memory_qos: MemoryQos,
     ) -> None:
-        self.name = spec or sysfs_root or "this machine"
-        self._options = (sysfs_root, spec)
+        self.name = meant.spec or meant.sysfs_root or "this machine"
+        self._meant = meant
         self._devices = devices
         self._memory_qos = memory_qos
         self._machine: Machine | None = None
@@ -175,16 +174,15 @@ class _Hardware:
     def unused_option(self, jobs: Sequence[Job]) -> str:
         """What to say of an option that some scenarios pass over; empty where there is nothing."""
         ids = [job.scenario.id for job in jobs if job.has_own_hardware]
-        sysfs_root, spec = self._options
-        if not ids or (sysfs_root is None and spec is None):
+        if not ids or not self._meant.is_given:
             return ""
-        option = "--sysfs-root" if spec is None else "--machine"
+        option = "--sysfs-root" if self._meant.spec is None else "--machine"
         listed = ", ".join(ids[:_LISTED]) + (", …" if len(ids) > _LISTED else "")
         return f"{option}: not used by scenarios {listed}, which name their own topology"
 
     def topology(self) -> Topology:
         if self._machine is None:
-            self._machine = machine_of(*self._options)
+            self._machine = self._meant.machine()
             check_devices(self._devices, self._machine)
         return Topology(machine=self._machine, devices=self._devices, memory_qos=self._memory_qos)
 

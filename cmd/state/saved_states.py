@@ -37,7 +37,11 @@ class SavedStates:
 
 def saved_machine(machine: Machine) -> SavedMachine:
     """The machine to be saved: a summary and a fingerprint, which takes a while to compute."""
-    return SavedMachine(summary=machine_summary(machine), fingerprint=machine_fingerprint(machine))
+    return SavedMachine(
+        summary=machine_summary(machine),
+        fingerprint=machine_fingerprint(machine),
+        spec=machine.spec,
+    )
 
 
 def _placed(snapshot: Snapshot, courtesy: Courtesy) -> Iterator[PlacedContainer]:

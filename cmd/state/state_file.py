@@ -36,6 +36,8 @@ class SavedMachine(msgspec.Struct, frozen=True, kw_only=True):
 
     summary: str = ""
     fingerprint: str = ""
+    spec: str = ""
+    """The line that it was made of; empty for a machine that was read."""
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 import difflib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ..model.machine import Cache, Cpu, Domain, Machine, NumaNode, NumaNodeId, SocketId
@@ -66,7 +66,7 @@ def machine_from_spec(text: str) -> Machine:
     spec = _read_words(text)
     _complete(spec)
     _check_sizes(spec)
-    return _Layout(spec).machine()
+    return replace(_Layout(spec).machine(), spec=text)
 
 
 def _read_words(text: str) -> _Spec:

@@ -212,6 +212,8 @@ class Machine:
     cpuinfo: str = ""
     """The first cpu's paragraph of /proc/cpuinfo; see `sysfs.processor`."""
     warnings: tuple[str, ...] = ()
+    spec: str = field(default="", compare=False)
+    """The line that a made-up machine was made of; empty for one that was read."""
 
     @property
     def offline(self) -> CpuSet:

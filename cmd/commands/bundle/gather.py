@@ -93,7 +93,8 @@ def _texts(
         yield STATE, msgspec.json.encode(state).decode()
         config = config_from_values(state.config, "the daemon's configuration")
         yield "config.yaml", format_config(config)
-        if state.machine.fingerprint != machine_fingerprint(machine):
+        # One that was made of a line is made of it again.
+        if not state.machine.spec and state.machine.fingerprint != machine_fingerprint(machine):
             missing.append(
                 f"the daemon's machine ({state.machine.summary}): this one has"
                 f" {machine_summary(machine)} — name that one with --sysfs-root"

@@ -16,6 +16,7 @@ from ....topology.model.machine import Machine
 from ...control.control_client import ControlClient
 from ...control.control_option import control_option
 from ...kernel.knobs import Knobs
+from ...state.state_file import State
 from ..saved_node import cut_pods, saved_engine, saved_state
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -43,19 +44,13 @@ class NodeSource:
         """The node as results call it."""
         return "this node as it runs" if self.state_path is None else str(self.state_path)
 
-    def node(self, machine: Machine, root: Path | None, config: Config | None) -> RunningNode:
-        """The node, reconfigured where a configuration is given.
-
-        `root`: where the kernel's interrupts may be read; None for a machine that is made up.
-
-        Raises `SavedStateError`, `ControlError` and `ConfigError`.
-        """
+    def state(self) -> State:
+        """The node's state. Raises `SavedStateError` and `ControlError`."""
         path = self.state_path
         state = ControlClient(self.control).state() if path is None else saved_state(path)
         for warning in cut_pods(state):
             click.echo(f"warning: {warning}", err=True)
-        interrupts = () if root is None else Knobs(root).hardware().interrupts
-        return RunningNode.of(saved_engine(state, machine, interrupts), config)
+        return state
 
     def check(self, scenario: Scenario) -> None:
         """Raise `FieldError` for a scenario that does not go on from a node, but begins anew."""
@@ -64,6 +59,18 @@ class NodeSource:
                 f"{scenario.where}: names its own topology or starts the policy — leave that out to"
                 " go on from a running node, or leave --state and --running out"
             )
+
+
+def running_node(
+    state: State, machine: Machine, root: Path | None, config: Config | None
+) -> RunningNode:
+    """The node of a state, reconfigured where a configuration is given.
+
+    `root`: where the kernel's interrupts may be read; None for a machine that is made up. Raises
+    `SavedStateError` and `ConfigError`.
+    """
+    interrupts = () if root is None else Knobs(root).hardware().interrupts
+    return RunningNode.of(saved_engine(state, machine, interrupts), config)
 
 
 def node_options(command: _Command) -> _Command:

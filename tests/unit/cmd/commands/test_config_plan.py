@@ -205,6 +205,13 @@ def test_a_faulty_file_has_no_plan(folder: Path, config: str, complaint: str) ->
     assert run.stdout == ""
 
 
+def test_a_made_up_machine_is_known_from_its_state(folder: Path) -> None:
+    named = plan(folder, "colocatePods: true\n")
+    arguments = ["config", "plan", str(folder / "node.yaml"), f"--state={folder}"]
+    run = CliRunner().invoke(main, arguments)
+    assert (run.exit_code, run.output) == (named.exit_code, named.output)
+
+
 def test_a_state_of_another_machine_has_no_plan(folder: Path) -> None:
     run = plan(folder, "", "--machine=socket:1 core:4 thread:1 mem:4G")
     assert run.exit_code == 2

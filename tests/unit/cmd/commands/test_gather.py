@@ -15,7 +15,7 @@ from pinfold.cmd.pinfold import main
 from pinfold.topology.made.generator import machine_snapshot
 from pinfold.topology.made.snapshot import write_tree
 
-from ..control.history.test_history_keeper import MACHINE, KeptNode
+from ..control.history.test_history_keeper import MACHINE, MADE, KeptNode
 from ..daemon.paper_node import burstable, guaranteed
 
 LATE = """
@@ -121,6 +121,19 @@ def test_other_commands_read_it_as_they_read_a_state(bundle: Path) -> None:
     assert document(pinfold("topology", f"--sysfs-root={bundle}", "-o", "json"))["online_cpus"] == (
         "0-7"
     )
+
+
+def test_a_made_up_machine_is_known_from_the_state_in_a_bundle(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir(mode=0o700)
+    node = KeptNode(folder, MADE)
+    node.start()
+    node.run(guaranteed("db", 2000))
+    file, control = tmp_path / "node.tar.xz", folder / "control.sock"
+    run = pinfold("gather", str(file), f"--control={control}", f"--state-dir={folder}")
+    node.stop()
+    assert "the daemon's machine" not in run.output
+    assert "no move is worth it" in pinfold("rebalance", f"--state={file}").output
 
 
 def test_a_machine_that_is_not_the_daemons_is_told_of(node: KeptNode, tmp_path: Path) -> None:

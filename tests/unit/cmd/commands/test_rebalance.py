@@ -95,6 +95,11 @@ def test_a_state_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert "no such file or directory — name the folder" in found.output
 
 
+def test_a_made_up_machine_is_known_from_its_state(folder: Path) -> None:
+    found = CliRunner().invoke(main, ["rebalance", "--plan", f"--state={folder}"])
+    assert (found.exit_code, found.output) == (0, run(folder, "--plan").output)
+
+
 def test_a_state_of_another_machine_is_refused(folder: Path) -> None:
     found = CliRunner().invoke(main, ["rebalance", f"--state={folder}", "--machine=core:2"])
     assert found.exit_code == 2

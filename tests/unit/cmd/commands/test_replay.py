@@ -16,7 +16,7 @@ from pinfold.policy.engine.engine import Engine
 from pinfold.topology.model.machine import Machine
 from tests.property.test_engine_walk import MACHINES
 
-from ..control.history.test_history_keeper import KeptNode
+from ..control.history.test_history_keeper import MADE, KeptNode
 from ..daemon.paper_node import burstable, guaranteed
 
 SPEC = "socket:2 numa:1 core:4 thread:1 mem:8G"
@@ -50,6 +50,15 @@ def test_the_same_machine_and_configuration_decide_the_same(folder: Path) -> Non
         0,
         "as it was: 7, elsewhere: 0, refused now: 0, granted now: 0\n",
     )
+
+
+def test_a_made_up_machine_of_a_folder_is_known_from_its_state(tmp_path: Path) -> None:
+    node = KeptNode(tmp_path, MADE)
+    node.start()
+    node.run(guaranteed("db", 2000))
+    node.stop()
+    found = CliRunner().invoke(main, ["replay", f"--state={tmp_path}"])
+    assert found.output == "as it was: 1, elsewhere: 0, refused now: 0, granted now: 0\n"
 
 
 def test_the_machine_of_a_folder_from_elsewhere_has_to_be_named(folder: Path) -> None:

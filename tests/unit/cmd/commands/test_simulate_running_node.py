@@ -221,6 +221,12 @@ def test_what_is_asked_must_be_clear(arguments: tuple[str, ...], complaint: str)
     assert complaint in run.output
 
 
+def test_a_made_up_machine_is_known_from_its_state(node: AskedNode, pods: Path) -> None:
+    arguments = ["simulate", "--running", f"--control={node.path}", str(pods)]
+    run = CliRunner().invoke(main, arguments)
+    assert (run.exit_code, run.output) == (0, asked(node, pods).output)
+
+
 def test_a_state_of_another_machine_is_refused(node: AskedNode, pods: Path) -> None:
     run = CliRunner().invoke(
         main,

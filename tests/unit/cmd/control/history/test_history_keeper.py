@@ -1,5 +1,6 @@
 """Decisions that outlive the daemon: kept soon after they were made, and explained afterwards."""
 
+import dataclasses
 import logging
 from collections.abc import Generator
 from pathlib import Path
@@ -15,23 +16,26 @@ from pinfold.cmd.control.history.history_keeper import HistoryKeeper
 from pinfold.cmd.control.history.saved_decision import SavedDecision
 from pinfold.nri.dispatch.report import Happening
 from pinfold.topology.made.spec import machine_from_spec
+from pinfold.topology.model.machine import Machine
 
 from ...daemon.paper_node import PaperNode, burstable, config, guaranteed
 
 LOG = logging.getLogger("test_history_keeper")
-MACHINE = machine_from_spec("socket:2 numa:1 core:4 thread:1 mem:8G")
+MADE = machine_from_spec("socket:2 numa:1 core:4 thread:1 mem:8G")
+MACHINE = dataclasses.replace(MADE, spec="")
+"""The same machine as if it had been read from its /sys."""
 
 
 class KeptNode(PaperNode):
     """A node on paper whose daemon keeps its state and its decisions, and can be asked."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, machine: Machine = MACHINE) -> None:
         self.state_dir = folder
         self.now = 1_700_000_000.0
         self.bytes_max = BYTES_MAX
         self.history = self._keeper()
         self.journal = DecisionJournal(clock=lambda: self.now)
-        super().__init__(MACHINE, config(), folder=folder, reports=(self._report,))
+        super().__init__(machine, config(), folder=folder, reports=(self._report,))
         self.server: ControlServer | None = None
 
     @property
