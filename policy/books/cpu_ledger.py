@@ -177,10 +177,10 @@ class Ledger:
         promised += (narrowed or self.narrowed).promised(free & cpus, counted, but)
         return min(room, 1000 * (free & cpus).bit_count() - promised)
 
-    def promised_inside(self, pool_id: PoolId) -> int:
-        """Milli-cpus at most that `room_within` counts as promised, whichever cpus are left."""
+    def promised_inside(self, pool_id: PoolId, *, is_rough: bool = False) -> int:
+        """Milli-cpus at most that `room_within` counts as promised; `is_rough`: in O(children)."""
         inside = sum([self._shared_milli[child] for child in self.tree.pools[pool_id].children])
-        return inside + self.narrowed.promised(self.free_sharable[pool_id], 0)
+        return inside + self.narrowed.promised(-1 if is_rough else self.free_sharable[pool_id], 0)
 
     @property
     def _owed(self) -> int:

@@ -23,6 +23,7 @@ class NarrowedShares:
         self._shares: dict[ContainerId, tuple[int, int]] = {}
         self._sums: dict[int, int] = {}
         """Milli-cpus by set of cpus, where there are any: many grants have the same set."""
+        self._total_milli = 0
         self._beside: dict[ContainerId, tuple[CpuSet, ...]] = {}
         self._owed: int | None = 0
         self._version = -1
@@ -81,6 +82,7 @@ class NarrowedShares:
             self._owed = None
 
     def _count(self, cpus: int, milli: int, sign: int) -> None:
+        self._total_milli += sign * milli
         total = self._sums.pop(cpus, 0) + sign * milli
         if total:
             self._sums[cpus] = total
@@ -91,7 +93,12 @@ class NarrowedShares:
         self._owed = None
 
     def promised(self, cpus: int, counted: int, but: Grant | None = None) -> int:
-        """Milli-cpus promised to those that have some of these cpus, not all in `counted`."""
+        """Milli-cpus promised to those that have some of these cpus, not all in `counted`.
+
+        `cpus`: -1 for all of them, in O(1).
+        """
+        if cpus == -1 and not counted and but is None:
+            return self._total_milli
         sums = self._sums.items()
         found = sum([milli for mask, milli in sums if mask & cpus and mask & ~counted])
         if but is not None and but.has_shared_part and but.container_id in self._shares:

@@ -223,8 +223,13 @@ class OpeningSearch:
             return False
         if not request.shared_milli:
             return True
-        wanted = request.shared_milli + 1000 * count
-        return ledger.room_within(self.tree.pools[pool_id].id, region) >= wanted
+        wanted, pool = request.shared_milli + 1000 * count, self.tree.pools[pool_id]
+        if ledger.room.grantable_milli[pool_id] >= wanted:
+            # Most regions have so much left that it does not matter what is promised where.
+            left = 1000 * free.bit_count() - wanted
+            if left >= 0 and left >= ledger.promised_inside(pool.id, is_rough=True):
+                return True
+        return ledger.room_within(pool.id, region) >= wanted
 
     def _has_own_for_sure(self, number: int, region: int) -> bool:
         """Whether sharable cpus of a region serve that need not be looked at one by one."""

@@ -445,3 +445,24 @@ def test_a_slice_has_what_it_is_said_to_have_before_it_is_picked(
         found = ledger.sliceable_up_to(least)
         for count, exact in zip(found, sliceable, strict=True):
             assert count == exact or min(count, exact) >= least
+
+
+def test_what_narrowed_shares_are_promised_at_most_is_known_without_looking_at_where_they_are() -> (
+    None
+):
+    ledger = ledger_of()
+    for number, within in enumerate(("1-2", "2-3", "2-3", "1")):
+        grant = structs.replace(share(f"s{number}", NODE0, 200), within=CpuSet.parse(within))
+        ledger.add(grant)
+        rough = ledger.promised_inside(NODE0, is_rough=True)
+        assert rough == 200 * (number + 1)
+        assert rough >= ledger.promised_inside(NODE0)
+        for cpus in range(16):
+            room = ledger.room_within(NODE0, cpus)
+            left = ledger.free_sharable[NODE0] & cpus
+            sure = min(ledger.room.grantable_milli[NODE0], 1000 * left.bit_count() - rough)
+            assert room >= sure
+    ledger.repool(structs.replace(share("s3", NODE0, 100), within=CpuSet.parse("1-2")))
+    for number in range(4):
+        ledger.drop(ContainerId(f"s{number}"))
+    assert not ledger.promised_inside(NODE0, is_rough=True)
