@@ -296,11 +296,11 @@ class Books:
 
     def reaches(self, container_ids: Iterable[ContainerId]) -> list[int]:
         """The `reach` of each of many containers."""
-        grants, told, found = self.ledger.grants, self.pinner.told, list[int]()
+        grants, told, found = self.ledger.grants, self.pinner.last_told, list[int]()
         for container_id in container_ids:
             grant = grants.get(container_id)
             is_plain = grant is not None and grant.pen is None and grant.idle_level is None
-            pinning = told(container_id) if is_plain else None
+            pinning = told.get(container_id) if is_plain else None
             cpus = None if pinning is None else pinning.cpus
             found.append(self.reach(container_id) if cpus is None else cpus.mask)
         return found

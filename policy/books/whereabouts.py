@@ -78,7 +78,8 @@ class Whereabouts:
         known = self._known
         if self._pen is None:
             new = [one for one in container_ids if one not in known]
-            known.update(zip(new, self._books.reaches(new), strict=True))
+            if new:
+                known.update(zip(new, self._books.reaches(new), strict=True))
         else:
             for one in container_ids:
                 self.cpus_of(one)

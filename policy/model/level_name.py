@@ -30,7 +30,8 @@ def level_noun(level: Level) -> str:
     >>> level_noun(Level.NUMA), level_noun(Level.CORE)
     ('NUMA node', 'core')
     """
-    return _NOUNS.get(level, level.value)
+    # The value of a member is looked up by a call of Python.
+    return _NOUNS.get(level) or level.value
 
 
 def a_level(level: Level) -> str:

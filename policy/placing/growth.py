@@ -4,14 +4,14 @@ What somebody gives back is for everybody who shares a pool; a container that mu
 is not there only because others have those cpus for themselves, must not follow.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
 from ...topology.model.machine import Level
 from ...topology.sets.cpuset import CpuSet
 from ..books.books import Books
-from ..model.container import ContainerId
+from ..model.container import Container, ContainerId
 from ..model.grant import Grant, PoolId
 from ..model.request import CpuType
 from .judging.judgement import Judgement
@@ -29,27 +29,31 @@ def held_back(
     standing = cpus | (standing_cpus(newcomer, books.ledger) if newcomer.has_shared_part else 0)
     settled = {one.container_id for one in changed}
     found: dict[ContainerId, Grant] = {}
-    covered: dict[Level, int] = {}
-    may_gain: dict[tuple[PoolId, CpuSet | None, Level], int] = {}
-    for container_id, level in _kept_apart(judgement):
-        if container_id in settled:
-            continue
-        grant = books.ledger.counted(container_id)
-        grant = found.get(grant.container_id) or grant
-        if level not in covered:
-            covered[level] = books.domains.covering(level, standing)
-        # Most share a pool.
-        place = grant.pool_id, grant.within, level
-        forbidden = may_gain.get(place)
-        if forbidden is None:
-            forbidden = may_gain[place] = standing_cpus(grant, books.ledger) & covered[level]
-        if not forbidden or grant.container_id in settled or not grant.has_shared_part:
-            continue
-        presence = books.presence(container_id)
-        if not forbidden & presence & ~newcomer.exclusive.mask:
-            may_have = standing_cpus(grant, books.ledger)
-            left = may_have & ~forbidden | presence & books.tree.root.reserved.mask
-            found[grant.container_id] = replace(grant, within=CpuSet(left))
+    ledger = books.ledger
+    for level, residents in _kept_apart(judgement).items():
+        covered = books.domains.covering(level, standing)
+        may_gain: dict[tuple[PoolId, int], int] = {}
+        # They may be many, most of them elsewhere: those cost no call.
+        for container_id, seen in residents.items():
+            if container_id in settled:
+                continue
+            grant = ledger.grants.get(container_id)
+            is_penned = grant is None or grant.pen is not None
+            if grant is None or is_penned:
+                grant = ledger.counted(container_id)
+            grant = found.get(grant.container_id, grant)
+            # Most share a pool.
+            place = grant.pool_id, -1 if grant.within is None else grant.within.mask
+            forbidden = may_gain.get(place)
+            if forbidden is None:
+                forbidden = may_gain[place] = standing_cpus(grant, ledger) & covered
+            if not forbidden or grant.container_id in settled:
+                continue
+            here = books.presence(container_id) if is_penned or seen is None else seen[1]
+            if not forbidden & here & ~newcomer.exclusive.mask and grant.has_shared_part:
+                may_have = standing_cpus(grant, ledger)
+                left = may_have & ~forbidden | here & books.tree.root.reserved.mask
+                found[grant.container_id] = replace(grant, within=CpuSet(left))
     return tuple(found.values())
 
 
@@ -196,15 +200,17 @@ def _wider_place(rules: Sequence[Restriction], grant: Grant, books: Books) -> Gr
     return None
 
 
-def _kept_apart(judgement: Judgement) -> Iterator[tuple[ContainerId, Level]]:
-    """The residents that must not share a domain with the newcomer, and the level; each once."""
-    by_level: dict[Level, dict[ContainerId, None]] = {}
+_Residents = dict[ContainerId, tuple[Container, int] | None]
+"""Residents; where that is known, with the cpus that count as the place of each."""
+
+
+def _kept_apart(judgement: Judgement) -> Mapping[Level, _Residents]:
+    """The residents that must not share a domain with the newcomer, by level."""
+    by_level: dict[Level, _Residents] = {}
     # Many rules are about the same containers.
     in_the_way = {(one.level, id(one.blockers)): one.blockers for one in judgement.own}
     for (level, _), some in in_the_way.items():
         by_level.setdefault(level, {}).update(dict.fromkeys([one.id for one in some]))
     for level, owners in dict.fromkeys((one.level, one.insisting) for one in judgement.barriers):
-        by_level.setdefault(level, {}).update(dict.fromkeys(owners.presence))
-    for level, found in by_level.items():
-        for container_id in found:
-            yield container_id, level
+        by_level.setdefault(level, {}).update(owners.presence)
+    return by_level

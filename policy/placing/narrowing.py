@@ -32,6 +32,7 @@ _RESIDENTS_MAX: Final = 256
 _TRIES_MAX: Final = 2048
 """So often at most residents that are alike are held against a domain."""
 
+_NO_LEVELS: Final = frozenset[Level]()
 _Movable = Mapping[ContainerId, frozenset[Level]]
 
 
@@ -132,26 +133,20 @@ class _Crowds:
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._levels: dict[ContainerId, tuple[Level, ...]] = {}
-        """Of those that can make way, the levels at which rules say so."""
+        self.movable: dict[ContainerId, frozenset[Level]] = {}
+        """Those that can make way, or their pens, and the levels at which rules say so."""
         self._can: dict[ContainerId, bool] = {}
-        self._is_elsewhere: dict[tuple[PoolId, CpuSet | None, int], bool] = {}
+        self._of_pens: dict[ContainerId, bool] = {}
         self._kept: dict[tuple[Level, int], int | None] = {}
         """By level, and the object that holds the residents."""
-
-    @property
-    def movable(self) -> _Movable:
-        """Those that can make way, or their pens, and the levels at which rules say so."""
-        # Most have the same ones.
-        sets = {some: frozenset(some) for some in set(self._levels.values())}
-        return {one: sets[some] for one, some in self._levels.items()}
 
     def kept_by(self, barrier: Barrier) -> int:
         """The cpus that a rule's owners keep that cannot make way."""
         owners = barrier.insisting
         key = barrier.level, id(owners)
         if key not in self._kept:
-            self._kept[key] = self._look_at(barrier.level, owners.presence)
+            reaches = [cpus for _, cpus in owners.presence.values()]
+            self._kept[key] = self._look_at(barrier.level, owners.presence, reaches)
         staying = self._kept[key]
         return barrier.forbidden if staying is None else staying
 
@@ -159,105 +154,127 @@ class _Crowds:
         """The cpus that are kept from a newcomer by those in the way that cannot leave it."""
         key = rule.level, id(rule.blockers)
         if key not in self._kept:
-            self._kept[key] = self._look_at(rule.level, [one.id for one in rule.blockers])
+            ids = [one.id for one in rule.blockers]
+            self._kept[key] = self._look_at(rule.level, ids, self._books.reaches(ids))
         staying = self._kept[key]
         return rule.forbidden if staying is None else staying
 
-    def _look_at(self, level: Level, residents: Iterable[ContainerId]) -> int | None:
-        """None where nobody can make way."""
-        books, can_by = self._books, self._can
-        moving, staying = list[ContainerId](), list[ContainerId]()
-        for container_id in residents:
-            can = can_by.get(container_id)
-            if can is None:
-                can = can_by[container_id] = self._can_make_way(container_id)
-            (moving if can else staying).append(container_id)
+    def _look_at(
+        self, level: Level, residents: Iterable[ContainerId], reaches: Sequence[int]
+    ) -> int | None:
+        """None where nobody can make way. `reaches`: as of `Books.reach`, in the same order."""
+        self._find_out(residents, reaches)
+        can, kept = self._can, 0
+        moving = [one for one in residents if can[one]]
         if not moving:
             return None
+        for container_id, cpus in zip(residents, reaches, strict=True):
+            if not can[container_id]:
+                kept |= cpus
+        movable, wider = self.movable, dict[frozenset[Level], frozenset[Level]]()
+        grants = self._books.ledger.grants
         for container_id in moving:
             # Who is in a pen takes the others with it.
-            held_as = books.ledger.grants[container_id].pen or container_id
-            levels = self._levels.get(held_as, ())
-            if level not in levels:
-                self._levels[held_as] = (*levels, level)
-        kept = 0
-        for mask in books.reaches(staying):
-            kept |= mask
-        return books.domains.covering(level, kept)
+            held_as = grants[container_id].pen or container_id
+            before = movable.get(held_as, _NO_LEVELS)
+            after = wider.get(before)
+            if after is None:
+                # One set for all: it hashes itself once, its members by a call each.
+                after = wider[before] = before | {level}
+            movable[held_as] = after
+        return self._books.domains.covering(level, kept)
 
-    def _can_make_way(self, container_id: ContainerId) -> bool:
-        ledger = self._books.ledger
-        grant = ledger.grants[container_id]
-        if grant.pen is None:
-            return self._can_leave(grant, (container_id,))
-        can = self._can.get(grant.pen)
+    def _find_out(self, residents: Iterable[ContainerId], reaches: Sequence[int]) -> None:
+        """Whether each of some residents can make way."""
+        can, books = self._can, self._books
+        grants, rules, pools = books.ledger.grants, books.standing.rules, books.tree.pools
+        reserved = books.tree.root.reserved.mask
+        # They may be many: a call for each would be most of the work.
+        for container_id, reach in zip(residents, reaches, strict=True):
+            if container_id in can:
+                continue
+            grant = grants[container_id]
+            if grant.pen is not None:
+                can[container_id] = self._can_pen_leave(grant.pen)
+                continue
+            is_fixed = grant.cpu_type is not _NORMAL or grant.exclusive.mask or grant.is_strict
+            own = rules.get(container_id)
+            if is_fixed or (own is not None and own.hold_it):
+                can[container_id] = False
+                continue
+            standing = pools[grant.pool_id].sharable.mask
+            if grant.within is not None:
+                # Who waits on the reserved cpus has no others to make way to.
+                standing &= 0 if grant.within.mask & reserved else grant.within.mask
+            # Or its pool has no cpu left, and it is where others lend it some, whatever its share
+            # comes to.
+            can[container_id] = not reach & ~standing
+        if books.standing.has_required_affinity:
+            for container_id in residents:
+                if can[container_id]:
+                    container = books.affinity.residents.container(container_id)
+                    can[container_id] = not books.standing.is_required(container)
+
+    def _can_pen_leave(self, pen_id: ContainerId) -> bool:
+        """Whether no rule holds those in a pen, and its grant says where they are."""
+        can = self._of_pens.get(pen_id)
         if can is None:
-            members = ledger.members(grant.pen)
-            can = self._can[grant.pen] = self._can_leave(ledger.pens[grant.pen], members)
+            ledger = self._books.ledger
+            can = all(self._can_leave(ledger.pens[pen_id], one) for one in ledger.members(pen_id))
+            self._of_pens[pen_id] = can
         return can
 
-    def _can_leave(self, grant: Grant, members: Iterable[ContainerId]) -> bool:
-        """Whether no rule holds those of a grant, and it says where they are."""
+    def _can_leave(self, pen: Grant, member: ContainerId) -> bool:
         books, standing = self._books, self._books.standing
-        if grant.cpu_type is not _NORMAL or grant.exclusive or grant.is_strict:
+        if pen.cpu_type is not _NORMAL or pen.exclusive or pen.is_strict:
             return False
-        for one in members:
-            if standing.of(one).hold_it:
-                return False
-            presence = books.presence(one)
-            place = grant.pool_id, grant.within, presence
-            is_elsewhere = self._is_elsewhere.get(place)
-            if is_elsewhere is None:
-                is_elsewhere = self._is_elsewhere[place] = _is_elsewhere(grant, presence, books)
-            if is_elsewhere:
-                return False
-            if standing.has_required_affinity:
-                resident = books.affinity.residents.container(one)
-                if standing.is_required(resident):
-                    return False
-        return True
-
-
-def _is_elsewhere(grant: Grant, presence: int, books: Books) -> bool:
-    """Whether a shared container is not on the cpus of its pool, which are to become fewer."""
-    if grant.within is not None and grant.within & books.tree.root.reserved:
-        # It waits on the reserved cpus, and has no others to make way to.
-        return True
-    # Its pool has no cpu left: it is where others lend it some, whatever its share comes to.
-    return bool(presence & ~standing_cpus(grant, books.ledger))
+        if standing.of(member).hold_it:
+            return False
+        if pen.within is not None and pen.within & books.tree.root.reserved:
+            return False
+        if books.presence(member) & ~standing_cpus(pen, books.ledger):
+            return False
+        if not standing.has_required_affinity:
+            return True
+        return not standing.is_required(books.affinity.residents.container(member))
 
 
 class _InTheWay:
     """Residents that are alike and may have to leave a region, and what is left without one."""
 
     __slots__ = (
-        "_enough_milli",
-        "_free",
         "_grant",
-        "_is_kept",
         "_ledger",
+        "_promised",
         "count",
         "cpus",
         "levels",
     )
 
-    def __init__(self, grant: Grant, levels: frozenset[Level], ledger: Ledger) -> None:
+    def __init__(
+        self, grant: Grant, levels: frozenset[Level], ledger: Ledger, promised: dict[PoolId, int]
+    ) -> None:
+        """`promised`: milli-cpus at most inside pools, as far as somebody had to know."""
         self._grant = grant
         self._ledger = ledger
+        self._promised = promised
         self.count = 0
         self.cpus = standing_cpus(grant, ledger)
         self.levels = levels
-        self._free = self.cpus & ledger.free_sharable[grant.pool_id]
-        self._is_kept = ledger.room.grantable_milli[grant.pool_id] >= 0
-        # With so much left of its pool it does not matter which cpus that is.
-        self._enough_milli = ledger.promised_inside(grant.pool_id) + grant.shared_milli
 
     def can_leave(self, cover: int) -> bool:
         """Whether the request of each still fits on what it has elsewhere."""
-        left = self._free & ~cover
-        if self._is_kept and left and 1000 * left.bit_count() >= self._enough_milli:
-            return True
-        return _has_room(self._grant, self.cpus & ~cover, self._ledger)
+        grant, ledger = self._grant, self._ledger
+        pool_id = grant.pool_id
+        left = self.cpus & ledger.free_sharable[pool_id] & ~cover
+        if left and ledger.room.grantable_milli[pool_id] >= 0:
+            promised = self._promised.get(pool_id)
+            if promised is None:
+                promised = self._promised[pool_id] = ledger.promised_inside(pool_id)
+            # With so much left of its pool it does not matter which cpus that is.
+            if 1000 * left.bit_count() >= promised + grant.shared_milli:
+                return True
+        return _has_room(grant, self.cpus & ~cover, ledger)
 
 
 _ByLevels = Mapping[frozenset[Level], Sequence[_InTheWay]]
@@ -265,13 +282,17 @@ _ByLevels = Mapping[frozenset[Level], Sequence[_InTheWay]]
 
 def _in_the_way(movable: _Movable, ledger: Ledger) -> _ByLevels:
     """The residents by their levels, those together that differ in nothing that counts here."""
-    found: dict[tuple[object, ...], _InTheWay] = {}
+    found: dict[tuple[int, int, int, frozenset[Level]], _InTheWay] = {}
+    promised: dict[PoolId, int] = {}
+    pens = ledger.pens
     for container_id, levels in movable.items():
-        grant = ledger.pens.get(container_id) or ledger.grants[container_id]
-        key = grant.pool_id, grant.within, grant.shared_milli, levels
-        if key not in found:
-            found[key] = _InTheWay(grant, levels, ledger)
-        found[key].count += 1
+        grant = pens.get(container_id) or ledger.grants[container_id]
+        within = -1 if grant.within is None else grant.within.mask
+        key = grant.pool_id, within, grant.shared_milli, levels
+        alike = found.get(key)
+        if alike is None:
+            alike = found[key] = _InTheWay(grant, levels, ledger, promised)
+        alike.count += 1
     by_levels: dict[frozenset[Level], list[_InTheWay]] = {}
     for one in found.values():
         by_levels.setdefault(one.levels, []).append(one)

@@ -46,7 +46,9 @@ def guard(
 
 
 def _namespace(barrier: Barrier) -> str:
-    return barrier.insisting.containers[0].pod.namespace
+    # The first of all: they may be many.
+    owner, _ = next(iter(barrier.insisting.presence.values()))
+    return owner.pod.namespace
 
 
 class _Division:
@@ -68,6 +70,9 @@ class _Division:
         if key not in self._parts:
             self._parts[key] = self._divided(barrier)
         inside, outside, forbidden = self._parts[key]
+        if not (inside and outside):
+            # All of it is on one side, as most are.
+            return ([barrier], []) if inside else ([], [barrier])
         return (
             [replace(barrier, insisting=one, forbidden=forbidden) for one in inside],
             [replace(barrier, insisting=one) for one in outside],
@@ -86,9 +91,15 @@ class _Division:
                 self._blocked |= mask if is_inside else 0
             parts[not is_inside][owner_id] = found
         inside, outside = (
-            [BarrierOwners.of(some, owners.can_break, owners.are_systems)] if some else []
-            for some in parts
+            [_part(owners, some)] if some else list[BarrierOwners]() for some in parts
         )
         for one in inside:
             forbidden = barrier.domains.covering(level, one.cpus)
         return inside, outside, forbidden
+
+
+def _part(owners: BarrierOwners, some: _Presence) -> BarrierOwners:
+    """Some of the owners of a rule; they themselves where that is all of them."""
+    if len(some) == len(owners.presence):
+        return owners
+    return BarrierOwners.of(some, owners.can_break, owners.are_systems)

@@ -330,6 +330,7 @@ class _Reading(Struct):
         barriers: list[Barrier] = []
         # Many rules are of the same owners: each of those pulls once, as much as all of them.
         weights: dict[tuple[Level, BarrierOwners], int] = {}
+        self.scene.expect(matching)
         for one in matching:
             rule = one.rule
             parts = self.scene.owners(self._outside(one))

@@ -1,5 +1,6 @@
 """Judgements: what all rules together say about the place of one newcomer."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, islice
@@ -31,8 +32,6 @@ class BarrierOwners(Struct, frozen=True, kw_only=True, dict=True, eq=False):
 
     presence: Mapping[ContainerId, tuple[Container, int]]
     """Each with a mask of the cpus it runs on."""
-    sizes: Mapping[int, int]
-    """How many of them run on the same cpus, by these."""
     cpus: int
     can_break: bool
     are_systems: bool
@@ -46,18 +45,15 @@ class BarrierOwners(Struct, frozen=True, kw_only=True, dict=True, eq=False):
         are_systems: bool,
     ) -> "BarrierOwners":
         """The owners of which each runs on these cpus."""
-        sizes: dict[int, int] = {}
         everywhere = 0
         for _, cpus in presence.values():
-            sizes[cpus] = sizes.get(cpus, 0) + 1
             everywhere |= cpus
-        return cls(
-            presence=presence,
-            sizes=sizes,
-            cpus=everywhere,
-            can_break=can_break,
-            are_systems=are_systems,
-        )
+        return cls(presence=presence, cpus=everywhere, can_break=can_break, are_systems=are_systems)
+
+    @cached_property
+    def sizes(self) -> Mapping[int, int]:
+        """Numbers of owners that run on the same cpus, by these."""
+        return Counter([cpus for _, cpus in self.presence.values()])
 
     @cached_property
     def containers(self) -> tuple[Container, ...]:
@@ -108,6 +104,7 @@ class Barrier(Struct, frozen=True, kw_only=True):
             can_break=self.can_break,
             forbidden=self.forbidden,
             blockers=owners,
+            blocker_names=names,
             wanted=f"{a_level(self.level)} without {names}",
             level=self.level,
         )
@@ -267,13 +264,18 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _restrictions(self) -> tuple[Restriction, ...]:
-        if sum([len(barrier.owners) for barrier in self.barriers]) > OWNERS_MAX:
+        if self._are_of_many:
             return (*self.own, *(barrier.whole for barrier in self.barriers))
         return (*self.own, *(one for barrier in self.barriers for one in barrier.restrictions()))
 
+    @cached_property
+    def _are_of_many(self) -> bool:
+        """Whether the rules of others are of so many that nobody is counted by himself."""
+        return sum([len(barrier.owners) for barrier in self.barriers]) > OWNERS_MAX
+
     def told_together(self, cpus: int) -> tuple[Restriction, ...]:
         """The rules of very many residents, counted as one, that do not hold on these cpus."""
-        if sum([len(barrier.owners) for barrier in self.barriers]) <= OWNERS_MAX:
+        if not self._are_of_many:
             return ()
         return tuple(barrier.whole for barrier in self.barriers if cpus & barrier.forbidden)
 
@@ -284,11 +286,11 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
         """
         found = [one for one in self.own if one.is_broken_by(cpus, pool_id)]
         found += [one for one in self.inside if one.is_broken_by(self.part, pool_id)]
-        found += islice(self._of_others(cpus), _TOLD_MAX)
+        found += islice(self._of_others((*self.barriers, *self.passed), cpus), _TOLD_MAX)
         return tuple(found)
 
-    def _of_others(self, cpus: int) -> Iterator[Restriction]:
-        for barrier in (*self.barriers, *self.passed):
+    def _of_others(self, barriers: Sequence[Barrier], cpus: int) -> Iterator[Restriction]:
+        for barrier in barriers:
             if cpus & barrier.forbidden:
                 yield from (one for one in barrier.restrictions(cpus) if cpus & one.forbidden)
 
@@ -312,7 +314,9 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
 
     def broken_by(self, cpus: int, exclusive: int, pool_id: int) -> tuple[Restriction, ...]:
         """The rules that break where the newcomer runs on these cpus, some of them its own."""
-        found = [one for one in self.restrictions() if one.is_broken_by(cpus, pool_id)]
+        found = [one for one in self.own if one.is_broken_by(cpus, pool_id)]
+        # Most rules of others hold: those are not even worded.
+        found += self.told_together(cpus) or self._of_others(self.barriers, cpus)
         for one in self.companions:
             beside = one.own | (one.shared & ~exclusive)
             here = self.domains.covering(one.level, beside)

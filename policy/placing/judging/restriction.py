@@ -36,6 +36,8 @@ class Restriction(Struct, frozen=True, kw_only=True):
     closed_pools: frozenset[int] = frozenset()
     blockers: tuple[Container, ...] = ()
     """The containers that stand in the way."""
+    blocker_names: str = ""
+    """Their names, where they are at hand."""
     level: Level = Level.SYSTEM
     """The level at which they do."""
 
@@ -52,7 +54,7 @@ class Restriction(Struct, frozen=True, kw_only=True):
     @property
     def reason(self) -> str:
         """The reason why the rule is broken where it is."""
-        blockers = names_text(self.blockers)
+        blockers = self.blocker_names or names_text(self.blockers)
         return together_text(self.level, blockers) if blockers else f"it wants {self.wanted}"
 
     @property
@@ -73,7 +75,7 @@ class Restriction(Struct, frozen=True, kw_only=True):
     def beside(self, blockers: Sequence[Container]) -> "Restriction":
         """The same where only these of the blockers are near; with all where none is."""
         is_other = blockers and blockers is not self.blockers
-        return replace(self, blockers=tuple(blockers)) if is_other else self
+        return replace(self, blockers=tuple(blockers), blocker_names="") if is_other else self
 
     def is_broken_by(self, cpus: int, pool_id: int) -> bool:
         """Whether a place on these cpus of this pool breaks the rule."""

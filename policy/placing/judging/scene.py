@@ -1,6 +1,6 @@
 """Scenes: the containers around a newcomer, and the owners of rules about it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from ...books.books import Books
@@ -28,7 +28,14 @@ class Scene:
         self.whereabouts = Whereabouts(books, pen)
         self._books = books
         self._crowds: dict[int | frozenset[ContainerId], Sequence[BarrierOwners]] = {}
-        self._known: dict[ContainerId, tuple[_Stance, tuple[Container, int]]] = {}
+        self._stances: dict[ContainerId, _Stance] = {}
+
+    def expect(self, rules: Iterable[StandingRule]) -> None:
+        """Look at once where the owners of several rules are. Those of equal owners count once."""
+        some: dict[ContainerId, Container] = {}
+        for owners in {one.crowd: one.owners for one in rules}.values():
+            some.update(owners)
+        self.whereabouts.know(some)
 
     def owners(self, one: StandingRule) -> Sequence[BarrierOwners]:
         """The owners that hold something: who insists on it, who does not, and the system's.
@@ -38,26 +45,29 @@ class Scene:
         crowd = one.crowd or frozenset(one.owners)
         found = self._crowds.get(crowd)
         if found is None:
-            parts: dict[_Stance, dict[ContainerId, tuple[Container, int]]] = {}
-            known, presence = self._known, self.whereabouts.know(one.owners)
-            for owner_id, owner in one.owners.items():
-                found_before = known.get(owner_id)
-                stance, present = found_before or self._look_at(owner, presence[owner_id])
-                if present[1]:
-                    parts.setdefault(stance, {})[owner_id] = present
-            found = self._crowds[crowd] = [
-                BarrierOwners.of(some, *stance) for stance, some in parts.items()
-            ]
+            found = self._crowds[crowd] = self._parts(one.owners)
         return found
 
-    def _look_at(self, owner: Container, presence: int) -> tuple[_Stance, tuple[Container, int]]:
-        stance = False, False
-        if presence:
-            grant, rules = self._books.ledger.grants[owner.id], self._books.standing.of(owner.id)
-            can_break = rules.on_unsatisfiable is _DEGRADE
-            stance = can_break, is_exempt(owner, grant.cpu_type)
-        self._known[owner.id] = found = stance, (owner, presence)
-        return found
+    def _parts(self, owners: Mapping[ContainerId, Container]) -> Sequence[BarrierOwners]:
+        parts: dict[_Stance, dict[ContainerId, tuple[Container, int]]] = {}
+        stances, presence = self._stances, self.whereabouts.know(owners)
+        grants, rules = self._books.ledger.grants, self._books.standing.rules
+        # They may be many: a call for each would be most of the work.
+        for owner_id, owner in owners.items():
+            cpus = presence[owner_id]
+            if not cpus:
+                continue
+            stance = stances.get(owner_id)
+            if stance is None:
+                can_break = rules[owner_id].on_unsatisfiable is _DEGRADE
+                is_reserved = grants[owner_id].cpu_type is _RESERVED
+                stance = can_break, is_reserved or owner.pod.namespace == SYSTEM_NAMESPACE
+                stances[owner_id] = stance
+            part = parts.get(stance)
+            if part is None:
+                part = parts[stance] = {}
+            part[owner_id] = owner, cpus
+        return [BarrierOwners.of(some, *stance) for stance, some in parts.items()]
 
 
 def is_exempt(container: Container, cpu_type: CpuType) -> bool:

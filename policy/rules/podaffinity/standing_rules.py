@@ -4,7 +4,7 @@ A rule is found by a namespace and a label that whoever it matches must have, an
 several containers are looked at once.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct, field
@@ -78,6 +78,11 @@ class StandingRules:
     def is_empty(self) -> bool:
         """Whether no container that is there has rules."""
         return not self._rules
+
+    @property
+    def rules(self) -> Mapping[ContainerId, PlacementRules]:
+        """The rules of each container that has some."""
+        return self._rules
 
     @property
     def lasting(self) -> Collection[ContainerId]:
