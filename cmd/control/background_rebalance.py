@@ -89,4 +89,4 @@ class BackgroundRebalance:
 
     def _snapshot(self) -> Snapshot:
         plugin = self._daemon.plugin
-        return plugin.owner.ask("rebalance", plugin.events.policy.snapshot, _POLICY_SECONDS)
+        return plugin.owner.look("rebalance", plugin.events.policy.snapshot, _POLICY_SECONDS)

@@ -189,7 +189,7 @@ class ControlDesk(Struct, frozen=True, kw_only=True):
     def _snapshot(self, name: str) -> Snapshot:
         plugin = self.daemon.plugin
         take: Callable[[], Snapshot] = lambda: plugin.events.policy.snapshot()  # noqa: E731
-        return plugin.owner.ask(name, take, _POLICY_SECONDS)
+        return plugin.owner.look(name, take, _POLICY_SECONDS)
 
     def _decided(self, snapshot: Snapshot) -> dict[ContainerId, JournalEntry]:
         """What was decided about every container: of several of one name about the present one.

@@ -140,7 +140,7 @@ class DriftAudit:
 
     def _snapshot(self) -> Snapshot:
         plugin = self._plugin
-        return plugin.owner.ask(
+        return plugin.owner.look(
             "audit", lambda: plugin.events.policy.snapshot(), self._busy_seconds
         )
 

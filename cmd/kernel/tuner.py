@@ -92,7 +92,7 @@ class Tuner:
             if self._is_stopping.is_set():
                 return
             try:
-                snapshot = plugin.owner.ask(
+                snapshot = plugin.owner.look(
                     "tuning", lambda: plugin.events.policy.snapshot(), _BUSY_SECONDS
                 )
             except TimeoutError:

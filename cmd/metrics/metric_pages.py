@@ -64,7 +64,7 @@ class MetricPages:
         plugin = self._daemon.plugin
         try:
             # A look at one moment; everything else is worked out here, while the policy goes on.
-            snapshot = plugin.owner.ask(
+            snapshot = plugin.owner.look(
                 "metrics", lambda: plugin.events.policy.snapshot(), _POLICY_SECONDS
             )
         except TimeoutError as error:

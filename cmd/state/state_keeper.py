@@ -98,7 +98,7 @@ class StateKeeper:
 
     def _save(self, plugin: Front) -> None:
         try:
-            snapshot = plugin.owner.ask(
+            snapshot = plugin.owner.look(
                 "remember", lambda: plugin.events.policy.snapshot(), _BUSY_SECONDS
             )
             self._file.write(self._states.of(snapshot, plugin.owner.courtesy))

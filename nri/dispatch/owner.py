@@ -42,6 +42,8 @@ class Owner:
         """For work elsewhere that can wait until the policy's is done."""
         self._counting = threading.Lock()
         self._calls_queued = 0
+        self._handed_in = 0
+        """Pieces of work that were handed in and are not over, calls among them."""
         self._left: deque[Turn[Any]] = deque()
         self._closing = threading.Lock()
         self._is_closed = False
@@ -119,6 +121,36 @@ class Owner:
             case None:
                 raise UnfinishedError(f"{name}: begun, and not over after {seconds} s")
 
+    def look(self, name: str, take: Callable[[], T], seconds: float = 5.0) -> T:
+        """The value of a short look at the policy, as by `ask`.
+
+        The caller takes it by itself where nobody is at work and nothing was handed in before:
+        nobody has to be woken.
+        """
+        turn = Turn(name, take)
+        if not self._take(turn):
+            return self.ask(name, take, seconds)
+        match turn.outcome:
+            case Failed(error=error):
+                raise error
+            case Done(value=value):
+                return value
+            case None:
+                raise AssertionError(name)
+
+    def _take(self, turn: Turn[Any]) -> bool:
+        """Whether a turn was done here and now."""
+        if self._handed_in or self._is_closed or not self._held.acquire(blocking=False):
+            return False
+        try:
+            if self._left:
+                # It comes before.
+                return False
+            self._do(turn)
+        finally:
+            self._held.release()
+        return True
+
     def afterwards(self, work: Callable[[], None]) -> None:
         """Do this once the present piece of work is over; only for use by work itself."""
         self._left.append(Turn("afterwards", work))
@@ -160,6 +192,8 @@ class Owner:
         with self._closing:
             is_own = not self._is_closed or threading.current_thread() is self._thread
             if is_own:
+                with self._counting:
+                    self._handed_in += 1
                 self._queue.put(entry)
         if is_own:
             return
@@ -174,6 +208,8 @@ class Owner:
     def _run(self) -> None:
         while (entry := self._queue.get()) is not None:
             self._work_off(entry)
+            with self._counting:
+                self._handed_in -= 1
         self._finish()
 
     def _work_off(self, entry: "_Entry") -> None:

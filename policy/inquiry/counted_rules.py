@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from ..annotations.annotation_keys import domain_of
 from ..engine.snapshot import Snapshot
-from ..model.container import Container
+from ..model.container import Container, ContainerId
 from ..placing.classifier import Classified, Classifier
 from ..rules.affinity import AFFINITY_KEYS, AffinityRule, same_pod
-from ..rules.container_facts import facts
+from ..rules.container_facts import Subkey, facts
 from ..rules.evaluation import Steps, TooManyStepsError, holds
 from ..rules.expression import ALWAYS
 from ..rules.podaffinity.own_rules import AFFINITY_KEY, POOL_NAME_KEY, POOL_SELECTOR_KEY
@@ -96,8 +96,9 @@ class _Look:
         self._container = container
         self._steps = Steps(STEPS_MAX)
         self._others = [snapshot.containers[one] for one in snapshot.grants if one != container.id]
-        self._facts = {one.id: facts(one) for one in (*self._others, container)}
-        self._labels = {one.id: container_labels(one) for one in (*self._others, container)}
+        # On most nodes no rule asks for those of most containers.
+        self._facts: dict[ContainerId, Mapping[Subkey, str]] = {}
+        self._labels: dict[ContainerId, Mapping[str, str]] = {}
 
     def own(self) -> Iterator[CountedRule]:
         """The rules of the container itself."""
@@ -127,10 +128,15 @@ class _Look:
     def _matches(self, rule: _Rule, owner: Container, other: Container) -> bool:
         """Whether a rule of `owner` is about `other`. Raises `TooManyStepsError`."""
         if isinstance(rule, AffinityRule):
-            known = self._facts[other.id]
+            known = self._facts.get(other.id)
+            if known is None:
+                known = self._facts[other.id] = facts(other)
             return holds(rule.scope, known, self._steps) and holds(rule.match, known, self._steps)
         self._steps.charge(_TERM_STEPS)
-        return rule.matches(owner, other, self._labels[other.id])
+        labels = self._labels.get(other.id)
+        if labels is None:
+            labels = self._labels[other.id] = container_labels(other)
+        return rule.matches(owner, other, labels)
 
 
 def _rules(

@@ -164,7 +164,7 @@ class HistoryKeeper:
         if not self._has_begun:
             self._paths, self._has_begun = dict(self._living()), True
         if self.file.is_full:
-            snapshot = plugin.owner.ask(
+            snapshot = plugin.owner.look(
                 "history", lambda: plugin.events.policy.snapshot(), _BUSY_SECONDS
             )
             self.file.turn()

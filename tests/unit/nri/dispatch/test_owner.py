@@ -317,3 +317,37 @@ def test_a_turn_that_cannot_be_held_is_done_in_its_order(desk: Desk) -> None:
     gate.set()
     desk.owner.ask("wait", lambda: None)
     assert done == ["start"]
+
+
+def test_a_look_is_taken_by_who_asks_for_it_where_nobody_is_at_work(desk: Desk) -> None:
+    assert desk.owner.look("who", threading.get_ident) == threading.get_ident()
+    desk.owner.ask("wait", lambda: None)
+    with pytest.raises(ZeroDivisionError):
+        desk.owner.look("divide", lambda: 1 // 0)
+    assert [what for what, _ in desk.crashes] == ["divide"]
+
+
+def test_a_look_comes_behind_what_was_handed_in_or_left_before(desk: Desk) -> None:
+    gate = threading.Event()
+    done: list[str] = []
+    desk.owner.submit("slow", lambda: gate.wait(5))
+    desk.owner.submit("reload", lambda: done.append("reload"))
+    threading.Timer(0.05, gate.set).start()
+    assert desk.owner.look("look", lambda: list(done)) == ["reload"]
+    call = Turn("create", lambda: desk.owner.afterwards(lambda: done.append("log")))
+    desk.owner.serve(call, 5)
+    assert desk.owner.look("look", lambda: list(done)) == ["reload", "log"]
+
+
+def test_a_look_at_a_busy_policy_times_out(desk: Desk) -> None:
+    gate = threading.Event()
+    desk.owner.submit("slow", lambda: gate.wait(5))
+    with pytest.raises(TimeoutError, match="look"):
+        desk.owner.look("look", lambda: None, 0.01)
+    gate.set()
+
+
+def test_a_look_at_a_closed_owner_is_taken_all_the_same() -> None:
+    desk = Desk()
+    desk.owner.close()
+    assert desk.owner.look("look", lambda: 3) == 3
