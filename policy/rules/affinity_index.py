@@ -138,12 +138,16 @@ class AffinityIndex:
         self._residents.add(container, known)
         self._symmetric.add(container.id, rules)
 
-    def affinities(self, container: Container, rules: Iterable[AffinityRule] = ()) -> Affinities:
+    def affinities(self, container: Container, rules: Collection[AffinityRule] = ()) -> Affinities:
         """The affinity of a newcomer to the containers that are there.
 
         The sum of the weights of its rules that match the other, and of the other's symmetric rules
         that match it. Itself and older instances of it (same pod id and name) do not count.
         """
+        are_unruled = not rules and self._symmetric.is_empty
+        if are_unruled and not any([one.rules for one in self._unfiled.values()]):
+            # Nobody's facts are asked for.
+            return Affinities({})
         self.file(but=container.id)
         totals, are_all = dict[ContainerId, int](), True
         if not self._symmetric.is_empty:
@@ -160,7 +164,7 @@ class AffinityIndex:
         return Affinities(weights, given_up, are_all)
 
     def weights(
-        self, container: Container, rules: Iterable[AffinityRule] = ()
+        self, container: Container, rules: Collection[AffinityRule] = ()
     ) -> Mapping[ContainerId, int]:
         """The weights of `affinities`."""
         return self.affinities(container, rules).weights
