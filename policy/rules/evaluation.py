@@ -110,7 +110,8 @@ def looking_steps(expression: Expression) -> int:
             return 4
         case Condition(key):
             assert key is not None
-            text = "x" * sum(map(_length, key.subkeys))
+            # Of a joint value the separator may be that of patterns, which makes some of them dear.
+            text = (key.separator or "x").join(["x" * _length(one) for one in key.subkeys])
             calling = _CALLING_STEPS if isinstance(expression.test, GlobSet) else 0
             joining = 0 if key.only else _JOINING_STEPS
             return key_steps(key) + joining + calling + test_steps(expression, text)
@@ -123,5 +124,5 @@ def looking_steps(expression: Expression) -> int:
 
 
 def _length(subkey: Subkey) -> int:
-    """The longest value that Kubernetes allows, and a separator."""
-    return POD_NAME_MAX + 1 if subkey.field == "pod/name" else NAME_MAX + 1
+    """Characters of the longest value that Kubernetes allows."""
+    return POD_NAME_MAX if subkey.field == "pod/name" else NAME_MAX

@@ -4,10 +4,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
-from pinfold.policy.rules.container_facts import parse_key
+from pinfold.policy.rules.container_facts import facts, parse_key
+from pinfold.policy.rules.evaluation import Steps, charge_making, holds, looking_steps
 from pinfold.policy.rules.expression import condition, evaluate
 from pinfold.policy.rules.operators import OPERATORS, Arity
 from pinfold.policy.text.glob import compile_glob
+from pinfold.policy.text.glob_set import GlobSet
 from pinfold.policy.text.yaml_nodes import TextError, parse_documents
 
 TEXTS = st.text("ab*?[]^-\\/é", max_size=12)
@@ -63,6 +65,55 @@ def recursive_match(pattern: str, text: str) -> bool:
 @example("a*/b", "a/b")
 def test_a_glob_agrees_with_the_definition(pattern: str, text: str) -> None:
     assert compile_glob(pattern).matches(text) is recursive_match(pattern, text)
+
+
+@given(
+    st.lists(st.text("ab/", max_size=5), min_size=1, max_size=4),
+    st.sampled_from(("{}", "*{}", "{}*", "*{}*")),
+    st.text("ab/", max_size=8),
+)
+@settings(deadline=None, max_examples=400)
+@example(["b/a"], "*{}*", "ab/ab")
+@example(["/"], "*{}*", "a/b/")
+def test_patterns_together_agree_with_the_definition(
+    texts: list[str], form: str, text: str
+) -> None:
+    patterns = tuple(form.format(one) for one in texts)
+    expected = any(recursive_match(one, text) for one in patterns)
+    assert GlobSet(patterns)(text) is expected
+
+
+LONG = st.text("abc", min_size=1, max_size=63)
+PARTS = [f"*{'abcabc'[start:end]}*" for start in range(3) for end in range(start + 1, 7)]
+
+
+@given(
+    LONG,
+    st.text("abc", min_size=1, max_size=253),
+    st.sampled_from(
+        ("name", "pod/name", "labels/app", ":pod/name:name", ":,/labels/app,name,tags/x")
+    ),
+    st.lists(st.text("abc/*", min_size=1, max_size=6), min_size=1, max_size=60),
+)
+@settings(deadline=None)
+@example("abcabc" * 8, "a", ":,/labels/app,tags/x", PARTS)
+@example("abcabc" * 8, "a", ":,/labels/app,tags/x", [one.strip("*") + "/*" for one in PARTS])
+def test_a_rule_takes_no_more_steps_than_it_is_rated(
+    label: str, name: str, key: str, patterns: list[str]
+) -> None:
+    """By what it is rated, rules are evaluated without counting."""
+    found = condition(key, "MatchesAny", *patterns)
+    container = Container(
+        id=ContainerId("c"),
+        name=label,
+        labels={"app": label},
+        pod=Pod(id=PodId("p"), name=name),
+    )
+    steps = Steps(1 << 30)
+    charge_making(found, steps)
+    before = steps.left
+    holds(found, facts(container), steps)
+    assert before - steps.left <= looking_steps(found)
 
 
 @given(st.text("ab[]!*?", max_size=8), st.text("ab", max_size=6))
