@@ -140,6 +140,11 @@ def test_plugin_registers_with_name_and_index(peer: Peer) -> None:
     assert (request.plugin_name, request.plugin_idx) == ("pinfold", "90")
 
 
+def test_plugin_tells_the_release_of_nri_that_it_is_written_for(peer: Peer) -> None:
+    _, request = peer.register()
+    assert request.NRI_version == "v0.12.2"
+
+
 def test_events_asked_for_are_known_to_every_runtime_and_not_none(peer: Peer) -> None:
     trunk, _ = peer.register()
     assert configure(trunk).events == EVENT_MASK

@@ -70,6 +70,13 @@ def test_the_shorthand_expands_both_ways(text: str, expected: dict[str, list[str
     assert friends(text) == expected
 
 
+def test_a_star_in_the_shorthand_is_everybody_of_the_pod_and_holds_both_ways() -> None:
+    rules, problems = read('a: ["*"]')
+    assert not problems
+    ((name, (rule,)),) = rules.items()
+    assert (name, rule.is_symmetric, rule.scope) == ("a", True, same_pod(pod()))
+
+
 def test_given_affinity_annotations_are_read_as_expected() -> None:
     if not GIVEN.exists():
         pytest.skip(f"no {GIVEN}")
