@@ -111,7 +111,7 @@ def looking_steps(expression: Expression) -> int:
         case Condition(key):
             assert key is not None
             # Of a joint value the separator may be that of patterns, which makes some of them dear.
-            text = (key.separator or "x").join(["x" * _length(one) for one in key.subkeys])
+            text = (key.separator or "x").join(["x" * _length(one) for one in key.subkeys]) + "x"
             calling = _CALLING_STEPS if isinstance(expression.test, GlobSet) else 0
             joining = 0 if key.only else _JOINING_STEPS
             return key_steps(key) + joining + calling + test_steps(expression, text)
