@@ -68,7 +68,7 @@ def pin_document(pinning: Pinning) -> PinDocument:
 def _pools(snapshot: Snapshot, by_pool: Mapping[int, list[str]]) -> Iterator[PoolDocument]:
     holders = (*snapshot.grants.values(), *snapshot.pens.values())
     exclusive = reduce(lambda mask, one: mask | one.exclusive.mask, holders, 0)
-    promised = snapshot.promised_milli()
+    promised, free = snapshot.promised_milli(), snapshot.free_milli()
     for pool in snapshot.tree.pools:
         usable = pool.isolated | pool.reserved | pool.sharable
         yield PoolDocument(
@@ -77,7 +77,7 @@ def _pools(snapshot: Snapshot, by_pool: Mapping[int, list[str]]) -> Iterator[Poo
             exclusive=str(CpuSet(usable.mask & exclusive)),
             sharable=str(CpuSet(snapshot.free_sharable[pool.id])),
             shared_milli=promised[pool.id],
-            free_milli=snapshot.room.shared_milli[pool.id],
+            free_milli=free[pool.id],
             mems=str(pool.memory_nodes),
             containers=tuple(sorted(by_pool.get(pool.id, ()))),
         )

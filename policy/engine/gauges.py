@@ -200,7 +200,7 @@ _ZONE_INSTRUMENTS: Final = (
         "cores",
         "CPU shares that can still be promised in the pool.",
         ("zone",),
-        lambda snapshot: _cores(snapshot.room.shared_milli),
+        lambda snapshot: _cores(snapshot.free_milli()),
     ),
     _ZoneInstrument(
         "mem.capacity",

@@ -27,12 +27,12 @@ class SpareSupply(Struct, frozen=True, kw_only=True):
 
 def spare_supplies(snapshot: Snapshot) -> tuple[SpareSupply, ...]:
     """Spare supplies of all pools, by pool id. O(pools)."""
-    memory, room = snapshot.memory, snapshot.room.grantable_milli
+    memory, free = snapshot.memory, snapshot.free_milli()
     return tuple(
         SpareSupply(
             sharable=CpuSet(snapshot.free_sharable[pool.id]),
             isolated=CpuSet(snapshot.free_isolated[pool.id]),
-            shared_milli=max(0, room[pool.id]),
+            shared_milli=free[pool.id],
             memory_bytes={kind: memory.available(nodes) for kind, nodes in pool.memory.items()},
         )
         for pool in snapshot.tree.pools

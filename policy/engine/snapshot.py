@@ -155,6 +155,10 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
                 milli[grant.pool_id] += grant.shared_milli
         return tuple(milli)
 
+    def free_milli(self) -> tuple[int, ...]:
+        """Milli-cpus that shared requests may still be promised of every pool, 0 where none."""
+        return tuple(max(0, milli) for milli in self.room.grantable_milli)
+
     @property
     def free_reserved_milli(self) -> int:
         """Milli-cpus of the reserved cpus that are not promised."""

@@ -13,7 +13,17 @@ from pinfold.cmd.control.documents import RuntimeDocument
 from pinfold.cmd.control.status_document import status_document
 from pinfold.cmd.pinfold import main
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass
+from pinfold.policy.engine.gauges import read_gauges
+from pinfold.policy.engine.pool_drawing import spare_supplies
+from pinfold.policy.model.container import (
+    Container,
+    ContainerId,
+    Pod,
+    PodId,
+    QosClass,
+    Resources,
+)
+from pinfold.policy.model.grant import Refusal
 from pinfold.topology.made.spec import machine_from_spec
 
 from ..control.asked_node import AskedNode
@@ -85,6 +95,39 @@ def test_idle_cpus_are_told_of_those_who_may_use_them() -> None:
     plain, wide = json.loads(status_text(document))["containers"]
     assert (wide["kind"], wide["intended"]["cpus"], wide["idle"]) == ("shared", "1-7", "1-3")
     assert "idle" not in plain
+
+
+@pytest.mark.parametrize(
+    ("promised_milli", "free_milli"),
+    [
+        pytest.param(1500, 2500, id="nothing is kept for a container that asks for no cpu"),
+        pytest.param(4000, 0, id="nor is less than nothing free beside it where all is promised"),
+    ],
+)
+def test_what_is_free_is_what_explain_and_the_metrics_say(
+    promised_milli: int, free_milli: int
+) -> None:
+    engine = Engine(machine_from_spec("socket:1 numa:1 core:5 mem:4G"), config())
+    for name, milli in (("full", promised_milli), ("idle", 0)):
+        pod = Pod(id=PodId(name), name=name, qos=QosClass.BURSTABLE)
+        resources = Resources(cpu_request_milli=milli)
+        engine.create(Container(id=ContainerId(name), name=name, pod=pod, resources=resources))
+    snapshot = engine.snapshot()
+    runtime = RuntimeDocument(kind="nri", name="containerd", version="2.3.4", connected=True)
+    (pool,) = status_document(snapshot, runtime, {}, {}, ()).pools
+    assert pool.free_milli == spare_supplies(snapshot)[0].shared_milli == free_milli
+    name = "policy.topologyaware.zone.cpu.shared.available"
+    (metric,) = [one for one in read_gauges(snapshot, {}) if one.name == name]
+    assert metric.values == [free_milli / 1000]
+    asked = Container(
+        id=ContainerId("more"),
+        name="more",
+        pod=Pod(id=PodId("more"), name="more", qos=QosClass.BURSTABLE),
+        resources=Resources(cpu_request_milli=5000),
+    )
+    refusal = engine.create(asked).result
+    assert isinstance(refusal, Refusal)
+    assert f"available {free_milli}m" in refusal.reason
 
 
 def test_audit_exits_with_one_where_there_is_drift_and_with_zero_once_it_is_repaired(
