@@ -115,7 +115,8 @@ def command(
     Exit status: 1 if an expectation does not hold, a container is refused that no
     expect_create_error waits for, or a law is broken; 2 if something cannot be read, also a text
     that is no YAML or no manifest: nothing is placed then. A fault in an annotation that refuses
-    nobody is shown and changes no status.
+    nobody is shown and changes no status. How many pods an operator's own kind makes is taken from
+    the replicas and the parallelism in it, which is said, as is what was left out.
     """
     source = NodeSource(state_path, is_running, control)
     if not files and not source:
@@ -203,7 +204,13 @@ def _jobs(files: Sequence[str], hardware: _Hardware) -> list[Job]:
             folder = Path() if name == "-" else Path(name).parent
             jobs.extend(_job(parsed, scenario, folder, hardware) for scenario in parsed.scenarios)
     if manifests:
-        jobs.append(Job(pods_scenario(pods_of(manifests)), hardware.topology))
+        found = pods_of(manifests)
+        for remark in found.remarks:
+            click.echo(remark, err=True)
+        if not found.pods and not found.remarks:
+            names = ", ".join(dict.fromkeys(one.source for one in manifests))
+            click.echo(f"{names}: nothing to place — write pods or scenarios", err=True)
+        jobs.append(Job(pods_scenario(found.pods), hardware.topology))
     return jobs
 
 

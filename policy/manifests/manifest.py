@@ -1,7 +1,8 @@
 """Kubernetes manifests as the pods they create, with QoS class and defaults as in Kubernetes."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Final
 
 import msgspec
@@ -12,8 +13,9 @@ from ..model.container import QosClass, Resources
 from ..text.errors import ConfigError
 from ..text.quantity import parse_bytes, parse_milli, parse_page_bytes
 from ..text.yaml_fields import Field, FieldError, read_fields
+from ..text.yaml_nodes import TextScalar
 from .pod_size import SizedContainer, defaulted_whole, pod_size, shown_resources
-from .workloads import Workload, find_workloads
+from .workloads import TEMPLATES, Around, Workload, find_workloads
 
 MAX_PODS: Final = 10_000
 """What one text may create; aliases could otherwise multiply a small file without end."""
@@ -61,37 +63,46 @@ class PodSpec:
     containers: tuple[ContainerSpec, ...] = ()
 
 
+class ManifestPods(Struct, frozen=True, kw_only=True):
+    """Pods that manifests create on one node, in their order."""
+
+    pods: tuple[PodSpec, ...]
+    remarks: tuple[str, ...] = ()
+    """What was left out, and what only an operator knows: `where: what — how to fix`."""
+
+
 def parse_manifests(text: str, source: str) -> tuple[PodSpec, ...]:
     """The pods a text creates on one node; see `pods_of`.
 
     `source` names the text in errors. Raises `FieldError`.
     """
-    return pods_of(read_fields(text, source))
+    return pods_of(read_fields(text, source)).pods
 
 
-def pods_of(documents: Iterable[Field]) -> tuple[PodSpec, ...]:
+def pods_of(documents: Iterable[Field]) -> ManifestPods:
     """The pods that manifests create on one node, in their order.
 
     Deployments, stateful sets and jobs make several pods, named "NAME-0" and so on; a daemon set
-    makes one. Kinds that create no pod (services, config maps) are passed over. Raises
-    `FieldError`.
+    makes one. An operator's own kind makes as many of each template as the replicas and the
+    parallelism around it say. Kinds that create no pod (services, config maps) are passed over.
+    Raises `FieldError`; a template of an operator's own kind that is wrong is left out.
     """
     pods: dict[tuple[str, str], PodSpec] = {}
+    remarks: list[str] = []
     generated: dict[str, int] = {}
     for document in documents:
-        for workload in find_workloads(document):
-            if isinstance(workload, FieldError):
-                raise workload
-            for pod in _pods_of(workload, generated):
+        for _, group in groupby(map(_read, find_workloads(document)), _object_of):
+            workloads = tuple(group)
+            manifest = workloads[0].manifest
+            for pod in _pods_of_all(workloads, generated, remarks):
                 if (pod.namespace, pod.name) in pods:
-                    raise workload.manifest.error(
+                    raise manifest.error(
                         f"pod '{pod.namespace}/{pod.name}' is defined twice", "rename one"
                     )
                 pods[pod.namespace, pod.name] = pod
                 if len(pods) > MAX_PODS:
-                    what = f"more than {MAX_PODS} pods"
-                    raise workload.manifest.error(what, "write several files")
-    return tuple(pods.values())
+                    raise manifest.error(f"more than {MAX_PODS} pods", "write several files")
+    return ManifestPods(pods=tuple(pods.values()), remarks=tuple(remarks))
 
 
 def pod_of(template: Field, name: str, namespace: str) -> PodSpec:
@@ -183,9 +194,81 @@ def qos_class(containers: tuple[ContainerSpec, ...]) -> QosClass:
     return QosClass.BURSTABLE
 
 
-def _pods_of(workload: Workload, generated: dict[str, int]) -> Iterator[PodSpec]:
-    if not workload.template.makes_pods:
+def _read(workload: Workload | FieldError) -> Workload:
+    if isinstance(workload, FieldError):
+        raise workload
+    return workload
+
+
+def _object_of(workload: Workload) -> tuple[int, str]:
+    """An identity of the object that a template is in; the same text may stand for several."""
+    return id(workload.node), workload.manifest.path
+
+
+def _pods_of_all(
+    workloads: Sequence[Workload], generated: dict[str, int], remarks: list[str]
+) -> Iterator[PodSpec]:
+    """The pods of the templates in one object."""
+    if workloads[0].kind not in TEMPLATES:
+        yield from _pods_of_other(workloads, remarks)
         return
+    for one in workloads:
+        if one.template.makes_pods:
+            yield from _pods_of(one, generated)
+        else:
+            what = f"a {one.kind} makes no pods: left out"
+            remarks.append(f"{one.manifest.where}: {what} — write a Pod to have one placed")
+
+
+def _pods_of_other(workloads: Sequence[Workload], remarks: list[str]) -> Iterator[PodSpec]:
+    """The pods of an operator's own kind, as far as its replicas and parallelism tell."""
+    kind, manifest = workloads[0].kind, workloads[0].manifest
+    metadata = manifest["metadata"]
+    name = metadata["name"].text("") or metadata["generateName"].text(kind.lower())
+    namespace = metadata["namespace"].text("default")
+    numbers: dict[str, int] = {}
+    for one in workloads:
+        template = Field.of(one.pod or one.node, manifest.source)
+        try:
+            whole = "-".join((name, *_part_names(one, len(workloads))))
+            pod = pod_of(template, whole, namespace)
+            count = _count_around(one.around, manifest.source)
+        except FieldError as error:
+            remarks.append(f"{error} (a template of {kind} {name!r} that is left out)")
+            continue
+        first = numbers.get(whole, 0)
+        numbers[whole] = first + count
+        for number in range(first, first + count):
+            yield replace(pod, name=f"{whole}-{number}")
+    count = sum(numbers.values())
+    many = "1 pod" if count == 1 else f"{count} pods"
+    what = f"{kind} {name!r} is taken for {many}, as the counts in it tell"
+    remarks.append(f"{manifest.where}: {what} — its operator may make others")
+
+
+def _part_names(workload: Workload, templates: int) -> Iterator[str]:
+    """The names of the parts of an object that a template is in; their key where it has several."""
+    names = [
+        found.value
+        for _, inside in workload.around
+        for found in (inside.find("name"), inside.find("groupName"))
+        if isinstance(found, TextScalar) and found.value
+    ]
+    if not names and templates > 1:
+        names = [key.lower() for key, _ in workload.around if key not in ("spec", "template")][-1:]
+    yield from names
+
+
+def _count_around(around: Around, source: str) -> int:
+    """The number of pods of a template by what is written around it; never above `MAX_PODS` + 1."""
+    count = 1
+    for _, inside in around:
+        for counter in ("replicas", "parallelism"):
+            count = min(count * _count(Field.of(inside, source), counter), MAX_PODS + 1)
+    return count
+
+
+def _pods_of(workload: Workload, generated: dict[str, int]) -> Iterator[PodSpec]:
     manifest, path = workload.manifest, workload.template.path
     metadata = manifest["metadata"]
     namespace = metadata["namespace"].text("default")

@@ -38,6 +38,9 @@ TEMPLATES: Final[Mapping[str, PodTemplate]] = {
 _OF_OTHERS: Final = PodTemplate(path=(), makes_pods=False)
 """A pod template of some operator's own kind: how many pods come of it the operator alone knows."""
 
+Around = tuple[tuple[str, TextMap], ...]
+"""The mappings around a pod template, the outer first, each with its key or that of its list."""
+
 
 class Workload(Struct, frozen=True):
     """A pod template in an object; `node` is the object's mapping, with positions."""
@@ -47,6 +50,8 @@ class Workload(Struct, frozen=True):
     node: TextMap
     pod: TextNode | None
     """The template itself, which is the object where that is a pod."""
+    around: Around = ()
+    """What is between an object of an operator's own kind and the template; of others nothing."""
 
     @property
     def template(self) -> PodTemplate:
@@ -79,33 +84,35 @@ def find_workloads(document: Field) -> Iterator[Workload | FieldError]:
             continue
         waiting.extend(reversed(items))
         if isinstance(node, TextMap) and isinstance(kind, TextScalar) and not items:
-            for pod in _pods_inside(node):
-                yield Workload(kind.value, one, node, pod)
+            for pod, around in _pods_inside(node):
+                yield Workload(kind.value, one, node, pod, around)
 
 
-def _pods_inside(node: TextMap) -> Iterator[TextMap]:
-    """The pod templates anywhere inside an object, in written order."""
+def _pods_inside(node: TextMap) -> Iterator[tuple[TextMap, Around]]:
+    """The pod templates anywhere inside an object, in written order, with what is around each."""
     # The object itself is none, whatever it has: operators' own kinds have parts of pods there.
-    waiting = _inside(node)
+    waiting = _inside(node, "", ())
     seen: set[int] = set()
     while waiting:
-        one = waiting.pop()
+        key, one, around = waiting.pop()
         if id(one) in seen:
             # An alias.
             continue
         seen.add(id(one))
         containers = follow(one, ("spec", "containers"))
         if isinstance(one, TextMap) and isinstance(containers, TextList):
-            yield one
+            yield one, around
         else:
-            waiting.extend(_inside(one))
+            inner = (*around, (key, one)) if isinstance(one, TextMap) else around
+            waiting.extend(_inside(one, key, inner))
 
 
-def _inside(node: TextNode) -> list[TextNode]:
-    """The values of a mapping or a list, the last one first."""
+def _inside(node: TextNode, key: str, around: Around) -> list[tuple[str, TextNode, Around]]:
+    """The values of a mapping or a list, the last one first, with their keys and what is around."""
     if isinstance(node, TextMap):
-        return [value for _, value in reversed(node.entries)]
-    return list(reversed(node.items)) if isinstance(node, TextList) else []
+        return [(name.value, value, around) for name, value in reversed(node.entries)]
+    items = reversed(node.items) if isinstance(node, TextList) else ()
+    return [(key, item, around) for item in items]
 
 
 def follow(node: TextNode | None, path: tuple[str, ...]) -> TextNode | None:

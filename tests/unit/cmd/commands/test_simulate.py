@@ -84,6 +84,42 @@ def test_manifests_are_one_scenario(manifests: str) -> None:
     assert (scenario["expectations"], scenario["skipped"], scenario["problems"]) == ([], [], [])
 
 
+JOB_SET = """
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: train}
+spec:
+  replicatedJobs:
+  - name: workers
+    replicas: 2
+    template: {spec: {parallelism: 2, template: {spec: {containers: [{name: main}]}}}}
+"""
+SERVICE = "apiVersion: v1\nkind: Service\nmetadata: {name: s}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "containers", "told"),
+    [
+        pytest.param(
+            JOB_SET,
+            ["main", "train-workers-0", "train-workers-3"],
+            "-:2:1: JobSet 'train' is taken for 4 pods, as the counts in it tell"
+            " — its operator may make others\n",
+            id="pods of an operator's own kind are placed, and it is said how many are meant",
+        ),
+        pytest.param(
+            SERVICE, [], "-: nothing to place — write pods or scenarios\n", id="nothing to place"
+        ),
+        pytest.param(MANIFESTS, ["web-0", "web-1", "huge"], "", id="what is known needs no words"),
+    ],
+)
+def test_what_is_taken_for_pods_is_told(text: str, containers: list[str], told: str) -> None:
+    result = run("-", "--machine", SPEC, "--allow-refusals", text=text)
+    assert result.exit_code == 0
+    assert result.stderr == told.replace("-:", "standard input:", 1)
+    assert all(one in result.stdout for one in containers)
+
+
 def test_json_has_exactly_the_keys_of_the_contract(manifests: str) -> None:
     document = json.loads(run(manifests, "--machine", SPEC, "-o", "json").stdout)
     assert list(document) == ["scenarios"]

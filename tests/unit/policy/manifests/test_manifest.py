@@ -2,10 +2,15 @@ import textwrap
 
 import pytest
 
-from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec, parse_manifests
+from pinfold.policy.manifests.manifest import (
+    ContainerSpec,
+    PodSpec,
+    parse_manifests,
+    pods_of,
+)
 from pinfold.policy.manifests.pod_size import SizedContainer, pod_size
 from pinfold.policy.model.container import QosClass, Resources
-from pinfold.policy.text.yaml_fields import FieldError
+from pinfold.policy.text.yaml_fields import FieldError, read_fields
 
 
 def parse(text: str) -> tuple[PodSpec, ...]:
@@ -160,6 +165,114 @@ def test_controllers_make_pods(kind: str, spec: str, names: list[str]) -> None:
     )
     assert [one.name for one in pods] == names
     assert all(one.labels == {"a": "b"} and one.namespace == "shop" for one in pods)
+
+
+JOB_SET = """
+kind: JobSet
+metadata: {name: w, namespace: shop}
+spec:
+  replicatedJobs:
+  - {name: driver, template: {spec: {template: {spec: {containers: [{name: c}]}}}}}
+  - name: workers
+    replicas: 2
+    template:
+      spec:
+        parallelism: 3
+        completions: 2
+        template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c}]}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        pytest.param(
+            JOB_SET,
+            ["w-driver-0", "w-workers-0", "w-workers-1", "w-workers-2", "w-workers-3"],
+            id="a job set makes replicas of jobs, each with pods side by side",
+        ),
+        pytest.param(
+            "{kind: Rollout, metadata: {name: w},"
+            " spec: {replicas: 2, template: {spec: {containers: [{name: c}]}}}}",
+            ["w-0", "w-1"],
+            id="a rollout has replicas as a deployment has",
+        ),
+        pytest.param(
+            "{kind: Rollout, metadata: {name: w},"
+            " spec: {replicas: 0, template: {spec: {containers: [{name: c}]}}}}",
+            [],
+            id="and none where it is scaled to nothing",
+        ),
+        pytest.param(
+            "{kind: MPIJob, metadata: {name: w}, spec: {mpiReplicaSpecs: {"
+            "Launcher: {template: {spec: {containers: [{name: c}]}}},"
+            " Worker: {replicas: 2, template: {spec: {containers: [{name: c}]}}}}}}",
+            ["w-launcher-0", "w-worker-0", "w-worker-1"],
+            id="parts without names are called by their keys",
+        ),
+        pytest.param(
+            "{kind: Pair, metadata: {generateName: w}, spec: {both: ["
+            "{template: {spec: {containers: [{name: c}]}}},"
+            " {template: {spec: {containers: [{name: c}]}}}]}}",
+            ["w-both-0", "w-both-1"],
+            id="parts of one name are counted on",
+        ),
+        pytest.param(
+            "kind: List\nitems:\n- &a {kind: Own, metadata: {name: w},"
+            " spec: {template: {spec: {containers: [{name: c}]}}}}\n"
+            "- {kind: Own, metadata: {name: v},"
+            " spec: {template: {spec: {containers: [{name: c}]}}}}",
+            ["w-0", "v-0"],
+            id="each object has pods of its own",
+        ),
+    ],
+)
+def test_kinds_of_operators_make_pods_by_the_counts_in_them(text: str, names: list[str]) -> None:
+    (document,) = read_fields(text, "own.yaml")
+    found = pods_of([document])
+    assert [one.name for one in found.pods] == names
+    assert len(found.remarks) == len({one.name[0] for one in found.pods} or {"w"})
+    many = "1 pod" if len(names) / len(found.remarks) == 1 else f"{len(names)} pods"
+    assert f"is taken for {many}, as the counts in it tell — " in found.remarks[0]
+
+
+def test_pods_of_an_operators_kind_have_its_namespace_and_labels_of_the_template() -> None:
+    pods = parse(JOB_SET)
+    assert {one.namespace for one in pods} == {"shop"}
+    assert [dict(one.labels) for one in pods] == [{}, *([{"a": "b"}] * 4)]
+
+
+@pytest.mark.parametrize(
+    ("text", "remark"),
+    [
+        pytest.param(
+            "kind: PodTemplate\ntemplate: {spec: {containers: [{name: c}]}}",
+            "own.yaml:1:1: a PodTemplate makes no pods: left out — write a Pod to have one placed",
+            id="a pod template alone",
+        ),
+        pytest.param(
+            "kind: Own\nspec:\n  replicas: 50%\n  template: {spec: {containers: [{name: c}]}}",
+            "own.yaml:3:13: replicas: '50%' is not an integer — write a whole number"
+            " (a template of Own 'own' that is left out)",
+            id="a count that is none",
+        ),
+        pytest.param(
+            "kind: Own\nspec: {template: {spec: {containers: [{image: c}]}}}",
+            "own.yaml:2:39: spec.containers[0].name: is missing — write a value for it"
+            " (a template of Own 'own' that is left out)",
+            id="a template of which others may fill in the rest",
+        ),
+    ],
+)
+def test_what_is_left_out_is_told(text: str, remark: str) -> None:
+    found = pods_of(read_fields(text, "own.yaml"))
+    assert (found.pods, found.remarks[0]) == ((), remark)
+
+
+def test_more_pods_of_an_operators_kind_than_a_text_may_create_are_refused() -> None:
+    text = "kind: Own\nspec: {replicas: 10000, parallelism: 10000, template: {spec: {containers: "
+    with pytest.raises(FieldError, match="more than 10000 pods"):
+        parse(text + "[{name: c}]}}}")
 
 
 def test_documents_lists_and_other_kinds_keep_their_order() -> None:
