@@ -16,7 +16,8 @@ _TIMES: Final = ("cpu,cpuacct", "cpuacct")
 _LIMITS: Final = ("cpu,cpuacct", "cpu")
 """Version one counts both in one hierarchy on most machines, and in two on others."""
 _MEMORY: Final = "memory"
-_CPUSET: Final = "cpuset"
+_CPUSETS: Final = ("cpuset", "cpu,cpuset", "unified")
+"""Beside version two, cpusets are in a hierarchy of version one, where it has them at all."""
 _NODE: Final = re.compile(r"N(\d+)=(\d+)")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _DEPTH_MAX: Final = 12
@@ -64,8 +65,9 @@ def container_folders(root: Path, ids: Collection[str]) -> Iterator[tuple[str, P
     `root`: the folder that holds sys/.
     """
     top = root / _UNIFIED
-    is_unified = (top / "cgroup.controllers").exists()
-    return _folders(top if is_unified else top / _CPUSET, set(ids))
+    if (top / "cgroup.controllers").exists():
+        return _folders(top, set(ids))
+    return iter(_first_folders(top, _CPUSETS, set(ids)).items())
 
 
 def _folders(top: Path, wanted: Collection[str]) -> Iterator[tuple[str, Path]]:
