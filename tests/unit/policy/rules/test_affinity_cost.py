@@ -1,5 +1,6 @@
 """What affinity rules cost, counted in steps; how long anything takes is nobody's concern."""
 
+import string
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
@@ -31,6 +32,7 @@ from pinfold.policy.rules.trigger import (
     triggers_made,
 )
 from pinfold.policy.text.glob_set import GlobSet
+from tests.unit.counted_calls import count_calls
 
 JOINT = ":" + ":".join(["pod/name"] * 16)
 
@@ -393,6 +395,16 @@ def test_patterns_for_which_there_is_no_time_are_not_compiled() -> None:
     assert vars(made)["_symmetric"].is_empty
     assert isinstance(match.test, GlobSet)
     assert not match.test.is_compiled
+
+
+def test_the_first_text_of_a_pattern_of_many_classes_costs_as_little_as_the_next_one() -> None:
+    letters = string.ascii_lowercase + string.digits
+    of_two = [f"[{one}{other}]" for one in letters for other in letters]
+    patterns = tuple("*" + "".join(of_two[at : at + 100]) for at in range(0, len(of_two), 100))
+    globs = GlobSet(patterns)
+    assert globs.automata
+    calls = count_calls(lambda: globs(letters))
+    assert calls < 2 * count_calls(lambda: GlobSet(("*?",))(letters)) * len(globs.automata) + 50
 
 
 @pytest.mark.parametrize(
