@@ -2,6 +2,7 @@
 
 import string
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import TypeVar
 
 import pytest
@@ -395,6 +396,38 @@ def test_patterns_for_which_there_is_no_time_are_not_compiled() -> None:
     assert vars(made)["_symmetric"].is_empty
     assert isinstance(match.test, GlobSet)
     assert not match.test.is_compiled
+
+
+class Label(str):
+    """A label's key that counts how often somebody looks for it, or files something under it."""
+
+    __slots__ = ()
+    hashes = 0
+
+    def __hash__(self) -> int:
+        Label.hashes += 1
+        return super().__hash__()
+
+
+@pytest.mark.parametrize(
+    "match",
+    [
+        pytest.param(condition("pod/name", "Matches", "*?7"), id="a fact that all have"),
+        pytest.param(condition(":pod/name:name", "Matches", "*7:m*"), id="a joint key"),
+        pytest.param(
+            AllOf((condition("id", "In", "c1", "c2"), condition("pod/name", "Matches", "*?7"))),
+            id="a fact of two containers",
+        ),
+    ],
+)
+def test_what_nobody_asks_for_is_not_looked_at(match: Expression) -> None:
+    made = AffinityIndex()
+    for number in range(20):
+        made.add(replace(container(number), labels={Label(f"k{one}"): "v" for one in range(100)}))
+    made.file()
+    Label.hashes = 0
+    made.affinities(NEWCOMER, [rule(match)])
+    assert Label.hashes == 0
 
 
 def test_the_first_text_of_a_pattern_of_many_classes_costs_as_little_as_the_next_one() -> None:
