@@ -13,7 +13,7 @@ from msgspec import Struct
 from ..model.container import Container, ContainerId
 from ..text.errors import Problem
 from .affinity import AffinityRule
-from .container_facts import Subkey
+from .container_facts import Subkey, facts
 from .evaluation import Steps, TooManyStepsError
 from .expression import Expression
 from .residents import Residents
@@ -151,7 +151,7 @@ class AffinityIndex:
         self.file(but=container.id)
         totals, are_all = dict[ContainerId, int](), True
         if not self._symmetric.is_empty:
-            known = self._residents.facts_of(container)
+            known = facts(container)
             totals, are_all = self._symmetric.weights(known)
             own = self._unfiled.get(container.id)
             if own is not None and own.container is container:

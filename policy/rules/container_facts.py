@@ -8,7 +8,7 @@ separates.
 from collections.abc import Mapping
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from msgspec import Struct
 
@@ -70,6 +70,27 @@ class Subkey(NamedTuple):
         return cast("str | None", found)
 
 
+class KnownFacts(Protocol):
+    """The facts of a container, each told when it is asked for: a mapping, for one."""
+
+    def get(self, subkey: Subkey, /) -> str | None:
+        """The fact; None where the container has no such thing."""
+        ...
+
+
+class ContainerFacts:
+    """Facts read from a container: it may have hundreds, of which few are asked for."""
+
+    __slots__ = ("_container",)
+
+    def __init__(self, container: Container) -> None:
+        self._container = container
+
+    def get(self, subkey: Subkey, /) -> str | None:
+        """The fact; None where the container has no such thing."""
+        return subkey.value(self._container)
+
+
 class Key(Struct, frozen=True, kw_only=True):
     """One subkey, or several joined by a separator."""
 
@@ -89,7 +110,7 @@ class Key(Struct, frozen=True, kw_only=True):
             return only.value(container)
         return self._join([subkey.value(container) for subkey in self.subkeys])
 
-    def value_of(self, known: Mapping[Subkey, str]) -> str | None:
+    def value_of(self, known: KnownFacts) -> str | None:
         """The value of the key for a container whose facts are `known`."""
         subkeys = self.subkeys
         if len(subkeys) == 1:

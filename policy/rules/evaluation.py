@@ -4,11 +4,10 @@ A step stands for about 30 ns of work. Steps follow from expressions and facts a
 time or from what was evaluated before: the same input is given up always or never.
 """
 
-from collections.abc import Mapping
 from typing import Final, assert_never
 
 from ..text.glob_set import GlobSet
-from .container_facts import Key, Subkey
+from .container_facts import Key, KnownFacts, Subkey
 from .expression import AllOf, AnyOf, Condition, Expression, Not
 from .operators import never
 
@@ -63,7 +62,7 @@ def charge_making(condition: Condition, steps: Steps) -> None:
         steps.charge_once(condition.identity, condition.test.making_steps)
 
 
-def holds(expression: Expression, known: Mapping[Subkey, str], steps: Steps) -> bool:
+def holds(expression: Expression, known: KnownFacts, steps: Steps) -> bool:
     """Whether an expression holds for a container with these facts. Raises `TooManyStepsError`."""
     steps.charge(4)
     if isinstance(expression, Condition):

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from ..model.container import Container
-from ..text.glob import MAX_LENGTH, GlobError, compile_glob
+from ..text.glob import MAX_LENGTH, GlobError, check_glob
 from ..text.suggestion import suggestion
 from ..text.yaml_nodes import TextError, TextList, TextMap, TextNode, TextScalar, scalars_of
 from .container_facts import Key, Subkey, parse_key
@@ -264,7 +264,7 @@ def _check_pattern(item: TextScalar, reading: Reading) -> None:
         what = f"more than {MAX_PATTERN_CHARACTERS} characters of patterns with [ or \\"
         raise TextError.at(item, what, "write fewer of them")
     try:
-        compile_glob(pattern)
+        check_glob(pattern)
     except GlobError as error:
         what = f"malformed pattern {pattern[:80]!r}: {error}"
         raise TextError.at(item, what, error.fix) from error

@@ -4,13 +4,12 @@ Sets of containers are integers, a bit for the place of each: set algebra over a
 costs next to nothing.
 """
 
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Iterator
 from itertools import compress
 from typing import Final
 
 from ..model.container import Container, ContainerId
-from .container_facts import FIXED_SUBKEYS, Key, Subkey, facts
+from .container_facts import FIXED_SUBKEYS, ContainerFacts, Key, Subkey, facts
 from .key_column import KeyColumn
 
 JOINT_KEYS_MAX: Final = 16
@@ -18,14 +17,7 @@ JOINT_KEYS_MAX: Final = 16
 JOINT_CHARACTERS_MAX: Final = 1 << 20
 """Characters of the values that are kept up."""
 _FEW_BITS: Final = 8
-_ORDINARY_FACTS: Final = 64
-_ORDINARY_SHAPES: Final = 64
-_Facts = tuple[tuple[Subkey, ...], tuple[str, ...]]
-"""Subkeys, and the values of each: of a container to the next the former are mostly the same."""
 _DIGITS: Final = bytes.maketrans(b"01", b"\0\1")
-
-
-_NO_FACTS: Final[_Facts] = ((), ())
 
 
 class Residents:
@@ -35,7 +27,6 @@ class Residents:
         self._containers: dict[ContainerId, Container] = {}
         self._places: dict[ContainerId, int] = {}
         self._ids: list[ContainerId] = []
-        self._facts: list[_Facts] = []
         self._free: list[int] = []
         self._columns: dict[Subkey, KeyColumn] = {}
         """Of those that every container has, the ones that somebody asked for."""
@@ -48,7 +39,7 @@ class Residents:
     @property
     def is_empty(self) -> bool:
         """Whether nothing at all is kept, not even of what has been removed."""
-        return not (self._places or self._columns or self.everyone or any(map(any, self._facts)))
+        return not (self._places or self._columns or self.everyone or self._containers)
 
     def container(self, container_id: ContainerId) -> Container:
         """The container of an id that is there."""
@@ -58,21 +49,15 @@ class Residents:
         """The place of a container that is there, as a set."""
         return 1 << self._places[container_id]
 
-    def facts_of(self, container: Container) -> dict[Subkey, str]:
-        """The facts of a container, whether it is there or not."""
-        is_known = self._containers.get(container.id) is container
-        return _told(self._facts[self._places[container.id]]) if is_known else facts(container)
-
     def add(self, container: Container, known: dict[Subkey, str] | None = None) -> None:
         """Give a container a place; nobody of its id is there. `known`: its facts."""
         known = facts(container) if known is None else known
         if self._free:
             place = self._free.pop()
-            self._ids[place], self._facts[place] = container.id, _kept(known)
+            self._ids[place] = container.id
         else:
             place = len(self._ids)
             self._ids.append(container.id)
-            self._facts.append(_kept(known))
         self._places[container.id] = place
         self._containers[container.id] = container
         bit = 1 << place
@@ -95,8 +80,7 @@ class Residents:
         place = self._places.pop(container_id, None)
         if place is None:
             return False
-        del self._containers[container_id]
-        known, self._facts[place] = _told(self._facts[place]), _NO_FACTS
+        known = facts(self._containers.pop(container_id))
         self._free.append(place)
         bit = 1 << place
         self.everyone &= ~bit
@@ -135,11 +119,11 @@ class Residents:
         count = places.bit_count()
         return 12 * count if count <= _FEW_BITS else 2 * count + len(self._places) // 2
 
-    def facts_in(self, places: int) -> Iterator[tuple[int, Mapping[Subkey, str]]]:
+    def facts_in(self, places: int) -> Iterator[tuple[int, ContainerFacts]]:
         """The place, as a set, and the facts of each container of a small set."""
         while places:
             bit = places & -places
-            yield bit, _told(self._facts[bit.bit_length() - 1])
+            yield bit, ContainerFacts(self._containers[self._ids[bit.bit_length() - 1]])
             places ^= bit
 
     def column(self, subkey: Subkey) -> KeyColumn:
@@ -151,8 +135,9 @@ class Residents:
         if found is None:
             found = KeyColumn()
             if subkey in FIXED_SUBKEYS:
-                for place, known in enumerate(self._facts):
-                    value = _told(known).get(subkey)
+                # Of all the facts of a container, which may be hundreds, only the one is read.
+                for container_id, place in self._places.items():
+                    value = subkey.value(self._containers[container_id])
                     if value is not None:
                         found.add(value, 1 << place)
                 if found.places:
@@ -164,8 +149,8 @@ class Residents:
         kept = self._joint.pop(key.text, None)
         if kept is None:
             column = KeyColumn()
-            for place, known in enumerate(self._facts):
-                joined = key.value_of(_told(known))
+            for container_id, place in self._places.items():
+                joined = key.value(self._containers[container_id])
                 if joined is not None:
                     column.add(joined, 1 << place)
             kept = key, column
@@ -178,20 +163,3 @@ class Residents:
     @property
     def _joint_characters(self) -> int:
         return sum(column.characters for _, column in self._joint.values())
-
-
-def _kept(known: Mapping[Subkey, str]) -> _Facts:
-    """The facts of a container in little memory."""
-    subkeys, values = tuple(known), tuple(known.values())
-    # Those of a container full of labels would stay in a cache for nothing.
-    return (_shared(subkeys) if len(subkeys) <= _ORDINARY_FACTS else subkeys), values
-
-
-def _told(known: _Facts) -> dict[Subkey, str]:
-    return dict(zip(*known, strict=True))
-
-
-@lru_cache(_ORDINARY_SHAPES)
-def _shared(subkeys: tuple[Subkey, ...]) -> tuple[Subkey, ...]:
-    """Equal subkeys once for all containers."""
-    return subkeys

@@ -4,8 +4,13 @@ As in Go's path.Match, a pattern matches the whole text, and `*` and `?` do not 
 another separator or none is named.
 """
 
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import accumulate
+from operator import xor
 
 from msgspec import Struct
 
@@ -13,6 +18,7 @@ MAX_LENGTH = 512
 SEPARATOR = "/"
 _NO_CLASS = "write \\[ for a ["
 _ASCII = 128
+_SPECIAL = re.compile(r"[\[\\]")
 
 
 class GlobError(ValueError):
@@ -62,14 +68,18 @@ class Automaton:
     """States that a `*` lets stay where they are."""
     wildcards: int = 0
     literals: dict[str, int] = field(default_factory=dict[str, int])
-    classes: list[tuple[int, "_Class"]] = field(default_factory=list[tuple[int, "_Class"]])
+    turns: dict[int, int] = field(default_factory=dict[int, int])
+    """By character code, the classes that it is in where the one before it is not, or else the
+    other way round."""
+    _members: tuple[list[int], list[int]] | None = field(default=None, repr=False)
+    """The codes of the turns in order, and the classes of a character from each on."""
     _steps: dict[str, int] = field(default_factory=dict[str, int], repr=False)
 
     def add(self, pattern: str) -> None:
         """Put one more pattern beside the others. Raises `GlobError`."""
         if len(pattern) > MAX_LENGTH:
-            raise GlobError(f"{len(pattern)} characters", f"write at most {MAX_LENGTH}")
-        bit, position, literals = 1 << self.size, 0, self.literals
+            raise _too_long(pattern)
+        bit, position, literals, turns = 1 << self.size, 0, self.literals, self.turns
         self.initial |= bit
         while position < len(pattern):
             character = pattern[position]
@@ -80,8 +90,9 @@ class Automaton:
             if character == "?":
                 self.wildcards |= bit
             elif character == "[":
-                members, position = _parse_class(pattern, position)
-                self.classes.append((bit, members))
+                codes, position = _parse_class(pattern, position)
+                for code in codes:
+                    turns[code] = turns.get(code, 0) ^ bit
             else:
                 if character == "\\":
                     character, position = _parse_character(pattern, position - 1)
@@ -89,6 +100,8 @@ class Automaton:
             bit <<= 1
         self.final |= bit
         self.size = bit.bit_length()
+        self._members = None
+        self._steps.clear()
 
     def accepts(self, text: str) -> bool:
         """Whether one of the patterns matches the whole text."""
@@ -108,20 +121,19 @@ class Automaton:
         step = self.literals.get(character, 0)
         if character != self.separator:
             step |= self.wildcards
-            for bit, members in self.classes:
-                if members.holds(character):
-                    step |= bit
+            if self.turns:
+                step |= self._classes(ord(character))
         if ord(character) < _ASCII:
             self._steps[character] = step
         return step
 
-
-class _Class(Struct, frozen=True):
-    ranges: tuple[tuple[str, str], ...]
-    is_negated: bool
-
-    def holds(self, character: str) -> bool:
-        return any(low <= character <= high for low, high in self.ranges) != self.is_negated
+    def _classes(self, code: int) -> int:
+        """The classes that a character is in. O(log turns), once these are in order."""
+        if self._members is None:
+            codes = sorted(self.turns)
+            self._members = codes, [0, *accumulate([self.turns[one] for one in codes], xor)]
+        codes, members = self._members
+        return members[bisect_right(codes, code)]
 
 
 @lru_cache(maxsize=512)
@@ -136,11 +148,50 @@ def compile_glob(pattern: str, separator: str = SEPARATOR) -> Glob:
     return Glob(pattern, automaton, prefix, position == len(pattern))
 
 
-def _parse_class(pattern: str, position: int) -> tuple[_Class, int]:
-    """The members of `[ ("^" | "!") range { range } ]`, a range being c or c-c."""
+def check_glob(pattern: str) -> None:
+    """Raise `GlobError` where a pattern is malformed. Cheaper than to compile it."""
+    if len(pattern) > MAX_LENGTH:
+        raise _too_long(pattern)
+    found = _SPECIAL.search(pattern)
+    while found:
+        if found[0] == "[":
+            _, position = _parse_class(pattern, found.end())
+        else:
+            _, position = _parse_character(pattern, found.start())
+        found = _SPECIAL.search(pattern, position)
+
+
+def _too_long(pattern: str) -> GlobError:
+    return GlobError(f"{len(pattern)} characters", f"write at most {MAX_LENGTH}")
+
+
+def _parse_class(pattern: str, position: int) -> tuple[tuple[int, ...], int]:
+    """The members of `[ ("^" | "!") range { range } ]`, a range being c or c-c.
+
+    As codes in order: at each a run of members begins or ends.
+    """
+    end = pattern.find("]", position)
+    if position < end <= position + _PLAIN_LENGTH and pattern[end - 1] != "-":
+        body = pattern[position:end]
+        if "\\" not in body:
+            return _plain_class(body), end + 1
+    return _any_class(pattern, position)
+
+
+_PLAIN_LENGTH = 32
+"""Characters of most classes: those are read once."""
+
+
+@lru_cache(maxsize=2048)
+def _plain_class(body: str) -> tuple[int, ...]:
+    """The members of a class of these characters, none of which is escaped."""
+    return _any_class(body + "]", 0)[0]
+
+
+def _any_class(pattern: str, position: int) -> tuple[tuple[int, ...], int]:
     is_negated = pattern[position : position + 1] in ("^", "!")
     position += is_negated
-    ranges: list[tuple[str, str]] = []
+    ranges: list[tuple[int, int]] = []
     while position < len(pattern) and pattern[position] != "]":
         low, position = _parse_character(pattern, position)
         high = low
@@ -148,12 +199,26 @@ def _parse_class(pattern: str, position: int) -> tuple[_Class, int]:
             high, position = _parse_character(pattern, position + 1)
         if high < low:
             raise GlobError(f"the range {low}-{high} is backwards", f"write [{high}-{low}]")
-        ranges.append((low, high))
+        ranges.append((ord(low), ord(high)))
     if not ranges:
         raise GlobError("an empty or open [...]", _NO_CLASS)
     if pattern[position : position + 1] != "]":
         raise GlobError("a '[' without its ']'", _NO_CLASS)
-    return _Class(tuple(ranges), is_negated), position + 1
+    runs = _runs(ranges)
+    # Of a negated class all characters before the first run are members.
+    return ((0, *runs) if is_negated else tuple(runs)), position + 1
+
+
+def _runs(ranges: list[tuple[int, int]]) -> Iterator[int]:
+    """Where each run of ranges begins, and what comes after it."""
+    ranges.sort()
+    first, last = ranges[0]
+    for low, high in ranges:
+        if low > last + 1:
+            yield from (first, last + 1)
+            first = low
+        last = max(last, high)
+    yield from (first, last + 1)
 
 
 def _parse_character(pattern: str, position: int) -> tuple[str, int]:

@@ -1,4 +1,5 @@
 import fnmatch
+from collections.abc import Callable
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -8,7 +9,7 @@ from pinfold.policy.rules.container_facts import facts, parse_key
 from pinfold.policy.rules.evaluation import Steps, charge_making, holds, looking_steps
 from pinfold.policy.rules.expression import condition, evaluate
 from pinfold.policy.rules.operators import OPERATORS, Arity
-from pinfold.policy.text.glob import compile_glob
+from pinfold.policy.text.glob import GlobError, check_glob, compile_glob
 from pinfold.policy.text.glob_set import GlobSet
 from pinfold.policy.text.yaml_nodes import TextError, parse_documents
 
@@ -127,6 +128,43 @@ def test_a_glob_agrees_with_fnmatch_where_both_understand(pattern: str, text: st
     if "[]" in pattern or "[!]" in pattern:
         return
     assert glob.matches(text) is fnmatch.fnmatchcase(text, pattern)
+
+
+RANGES = st.lists(st.tuples(st.sampled_from("abcdefé"), st.integers(0, 3)), min_size=1, max_size=4)
+
+
+@given(RANGES, st.sampled_from(["", "!", "^"]), st.text("`abcdefghiéí/", min_size=1, max_size=9))
+@settings(deadline=None, max_examples=400)
+def test_a_class_has_the_members_of_its_ranges(
+    ranges: list[tuple[str, int]], negation: str, text: str
+) -> None:
+    """However they overlap, and whatever else is in the automaton."""
+    pairs = [(low, chr(ord(low) + more)) for low, more in ranges]
+    members = "".join(low if low == high else f"{low}-{high}" for low, high in pairs)
+    glob = compile_glob(f"*[{negation}{members}]*[b-d]z")
+    expected = any(
+        any(low <= one <= high for low, high in pairs) is not bool(negation) for one in text
+    )
+    assert glob.matches(f"{text}cz") is (expected and "/" not in text)
+
+
+@given(TEXTS | st.text("ab-[]!^\\", max_size=12))
+@settings(deadline=None, max_examples=400)
+@example("[a-]")
+@example("[a-]]")
+@example("[]a]")
+@example("[a\\]]")
+@example("[!]")
+@example("a" * 513)
+def test_a_pattern_is_checked_as_it_is_compiled(pattern: str) -> None:
+    def fault(read: Callable[[str], object]) -> tuple[object, ...] | None:
+        try:
+            read(pattern)
+        except GlobError as error:
+            return (*error.args, error.fix)
+        return None
+
+    assert fault(check_glob) == fault(compile_glob)
 
 
 @given(TEXTS, TEXTS)

@@ -1,6 +1,8 @@
 """What affinity rules cost, counted in steps; how long anything takes is nobody's concern."""
 
+import string
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import TypeVar
 
 import pytest
@@ -31,6 +33,7 @@ from pinfold.policy.rules.trigger import (
     triggers_made,
 )
 from pinfold.policy.text.glob_set import GlobSet
+from tests.unit.counted_calls import count_calls
 
 JOINT = ":" + ":".join(["pod/name"] * 16)
 
@@ -393,6 +396,48 @@ def test_patterns_for_which_there_is_no_time_are_not_compiled() -> None:
     assert vars(made)["_symmetric"].is_empty
     assert isinstance(match.test, GlobSet)
     assert not match.test.is_compiled
+
+
+class Label(str):
+    """A label's key that counts how often somebody looks for it, or files something under it."""
+
+    __slots__ = ()
+    hashes = 0
+
+    def __hash__(self) -> int:
+        Label.hashes += 1
+        return super().__hash__()
+
+
+@pytest.mark.parametrize(
+    "match",
+    [
+        pytest.param(condition("pod/name", "Matches", "*?7"), id="a fact that all have"),
+        pytest.param(condition(":pod/name:name", "Matches", "*7:m*"), id="a joint key"),
+        pytest.param(
+            AllOf((condition("id", "In", "c1", "c2"), condition("pod/name", "Matches", "*?7"))),
+            id="a fact of two containers",
+        ),
+    ],
+)
+def test_what_nobody_asks_for_is_not_looked_at(match: Expression) -> None:
+    made = AffinityIndex()
+    for number in range(20):
+        made.add(replace(container(number), labels={Label(f"k{one}"): "v" for one in range(100)}))
+    made.file()
+    Label.hashes = 0
+    made.affinities(NEWCOMER, [rule(match)])
+    assert Label.hashes == 0
+
+
+def test_the_first_text_of_a_pattern_of_many_classes_costs_as_little_as_the_next_one() -> None:
+    letters = string.ascii_lowercase + string.digits
+    of_two = [f"[{one}{other}]" for one in letters for other in letters]
+    patterns = tuple("*" + "".join(of_two[at : at + 100]) for at in range(0, len(of_two), 100))
+    globs = GlobSet(patterns)
+    assert globs.automata
+    calls = count_calls(lambda: globs(letters))
+    assert calls < 2 * count_calls(lambda: GlobSet(("*?",))(letters)) * len(globs.automata) + 50
 
 
 @pytest.mark.parametrize(
