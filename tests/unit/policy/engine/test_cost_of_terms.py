@@ -3,6 +3,7 @@
 How long anything takes is nobody's concern here: see `tests/bench/hostile_residents.py`.
 """
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from tests.bench.hostile_terms import shapes_of_terms
 from tests.unit.counted_calls import count_calls
-from tests.unit.policy.engine.ruled_pods import container_of, engine_of, near, term
+from tests.unit.policy.engine.ruled_pods import container_of, engine_of, near, prefer, term
 
 _MACHINE = "socket:2 numa:2 l3:2 core:4 thread:2 mem:32G"
 _RESIDENTS = 60
@@ -125,3 +126,21 @@ def test_what_still_has_to_be_looked_at_waits_until_nobody_waits() -> None:
         engine.compact(ContainerId("nobody"))
     found = {one: decision.unmet for one, decision in engine.decisions.items()}
     assert found != before
+
+
+@pytest.mark.parametrize(
+    "is_anti", [pytest.param(False, id="beside few"), pytest.param(True, id="apart from few")]
+)
+def test_a_note_about_few_containers_costs_no_call_for_all_the_others(*, is_anti: bool) -> None:
+    calls: list[int] = []
+    for residents in (20, 200):
+        engine = engine_of(_MACHINE)
+        for number in range(residents):
+            engine.create(container_of(f"other-{number}", cpu=0.01))
+        engine.create(container_of("db", cpu=0.01))
+        wish = prefer(10, term("core", "db"), is_anti=is_anti)
+        newcomer = container_of("newcomer", cpu=0.01, rules=wish)
+        engine.create(newcomer)
+        calls.append(count_calls(partial(engine.note, newcomer.id)))
+    few, many = calls
+    assert many <= few
