@@ -34,6 +34,7 @@ class Whereabouts:
         self._cpus: dict[int, int] = {}
         self._exclusive: dict[int, int] = {}
         self._sizes: dict[int, Mapping[int, int]] = {}
+        self._present: dict[int, int] = {}
 
     @cached_property
     def mates(self) -> int:
@@ -54,13 +55,30 @@ class Whereabouts:
             found = self._placed[places] = tuple([one for one in some if one.id in grants])
         return found
 
-    def on(self, cpus: int) -> int:
-        """The containers that run on some of these cpus. O(different sets of cpus)."""
-        places = 0
-        for presence, members in self._by_presence:
-            if presence & cpus:
-                places |= members
-        return places
+    def on(self, cpus: int, places: int) -> int:
+        """The containers of a set that run on some of these cpus.
+
+        O(set) of a few, and of more O(different sets of cpus), once for the same cpus.
+        """
+        if not places:
+            return 0
+        if self._are_many(places):
+            return self._on(cpus) & places
+        found, residents = 0, self._books.affinity.residents
+        for container_id in residents.ids(places):
+            if self.cpus_of(container_id) & cpus:
+                found |= residents.place(container_id)
+        return found
+
+    def _on(self, cpus: int) -> int:
+        found = self._present.get(cpus)
+        if found is None:
+            found = 0
+            for presence, members in self._by_presence:
+                if presence & cpus:
+                    found |= members
+            self._present[cpus] = found
+        return found
 
     def cpus_of(self, container_id: ContainerId) -> int:
         """A mask of the cpus of one container."""

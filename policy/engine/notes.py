@@ -86,7 +86,7 @@ class _Look:
         self._cpus, self._part = books.reach(container.id), books.presence(container.id)
         self._pool_id = books.pool_around(container.id)
         self._whereabouts = Whereabouts(books, books.pen_around(container.id))
-        self._beside: dict[Level, int] = {}
+        self._beside: dict[tuple[Level, int], int] = {}
 
     def notes(self, rules: PlacementRules, weights: Mapping[ContainerId, int]) -> Iterator[str]:
         for one in rules.preferred:
@@ -104,7 +104,7 @@ class _Look:
     def _of_term(self, rule: PreferredTerm) -> Iterator[str]:
         term, level = rule.term, rule.term.level
         matches = select_term(self._books.affinity.residents, self._container, term)
-        inside = matches & self._in_its_domains(level)
+        inside = self._in_its_domains(level, matches)
         # Names cost a step for each container, so of the few rules alone that are told.
         if rule.weight > 0 and not inside and (placed := self._whereabouts.placed(matches)):
             yield f"{term.text}: in no {level_noun(level)} with {names_text(placed)}"
@@ -114,14 +114,14 @@ class _Look:
             together = together_text(level, names_text(self._whereabouts.placed(inside)))
             yield f"{term.text}: {together}{self._few(level, count)}"
 
-    def _in_its_domains(self, level: Level) -> int:
-        """The containers in one domain of a level with it, a set as of `Residents`."""
-        found = self._beside.get(level)
+    def _in_its_domains(self, level: Level, places: int) -> int:
+        """The containers of a set that are in one domain of a level with it."""
+        found = self._beside.get((level, places))
         if found is None:
             domains, look = self._books.domains, self._whereabouts
-            inside = look.on(domains.covering(level, self._part)) & look.mates
-            outside = look.on(domains.covering(level, self._cpus)) & ~look.mates
-            found = self._beside[level] = inside | outside
+            inside = look.on(domains.covering(level, self._part), places & look.mates)
+            outside = look.on(domains.covering(level, self._cpus), places & ~look.mates)
+            found = self._beside[level, places] = inside | outside
         return found
 
     def _few(self, level: Level, count: int) -> str:

@@ -5,7 +5,6 @@ from typing import Final, NamedTuple
 
 from ...topology.sets.cpuset import iter_bits
 from ..model.grant import Dropped
-from ..pools.pool_tree import Pool
 from .judging.restriction import Restriction
 from .openings import Openings, OpeningSearch
 
@@ -22,6 +21,10 @@ class _Atom(NamedTuple):
     cpus: int
     broken: int
     """The places of those rules in their list, as a mask."""
+
+
+_Priced = tuple[int, int]
+"""What a part of a pool breaks, and a mask of its cpus."""
 
 
 def degraded(search: OpeningSearch) -> Openings | None:
@@ -44,18 +47,17 @@ def degraded(search: OpeningSearch) -> Openings | None:
     best = [0] * len(search.tree.pools)
     unmet = [0] * len(best)
     dropped: dict[int, Dropped] = {}
-    for pool in search.tree.pools:
+    for pool_id, mask in enumerate(search.tree.masks):
         found = [
             candidate
-            for atoms in (pieces if pool.id not in closed else ())
-            if (candidate := _least_broken(search, pool, atoms, costs))
+            for atoms in (pieces if pool_id not in closed else ())
+            if (candidate := _least_broken(search, pool_id, mask, atoms, costs))
         ]
         if found:
-            cost, _, _, _, best[pool.id] = min(found)
-            unmet[pool.id] = cost
+            unmet[pool_id], best[pool_id] = _best(search, pool_id, found)
         else:
-            objecting = next((one for one in firm if _objects(one, search, pool.id)), None)
-            dropped[pool.id] = (
+            objecting = next((one for one in firm if _objects(one, search, pool_id)), None)
+            dropped[pool_id] = (
                 objecting.dropped()
                 if objecting
                 else Dropped("cpus where rules hold", search.request.describe(), "too few")
@@ -93,17 +95,21 @@ def _objects(rule: Restriction, search: OpeningSearch, pool_id: int) -> bool:
 
 
 def _least_broken(
-    search: OpeningSearch, pool: Pool, everywhere: Sequence[_Atom], costs_of: "_Costs"
-) -> tuple[int, int, int, int, int] | None:
-    """The part of a pool that breaks least and fits, after what to compare it by."""
-    pool_id, inside = pool.id, pool.cpus.mask
-    atoms = [_Atom(one.cpus & inside, one.broken) for one in everywhere if one.cpus & inside]
-    if len(atoms) == 1:
+    search: OpeningSearch,
+    pool_id: int,
+    inside: int,
+    everywhere: Sequence[_Atom],
+    costs_of: "_Costs",
+) -> _Priced | None:
+    """The part of a pool, whose cpus are `inside`, that breaks least and fits."""
+    parts = [(cpus, broken) for one, broken in everywhere if (cpus := one & inside)]
+    if len(parts) == 1:
         # Most pools have one: nothing is to be chosen.
-        atom = atoms[0]
-        if not search.fits(pool_id, atom.cpus):
+        cpus, broken = parts[0]
+        if not search.fits(pool_id, cpus):
             return None
-        return _comparable(search, pool_id, atom.cpus, costs_of.cost(atom, pool_id))
+        return costs_of.cost(cpus, broken, pool_id), cpus
+    atoms = [_Atom(cpus, broken) for cpus, broken in parts]
     candidates = {
         _closure(one, atoms, costs_of.within(one)) if len(atoms) <= _CLOSURES_MAX else one
         for one in atoms
@@ -112,21 +118,28 @@ def _least_broken(
     for atom in sorted(atoms, key=lambda one: (one.broken.bit_count(), one.cpus & -one.cpus)):
         union = _Atom(union.cpus | atom.cpus, union.broken | atom.broken)
         candidates.add(union)
-    costs = {one.cpus: costs_of.cost(one, pool_id) for one in candidates}
-    found: list[tuple[int, int, int, int, int]] = []
+    costs = {one.cpus: costs_of.cost(one.cpus, one.broken, pool_id) for one in candidates}
+    found: list[_Priced] = []
     for cpus in sorted(costs, key=lambda one: (costs[one], one & -one, one)):
         if found and costs[cpus] > found[0][0]:
             break
         if search.fits(pool_id, cpus):
-            found.append(_comparable(search, pool_id, cpus, costs[cpus]))
-    return min(found, default=None)
+            found.append((costs[cpus], cpus))
+    return _best(search, pool_id, found) if found else None
 
 
-def _comparable(
-    search: OpeningSearch, pool_id: int, cpus: int, cost: int
-) -> tuple[int, int, int, int, int]:
-    preference, free = search.preference(pool_id, cpus), search.free(pool_id, cpus)
-    return cost, -preference, -free, cpus & -cpus, cpus
+def _best(search: OpeningSearch, pool_id: int, parts: Sequence[_Priced]) -> _Priced:
+    """The part of a pool that breaks least, and is liked best of those."""
+    if len(parts) == 1:
+        # How much it is liked takes long to tell.
+        return parts[0]
+
+    def rank(part: _Priced) -> tuple[int, int, int, int, int]:
+        cost, cpus = part
+        preference, free = search.preference(pool_id, cpus), search.free(pool_id, cpus)
+        return cost, -preference, -free, cpus & -cpus, cpus
+
+    return min(parts, key=rank)
 
 
 class _Costs:
@@ -153,19 +166,19 @@ class _Costs:
             for some, numbers in choices.items()
         ]
 
-    def cost(self, part: _Atom, pool_id: int) -> int:
-        """What a part of a pool breaks."""
-        cost = self._of_broken.get(part.broken)
+    def cost(self, cpus: int, broken: int, pool_id: int) -> int:
+        """What a part of a pool breaks: these rules wherever it is, and others where they do."""
+        cost = self._of_broken.get(broken)
         if cost is None:
-            cost = sum([self.weak[bit].cost for bit in iter_bits(part.broken)])
-            self._of_broken[part.broken] = cost
+            cost = sum([self.weak[bit].cost for bit in iter_bits(broken)])
+            self._of_broken[broken] = cost
         for bit, one, kind in self._special:
-            if part.broken & bit:
+            if broken & bit:
                 continue
-            key = kind, part.cpus, pool_id
+            key = kind, cpus, pool_id
             is_broken = self._breaks.get(key)
             if is_broken is None:
-                is_broken = self._breaks[key] = one.rule.is_broken_by(part.cpus, pool_id)
+                is_broken = self._breaks[key] = one.rule.is_broken_by(cpus, pool_id)
             if is_broken:
                 cost += one.cost
         return cost

@@ -29,28 +29,31 @@ def held_back(
     standing = cpus | (standing_cpus(newcomer, books.ledger) if newcomer.has_shared_part else 0)
     settled = {one.container_id for one in changed}
     found: dict[ContainerId, Grant] = {}
-    ledger = books.ledger
+    ledger, shared = books.ledger, ~newcomer.exclusive.mask
+    grants = ledger.grants
     for level, residents in _kept_apart(judgement).items():
         covered = books.domains.covering(level, standing)
-        may_gain: dict[tuple[PoolId, int], int] = {}
+        may_gain: dict[PoolId | tuple[PoolId, int], int] = {}
         # They may be many, most of them elsewhere: those cost no call.
         for container_id, seen in residents.items():
             if container_id in settled:
                 continue
-            grant = ledger.grants.get(container_id)
+            grant = grants.get(container_id)
             is_penned = grant is None or grant.pen is not None
             if grant is None or is_penned:
                 grant = ledger.counted(container_id)
-            grant = found.get(grant.container_id, grant)
+            if found:
+                grant = found.get(grant.container_id, grant)
             # Most share a pool.
-            place = grant.pool_id, -1 if grant.within is None else grant.within.mask
+            within = grant.within
+            place = grant.pool_id if within is None else (grant.pool_id, within.mask)
             forbidden = may_gain.get(place)
             if forbidden is None:
                 forbidden = may_gain[place] = standing_cpus(grant, ledger) & covered
             if not forbidden or grant.container_id in settled:
                 continue
             here = books.presence(container_id) if is_penned or seen is None else seen[1]
-            if not forbidden & here & ~newcomer.exclusive.mask and grant.has_shared_part:
+            if not forbidden & here & shared and grant.has_shared_part:
                 may_have = standing_cpus(grant, ledger)
                 left = may_have & ~forbidden | here & books.tree.root.reserved.mask
                 found[grant.container_id] = replace(grant, within=CpuSet(left))

@@ -6,6 +6,7 @@ a pen make way together.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
@@ -20,7 +21,7 @@ from ..model.container import ContainerId
 from ..model.grant import Grant, PoolId
 from ..model.request import CpuType
 from ..pools.domains import Domains
-from .judging.judgement import Barrier
+from .judging.judgement import Barrier, Judgement
 from .judging.restriction import Restriction
 from .openings import Openings, OpeningSearch
 
@@ -31,6 +32,9 @@ _RESIDENTS_MAX: Final = 256
 """Where more are in the way, nobody makes way: the search would take too long."""
 _TRIES_MAX: Final = 2048
 """So often at most residents that are alike are held against a domain."""
+
+_HOPELESS_TRIES: Final = 4
+"""Rules of so many different owners are looked at for who never makes way."""
 
 _NO_LEVELS: Final = frozenset[Level]()
 _Movable = Mapping[ContainerId, frozenset[Level]]
@@ -70,7 +74,7 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
     """The ways to make room for a newcomer, those that concern the fewest residents first."""
     domains, ledger = search.judgement.domains, search.ledger
     judgement = search.judgement
-    if len(judgement.kept_apart()) > _RESIDENTS_MAX:
+    if len(judgement.kept_apart()) > _RESIDENTS_MAX or _is_hopeless(judgement, books):
         return
     crowds = _Crowds(books)
     own = [_without_movable(one, crowds) for one in judgement.own]
@@ -114,6 +118,30 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
             ledger=ledger,
             domains=domains,
         )
+
+
+def _is_hopeless(judgement: Judgement, books: Books) -> bool:
+    """Whether in every domain somebody stays: whoever shares a pool inside one never leaves it.
+
+    That need not be asked of everybody: of each pool somebody does. O(pools) for some rules.
+    """
+    ledger, domains, masks, kept = books.ledger, books.domains, books.tree.masks, 0
+    alike = dict.fromkeys([(one.level, one.insisting) for one in judgement.barriers])
+    for level, owners in islice(alike, _HOPELESS_TRIES):
+        presence, narrow = owners.presence, masks[0]
+        if len(presence) < len(masks) or narrow & ~domains.covering(level, narrow & -narrow):
+            continue
+        for number, mask in enumerate(masks):
+            sharing = ledger.sharing(PoolId(number))
+            if not sharing or not mask & ~kept or presence.keys().isdisjoint(sharing):
+                continue
+            domain = domains.covering(level, mask & -mask)
+            one = next((one for one in sharing if one in presence), None)
+            if not mask & ~domain and one is not None and presence[one][1] & domain:
+                kept |= domain
+        if not domains.everything & ~kept:
+            return True
+    return False
 
 
 def standing_cpus(grant: Grant, ledger: Ledger) -> int:

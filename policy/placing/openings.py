@@ -136,14 +136,27 @@ class OpeningSearch:
             return [self.preference(pool_id, region) for pool_id, region in enumerate(regions)]
         if not judgement.pulls:
             return ()
-        found, reach = [0] * len(regions), judgement.pulls.reach
+        found, pulls = [0] * len(regions), judgement.pulls
+        if not any(regions):
+            return found
         pools, masks, pending = self.tree.pools, self.tree.masks, [self.tree.root.id]
-        # Most subtrees have no domain that pulls.
+        reach, left = pulls.reach, self.ledger.free_sharable
         while pending:
             pool_id = pending.pop()
-            if masks[pool_id] & reach:
+            if not masks[pool_id] & reach:
+                # Most subtrees have no domain that pulls.
+                continue
+            children = pools[pool_id].children
+            if self.request.exclusive:
                 found[pool_id] = self.preference(pool_id, regions[pool_id])
-                pending.extend(pools[pool_id].children)
+            elif children and pulls.are_same_within(masks[pool_id]):
+                inside = pulls.score(masks[pool_id])
+                for one in range(pools[pool_id].first, pool_id + 1):
+                    found[one] = inside if regions[one] & left[one] else 0
+                continue
+            else:
+                found[pool_id] = pulls.score(regions[pool_id] & left[pool_id])
+            pending += children
         return found
 
     def preference(self, pool_id: int, region: int) -> int:
@@ -224,11 +237,15 @@ class OpeningSearch:
         if not request.shared_milli:
             return True
         wanted, pool = request.shared_milli + 1000 * count, self.tree.pools[pool_id]
-        if ledger.room.grantable_milli[pool_id] >= wanted:
-            # Most regions have so much left that it does not matter what is promised where.
-            left = 1000 * free.bit_count() - wanted
-            if left >= 0 and left >= ledger.promised_inside(pool.id, is_rough=True):
-                return True
+        if ledger.room.grantable_milli[pool_id] < wanted:
+            return False
+        if free == ledger.free_sharable[pool_id]:
+            # All that is left of the pool: its own number says it.
+            return True
+        # Most regions have so much left that it does not matter what is promised where.
+        left = 1000 * free.bit_count() - wanted
+        if left >= 0 and left >= ledger.promised_inside(pool.id, is_rough=True):
+            return True
         return ledger.room_within(pool.id, region) >= wanted
 
     def _has_own_for_sure(self, number: int, region: int) -> bool:

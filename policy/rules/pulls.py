@@ -92,6 +92,11 @@ class Pulls:
                 total += found * SCALE // indexes.bit_count()
         return total
 
+    def are_same_within(self, cpus: int) -> bool:
+        """Whether all of some cpus are in one domain of every level that pulls."""
+        indexes = self._domains.indexes
+        return not any([(some := indexes(one, cpus)) & (some - 1) for one in self._by_weight])
+
     def best(self, free: int, count: int) -> int:
         """The most attractive of some cpus, at least `count` of them where there are as many."""
         if self._added:

@@ -6,15 +6,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from pinfold.policy.books.cpu_ledger import Ledger
 from pinfold.policy.configuration.affinity_fields import AntiAffinityLimits
 from pinfold.policy.configuration.config import Config
-from pinfold.policy.model.container import Container, ContainerId, Pod, PodId
+from pinfold.policy.cpus.picker import CpuPicker
+from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass
+from pinfold.policy.model.grant import Grant
+from pinfold.policy.model.request import Request
 from pinfold.policy.placing.judging.guard import guard
 from pinfold.policy.placing.judging.judgement import Barrier, BarrierOwners, Judgement
+from pinfold.policy.placing.openings import OpeningSearch
 from pinfold.policy.pools.domains import Domains
+from pinfold.policy.pools.pool_tree import build_tree
+from pinfold.policy.pools.supply import read_supply
 from pinfold.policy.rules.pulls import Pulls
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Level
+from pinfold.topology.sets.cpuset import CpuSet
 
 MACHINE = machine_from_spec("socket:2 numa:2 core:2 thread:2 mem:2G")
 DOMAINS = Domains(MACHINE, MACHINE.online)
@@ -118,3 +126,36 @@ def test_rules_that_are_still_told_are_those_told_anew_that_were_told(
     texts = data.draw(st.lists(st.sampled_from([one.unmet_text for one in everywhere])))
     expected = [one for one in anew if any(map(one.is_told_by, texts))]
     assert list(judgement.still_told(texts, cpus, 0)) == expected
+
+
+PICKER = CpuPicker(MACHINE)
+TREE = build_tree(MACHINE, read_supply(MACHINE, Config(), PICKER))
+CPU_SETS = st.integers(0, (1 << CPUS) - 1)
+
+
+@settings(max_examples=200)
+@given(
+    added=st.lists(st.tuples(st.sampled_from(LEVELS), CPU_SETS, st.integers(-9, 9)), max_size=4),
+    regions=st.lists(CPU_SETS | st.just(-1), min_size=len(TREE.pools), max_size=len(TREE.pools)),
+    taken=CPU_SETS,
+    exclusive=st.integers(0, 2),
+)
+def test_a_pool_is_preferred_as_much_as_what_is_left_of_its_region(
+    added: Sequence[tuple[Level, int, int]], regions: Sequence[int], taken: int, exclusive: int
+) -> None:
+    ledger, pulls = Ledger(TREE, PICKER), Pulls(DOMAINS)
+    own = CpuSet(taken & TREE.root.sharable.mask)
+    ledger.add(Grant(container_id=ContainerId("c"), pool_id=TREE.root.id, exclusive=own))
+    for level, cpus, weight in added:
+        pulls.add(level, cpus, weight)
+    request = Request(
+        container_id=ContainerId("n"),
+        qos=QosClass.BURSTABLE,
+        exclusive=exclusive,
+        shared_milli=0 if exclusive else 10,
+    )
+    judgement = Judgement(pulls=pulls, domains=DOMAINS)
+    search = OpeningSearch(request=request, judgement=judgement, tree=TREE, ledger=ledger)
+    places = [one & mask for one, mask in zip(regions, TREE.masks, strict=True)]
+    found = search.preferences(places) or [0] * len(places)
+    assert [*found] == [search.preference(*one) for one in enumerate(places)]

@@ -3,6 +3,7 @@
 How long anything takes is nobody's concern here: see `tests/bench/hostile_residents.py`.
 """
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from tests.bench.hostile_terms import shapes_of_terms
 from tests.unit.counted_calls import count_calls
-from tests.unit.policy.engine.ruled_pods import container_of, engine_of, near, term
+from tests.unit.policy.engine.ruled_pods import container_of, engine_of, near, prefer, term
 
 _MACHINE = "socket:2 numa:2 l3:2 core:4 thread:2 mem:32G"
 _RESIDENTS = 60
@@ -20,8 +21,14 @@ _CALLS_MAX = 40_000
 _OTHERS_CALLS_MAX = 20_000
 _NEXT_CALLS_MAX = 2_900
 """Of the next pod, however many have however many rules against it."""
-_DEARER = {"1 terms against everybody": 6_800}
-"""Where each rule is another container's, and each of them has to be told."""
+_OF_SHAPES = {
+    "1 terms against everybody": 6_800,
+    "terms by chance 5": 750,
+    "terms by chance 6": 1_400,
+    "terms by chance 10": 950,
+}
+"""More where each rule is another container's, and each of them has to be told; less where nobody
+can make way and all pools break the same rules."""
 _ELSEWHERE_CALLS_MAX = 2_100
 """And of another namespace."""
 SHAPES = shapes_of_terms()
@@ -65,7 +72,7 @@ def test_no_event_of_a_pod_full_of_rules_costs_much(shape: str) -> None:
     plain = _container(0, "plain", {})
     assert count_calls(lambda: engine.create(one)) < _CALLS_MAX
     assert count_calls(lambda: engine.note(one.id)) < _OTHERS_CALLS_MAX
-    assert count_calls(lambda: engine.create(plain)) < _DEARER.get(shape, _NEXT_CALLS_MAX)
+    assert count_calls(lambda: engine.create(plain)) < _OF_SHAPES.get(shape, _NEXT_CALLS_MAX)
     assert count_calls(lambda: engine.update(one.id, more)) < _CALLS_MAX
     assert count_calls(lambda: engine.stop(one.id)) < _CALLS_MAX
     assert count_calls(lambda: engine.stop(plain.id)) < _OTHERS_CALLS_MAX
@@ -125,3 +132,21 @@ def test_what_still_has_to_be_looked_at_waits_until_nobody_waits() -> None:
         engine.compact(ContainerId("nobody"))
     found = {one: decision.unmet for one, decision in engine.decisions.items()}
     assert found != before
+
+
+@pytest.mark.parametrize(
+    "is_anti", [pytest.param(False, id="beside few"), pytest.param(True, id="apart from few")]
+)
+def test_a_note_about_few_containers_costs_no_call_for_all_the_others(*, is_anti: bool) -> None:
+    calls: list[int] = []
+    for residents in (20, 200):
+        engine = engine_of(_MACHINE)
+        for number in range(residents):
+            engine.create(container_of(f"other-{number}", cpu=0.01))
+        engine.create(container_of("db", cpu=0.01))
+        wish = prefer(10, term("core", "db"), is_anti=is_anti)
+        newcomer = container_of("newcomer", cpu=0.01, rules=wish)
+        engine.create(newcomer)
+        calls.append(count_calls(partial(engine.note, newcomer.id)))
+    few, many = calls
+    assert many <= few

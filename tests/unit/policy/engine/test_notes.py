@@ -159,3 +159,16 @@ def test_a_rule_that_does_not_hold_names_those_alone_who_are_near() -> None:
     here = int(engine.decisions[sheep.id].pool[-1])
     (text,) = engine.decisions[sheep.id].unmet
     assert text.endswith(f"in one NUMA node with default/wolf{here}/main")
+
+
+def test_of_very_many_those_alone_are_named_who_are_near() -> None:
+    engine = engine_of("socket:1 numa:2 core:40 mem:4G")
+    for number in range(80):
+        where = pool(number % 2)
+        placed(engine, container_of(f"db-{number}", 0.1, annotations=where, app="db"))
+    rules = prefer(50, term("numa", "db"), is_anti=True)
+    web = container_of("web", 0.1, rules, annotations=pool(1))
+    placed(engine, web)
+    (note,) = notes(engine, web)
+    near_it = ", ".join(f"default/db-{number}/main" for number in (1, 3, 5, 7))
+    assert f"in one NUMA node with {near_it} and 36 more (80 containers, 2 NUMA nodes)" in note

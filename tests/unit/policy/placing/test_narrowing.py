@@ -1,0 +1,69 @@
+"""Narrowing: who makes way for a newcomer, and where nobody need be asked."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.model.container import Container
+from tests.unit.counted_calls import called_modules
+from tests.unit.policy.engine.ruled_pods import (
+    NODES,
+    PREFERRED,
+    apart,
+    container_of,
+    cpus,
+    engine_of,
+    term,
+)
+
+
+def _resident(name: str, level: str, **labels: str) -> Container:
+    """A container that wants to be in a pool with these labels, and away from `web`."""
+    wanted = [{"key": key, "operator": "In", "values": [one]} for key, one in labels.items()]
+    wish = {"weight": 100, "preference": {"matchExpressions": wanted}}
+    rules: dict[str, Any] = {**apart(term(level, "web")), "poolAffinity": {PREFERRED: [wish]}}
+    return container_of(name, 0.1, rules)
+
+
+def _engine(in_sockets: int, nodes: Sequence[int], level: str = "numa") -> Engine:
+    """Residents spread over the sockets, and one in each of some NUMA nodes."""
+    engine = engine_of(NODES)
+    for number in range(in_sockets):
+        engine.create(_resident(f"wide{number}", level, kind="socket", socket=str(number % 2)))
+    for number in nodes:
+        engine.create(_resident(f"narrow{number}", level, kind="numa", numa=str(number)))
+    return engine
+
+
+@pytest.mark.parametrize(
+    ("nodes", "level", "place"),
+    [
+        pytest.param([], "numa", "1-3", id="all of a socket leave a node of it"),
+        pytest.param([0], "numa", "4-7", id="they leave a node that nobody has as his pool"),
+        pytest.param([0, 1, 2], "numa", "12-15", id="they leave the last node without such"),
+        pytest.param([0, 1, 2, 3], "numa", "", id="nobody leaves a node that is his pool"),
+        pytest.param([0, 1, 2, 3], "core", "2-3", id="everybody leaves a core of his pool"),
+        pytest.param([], "socket", "", id="nobody leaves a socket that is his pool"),
+    ],
+)
+def test_who_shares_a_pool_makes_way_inside_it_alone(
+    nodes: Sequence[int], level: str, place: str
+) -> None:
+    engine = _engine(8, nodes, level)
+    web = container_of("web", 0.1)
+    told = engine.create(web).unmet
+    assert bool(told) is not bool(place)
+    assert not place or cpus(engine, web) == place
+    engine.check()
+
+
+def test_a_further_resident_that_stays_costs_no_call() -> None:
+    calls: list[int] = []
+    for residents in (8, 80):
+        create = partial(_engine(residents, range(4)).create, container_of("web", 0.1))
+        calls.append(called_modules(create).count("pinfold.policy.placing.narrowing"))
+    few, many = calls
+    assert many <= few < 20
