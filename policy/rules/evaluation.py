@@ -64,18 +64,18 @@ def charge_making(condition: Condition, steps: Steps) -> None:
 
 def holds(expression: Expression, known: KnownFacts, steps: Steps) -> bool:
     """Whether an expression holds for a container with these facts. Raises `TooManyStepsError`."""
-    steps.charge(4)
     if isinstance(expression, Condition):
         key = expression.key
+        steps.charge(_CALLING_STEPS + (key_steps(key) if key else 0))
         if key is None or expression.operator.compare is never:
             return expression.operator.is_negated
-        steps.charge(key_steps(key))
         value = key.value_of(known)
         if value is None:
             return expression.operator.is_negated
         charge_making(expression, steps)
         steps.charge(test_steps(expression, value))
         return expression.holds(value)
+    steps.charge(4)
     if isinstance(expression, AllOf):
         return all(holds(term, known, steps) for term in expression.terms)
     if isinstance(expression, AnyOf):

@@ -144,8 +144,11 @@ class Residents:
                     self._columns[subkey] = found
         return found
 
-    def joint_column(self, key: Key) -> KeyColumn:
-        """The values of a joint key. O(containers), but for the keys asked for of late."""
+    def joint_column(self, key: Key, characters_max: int) -> KeyColumn | None:
+        """The values of a joint key; None where they have more characters together than that.
+
+        O(containers), but for the keys asked for of late.
+        """
         kept = self._joint.pop(key.text, None)
         if kept is None:
             column = KeyColumn()
@@ -153,12 +156,14 @@ class Residents:
                 joined = key.value(self._containers[container_id])
                 if joined is not None:
                     column.add(joined, 1 << place)
+                    if column.characters > characters_max:
+                        return None
             kept = key, column
         self._joint[key.text] = kept
         # The one used last is the last one.
         while len(self._joint) > JOINT_KEYS_MAX or self._joint_characters > JOINT_CHARACTERS_MAX:
             del self._joint[next(iter(self._joint))]
-        return kept[1]
+        return kept[1] if kept[1].characters <= characters_max else None
 
     @property
     def _joint_characters(self) -> int:

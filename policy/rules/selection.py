@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Final, assert_never
 
-from ..text.glob_set import GlobSet, begins, ends, finding_steps, has_part
+from ..text.glob import SEPARATOR
+from ..text.glob_set import GlobSet, finding_steps, has_part
 from .container_facts import Key, Subkey
-from .evaluation import Steps, charge_making, holds, key_steps
+from .evaluation import Steps, TooManyStepsError, charge_making, holds, key_steps
 from .expression import AllOf, AnyOf, Condition, Expression, Not
 from .key_column import KeyColumn
 from .operators import ANYTHING, equal, never, present
@@ -16,6 +17,9 @@ FEW: Final = 4
 FEW_TO_JOIN: Final = 8
 """The same where its key is joint: then looking at all is joining the texts of all."""
 _TERMS_COMPARED: Final = 16
+_JOINING_STEPS: Final = 24
+_CHARACTERS_A_STEP: Final = 32
+"""As many are joined, or put in backward order, in a step."""
 
 # How few containers share a value of the field, as a rule; any other field is in between.
 SELECTIVITY: Final[Mapping[str, int]] = {
@@ -113,9 +117,15 @@ class Selection:
     def _joint_column(self, key: Key) -> KeyColumn:
         column = self._joint.get(key.text)
         if column is None:
-            self._steps.charge((key_steps(key) + 24) * len(self._residents))
-            column = self._joint[key.text] = self._residents.joint_column(key)
-            self._steps.charge(column.characters // 32)
+            steps = self._steps
+            steps.charge((key_steps(key) + _JOINING_STEPS) * len(self._residents))
+            column = self._residents.joint_column(key, steps.left * _CHARACTERS_A_STEP)
+            if column is None:
+                # It was begun, and took all that was left.
+                steps.charge(steps.left)
+                raise TooManyStepsError
+            steps.charge(column.characters // _CHARACTERS_A_STEP)
+            self._joint[key.text] = column
         return column
 
     def _having_any(self, key: Key) -> int:
@@ -166,21 +176,26 @@ class Selection:
         steps, count = self._steps, len(column.by_value)
         found = self._union(column, globs.exact)
         for head in globs.heads:
-            values = self._beginning(key, column, head)
+            values, length = self._beginning(key, column, head), len(head)
             if values:
-                found |= self._union(column, [one for one in values if begins(one, head)])
+                # Without a call of Python for each: all may begin so.
+                whole = [one for one in values if one.find(SEPARATOR, length) < 0]
+                found |= self._union(column, whole)
         for tail in globs.tails:
-            values = self._ending(key, column, tail)
+            values, length = self._ending(key, column, tail), len(tail)
             if values:
-                found |= self._union(column, [one for one in values if ends(one, tail)])
+                whole = [one for one in values if one.find(SEPARATOR, 0, len(one) - length) < 0]
+                found |= self._union(column, whole)
         for part in globs.parts:
             steps.charge(count + finding_steps(column.characters, part))
             values = [value for value in column.by_value if part in value]
             if not values:
                 continue
-            odd = [value for value in values if "/" in value]
+            odd = [value for value in values if SEPARATOR in value]
             steps.charge(sum(8 * (len(part) + len(value)) for value in odd))
-            values = [value for value in values if has_part(value, part)]
+            if odd:
+                values = [value for value in values if SEPARATOR not in value]
+                values += [value for value in odd if has_part(value, part)]
             found |= self._union(column, values)
         return found | self._accepted(key, column, globs)
 
@@ -188,10 +203,12 @@ class Selection:
         """The containers with a value that one of the automata accepts."""
         candidates: dict[str, None] = {}
         for head, tail in globs.others:
-            if head:
-                candidates.update(dict.fromkeys(self._beginning(key, column, head)))
-            elif tail:
-                candidates.update(dict.fromkeys(self._ending(key, column, tail)))
+            if head or tail:
+                found = (
+                    self._beginning(key, column, head) if head else self._ending(key, column, tail)
+                )
+                self._steps.charge(3 * len(found))
+                candidates.update(dict.fromkeys(found))
             else:
                 self._steps.charge(len(column.by_value))
                 candidates = dict.fromkeys(column.by_value)
@@ -207,9 +224,11 @@ class Selection:
         return found
 
     def _ending(self, key: Key, column: KeyColumn, tail: str) -> list[str]:
-        self._steps.charge_once((key.text, "backward"), 8 * len(column.by_value))
+        steps = 8 * len(column.by_value) + column.characters // _CHARACTERS_A_STEP
+        self._steps.charge_once((key.text, "backward"), steps)
         found = column.ending(tail)
-        self._steps.charge(20 + 6 * len(found))
+        # Each is turned round again.
+        self._steps.charge(20 + 6 * len(found) + sum(map(len, found)) // _CHARACTERS_A_STEP)
         return found
 
 

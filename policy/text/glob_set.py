@@ -8,6 +8,9 @@ from .glob import SEPARATOR, Automaton
 CHUNK_STATES = 1024
 """The integers of a larger automaton would be dear to copy: it is split."""
 
+_WORD_STATES = 30
+"""Python computes with integers of so many bits in one piece, and takes longer for others."""
+
 _SIDE_STEPS = 8
 _PART_STEPS = 20
 """Steps for a pattern with a separator and a text with one."""
@@ -64,8 +67,8 @@ class GlobSet:
         if SEPARATOR in text:
             heads, tails, parts = self._across
             return (
-                any(begins(text, head) for head in heads)
-                or any(ends(text, tail) for tail in tails)
+                any(_begins(text, head) for head in heads)
+                or any(_ends(text, tail) for tail in tails)
                 or any(has_part(text, part) for part in parts)
                 or self.accepts(text)
             )
@@ -115,7 +118,10 @@ class GlobSet:
 
     def accepting_steps(self, length: int) -> int:
         """Steps to run the automata over a text of some length."""
-        return length * sum(4 + automaton.size // 128 for automaton in self.automata)
+        return length * sum(
+            4 + (automaton.size > _WORD_STATES) + automaton.size // 256
+            for automaton in self.automata
+        )
 
     def accepts(self, text: str) -> bool:
         """Whether one of the patterns that are not plain matches."""
@@ -153,12 +159,12 @@ def finding_steps(characters: int, part: str) -> int:
     return characters * (16 + len(part)) // 256
 
 
-def begins(text: str, head: str) -> bool:
+def _begins(text: str, head: str) -> bool:
     """Whether the pattern of a head and a `*` matches."""
     return text.startswith(head) and text.find(SEPARATOR, len(head)) < 0
 
 
-def ends(text: str, tail: str) -> bool:
+def _ends(text: str, tail: str) -> bool:
     """Whether the pattern of a `*` and a tail matches."""
     return text.endswith(tail) and text.find(SEPARATOR, 0, len(text) - len(tail)) < 0
 

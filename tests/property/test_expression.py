@@ -9,9 +9,12 @@ from pinfold.policy.rules.container_facts import facts, parse_key
 from pinfold.policy.rules.evaluation import Steps, charge_making, holds, looking_steps
 from pinfold.policy.rules.expression import condition, evaluate
 from pinfold.policy.rules.operators import OPERATORS, Arity
+from pinfold.policy.rules.residents import Residents
+from pinfold.policy.rules.selection import Selection
 from pinfold.policy.text.glob import GlobError, check_glob, compile_glob
 from pinfold.policy.text.glob_set import GlobSet
 from pinfold.policy.text.yaml_nodes import TextError, parse_documents
+from tests.unit.counted_calls import count_calls
 
 TEXTS = st.text("ab*?[]^-\\/é", max_size=12)
 CONTAINERS = st.builds(
@@ -115,6 +118,41 @@ def test_a_rule_takes_no_more_steps_than_it_is_rated(
     before = steps.left
     holds(found, facts(container), steps)
     assert before - steps.left <= looking_steps(found)
+
+
+@given(
+    st.lists(st.text("abc", min_size=1, max_size=63), min_size=1, max_size=40),
+    st.sampled_from(
+        ("name", "pod/name", "labels/app", ":pod/name:name", ":,/labels/app,name,tags/x")
+    ),
+    st.sampled_from(("MatchesAny", "MatchesNone", "In")),
+    st.sampled_from(("{}", "*{}", "{}*", "*{}*", "a*{}?", "*?{}", "*[ab][!c]{}", "*/{}", "{}/*")),
+    st.lists(st.text("abc", min_size=1, max_size=6), min_size=1, max_size=40),
+)
+@settings(deadline=None, max_examples=200)
+@example(["a" * length for length in range(1, 41)], "name", "MatchesAny", "{}*", ["a"])
+@example(["a" * length for length in range(1, 41)], "name", "MatchesAny", "*{}", ["a", "aa"])
+@example(["a" * length for length in range(1, 5)], "name", "In", "{}", ["a", "aa"])
+@example([f"{'a' * 50}{one}" for one in range(40)], "name", "MatchesAny", "*[ab][!c]{}", PARTS)
+def test_a_selection_calls_little_for_what_it_is_rated(
+    names: list[str], key: str, operator: str, form: str, texts: list[str]
+) -> None:
+    """A call of Python takes as long as two steps and more."""
+    residents = Residents()
+    for number, name in enumerate(names):
+        pod = Pod(id=PodId(f"{number}"), name=name)
+        labels = {"app": name[::-1]} if number % 3 else {}
+        residents.add(
+            Container(id=ContainerId(f"{number}"), name=name[:63], labels=labels, pod=pod)
+        )
+    found = condition(key, operator, *(form.format(one) for one in texts))
+    for subkey in parse_key(key).subkeys:
+        # Found out once for all newcomers.
+        residents.column(subkey)
+    steps = Steps(1 << 30)
+    selection = Selection(residents, steps)
+    calls = count_calls(lambda: selection.select(found, residents.everyone))
+    assert calls <= 40 + ((1 << 30) - steps.left) // 2
 
 
 @given(st.text("ab[]!*?", max_size=8), st.text("ab", max_size=6))

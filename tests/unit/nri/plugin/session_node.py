@@ -53,18 +53,23 @@ class Node:
         """Of the runtime's calls."""
         self.happenings: list[Happening] = []
         self.policy = policy
-        self.plugin = Plugin(
-            policy,
-            RuntimeLink(
-                connect=self.runtime.connect,
-                find_way=self._way if way is None else way,
-                read_back=kernel_reader(self.runtime) if reads_back else None,
-            ),
+        self._link = RuntimeLink(
+            connect=self.runtime.connect,
+            find_way=self._way if way is None else way,
+            read_back=kernel_reader(self.runtime) if reads_back else None,
+        )
+        self._timing = timing
+        self.plugin, self.thread = self._made()
+
+    def _made(self) -> tuple[Plugin, threading.Thread]:
+        plugin = Plugin(
+            self.policy,
+            self._link,
             self._report,
-            timing=timing,
+            timing=self._timing,
             machine_memory_bytes=MEMORY,
         )
-        self.thread = threading.Thread(target=self.plugin.run, name="plugin")
+        return plugin, threading.Thread(target=plugin.run, name="plugin")
 
     def _way(self, _runtime: str) -> EmbeddedCri:
         return EmbeddedCri(self.runtime)
@@ -78,6 +83,18 @@ class Node:
     def start(self) -> None:
         self.thread.start()
         self.await_synchronization()
+
+    def restart(self, policy: Engine) -> None:
+        """The daemon ends, and another one comes that knows what the runtime tells it alone."""
+        self.stop()
+        self.policy = policy
+        self.plugin, self.thread = self._made()
+        self.start()
+
+    def stop(self) -> None:
+        self.plugin.stop()
+        self.thread.join(10)
+        assert not self.thread.is_alive()
 
     def reconnect(self) -> None:
         self.runtime.drop()
@@ -165,9 +182,7 @@ def running(
     try:
         yield node
     finally:
-        node.plugin.stop()
-        node.thread.join(10)
-        assert not node.thread.is_alive()
+        node.stop()
 
 
 class GatedEngine(Engine):

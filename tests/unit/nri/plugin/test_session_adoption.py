@@ -12,6 +12,8 @@ from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
 from pinfold.policy.model.container import ContainerId, ContainerState, QosClass
+from pinfold.topology.model.machine import Machine
+from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.nri.plugin.session_node import (
     FAST,
     MACHINE,
@@ -22,6 +24,7 @@ from tests.unit.nri.plugin.session_node import (
     exclusive,
     running,
 )
+from tests.unit.topology.model.offline import without
 
 POISON = "poison"
 
@@ -164,3 +167,30 @@ def test_one_container_that_was_refused_too_late_leaves_all_others_alone() -> No
         [late] = node.seen(Decided)[told:]
         assert isinstance(late, Decided)
         assert late.container.id == huge
+
+
+def test_who_lost_a_cpu_of_its_own_asks_for_it_after_a_restart_and_gets_it_back(
+    node: Node,
+) -> None:
+    """A runtime tells how much was asked for, whatever cpus are left of it."""
+
+    def find(machine: Machine) -> None:
+        events = node.plugin.events
+        node.plugin.owner.ask("cpus", lambda: events.reconfigure(machine=machine))
+        node.settled()
+
+    four, other = node.add("four", exclusive(4)), node.add("other", exclusive(3))
+    assert (node.cpus(four), node.cpus(other)) == ("1-4", "5-7")
+    poor = without(MACHINE, CpuSet.of(4))
+    find(poor)
+    assert node.cpus(four) == "1-3"
+    node.restart(Engine(poor, Config()))
+    assert (node.cpus(four), node.cpus(other)) == ("1-3", "5-7")
+    policy = node.plugin.events.policy
+    assert policy.containers[ContainerId(four)].resources.cpu_request_milli == 4000
+    assert policy.decisions[ContainerId(four)].degraded == "1 of 4 exclusive CPUs are missing"
+    find(MACHINE)
+    assert (node.cpus(four), node.cpus(other)) == ("1-4", "5-7")
+    policy = node.plugin.events.policy
+    assert not policy.decisions[ContainerId(four)].degraded
+    policy.check()

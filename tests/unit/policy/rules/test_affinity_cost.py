@@ -133,6 +133,30 @@ def test_a_selection_takes_no_more_steps_than_it_is_given(match: Expression) -> 
     assert steps.left < 10**9 - RULE_STEPS
 
 
+def test_the_longer_texts_are_the_more_steps_their_ends_take() -> None:
+    taken: list[int] = []
+    for length in (20, 250):
+        residents = Residents()
+        for number in range(100):
+            residents.add(container(number, name_length=length))
+        steps = Steps(10**9)
+        match = condition("pod/name", "MatchesAny", "*7", "?*8")
+        Selection(residents, steps).select(match, residents.everyone)
+        taken.append(10**9 - steps.left)
+    assert taken[1] - taken[0] > 100 * 230 // 32
+
+
+def test_a_joint_key_for_which_there_is_no_time_is_not_joined_to_its_end() -> None:
+    residents = Residents()
+    for number in range(300):
+        residents.add(container(number, name_length=253))
+    steps = Steps(40_000)
+    with pytest.raises(TooManyStepsError):
+        Selection(residents, steps).select(condition(JOINT, "Matches", "b*"), residents.everyone)
+    assert not steps.left
+    assert not vars(residents)["_joint"]
+
+
 def test_whether_a_joint_key_has_a_value_is_known_without_joining_any() -> None:
     residents = Residents()
     for number in range(1000):
