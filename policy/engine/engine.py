@@ -182,11 +182,11 @@ class Engine:
     def compact(self, container_id: ContainerId) -> None:
         """Keep a decision's lineup packed, and file its container where rules find it.
 
-        And look again at containers at which rules did not hold, those that are due. For when
-        nobody waits for the policy, after `note`; O(pools).
+        And look again at containers at which rules did not hold, those that are due, and tell more
+        owners. For when nobody waits for the policy, after `note`; O(pools).
         """
         self._allocator.books.affinity.file()
-        self._allocator.unmet.look_at_due()
+        self._allocator.unmet.tidy()
         decision = self.decisions.get(container_id)
         if decision is not None and decision.lineup is not None:
             packed = replace(decision, lineup=decision.lineup.packed(), weights={})

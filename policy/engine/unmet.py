@@ -10,8 +10,15 @@ from ..model.grant import Grant
 from ..model.pinning import Change
 from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
-from ..placing.judging.restriction import TOLD_MAX, Restriction, ids_in_the_way, together_text
-from ..placing.judging.scene import Scene
+from ..placing.judging.restriction import (
+    TOLD_MAX,
+    Restriction,
+    ids_in_the_way,
+    is_about_others,
+    together_text,
+)
+from ..placing.judging.rule_look import EFFORT_OF_ONE, RuleLook
+from ..placing.judging.rules_of_many import RulesOfMany
 from ..rules.podaffinity.rule_set import RequiredTerm
 from .decision import Decision, with_unmet
 from .roster import Roster
@@ -24,8 +31,6 @@ _LASTING_MAX: Final = 32
 """So many owners of rules that are required during execution are looked at in one turn."""
 _LASTING_EFFORT_MAX: Final = 256
 """And with so much effort; the others in later turns."""
-_EFFORT_OF_ONE: Final = 8
-"""Beside one for each rule that is read and each that is told."""
 
 
 class UnmetRules:
@@ -36,6 +41,7 @@ class UnmetRules:
         self._books = books
         self._roster = roster
         self._judge = judge
+        self._many = RulesOfMany(books)
         self._concerned: dict[ContainerId, set[ContainerId]] = {}
         """The containers at which rules do not hold, and the others that stand in the way."""
         self._resting: dict[ContainerId, tuple[tuple[str, ...], frozenset[ContainerId]]] = {}
@@ -55,6 +61,9 @@ class UnmetRules:
 
     def told(self, decision: Decision, broken: Sequence[Restriction]) -> Decision:
         """A decision that tells which rules its placement breaks."""
+        return self._told(decision, self._many.first(decision.container_id, broken))
+
+    def _told(self, decision: Decision, broken: Sequence[Restriction]) -> Decision:
         if broken:
             others = ids_in_the_way(broken)
             self._concerned.setdefault(decision.container_id, set()).update(others)
@@ -71,8 +80,14 @@ class UnmetRules:
         books, here = self._books, self._books.domains.covering(rule.level, cpus)
         return [one for one in rule.blockers if books.reach(one.id) & here]
 
-    def tell_owners(self, newcomer: Container, broken: Iterable[Restriction]) -> None:
-        """Note in the decisions of residents that a container breaks rules of theirs."""
+    def tell_owners(self, newcomer: Container, broken: Sequence[Restriction]) -> None:
+        """Note in the decisions of residents that a container breaks rules of theirs.
+
+        Of very many owners of one rule the first; the others are told by `tidy`.
+        """
+        self._note_at_owners(newcomer, self._many.to_tell(newcomer.id, broken))
+
+    def _note_at_owners(self, newcomer: Container, broken: Iterable[Restriction]) -> None:
         for one in broken:
             decision = self._roster.decisions.get(one.owner_id)
             if one.is_own or decision is None:
@@ -199,7 +214,7 @@ class UnmetRules:
         owners = tuple(self._books.standing.lasting)
         begin = self._lasting_looks % len(owners) if owners else 0
         found: dict[ContainerId, tuple[str, ...]] = {}
-        look, looks = _Look(self._books, self._roster, self._judge), 0
+        look, looks = self._look(), 0
         for container_id in (*owners[begin:], *owners[:begin])[:_LASTING_MAX]:
             if look.effort >= _LASTING_EFFORT_MAX:
                 break
@@ -210,13 +225,13 @@ class UnmetRules:
             broken = look.broken(container_id)
             told = [one for one in broken if one.is_lasting or one.is_told(decision.unmet)]
             if told:
-                self._roster.decisions[container_id] = self.told(decision, told)
+                self._roster.decisions[container_id] = self._told(decision, told[:TOLD_MAX])
             elif decision.unmet:
                 self._due[container_id] = None
             lasting = [one for one in broken if one.is_lasting]
             found[container_id] = self._texts(container_id, lasting)
         self._lasting_looks = begin + looks
-        self.look_at_due()
+        self.tidy()
         return found
 
     def carry_over(self, decision: Decision, others: Iterable[ContainerId]) -> None:
@@ -230,6 +245,7 @@ class UnmetRules:
         """
         self._concerned.pop(gone, None)
         self._resting.pop(gone, None)
+        self._many.forget(gone)
         moved = {*moved}
         due = [one for one, others in self._concerned.items() if gone in others]
         due += [*filter(moved.__contains__, self._concerned), *self._stirred(moved)]
@@ -295,6 +311,16 @@ class UnmetRules:
         self.look_at_postponed()
         self._due = self._look_again(self._due)
 
+    def tidy(self) -> None:
+        """Look at containers that are due, and tell more owners of rules of many what broke.
+
+        For when nobody waits for the policy.
+        """
+        self.look_at_due()
+        found = self._many.next()
+        if found is not None:
+            self._note_at_owners(self._roster.containers[found[0]], found[1])
+
     def refresh_all(self) -> None:
         """Forget all that holds by now. O(containers at which something did not)."""
         self._due.update(dict.fromkeys((*self._concerned, *self._resting)))
@@ -307,13 +333,13 @@ class UnmetRules:
 
         Whoever would take all of it is left, too.
         """
-        look = _Look(self._books, self._roster, self._judge)
+        look = self._look()
         left_out: dict[ContainerId, None] = {}
         while due and look.effort < effort_max:
             container_id = next(iter(due))
             del due[container_id]
             rules = self._books.standing.of(container_id)
-            if _EFFORT_OF_ONE + len(rules.required) >= effort_max:
+            if EFFORT_OF_ONE + len(rules.required) >= effort_max:
                 left_out[container_id] = None
                 continue
             self._due.pop(container_id, None)
@@ -323,11 +349,16 @@ class UnmetRules:
                 self._resting.pop(container_id, None)
                 continue
             look.effort += len(decision.unmet)
+            if self._are_all_gone(decision):
+                del self._concerned[container_id]
+                self._roster.decisions[container_id] = with_unmet(decision, ())
+                continue
             rested, _ = self._resting.get(container_id, ((), frozenset()))
             found = look.still_broken(container_id, (*decision.unmet, *rested))
             broken = [
                 one for one in found if one.blockers or any(map(one.is_told_by, decision.unmet))
             ]
+            broken += self._many.more(container_id, {one.name for one in broken})
             self._let_rest(container_id, broken)
             left = self._texts(container_id, broken)
             if left != decision.unmet:
@@ -337,6 +368,17 @@ class UnmetRules:
             else:
                 self._concerned.pop(container_id, None)
         return {**left_out, **due}
+
+    def _are_all_gone(self, decision: Decision) -> bool:
+        """Whether what is told of a container is about others alone, none of whom is there still.
+
+        They were many, perhaps, and no rule need be read for that.
+        """
+        others = self._concerned.get(decision.container_id)
+        if not others or decision.container_id in self._resting:
+            return False
+        is_there = self._books.ledger.grants.__contains__
+        return not any(map(is_there, others)) and all(map(is_about_others, decision.unmet))
 
     def _let_rest(self, container_id: ContainerId, broken: Sequence[Restriction]) -> None:
         """Remember what was told of a container and is none of what is broken by now."""
@@ -348,53 +390,9 @@ class UnmetRules:
         if resting and others:
             self._resting[container_id] = (tuple(resting[-TOLD_MAX:]), others)
 
+    def _look(self) -> RuleLook:
+        roster = self._roster
+        return RuleLook(self._books, roster.containers, roster.classified, self._judge)
+
     def _broken(self, container_id: ContainerId) -> tuple[Restriction, ...]:
-        return _Look(self._books, self._roster, self._judge).broken(container_id)
-
-
-class _Look:
-    """A look at containers one after another, while nobody changes places."""
-
-    def __init__(self, books: Books, roster: Roster, judge: Judge) -> None:
-        self._books = books
-        self._roster = roster
-        self._judge = judge
-        self._scenes: dict[ContainerId | None, Scene] = {}
-        """By the pen of those that are looked at."""
-        self.effort = 0
-
-    def broken(self, container_id: ContainerId) -> tuple[Restriction, ...]:
-        """The rules about a container's place that do not hold by now."""
-        judgement = self._judged(container_id)
-        if judgement is None:
-            return ()
-        cpus = self._books.reach(container_id)
-        return judgement.told_at(cpus, self._books.pool_around(container_id))
-
-    def still_broken(
-        self, container_id: ContainerId, texts: Sequence[str]
-    ) -> tuple[Restriction, ...]:
-        """The rules among those that are told by texts that do not hold by now."""
-        judgement = self._judged(container_id) if texts else None
-        if judgement is None:
-            return ()
-        cpus = self._books.reach(container_id)
-        return judgement.still_told(texts, cpus, self._books.pool_around(container_id))
-
-    def _judged(self, container_id: ContainerId) -> Judgement | None:
-        classified = self._roster.classified.get(container_id)
-        if classified is None:
-            return None
-        container = self._roster.containers[container_id]
-        pen_id = self._books.pen_around(container_id)
-        if pen_id not in self._scenes:
-            self._scenes[pen_id] = Scene(self._books, pen_id)
-        judgement = self._judge.judge(
-            container,
-            classified.placement,
-            classified.request,
-            self._scenes[pen_id],
-            has_pulls=False,
-        )
-        self.effort += _EFFORT_OF_ONE + (judgement.effort if judgement is not None else 0)
-        return judgement
+        return self._look().broken(container_id)

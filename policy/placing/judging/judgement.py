@@ -295,7 +295,7 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
                 yield from (one for one in barrier.restrictions(cpus) if cpus & one.forbidden)
 
     def still_told(self, texts: Sequence[str], cpus: int, pool_id: int) -> tuple[Restriction, ...]:
-        """The rules that texts tell and that do not hold on these cpus, those of many as one, too.
+        """The rules that texts tell and that do not hold on these cpus, each of one owner.
 
         Rules that nobody told are not even worded.
         """
@@ -304,7 +304,6 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
         found = [one for one in found if one.is_told(texts)]
         broken = [one for one in (*self.barriers, *self.passed) if cpus & one.forbidden]
         found += [one for barrier in broken for one in barrier.told_by(texts, cpus)]
-        found += [one for one in self.told_together(cpus) if one.is_told(texts)]
         return tuple(found)
 
     def passed_by(self, cpus: int) -> tuple[Restriction, ...]:

@@ -9,11 +9,12 @@ from msgspec.structs import replace
 from ....topology.model.machine import Level
 from ...model.container import Container, ContainerId
 from ...model.grant import Dropped
-from ...model.level_name import level_noun
+from ...model.level_name import a_level, level_noun
 
 TOLD_MAX: Final = 16
 """So many rules that do not hold at a container, or do not count for it, are told."""
 _NAMES_SHOWN: Final = 4
+_TOGETHER: Final = "in one "
 
 
 class Restriction(Struct, frozen=True, kw_only=True):
@@ -77,6 +78,17 @@ class Restriction(Struct, frozen=True, kw_only=True):
         is_other = blockers and blockers is not self.blockers
         return replace(self, blockers=tuple(blockers), blocker_names="") if is_other else self
 
+    def of(self, owner: Container) -> "Restriction":
+        """The rule of one of its owners alone, who keeps others away himself."""
+        return replace(
+            self,
+            owner=owner.path,
+            owner_id=owner.id,
+            blockers=(owner,),
+            blocker_names=owner.path,
+            wanted=f"{a_level(self.level)} without {owner.path}",
+        )
+
     def is_broken_by(self, cpus: int, pool_id: int) -> bool:
         """Whether a place on these cpus of this pool breaks the rule."""
         if pool_id in self.closed_pools or cpus & self.forbidden:
@@ -104,7 +116,12 @@ def ids_in_the_way(rules: Iterable[Restriction]) -> set[ContainerId]:
 
 def together_text(level: Level, others: str) -> str:
     """The fault of a place where anti-affinity at a level does not hold."""
-    return f"in one {level_noun(level)} with {others}"
+    return f"{_TOGETHER}{level_noun(level)} with {others}"
+
+
+def is_about_others(unmet_text: str) -> bool:
+    """Whether a text tells of a rule that others stand in the way of."""
+    return unmet_text.rpartition(": ")[2].startswith(_TOGETHER)
 
 
 def names_text(containers: Sequence[Container]) -> str:

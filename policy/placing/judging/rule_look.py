@@ -1,0 +1,71 @@
+"""Looks at the rules about containers that are there already."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from ...books.books import Books
+from ...model.container import Container, ContainerId
+from ..classifier import Classified
+from .judge import Judge
+from .judgement import Judgement
+from .restriction import Restriction
+from .scene import Scene
+
+EFFORT_OF_ONE: Final = 8
+"""The effort of a look at one container, beside one for each rule that is read, and is told."""
+
+
+class RuleLook:
+    """A look at containers one after another, while nobody changes places."""
+
+    def __init__(
+        self,
+        books: Books,
+        containers: Mapping[ContainerId, Container],
+        classified: Mapping[ContainerId, Classified],
+        judge: Judge,
+    ) -> None:
+        """`containers`: all that are there, and what they are classified as."""
+        self._books = books
+        self._containers = containers
+        self._classified = classified
+        self._judge = judge
+        self._scenes: dict[ContainerId | None, Scene] = {}
+        """By the pen of those that are looked at."""
+        self.effort = 0
+
+    def broken(self, container_id: ContainerId) -> tuple[Restriction, ...]:
+        """The rules about a container's place that do not hold by now."""
+        judgement = self._judged(container_id)
+        if judgement is None:
+            return ()
+        cpus = self._books.reach(container_id)
+        return judgement.told_at(cpus, self._books.pool_around(container_id))
+
+    def still_broken(
+        self, container_id: ContainerId, texts: Sequence[str]
+    ) -> tuple[Restriction, ...]:
+        """The rules among those that are told by texts that do not hold by now."""
+        judgement = self._judged(container_id) if texts else None
+        if judgement is None:
+            return ()
+        cpus = self._books.reach(container_id)
+        return judgement.still_told(texts, cpus, self._books.pool_around(container_id))
+
+    def _judged(self, container_id: ContainerId) -> Judgement | None:
+        classified = self._classified.get(container_id)
+        if classified is None:
+            return None
+        container = self._containers[container_id]
+        pen_id = self._books.pen_around(container_id)
+        if pen_id not in self._scenes:
+            self._scenes[pen_id] = Scene(self._books, pen_id)
+        judgement = self._judge.judge(
+            container,
+            classified.placement,
+            classified.request,
+            self._scenes[pen_id],
+            has_pulls=False,
+        )
+        self.effort += EFFORT_OF_ONE + (judgement.effort if judgement is not None else 0)
+        return judgement
