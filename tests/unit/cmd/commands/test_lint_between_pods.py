@@ -240,7 +240,7 @@ def test_a_configuration_may_have_weights_count_in_both_directions(tmp_path: Pat
 def test_more_who_keep_apart_than_there_are_domains(
     tmp_path: Path, machine: str, count: int, told: str
 ) -> None:
-    everybody = {"labelSelector": {}, "topologyKey": "numa"}
+    everybody: dict[str, Any] = {"labelSelector": {}, "topologyKey": "numa"}
     pods = [pod(f"p{number}", apart(everybody)) for number in range(count)]
     found = advice(tmp_path, pods, *(("--machine", machine) if machine else ()))
     assert len(found) == bool(told)
