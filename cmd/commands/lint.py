@@ -78,7 +78,8 @@ def command(
     """Check annotations of pods in manifests, configurations and scenarios; "-" is standard input.
 
     What passes is not refused for its annotations on a node with this configuration. Where a
-    machine is given, each pod is also placed on it, alone.
+    machine is given, each pod is also placed on it, alone. Rules of pods for one another are looked
+    at in all files together.
 
     Exit status: 1 if something is wrong, such as a text that is no YAML (advice does not count);
     2 if a file cannot be read, or is no text; the others are checked then too.
@@ -108,6 +109,11 @@ def command(
                 click.echo(one.placed_text)
         if is_expanded:
             click.echo(_expansion(name, text, config or Config()), nl=False)
+    between = list(check.between_pods())
+    found.extend(between)
+    if output == "text":
+        for one in between:
+            click.echo(one.placed_text)
     if (shown := _FORMATS[output](found)) or output == "json":
         click.echo(shown)
     return max((_STATUS[one.gravity] for one in found), default=0)

@@ -148,6 +148,8 @@ class ControlClient:
             connection.close()
             reason = (error.strerror or str(error)).lower()
             remedy = _REMEDIES.get(error.errno or 0, "is pinfoldd well? look at its log")
+            if self._path.exists() and not self._path.is_socket():
+                reason, remedy = "no socket", "name that of pinfoldd with --control"
             raise ControlError(f"{self._path}: {reason} — {remedy}") from error
         return connection
 

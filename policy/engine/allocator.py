@@ -31,7 +31,7 @@ from .restoration import snapshot_of
 from .roster import Roster
 from .shifted_shares import ShiftedShares
 from .snapshot import Snapshot, exclusive_cpus
-from .unmet.unmet_rules import UnmetRules
+from .unmet import UnmetRules
 
 
 class Allocator:

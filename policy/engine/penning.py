@@ -32,7 +32,7 @@ from ..placing.wishes.own_cpus import wants_own_cpus, without_own_cpus
 from ..text.errors import Problem
 from .decision import Decision, left_as_it_was, refused, with_objection
 from .roster import Roster
-from .unmet.unmet_rules import UnmetRules
+from .unmet import UnmetRules
 
 PEN: Final = "pen"
 """What decides where the pen of a container is there already."""

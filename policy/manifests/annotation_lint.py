@@ -1,6 +1,6 @@
 """Faults of the annotations in Kubernetes manifests, with their places in the file."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from msgspec import Struct, structs
@@ -94,6 +94,55 @@ def lint_manifests(text: str, check: Check | None = None) -> tuple[Finding, ...]
     return tuple(sorted(found, key=lambda finding: (finding.line, finding.column)))
 
 
+class WrittenPod(Struct, frozen=True, kw_only=True, eq=False):
+    """A pod of a manifest, or the template of one, with its places in the file."""
+
+    name: str
+    namespace: str
+    template: TextNode | None
+    is_named: bool
+    """Whether it will be called so: names of pods of other kinds are made up."""
+    places: PodPlaces
+    annotations: Mapping[str, str]
+    lines: Sequence[str]
+
+    def finding(self, problem: Problem) -> Finding:
+        """A problem of it at its place."""
+        place = self.places.find(problem, self.annotations)
+        shown = _finding(problem, place.line, place.column, self.lines)
+        return shown if place.is_exact else structs.replace(shown, excerpt="")
+
+
+def written_pods(text: str) -> Iterator[WrittenPod]:
+    """The pods of a text in their order, each template once; none of a text that is wrong."""
+    try:
+        for document in parse_documents(text, MANIFEST_LIMITS):
+            for workload in _workloads(document):
+                yield _written_pod(workload, text.splitlines())
+    except (TextError, FieldError):
+        return
+
+
+def _written_pod(workload: Workload, lines: Sequence[str]) -> WrittenPod:
+    manifest, template = workload.node, workload.pod
+    annotations = follow(template, ("metadata", "annotations"))
+    name = _word(manifest, "name")
+    shown = name or _word(template, "name") or workload.kind.lower()
+    namespace = _word(manifest, "namespace") or "default"
+    entries = annotations.entries if isinstance(annotations, TextMap) else ()
+    return WrittenPod(
+        name=shown,
+        namespace=namespace,
+        template=template,
+        is_named=workload.kind == "Pod" and bool(name),
+        places=PodPlaces(
+            manifest, annotations, _container_names(template), f"{namespace}/{shown}", lines
+        ),
+        annotations={key.value: one.value for key, one in entries if isinstance(one, TextScalar)},
+        lines=lines,
+    )
+
+
 def has_pods(text: str) -> bool:
     """Whether a text describes pods at all. False for a text that cannot be read."""
     try:
@@ -124,7 +173,7 @@ def _workloads(document: TextNode) -> Iterator[Workload]:
 
 
 def _lint_workload(workload: Workload, lines: list[str], check: Check | None) -> Iterator[Finding]:
-    kind, manifest, template = workload.kind, workload.node, workload.pod
+    template = workload.pod
     # Of other kinds only their operators know whether annotations reach the pods.
     if workload.template.path:
         yield from _lint_owner(workload, lines)
@@ -140,18 +189,16 @@ def _lint_workload(workload: Workload, lines: list[str], check: Check | None) ->
             yield _finding(fault, value.line, value.column, lines)
         if domain_of(key.value) == CRI_DOMAIN:
             yield _finding(_old_domain(key.value), key.line, key.column, lines)
-    pod_name = _word(manifest, "name") or _word(template, "name") or kind.lower()
-    namespace = _word(manifest, "namespace") or "default"
-    admitted = admit(texts, f"{namespace}/{pod_name}")
+    written = _written_pod(workload, lines)
+    admitted = admit(texts, f"{written.namespace}/{written.name}")
     pod = Pod(
         id=PodId("lint"),
-        name=pod_name,
-        namespace=namespace,
+        name=written.name,
+        namespace=written.namespace,
         annotations=admitted.annotations,
         annotation_problems=admitted.problems,
     )
     names = _container_names(template)
-    places = PodPlaces(manifest, annotations, names, f"{namespace}/{pod_name}", lines)
     problems = [*_problems(pod, tuple(name.value for name in names))]
     for found in check(pod.name, pod.namespace, template) if check is not None else ():
         if isinstance(found, Finding):
@@ -160,10 +207,10 @@ def _lint_workload(workload: Workload, lines: list[str], check: Check | None) ->
                 yield _finding(found.problem, found.line, found.column, lines)
         else:
             problems.append(found)
-    for problem in distinct(problems, pod.annotations):
-        place = places.find(problem, pod.annotations)
-        shown = _finding(problem, place.line, place.column, lines)
-        yield shown if place.is_exact else structs.replace(shown, excerpt="")
+    yield from map(
+        structs.replace(written, annotations=pod.annotations).finding,
+        distinct(problems, pod.annotations),
+    )
 
 
 def _old_domain(key: str) -> Problem:
@@ -219,7 +266,7 @@ def _fault_of_value(key: TextScalar, value: TextNode) -> Problem | None:
     return Problem(where=key.value, what=what, fix=f'put it in quotes: "{value.value}"')
 
 
-def _finding(problem: Problem, line: int, column: int, lines: list[str]) -> Finding:
+def _finding(problem: Problem, line: int, column: int, lines: Sequence[str]) -> Finding:
     excerpt = ""
     if line and column and line <= len(lines):
         written = _printable(lines[line - 1].rstrip())

@@ -38,7 +38,7 @@ def unmatched_rules(
                     "for containers of other pods write a scope, as in"
                     " 'scope: {operator: AlwaysTrue}'"
                 )
-                yield _advice(rule, container, what, fix)
+                yield rule_advice(rule, container, what, fix)
             elif not (
                 rule.is_symmetric
                 or min(meant) < place
@@ -65,10 +65,11 @@ def _one_sided(rule: AffinityRule, owner: Container, other: Container) -> Proble
         " exist yet then"
     )
     fix = f"write 'symmetric: true', so that it counts for {other.name!r} too"
-    return _advice(rule, owner, what, fix)
+    return rule_advice(rule, owner, what, fix)
 
 
-def _advice(rule: AffinityRule, owner: Container, what: str, fix: str) -> Problem:
+def rule_advice(rule: AffinityRule, owner: Container, what: str, fix: str) -> Problem:
+    """Advice about a rule of a container, at its place in the annotation."""
     key, _, line = rule.source.rpartition(":")
     return Problem(
         where=f"{key} of {owner.path}",

@@ -24,11 +24,13 @@ from ..configuration.config import (
     SchedulingClass,
 )
 from ..engine.engine import Engine
-from ..manifests.annotation_lint import Finding
+from ..manifests.annotation_lint import Finding, WrittenPod
 from ..manifests.manifest import PodSpec, pod_of
+from ..manifests.rules_between_pods import CountDomains, ReviewedPod, rules_between
 from ..model.container import Container
 from ..model.grant import Refusal
 from ..placing.classifier import Classifier, grave_problems
+from ..pools.domains import Domains
 from ..pools.pool_labels import pool_labels
 from ..pools.pool_tree import PoolTree
 from ..rules.central_rules import CentralRules, naming_rules
@@ -71,6 +73,38 @@ class PodCheck:
             yield Finding(problem=problem, line=error.line, column=error.column)
             return
         yield from self.problems(spec)
+
+    def between(self, written: Sequence[WrittenPod]) -> Iterator[tuple[WrittenPod, Finding]]:
+        """Advice about rules of each pod for those of others, as of all files together.
+
+        A pod that cannot be read is passed over: that has been said.
+        """
+        readable: list[WrittenPod] = []
+        pods: list[ReviewedPod] = []
+        config = self._config or Config()
+        central = CentralRules(config)
+        for one in written:
+            field = Field(source="", path="", line=0, column=0, node=one.template)
+            try:
+                spec = pod_of(field, one.name, one.namespace)
+            except FieldError:
+                continue
+            pod = created_pod(spec, len(pods))
+            containers = tuple(
+                central.completed(created_container(each, pod, serial)[0])
+                for serial, each in enumerate((*spec.init_containers, *spec.containers))
+            )
+            readable.append(one)
+            pods.append(ReviewedPod(containers=containers, is_named=one.is_named))
+        for found in rules_between(pods, config, self._domains()):
+            yield readable[found.place], readable[found.place].finding(found.problem)
+
+    def _domains(self) -> CountDomains | None:
+        """The domains of the machine's levels; None without one."""
+        if self._machine is None or self._engine is None:
+            return None
+        domains = Domains(self._machine, self._engine.supply.usable)
+        return lambda level: len(domains.masks(level))
 
     def problems(self, spec: PodSpec) -> Iterator[Problem]:
         """Problems and refusals that creation would report of the pod's containers."""

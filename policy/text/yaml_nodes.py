@@ -24,6 +24,7 @@ from yaml.events import (
     SequenceStartEvent,
     StreamEndEvent,
 )
+from yaml.reader import Reader
 
 from ...topology.sets.base_errors import PinfoldError, quoted
 from .errors import Problem
@@ -224,7 +225,11 @@ def parse_documents(text: str, limits: Limits = ANNOTATION_LIMITS) -> tuple[Text
         raise TextError(what, "check indentation and quotes", line=line, column=column) from error
     except (YAMLError, ValueError, OverflowError) as error:
         # libyaml refuses lone surrogates and control characters without a mark.
-        raise TextError("not valid YAML: a character that YAML does not allow") from error
+        what = "not valid YAML: a character that YAML does not allow"
+        before = text[: odd.start()] if (odd := Reader.NON_PRINTABLE.search(text)) else None
+        line = 0 if before is None else before.count("\n") + 1
+        column = 0 if before is None else len(before) - before.rfind("\n")
+        raise TextError(what, "leave it out", line=line, column=column) from error
     return tuple(builder.documents)
 
 

@@ -64,5 +64,7 @@ def read_bundle(path: Path, file: str) -> bytes:
             f"{path}: {reason} — name a bundle that 'pinfold gather' wrote"
         ) from error
     except _DAMAGES as error:
-        raise BundleError(f"{path}: not a readable archive ({error}) — gather it anew") from error
+        # Of a file that may be packed in several ways there is a line for each.
+        reason = (str(error).splitlines() or [""])[0].rstrip(":")
+        raise BundleError(f"{path}: not a readable archive ({reason}) — gather it anew") from error
     raise BundleError(f"{path}: has no {file} — name a bundle that 'pinfold gather' wrote")

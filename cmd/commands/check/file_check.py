@@ -7,9 +7,11 @@ from ....policy.configuration.config import Config
 from ....policy.configuration.config_text import parse_config_document
 from ....policy.manifests.annotation_lint import (
     Finding,
+    WrittenPod,
     has_pods,
     is_configuration,
     lint_manifests,
+    written_pods,
 )
 from ....policy.scenarios.pod_check import PodCheck
 from ....policy.scenarios.scenario_file import is_scenario_file, parse_scenarios
@@ -27,6 +29,7 @@ class FileCheck:
         """Raises `ConfigError` where the two do not fit."""
         self._machine = machine
         self._pods = PodCheck(config, machine)
+        self._written: list[tuple[str, WrittenPod]] = []
 
     def complaints(self, source: str, text: str) -> Iterator[Complaint]:
         """Complaints about a text, in the order of its lines where they are known."""
@@ -39,6 +42,13 @@ class FileCheck:
         else:
             for finding in lint_manifests(text, self._pods):
                 yield _of_finding(source, finding)
+            self._written.extend((source, one) for one in written_pods(text))
+
+    def between_pods(self) -> Iterator[Complaint]:
+        """Complaints about rules of pods for one another, of all texts that were checked so far."""
+        sources = {id(pod): source for source, pod in self._written}
+        for pod, finding in self._pods.between([pod for _, pod in self._written]):
+            yield _of_finding(sources[id(pod)], finding)
 
     def _of_scenarios(self, document: Field, lines: Sequence[str]) -> Iterator[Complaint]:
         try:

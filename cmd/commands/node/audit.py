@@ -42,11 +42,14 @@ def command(
     same every ten seconds, and repairs. Threads are the program's own business: they are only
     shown.
     """
+    root = Path(sysfs_root)
+    if with_threads and not (root / "proc").is_dir():
+        raise click.UsageError(f"--sysfs-root {sysfs_root}: holds no proc/, where threads are")
     client = ControlClient(control)
     audit = client.audit(repair=repair)
     bound: tuple[BoundThreads, ...] | None = None
     if with_threads:
-        bound = bound_threads(client.status(), Path(sysfs_root))
+        bound = bound_threads(client.status(), root)
     if output == "json":
         # Without the option the document stays what it was.
         document = audit if bound is None else ThreadAuditDocument.of(audit, bound)

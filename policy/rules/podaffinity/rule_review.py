@@ -36,44 +36,44 @@ def reviewed_rules(containers: Sequence[Container], config: Config) -> Iterator[
         yield from _review_terms(own, container)
     for place, own in enumerate(rules):
         for rule in own.required:
-            if not rule.is_anti and _is_own(rule.term):
+            if not rule.is_anti and is_written(rule.term):
                 yield from _review_siblings(rule.term, place, containers, rules)
 
 
 def _review_pair(one: RequiredTerm, other: RequiredTerm, owner: Container) -> Iterator[Problem]:
-    is_added = not _is_own(one.term) and not _is_own(other.term)
+    is_added = not is_written(one.term) and not is_written(other.term)
     if is_added or not _is_same_selection(one.term, other.term):
         return
     levels = one.term.level, other.term.level
     if one.is_anti is not other.is_anti:
         near, far = (other, one) if one.is_anti else (one, other)
-        if far.term.level is near.term.level or near.term.level in _INNER[far.term.level]:
-            told, against = (near, far) if _is_own(near.term) else (far, near)
+        if is_apart_inside(far.term.level, near.term.level):
+            told, against = (near, far) if is_written(near.term) else (far, near)
             what = f"contradicts {against.term.text}: it can never hold together with it"
-            yield _finding(told.term, owner, what, "leave one of them out", is_advice=False)
+            yield term_finding(told.term, owner, what, "leave one of them out", is_advice=False)
         return
-    if not _is_own(one.term) or not _is_own(other.term):
+    if not is_written(one.term) or not is_written(other.term):
         return
     if levels[0] is levels[1]:
-        yield _finding(other.term, owner, f"says the same as {one.term.text}", _LEAVE_OUT)
+        yield term_finding(other.term, owner, f"says the same as {one.term.text}", _LEAVE_OUT)
         return
     for outer, inner in ((one, other), (other, one)):
         if inner.term.level in _INNER[outer.term.level]:
             # Those that keep apart at the wider level do so inside; those together inside, outside.
             idle, strong = (inner, outer) if one.is_anti else (outer, inner)
             what = f"follows from {strong.term.text}"
-            yield _finding(idle.term, owner, what, _LEAVE_OUT)
+            yield term_finding(idle.term, owner, what, _LEAVE_OUT)
 
 
 def _review_terms(rules: PlacementRules, owner: Container) -> Iterator[Problem]:
-    near = [rule.term for rule in rules.required if not rule.is_anti and _is_own(rule.term)]
+    near = [rule.term for rule in rules.required if not rule.is_anti and is_written(rule.term)]
     for term in near[1:]:
         if term.selector != near[0].selector:
             what = (
                 f"asks for other containers than {near[0].text}; under 'kubeCompat: strict' only"
                 " those count that both are about"
             )
-            yield _finding(term, owner, what, "write one term where the same are meant")
+            yield term_finding(term, owner, what, "write one term where the same are meant")
 
 
 def _review_siblings(
@@ -84,11 +84,11 @@ def _review_siblings(
     if not meant:
         if term.is_pod_scope and term.selector is not None and not term.includes(owner, owner):
             what = "the pod has no container that the rule is about"
-            yield _finding(term, owner, what, "name a container of the pod")
+            yield term_finding(term, owner, what, "name a container of the pod")
         return
     if term.is_pod_scope and min(meant) > place and not term.includes(owner, owner):
         what = f"container {containers[meant[0]].name!r} does not exist yet when the rule is judged"
-        yield _finding(term, owner, what, "write the rule for the one that is created later")
+        yield term_finding(term, owner, what, "write the rule for the one that is created later")
         return
     for at in meant:
         back = rules[at]
@@ -99,12 +99,17 @@ def _review_siblings(
                 f"container {containers[at].name!r} has no such rule: started again, it may go"
                 " away from this one"
             )
-            yield _finding(term, owner, what, "write the rule for both")
+            yield term_finding(term, owner, what, "write the rule for both")
 
 
-def _is_own(term: Term) -> bool:
+def is_written(term: Term) -> bool:
     """Whether the term stands in an annotation of the pod, not in the configuration."""
     return term.source.rpartition(":")[2].isdigit()
+
+
+def is_apart_inside(apart: Level, level: Level) -> bool:
+    """Whether those that keep apart at one level are never together at another one."""
+    return apart is level or level in _INNER[apart]
 
 
 def _is_same_selection(one: Term, other: Term) -> bool:
@@ -115,9 +120,10 @@ def _is_same_selection(one: Term, other: Term) -> bool:
     )
 
 
-def _finding(
+def term_finding(
     term: Term, owner: Container, what: str, fix: str, *, is_advice: bool = True
 ) -> Problem:
+    """A finding about a term of a container, at its place in the annotation."""
     key, _, line = term.source.rpartition(":")
     has_line = line.isdigit()
     return Problem(

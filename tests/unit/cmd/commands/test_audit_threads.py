@@ -92,6 +92,15 @@ def test_bound_threads_are_shown_and_change_no_status(node: AskedNode, tmp_path:
 
 
 def test_without_bound_threads_that_is_said(node: AskedNode, tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
     run = audit(node, tmp_path)
     assert run.output.splitlines()[-1] == "threads bound to fewer cpus than their container has: 0"
     assert json.loads(audit(node, tmp_path, "-o", "json").output)["threads"] == []
+
+
+def test_a_folder_without_processes_is_no_place_to_look_at_threads(
+    node: AskedNode, tmp_path: Path
+) -> None:
+    run = audit(node, tmp_path / "none")
+    assert run.exit_code == 2
+    assert f"--sysfs-root {tmp_path}/none: holds no proc/" in run.output

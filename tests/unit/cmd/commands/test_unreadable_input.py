@@ -19,7 +19,13 @@ POD = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{nam
 
 TEXTS = [
     pytest.param(b"a: [b\n", 1, 2, "not valid YAML", id="a text that is no YAML"),
-    pytest.param(b"a: \x07\n", 1, 2, "not valid YAML", id="a character that YAML does not allow"),
+    pytest.param(
+        b"a: 1\nb: \x07\n",
+        1,
+        2,
+        "not valid YAML: a character that YAML does not allow — leave it out\n",
+        id="a character that YAML does not allow",
+    ),
     pytest.param(
         b"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: 3}\n",
         1,
@@ -50,6 +56,13 @@ def test_each_command_answers_what_it_is_asked(
         assert message in result.output
         if message:
             assert result.output.startswith(str(path) if is_file else "standard input")
+
+
+def test_the_place_of_a_character_that_yaml_does_not_allow_is_told() -> None:
+    for text, place in ((b"a: 1\nb: \x07\n", ":2:4: "), (b"\x00", ":1:1: ")):
+        for command in ("lint", "simulate"):
+            result = run(command, "-", *SPEC, content=text)
+            assert result.output.startswith(f"standard input{place}")
 
 
 @pytest.mark.parametrize("name", ["/nowhere/at-all.yaml", "/", "/dev/null"])

@@ -171,6 +171,15 @@ def test_an_answer_of_another_version_is_told_of(stub: Stub, content: bytes) -> 
         ControlClient(stub.path).capture("x")
 
 
+@pytest.mark.parametrize("is_folder", [True, False], ids=["a folder", "a file"])
+def test_what_is_no_socket_is_told_of(tmp_path: Path, *, is_folder: bool) -> None:
+    path = tmp_path / "control.sock"
+    path.mkdir() if is_folder else path.touch()
+    with pytest.raises(ControlError) as caught:
+        ControlClient(path).status()
+    assert str(caught.value) == f"{path}: no socket — name that of pinfoldd with --control"
+
+
 def test_a_question_that_is_too_long_is_not_asked(stub: Stub) -> None:
     with pytest.raises(ControlError, match=r"capture: more than 65530 bytes — ask for less"):
         ControlClient(stub.path).capture("x" * (1 << 16))

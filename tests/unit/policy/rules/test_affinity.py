@@ -234,8 +234,8 @@ def test_a_bad_rule_is_reported_and_the_others_stay(
         ("a: " + "{all: [" * 10 + "b", 1, "nested deeper"),
         ("x" * 70000, 0, "70000 characters of text"),
         ("a: [" + "b, " * 9000 + "]", 1, "more than 2816 values"),
-        ("a: \udc80", 0, "not valid YAML"),
-        ("a: \x00", 0, "not valid YAML"),
+        ("a: \udc80", 1, "not valid YAML"),
+        ("a: \x00", 1, "not valid YAML"),
     ],
 )
 def test_a_text_that_is_no_affinity(text: str, line: int, what: str) -> None:

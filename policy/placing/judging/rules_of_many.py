@@ -6,7 +6,7 @@ from typing import Final
 
 from ...books.books import Books
 from ...model.container import Container, ContainerId
-from ...placing.judging.restriction import TOLD_MAX, Restriction
+from .restriction import TOLD_MAX, Restriction
 
 _OWNERS_LOOKED_AT: Final = 128
 """So many owners are looked at in one turn, to be told: each that is told costs some 5 us."""

@@ -3,25 +3,25 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from ....topology.sets.cpuset import NO_CPUS
-from ...books.books import Books
-from ...model.container import Container, ContainerId
-from ...model.grant import Grant
-from ...model.pinning import Change
-from ...placing.judging.judge import Judge
-from ...placing.judging.judgement import Judgement
-from ...placing.judging.restriction import (
+from ...topology.sets.cpuset import NO_CPUS
+from ..books.books import Books
+from ..model.container import Container, ContainerId
+from ..model.grant import Grant
+from ..model.pinning import Change
+from ..placing.judging.judge import Judge
+from ..placing.judging.judgement import Judgement
+from ..placing.judging.restriction import (
     TOLD_MAX,
     Restriction,
     ids_in_the_way,
     is_about_others,
     together_text,
 )
-from ...rules.podaffinity.rule_set import RequiredTerm
-from ..decision import Decision, with_unmet
-from ..roster import Roster
-from .rule_look import EFFORT_OF_ONE, RuleLook
-from .rules_of_many import RulesOfMany
+from ..placing.judging.rule_look import EFFORT_OF_ONE, RuleLook
+from ..placing.judging.rules_of_many import RulesOfMany
+from ..rules.podaffinity.rule_set import RequiredTerm
+from .decision import Decision, with_unmet
+from .roster import Roster
 
 _EFFORT_MAX: Final = 64
 """Containers are looked at again with so much effort after one event, the others later on."""
@@ -214,7 +214,7 @@ class UnmetRules:
         owners = tuple(self._books.standing.lasting)
         begin = self._lasting_looks % len(owners) if owners else 0
         found: dict[ContainerId, tuple[str, ...]] = {}
-        look, looks = RuleLook(self._books, self._roster, self._judge), 0
+        look, looks = self._look(), 0
         for container_id in (*owners[begin:], *owners[:begin])[:_LASTING_MAX]:
             if look.effort >= _LASTING_EFFORT_MAX:
                 break
@@ -333,7 +333,7 @@ class UnmetRules:
 
         Whoever would take all of it is left, too.
         """
-        look = RuleLook(self._books, self._roster, self._judge)
+        look = self._look()
         left_out: dict[ContainerId, None] = {}
         while due and look.effort < effort_max:
             container_id = next(iter(due))
@@ -390,5 +390,9 @@ class UnmetRules:
         if resting and others:
             self._resting[container_id] = (tuple(resting[-TOLD_MAX:]), others)
 
+    def _look(self) -> RuleLook:
+        roster = self._roster
+        return RuleLook(self._books, roster.containers, roster.classified, self._judge)
+
     def _broken(self, container_id: ContainerId) -> tuple[Restriction, ...]:
-        return RuleLook(self._books, self._roster, self._judge).broken(container_id)
+        return self._look().broken(container_id)

@@ -1,15 +1,15 @@
 """Looks at the rules about containers that are there already."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ...books.books import Books
-from ...model.container import ContainerId
-from ...placing.judging.judge import Judge
-from ...placing.judging.judgement import Judgement
-from ...placing.judging.restriction import Restriction
-from ...placing.judging.scene import Scene
-from ..roster import Roster
+from ...model.container import Container, ContainerId
+from ..classifier import Classified
+from .judge import Judge
+from .judgement import Judgement
+from .restriction import Restriction
+from .scene import Scene
 
 EFFORT_OF_ONE: Final = 8
 """The effort of a look at one container, beside one for each rule that is read, and is told."""
@@ -18,9 +18,17 @@ EFFORT_OF_ONE: Final = 8
 class RuleLook:
     """A look at containers one after another, while nobody changes places."""
 
-    def __init__(self, books: Books, roster: Roster, judge: Judge) -> None:
+    def __init__(
+        self,
+        books: Books,
+        containers: Mapping[ContainerId, Container],
+        classified: Mapping[ContainerId, Classified],
+        judge: Judge,
+    ) -> None:
+        """`containers`: all that are there, and what they are classified as."""
         self._books = books
-        self._roster = roster
+        self._containers = containers
+        self._classified = classified
         self._judge = judge
         self._scenes: dict[ContainerId | None, Scene] = {}
         """By the pen of those that are looked at."""
@@ -45,10 +53,10 @@ class RuleLook:
         return judgement.still_told(texts, cpus, self._books.pool_around(container_id))
 
     def _judged(self, container_id: ContainerId) -> Judgement | None:
-        classified = self._roster.classified.get(container_id)
+        classified = self._classified.get(container_id)
         if classified is None:
             return None
-        container = self._roster.containers[container_id]
+        container = self._containers[container_id]
         pen_id = self._books.pen_around(container_id)
         if pen_id not in self._scenes:
             self._scenes[pen_id] = Scene(self._books, pen_id)

@@ -1,0 +1,305 @@
+"""Rules between containers of different pods: what can never hold together, or counts for nothing.
+
+A pod of a workload has neither a name nor its controller's labels before it runs: rules that ask
+for these are passed over.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from ...topology.model.machine import Level
+from ..configuration.config import Config
+from ..model.container import Container
+from ..model.level_name import level_noun
+from ..rules.affinity import AffinityRule, affinity_rules
+from ..rules.container_facts import KUBELET_LABELS, Subkey
+from ..rules.expression import AllOf, AnyOf, Condition, Expression, Not, evaluate
+from ..rules.podaffinity.rule_review import is_apart_inside, is_written, term_finding
+from ..rules.podaffinity.rule_set import PlacementRules, RequiredTerm
+from ..rules.podaffinity.rule_text import placement_rules
+from ..rules.podaffinity.term import POD_NAME, POD_UID, Term
+from ..rules.unmatched_rules import rule_advice
+from ..text.errors import Problem
+
+_CONTAINERS_MAX: Final = 256
+"""Containers that are compared, each with each other: the first of all files."""
+_OF_RUNNING: Final = frozenset({"id", "pod/id", "pod/uid", "tags"})
+_OF_CONTROLLERS: Final = frozenset(
+    {
+        "pod-template-hash",
+        "pod-template-generation",
+        "controller-revision-hash",
+        "controller-uid",
+        "job-name",
+    }
+)
+"""Labels that controllers give to pods; further ones are in domains of Kubernetes."""
+_LABEL_KEYS: Final = "atchLabelKeys"
+"""`matchLabelKeys` and `mismatchLabelKeys` are mostly about labels of controllers."""
+
+_WHICH: Final = "leave both out, or give the one that is meant a greater weight"
+
+CountDomains = Callable[[Level], int]
+"""The number of domains of a level on a machine."""
+
+
+class ReviewedPod(Struct, frozen=True, kw_only=True):
+    """A pod as it would be created, its containers in the order of their creation."""
+
+    containers: tuple[Container, ...]
+    is_named: bool
+    """Whether its name is known before it runs."""
+
+
+class Between(Struct, frozen=True):
+    """A finding about a pod, by its place in the list of those that were reviewed."""
+
+    place: int
+    problem: Problem
+
+
+class _Member(Struct, frozen=True, kw_only=True, eq=False):
+    """A container and its rules."""
+
+    place: int
+    container: Container
+    is_named: bool
+    weights: tuple[AffinityRule, ...]
+    placement: PlacementRules
+
+    @property
+    def path(self) -> str:
+        return self.container.path
+
+    @property
+    def has_rules(self) -> bool:
+        return bool(self.weights or self.placement.required or self.placement.preferred)
+
+    def is_about(self, term: Term, other: "_Member") -> bool:
+        """Whether a term of its own is about another one, as far as that is known."""
+        return (
+            is_written(term)
+            and _is_known_of(term, other)
+            and term.matches(self.container, other.container)
+        )
+
+    def rules_about(self, other: "_Member") -> list[AffinityRule]:
+        """Its weights for another one, as far as they are known."""
+        return [
+            one
+            for one in self.weights
+            if one.source.rpartition(":")[2].isdigit()
+            and _is_answered(one.scope, other)
+            and _is_answered(one.match, other)
+            and evaluate(one.scope, other.container)
+            and evaluate(one.match, other.container)
+        ]
+
+
+def rules_between(
+    pods: Sequence[ReviewedPod], config: Config, count_domains: CountDomains | None = None
+) -> Iterator[Between]:
+    """Advice about the rules of each pod that are about containers of the others.
+
+    `count_domains`: of the machine, where there is one. Pods may run on different nodes, and others
+    there that are in no file: so nothing is a fault. O(containers squared), of the first 256.
+    """
+    every = [
+        _member(place, pod, container, config)
+        for place, pod in enumerate(pods)
+        for container in pod.containers
+    ][:_CONTAINERS_MAX]
+    for one in every:
+        if one.has_rules:
+            others = [other for other in every if other.place != one.place]
+            yield from _never_near(one, every)
+            yield from _in_vain(one, others)
+            yield from _one_sided(one, others)
+    if count_domains is not None:
+        yield from _crowded(every, count_domains)
+
+
+def _member(place: int, pod: ReviewedPod, container: Container, config: Config) -> _Member:
+    placement = placement_rules(container, config)[0]
+    if any(_LABEL_KEYS in text for text in container.pod.annotations.values()):
+        placement = PlacementRules()
+    weights = affinity_rules(container, is_symmetric=config.symmetric_affinity)[0]
+    return _Member(
+        place=place,
+        container=container,
+        is_named=pod.is_named,
+        weights=weights,
+        placement=placement,
+    )
+
+
+def _never_near(one: _Member, every: Sequence[_Member]) -> Iterator[Between]:
+    """Required affinity to containers of which each keeps this one away."""
+    for rule in one.placement.required:
+        term = rule.term
+        if rule.is_anti or term.includes(one.container, one.container):
+            continue
+        meant = [other for other in every if other is not one and one.is_about(term, other)]
+        against = [(other, _barrier(other, one, term)) for other in meant]
+        if not against or any(other.place == one.place for other in meant):
+            continue
+        other, barrier = against[0]
+        if barrier is not None and all(found is not None for _, found in against):
+            what = f"contradicts {barrier.term.text} of {other.path}: they never hold together"
+            fix = "leave one of them out"
+            yield Between(one.place, term_finding(term, one.container, what, fix))
+
+
+def _barrier(owner: _Member, other: _Member, near: Term) -> RequiredTerm | None:
+    """A rule by which the owner keeps another one from where that one must be with it."""
+    for rule in owner.placement.required:
+        is_inside = rule.is_anti and is_apart_inside(rule.term.level, near.level)
+        if is_inside and owner.is_about(rule.term, other):
+            return rule
+    return None
+
+
+def _in_vain(one: _Member, others: Sequence[_Member]) -> Iterator[Between]:
+    """Weights and preferred rules of two containers that cancel each other, or are opposed."""
+    for other in others:
+        if one.place < other.place:
+            yield from _cancelling_terms(one, other)
+            yield from _opposed_weights(one, other)
+
+
+def _cancelling_terms(one: _Member, other: _Member) -> Iterator[Between]:
+    own, back = _sums(one, other), _sums(other, one)
+    for level, weight in own.items():
+        if not weight or back.get(level, 0) != -weight:
+            continue
+        term = next(
+            rule.term
+            for rule in one.placement.preferred
+            if rule.term.level is level and one.is_about(rule.term, other)
+        )
+        what = (
+            f"weight {weight} here and {-weight} of {other.path} cancel each other: rules like"
+            " these count in both directions"
+        )
+        yield Between(one.place, term_finding(term, one.container, what, _WHICH))
+
+
+def _sums(one: _Member, other: _Member) -> dict[Level, int]:
+    """The weights of preferred rules for another container, by level."""
+    found: dict[Level, int] = {}
+    for rule in one.placement.preferred:
+        if one.is_about(rule.term, other):
+            found[rule.term.level] = found.get(rule.term.level, 0) + rule.weight
+    return found
+
+
+def _opposed_weights(one: _Member, other: _Member) -> Iterator[Between]:
+    own, back = one.rules_about(other), other.rules_about(one)
+    mine, theirs = sum(rule.weight for rule in own), sum(rule.weight for rule in back)
+    if mine * theirs >= 0:
+        return
+    reverse = sum(rule.weight for rule in own if rule.is_symmetric)
+    reverse_back = sum(rule.weight for rule in back if rule.is_symmetric)
+    # What counts when the one is placed beside the other, and when the other is beside the one.
+    counts = mine + reverse_back, theirs + reverse
+    if counts == (0, 0):
+        what = f"weight {mine} here and {theirs} of {other.path} cancel each other"
+        yield Between(one.place, rule_advice(own[0], one.container, what, _WHICH))
+    elif counts[0] * counts[1] < 0:
+        what = (
+            f"weight {mine} here and {theirs} of {other.path} are opposed: who is placed later"
+            " decides"
+        )
+        yield Between(one.place, rule_advice(own[0], one.container, what, "leave one of them out"))
+
+
+def _one_sided(one: _Member, others: Sequence[_Member]) -> Iterator[Between]:
+    """Weights that count in one order of arrival alone, for others that say nothing themselves."""
+    told: set[AffinityRule] = set()
+    for other in others:
+        for rule in one.rules_about(other):
+            if rule.is_symmetric or rule in told or other.rules_about(one):
+                continue
+            told.add(rule)
+            what = (
+                f"the rule counts when {one.path} is placed, and not when {other.path} is, which"
+                " has no rule about it"
+            )
+            fix = "write 'symmetric: true', so that it counts whoever comes first"
+            yield Between(one.place, rule_advice(rule, one.container, what, fix))
+
+
+def _crowded(every: Sequence[_Member], count_domains: CountDomains) -> Iterator[Between]:
+    """Containers that must all keep apart, more than the machine has domains."""
+    told: set[Level] = set()
+    for one in every:
+        for rule in one.placement.required:
+            level = rule.term.level
+            if not rule.is_anti or level in told or not is_written(rule.term):
+                continue
+            domains = count_domains(level)
+            apart = [one]
+            for other in every:
+                if len(apart) <= domains and all(_keep_apart(met, other, level) for met in apart):
+                    apart.append(other)
+            if len(apart) <= domains:
+                continue
+            told.add(level)
+            names = ", ".join(other.path for other in apart[1:5]) + (", …" * (len(apart) > 5))
+            has = f"{domains} {level_noun(level)}{'s' * (domains != 1)}"
+            what = f"it must keep apart from {names}, and this machine has {has}"
+            fix = "not all of them can be on one such node: choose a narrower level or prefer it"
+            yield Between(one.place, term_finding(rule.term, one.container, what, fix))
+
+
+def _keep_apart(one: _Member, other: _Member, level: Level) -> bool:
+    """Whether a required rule of one of two pods keeps them in different domains of a level."""
+    return one.place != other.place and any(
+        rule.is_anti and is_apart_inside(rule.term.level, level) and owner.is_about(rule.term, met)
+        for owner, met in ((one, other), (other, one))
+        for rule in owner.placement.required
+    )
+
+
+def _is_known_of(term: Term, other: _Member) -> bool:
+    """Whether all that a term asks for is known of another container before it runs."""
+    requirements = term.selector.requirements if term.selector is not None else ()
+    return not any(
+        one.key == POD_UID
+        or (one.key == POD_NAME and not other.is_named)
+        or _is_of_controllers(one.key)
+        for one in requirements
+    )
+
+
+def _is_answered(expression: Expression, other: _Member) -> bool:
+    """Whether every fact an expression asks for is known of another container before it runs."""
+    match expression:
+        case Condition(key=key):
+            return key is None or not any(_is_unknown(one, other) for one in key.subkeys)
+        case AllOf(terms) | AnyOf(terms):
+            return all(_is_answered(one, other) for one in terms)
+        case Not(term):
+            return _is_answered(term, other)
+
+
+def _is_unknown(subkey: Subkey, other: _Member) -> bool:
+    if subkey.field == "labels":
+        return subkey.name not in KUBELET_LABELS or _is_unnamed(subkey.name, other)
+    if subkey.field == "pod/name":
+        return not other.is_named
+    if subkey.field == "pod/labels":
+        return _is_of_controllers(subkey.name)
+    return subkey.field in _OF_RUNNING
+
+
+def _is_unnamed(label: str, other: _Member) -> bool:
+    return label.endswith("uid") or (label.endswith("pod.name") and not other.is_named)
+
+
+def _is_of_controllers(label: str) -> bool:
+    domain = label.rpartition("/")[0]
+    is_kubernetes = domain == "kubernetes.io" or domain.endswith((".kubernetes.io", ".k8s.io"))
+    return label in _OF_CONTROLLERS or (is_kubernetes and domain != "app.kubernetes.io")
