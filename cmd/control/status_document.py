@@ -68,7 +68,7 @@ def pin_document(pinning: Pinning) -> PinDocument:
 def _pools(snapshot: Snapshot, by_pool: Mapping[int, list[str]]) -> Iterator[PoolDocument]:
     holders = (*snapshot.grants.values(), *snapshot.pens.values())
     exclusive = reduce(lambda mask, one: mask | one.exclusive.mask, holders, 0)
-    promised, free = snapshot.promised_milli(), snapshot.free_milli()
+    promised, free = snapshot.pool_loads().promised_milli, snapshot.free_milli()
     for pool in snapshot.tree.pools:
         usable = pool.isolated | pool.reserved | pool.sharable
         yield PoolDocument(

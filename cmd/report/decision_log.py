@@ -1,6 +1,7 @@
 """Decisions as log lines: one each, key=value."""
 
 import logging
+from functools import partial
 from typing import Final
 
 from ...nri.dispatch.report import (
@@ -16,9 +17,11 @@ from ...nri.dispatch.report import (
 )
 from ...policy.engine.reason import request_text, runner_up
 from ...policy.engine.reconfiguration import Fate, Move
-from ...policy.model.container import PodId
+from ...policy.model.container import Container, PodId
 from ...policy.model.criterion_words import words_of
-from ...policy.model.grant import Grant, Refusal
+from ...policy.model.grant import Grant, GrantKind, Refusal
+from ...policy.model.pinning import Change
+from .line_record import LateText
 from .log_fields import fields, line, name_fields, pin_fields
 from .runtime_log import RuntimeLog
 
@@ -50,10 +53,7 @@ class DecisionLog:
             case Decided():
                 self._decided(happening)
             case Released(container=container, changes=changes):
-                self._log.info(
-                    "%s",
-                    fields(event="release", **name_fields(container), updates=len(changes)),
-                )
+                self._log.info("%s", LateText(partial(_released, container, changes)))
             case Reconfigured(updates=updates, moves=moves):
                 self._log.debug("%s", fields(event="readopted", updates=updates))
                 for move in moves:
@@ -103,36 +103,51 @@ class DecisionLog:
             self._told[told] = None
             if len(self._told) > _REMEMBERED:
                 del self._told[next(iter(self._told))]
-        about = {
-            "event": happening.event,
-            **name_fields(container),
-            "request": request_text(container, decision),
-        }
-        if container.given:
-            about["rules"] = ",".join(dict.fromkeys(one.rule for one in container.given))
         match decision.result:
             case Refusal(reason=reason):
-                self._log.error("%s", fields(**about, refused=reason))
+                self._log.error("%s", LateText(partial(_refused, happening, reason)))
             case Grant(kind=kind):
-                unmet = {"unmet": "; ".join(decision.unmet)} if decision.unmet else {}
-                notes = {"notes": "; ".join(decision.notes)} if decision.notes else {}
-                self._log.info(
-                    "%s",
-                    fields(
-                        **about,
-                        kind=kind.value,
-                        pool=decision.pool,
-                        **pin_fields(decision.pinning),
-                        decided_by=decision.decided_by,
-                        why=words_of(decision.decided_by),
-                        next_best=runner_up(decision) or "-",
-                        **unmet,
-                        **notes,
-                        updates=len(decision.changes),
-                    ),
-                )
+                self._log.info("%s", LateText(partial(_granted, happening, kind)))
                 for change in decision.changes:
                     self._log.debug(
                         "%s",
                         fields(event="change", id=change.container_id, **pin_fields(change.after)),
                     )
+
+
+def _released(container: Container, changes: tuple[Change, ...]) -> str:
+    return fields(event="release", **name_fields(container), updates=len(changes))
+
+
+def _about(happening: Decided) -> dict[str, str]:
+    container = happening.container
+    about = {
+        "event": happening.event,
+        **name_fields(container),
+        "request": request_text(container, happening.decision),
+    }
+    if container.given:
+        about["rules"] = ",".join(dict.fromkeys(one.rule for one in container.given))
+    return about
+
+
+def _refused(happening: Decided, reason: str) -> str:
+    return fields(**_about(happening), refused=reason)
+
+
+def _granted(happening: Decided, kind: GrantKind) -> str:
+    decision = happening.decision
+    unmet = {"unmet": "; ".join(decision.unmet)} if decision.unmet else {}
+    notes = {"notes": "; ".join(decision.notes)} if decision.notes else {}
+    return fields(
+        **_about(happening),
+        kind=kind.value,
+        pool=decision.pool,
+        **pin_fields(decision.pinning),
+        decided_by=decision.decided_by,
+        why=words_of(decision.decided_by),
+        next_best=runner_up(decision) or "-",
+        **unmet,
+        **notes,
+        updates=len(decision.changes),
+    )

@@ -2,13 +2,28 @@
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 
 _Arguments = tuple[object, ...] | Mapping[str, object]
 _Exception = (
     tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 )
+
+
+class LateText:
+    """A text that is made when it is written: by `%s`, from values that do not change.
+
+    As the only argument of a record. It need not be made where nobody wants the record.
+    """
+
+    __slots__ = ("_make",)
+
+    def __init__(self, make: Callable[[], str]) -> None:
+        self._make = make
+
+    def __str__(self) -> str:
+        return self._make()
 
 
 class LineRecord(logging.LogRecord):

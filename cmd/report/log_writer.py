@@ -11,6 +11,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from .line_record import LateText
+
 _CHARACTERS_MAX: Final = 4 << 20
 _RECORD_CHARACTERS: Final = 500
 """What a record takes beside its text."""
@@ -20,6 +22,10 @@ _SEND_SECONDS: Final = 1.0
 _AT_ONCE_CHARACTERS: Final = 16 << 10
 """Lines are written together until they are so long: each writing passes on Python's lock, and who
 answers a runtime may have to wait for it."""
+LATE_MAX: Final = 64
+"""So many records wait with all that their texts are made from; the texts of others are shorter."""
+_LATE_CHARACTERS: Final = 500
+"""The length that such a text is taken to have."""
 _GATHER_SECONDS: Final = 0.2
 """Lines that come so soon after the first are written with it: each waking of the writing thread
 takes time from whoever logs."""
@@ -41,8 +47,8 @@ class LogWriter(logging.Handler):
     """Handler with a bounded backlog, which one thread writes.
 
     The only handler of its logger: it changes the records. Those that do not fit any more are
-    dropped; a line in their place says how many. Only texts are made in the caller's thread; what
-    takes longer, as tracebacks do, is made in the other one.
+    dropped; a line in their place says how many. Only texts are made in the caller's thread, and
+    those alone that have to be; what takes longer, as tracebacks do, is made in the other one.
     """
 
     def __init__(self, sink: Sink, characters_max: int = _CHARACTERS_MAX) -> None:
@@ -70,13 +76,11 @@ class LogWriter(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Have the record written soon."""
-        try:
-            record.msg = record.getMessage()
-        except Exception as error:
-            # The standard complaint would go to standard error, which may be full.
-            record.msg = f"{record.msg!r} cannot be logged: {error!r}"
-        record.args = None
-        size = len(record.msg) + _RECORD_CHARACTERS
+        if _is_late(record) and len(self._waiting) < LATE_MAX:
+            size = _LATE_CHARACTERS + _RECORD_CHARACTERS
+        else:
+            _make_text(record)
+            size = len(record.msg) + _RECORD_CHARACTERS
         with self._backlog:
             if self._is_stopping or self._characters + size > self._characters_max:
                 self._dropped += 1
@@ -148,6 +152,7 @@ class LogWriter(logging.Handler):
             return taken
 
     def _text(self, record: logging.LogRecord) -> str:
+        _make_text(record)
         try:
             return self.format(record)
         except Exception:
@@ -156,6 +161,26 @@ class LogWriter(logging.Handler):
 
     def _has_given_up(self) -> bool:
         return self._is_over
+
+
+def _is_late(record: logging.LogRecord) -> bool:
+    match record.args:
+        case (LateText(),):
+            return True
+        case _:
+            return False
+
+
+def _make_text(record: logging.LogRecord) -> None:
+    """Have a record be its text, in place of what that is made from."""
+    if record.args is None and isinstance(record.msg, str):
+        return
+    try:
+        record.msg = record.getMessage()
+    except Exception as error:
+        # The standard complaint would go to standard error, which may be full.
+        record.msg = f"{record.msg!r} cannot be logged: {error!r}"
+    record.args = None
 
 
 def stream_sink(descriptor: int) -> Sink:

@@ -13,14 +13,13 @@ from msgspec import Struct
 from ...topology.sets.cpuset import CpuSet, NodeSet, iter_runs
 from ..pools.pool_tree import Pool, PoolTree
 from ..text.glob import compile_glob
-from .snapshot import Snapshot
+from .snapshot import PoolLoads, Snapshot
 
 ZONES: Final = "policy/topologyaware"
 SYSTEM: Final = "policy/system"
 
 _FRACTION_BITS: Final = 60
 """Of shares of cpus, which are summed as integers: so differences leave no remainder."""
-
 
 Labels = Sequence[Mapping[str, str]]
 
@@ -59,8 +58,7 @@ class GaugeReader:
 
     def __init__(self) -> None:
         self._tree: PoolTree | None = None
-        self._zones: dict[tuple[str, ...], Labels] = {}
-        """Of all pools, by the names of the labels."""
+        self._zones = _Zones.of(())
         self._online: CpuSet | None = None
         self._cpus: tuple[int, ...] = ()
         self._cpu_labels: Labels = ()
@@ -71,8 +69,9 @@ class GaugeReader:
         `used_bytes`: memory in use by whatever, by node id, as far as that is known.
         """
         self._learn(snapshot)
+        look = _Look(snapshot, self._zones, snapshot.pool_loads())
         for instrument in _ZONE_INSTRUMENTS:
-            yield _zone_gauge(instrument, snapshot, self._zones[instrument.labels])
+            yield _zone_gauge(instrument, look)
         yield from _node_gauges(snapshot, used_bytes)
         yield from _cpu_gauges(snapshot, self._cpus, self._cpu_labels)
         unmet = sum([len(one.unmet) for one in snapshot.decisions.values()])
@@ -87,14 +86,7 @@ class GaugeReader:
     def _learn(self, snapshot: Snapshot) -> None:
         tree, online = snapshot.tree, snapshot.machine.online
         if tree is not self._tree:
-            # Texts of cpus and memory nodes take longer than what is measured of them.
-            known = [_pool_labels(pool) for pool in tree.pools]
-            names = {one.labels for one in _ZONE_INSTRUMENTS}
-            self._zones = {
-                some: tuple([{label: one[label] for label in some} for one in known])
-                for some in names
-            }
-            self._tree = tree
+            self._zones, self._tree = _Zones.of(tree.pools), tree
         if online != self._online:
             self._cpus = tuple(online)
             self._cpu_labels = _CpuLabels(self._cpus)
@@ -142,12 +134,53 @@ def is_selected(group: str, patterns: Sequence[str]) -> bool:
     return any(compile_glob(pattern).matches(name) for pattern in patterns for name in names)
 
 
+class _Zones(Struct, frozen=True, kw_only=True):
+    """Pools as zones, as far as they stay the same: sequences are by pool id.
+
+    Texts of cpus and memory nodes take longer than what is measured of them.
+    """
+
+    labels: Mapping[tuple[str, ...], Labels]
+    """By the names of the labels."""
+    usable: Sequence[int]
+    """Numbers of cpus that containers may use."""
+    reserved: Sequence[int]
+    """Numbers of cpus that are reserved."""
+    nodes: Sequence[int]
+    """Masks of memory nodes."""
+    different: Mapping[int, NodeSet]
+    """By mask: many pools have the same nodes."""
+
+    @classmethod
+    def of(cls, pools: Sequence[Pool]) -> "_Zones":
+        texts = [_pool_labels(pool) for pool in pools]
+        nodes = [pool.memory_nodes for pool in pools]
+        return cls(
+            labels={
+                names: tuple([{label: one[label] for label in names} for one in texts])
+                for names in {one.labels for one in _ZONE_INSTRUMENTS}
+            },
+            usable=[len(_usable(pool)) for pool in pools],
+            reserved=[len(pool.reserved) for pool in pools],
+            nodes=[one.mask for one in nodes],
+            different={one.mask: one for one in nodes},
+        )
+
+
+class _Look(Struct, frozen=True):
+    """One snapshot, as zones are measured in it."""
+
+    snapshot: Snapshot
+    zones: _Zones
+    loads: PoolLoads
+
+
 class _ZoneInstrument(Struct, frozen=True):
     name: str
     unit: str
     help: str
     labels: tuple[str, ...]
-    values: Callable[[Snapshot], Sequence[float | None]]
+    values: Callable[[_Look], Sequence[float | None]]
     """By pool id; None where nothing is known."""
 
 
@@ -155,18 +188,15 @@ def _usable(pool: Pool) -> CpuSet:
     return pool.isolated | pool.reserved | pool.sharable
 
 
-def _shared_cpus(snapshot: Snapshot) -> list[int]:
-    pairs = zip(snapshot.tree.pools, snapshot.free_sharable, strict=True)
-    return [free.bit_count() + len(pool.reserved) for pool, free in pairs]
+def _shared_cpus(look: _Look) -> list[int]:
+    pairs = zip(look.snapshot.free_sharable, look.zones.reserved, strict=True)
+    return [free.bit_count() + reserved for free, reserved in pairs]
 
 
-def _of_memory(
-    snapshot: Snapshot, measure: Callable[[NodeSet], int | None]
-) -> Sequence[int | None]:
-    """A measure of the memory of each pool, by pool id; many pools have the same nodes."""
-    nodes = [pool.memory_nodes for pool in snapshot.tree.pools]
-    measured = {one: measure(one) for one in dict.fromkeys(nodes)}
-    return [measured[one] for one in nodes]
+def _of_memory(look: _Look, measure: Callable[[NodeSet], int | None]) -> Sequence[int | None]:
+    """A measure of the memory of each pool, by pool id."""
+    measured = {mask: measure(nodes) for mask, nodes in look.zones.different.items()}
+    return [measured[mask] for mask in look.zones.nodes]
 
 
 def _cores(milli: Sequence[int]) -> list[float]:
@@ -179,7 +209,7 @@ _ZONE_INSTRUMENTS: Final = (
         "cores",
         "CPUs of the pool that containers may use.",
         ("zone", "cpus", "mems"),
-        lambda snapshot: [len(_usable(pool)) for pool in snapshot.tree.pools],
+        lambda look: look.zones.usable,
     ),
     _ZoneInstrument(
         "cpu.shared.capacity",
@@ -193,49 +223,49 @@ _ZONE_INSTRUMENTS: Final = (
         "cores",
         "CPU shares promised to containers of exactly this pool.",
         ("zone",),
-        lambda snapshot: _cores(snapshot.promised_milli()),
+        lambda look: _cores(look.loads.promised_milli),
     ),
     _ZoneInstrument(
         "cpu.shared.available",
         "cores",
         "CPU shares that can still be promised in the pool.",
         ("zone",),
-        lambda snapshot: _cores(snapshot.free_milli()),
+        lambda look: _cores(look.snapshot.free_milli()),
     ),
     _ZoneInstrument(
         "mem.capacity",
         "bytes",
         "Memory of the pool's nodes, without huge pages.",
         ("zone", "mems"),
-        lambda snapshot: _of_memory(snapshot, snapshot.memory.capacity),
+        lambda look: _of_memory(look, look.snapshot.memory.capacity),
     ),
     _ZoneInstrument(
         "mem.assigned",
         "bytes",
         "Memory promised on nodes of the pool alone; with all nodes, what is reserved too.",
         ("zone", "mems"),
-        lambda snapshot: _of_memory(snapshot, snapshot.memory.usage),
+        lambda look: _of_memory(look, look.snapshot.memory.usage),
     ),
     _ZoneInstrument(
         "mem.available",
         "bytes",
         "Memory of the pool's nodes that can be promised without moving anybody.",
         ("zone", "mems"),
-        lambda snapshot: _of_memory(snapshot, snapshot.memory.available),
+        lambda look: _of_memory(look, look.snapshot.memory.available),
     ),
     _ZoneInstrument(
         "container.count",
         "",
         "Containers placed in exactly this pool.",
         ("zone",),
-        Snapshot.containers_of_pools,
+        lambda look: look.loads.containers,
     ),
     _ZoneInstrument(
         "shared.container.count",
         "",
         "Containers of exactly this pool that run on shared or reserved CPUs.",
         ("zone",),
-        Snapshot.sharing_of_pools,
+        lambda look: look.loads.sharing,
     ),
 )
 
@@ -244,18 +274,17 @@ def _pool_labels(pool: Pool) -> Mapping[str, str]:
     return {"zone": pool.name, "cpus": str(_usable(pool)), "mems": str(pool.memory_nodes)}
 
 
-def _zone_gauge(instrument: _ZoneInstrument, snapshot: Snapshot, labels: Labels) -> Gauge:
-    """`labels`: by pool id."""
-    known, values = labels, instrument.values(snapshot)
+def _zone_gauge(instrument: _ZoneInstrument, look: _Look) -> Gauge:
+    labels, values = look.zones.labels[instrument.labels], instrument.values(look)
     measured = [one for one in values if one is not None]
     if len(measured) < len(values):
-        known = [one for one, value in zip(labels, values, strict=True) if value is not None]
+        labels = [one for one, value in zip(labels, values, strict=True) if value is not None]
     return Gauge(
         name=f"policy.topologyaware.zone.{instrument.name}",
         unit=instrument.unit,
         help=instrument.help,
         group=ZONES,
-        labels=known,
+        labels=labels,
         values=measured,
     )
 
@@ -263,11 +292,14 @@ def _zone_gauge(instrument: _ZoneInstrument, snapshot: Snapshot, labels: Labels)
 def _node_gauges(snapshot: Snapshot, used_bytes: Mapping[int, int]) -> Iterator[Gauge]:
     nodes = snapshot.machine.numa_nodes
     counts = dict.fromkeys((int(node.id) for node in nodes), 0)
+    memory_of = snapshot.memory_of
     masks = Counter(
-        snapshot.memory_of(container_id).mask
-        for container_id, grant in snapshot.grants.items()
-        # Where preserved memory is, nobody knows.
-        if not grant.preserve_memory
+        [
+            memory_of(container_id).mask
+            for container_id, grant in snapshot.grants.items()
+            # Where preserved memory is, nobody knows.
+            if not grant.preserve_memory
+        ]
     )
     for mask, count in masks.items():
         for node_id in NodeSet(mask):
@@ -302,14 +334,14 @@ def _cpu_gauges(snapshot: Snapshot, cpus: Sequence[int], labels: Labels) -> Iter
     online = snapshot.machine.online.mask
     # Differences at the ends of each run of cpus, whose sums are the values: sets have few runs,
     # and a thousand containers on thousands of cpus would be millions of additions.
-    parts, users = Counter[int](), Counter[int]()
+    parts, users = dict[int, int](), dict[int, int]()
     for mask, (count, whole) in _cpu_users(snapshot).items():
         part = (whole << _FRACTION_BITS) // mask.bit_count()
         for first, end in iter_runs(mask & online):
-            parts[first] += part
-            parts[end] -= part
-            users[first] += count
-            users[end] -= count
+            parts[first] = parts.get(first, 0) + part
+            parts[end] = parts.get(end, 0) - part
+            users[first] = users.get(first, 0) + count
+            users[end] = users.get(end, 0) - count
     length = online.bit_length()
     shares = [one / (1 << _FRACTION_BITS) for one in _levels(parts)]
     yield _system_gauge(
@@ -348,14 +380,15 @@ def _selected(values: Sequence[float], cpus: Sequence[int]) -> Sequence[float]:
 
 def _cpu_users(snapshot: Snapshot) -> Mapping[int, tuple[int, int]]:
     """By mask of cpus: how many containers run on exactly these, and their milli-cpus together."""
-    users: dict[int, tuple[int, int]] = {}
+    counts, sums = dict[int, int](), dict[int, int]()
+    cpus_of = snapshot.cpus_of
     for container_id, grant in snapshot.grants.items():
-        cpus = snapshot.cpus_of(container_id)
-        if cpus:
-            count, milli = users.get(cpus.mask, (0, 0))
-            milli += 1000 * grant.exclusive.mask.bit_count() + grant.shared_milli
-            users[cpus.mask] = (count + 1, milli)
-    return users
+        cpus = cpus_of(container_id)
+        if cpus is not None and (mask := cpus.mask):
+            milli = 1000 * grant.exclusive.mask.bit_count() + grant.shared_milli
+            counts[mask] = counts.get(mask, 0) + 1
+            sums[mask] = sums.get(mask, 0) + milli
+    return {mask: (count, sums[mask]) for mask, count in counts.items()}
 
 
 def _system_gauge(

@@ -4,8 +4,7 @@ What metrics, status, plans and the state file are made from: none of them needs
 ledgers, and all of them work while the engine goes on.
 """
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from msgspec import Struct
@@ -29,6 +28,17 @@ from ..pools.supply import Supply
 from ..tuning.effects import ExclusiveCpus, Occupancy
 from .adoption import Advice
 from .decision import Decision
+
+
+class PoolLoads(Struct, frozen=True):
+    """Loads of exactly each pool, those inside it left out. By pool id."""
+
+    containers: Sequence[int]
+    """Containers placed there."""
+    sharing: Sequence[int]
+    """Those of them that run on sharable or reserved cpus."""
+    promised_milli: Sequence[int]
+    """Milli-cpus promised to these; reserved cpus count for the root, wherever a grant is."""
 
 
 class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
@@ -132,28 +142,25 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
             machine=self.machine, config=self.config, supply=self.supply, holdings=holdings
         )
 
-    def containers_of_pools(self) -> tuple[int, ...]:
-        """Number of containers placed in exactly each pool."""
-        counts = Counter(grant.pool_id for grant in self.grants.values())
-        return tuple(counts[pool.id] for pool in self.tree.pools)
-
-    def sharing_of_pools(self) -> tuple[int, ...]:
-        """Number of containers of exactly each pool that run on sharable or reserved cpus."""
-        counts = Counter(grant.pool_id for grant in self.grants.values() if _shares(grant))
-        return tuple(counts[pool.id] for pool in self.tree.pools)
-
-    def promised_milli(self) -> tuple[int, ...]:
-        """Milli-cpus promised to the containers that share those of exactly each pool.
-
-        Reserved cpus count for the root, wherever the grant was found.
-        """
-        milli = [0] * len(self.tree.pools)
-        for grant in (*self.grants.values(), *self.pens.values()):
+    def pool_loads(self) -> PoolLoads:
+        """Loads of all pools. O(containers + pools)."""
+        count = len(self.tree.pools)
+        containers, sharing, milli = [0] * count, [0] * count, [0] * count
+        for grant in self.grants.values():
+            pool_id = grant.pool_id
+            containers[pool_id] += 1
             if grant.cpu_type is CpuType.RESERVED:
+                sharing[pool_id] += 1
                 milli[-1] += grant.shared_milli
             elif grant.has_shared_part:
-                milli[grant.pool_id] += grant.shared_milli
-        return tuple(milli)
+                sharing[pool_id] += 1
+                milli[pool_id] += grant.shared_milli
+        for pen in self.pens.values():
+            if pen.cpu_type is CpuType.RESERVED:
+                milli[-1] += pen.shared_milli
+            elif pen.has_shared_part:
+                milli[pen.pool_id] += pen.shared_milli
+        return PoolLoads(containers, sharing, milli)
 
     def free_milli(self) -> tuple[int, ...]:
         """Milli-cpus that shared requests may still be promised of every pool, 0 where none."""
@@ -183,7 +190,3 @@ def exclusive_cpus(
         for container_id, grant in grants.items()
         if grant.exclusive
     )
-
-
-def _shares(grant: Grant) -> bool:
-    return grant.has_shared_part or grant.cpu_type is CpuType.RESERVED

@@ -73,13 +73,15 @@ class Lineup(Struct, frozen=True, kw_only=True):
 
     def candidates(self) -> tuple[Rank | Dropped, ...]:
         """Ranks of the pools by id, or what spoke against one. O(pools x criteria) each time."""
+        objections = self.objections()
+        pairs = enumerate(ranks(self.contest))
+        return tuple([objections.get(pool_id, rank) for pool_id, rank in pairs])
+
+    def objections(self) -> Mapping[int, Dropped]:
+        """Objections to pools, by their ids; all others have a rank. O(pools)."""
         feasible = set(self.feasible())
-        return tuple(
-            [
-                rank if pool_id in feasible else self._objection(pool_id) or rank
-                for pool_id, rank in enumerate(ranks(self.contest))
-            ]
-        )
+        found = [(one, self._objection(one)) for one in self.contest.ids if one not in feasible]
+        return {pool_id: objection for pool_id, objection in found if objection is not None}
 
     def packed(self) -> "Lineup":
         """The lineup in a fraction of the memory, for as long as its container lives.

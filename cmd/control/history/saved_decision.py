@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from ....policy.engine.decision import Decision
+from ....policy.engine.reason import runner_up
 from ....policy.model.container import Container, ContainerId
 from ....policy.model.grant import Grant
 from ...state.saved_container import (
@@ -24,6 +25,7 @@ from ...state.saved_container import (
 )
 from ..decision_document import decision_document
 from ..documents import CandidateDocument, DecisionDocument
+from .candidate_table import candidate_table
 
 PRESENT: Final = "present"
 """The event of a container that ran when the file was begun."""
@@ -75,7 +77,11 @@ def saved_decision(
     with_candidates: bool,
 ) -> SavedDecision:
     """A decision to be kept. `paths`: of containers by id, as far as they are known."""
-    document = decision_document(container, decision, paths, with_candidates=with_candidates)
+    document = decision_document(container, decision, paths, with_candidates=False)
+    table = b""
+    if with_candidates:
+        document = msgspec.structs.replace(document, against=runner_up(decision) or None)
+        table = b"" if decision.lineup is None else candidate_table(decision.lineup)
     one = _saved_container(container)
     if isinstance(decision.result, Grant):
         one = msgspec.structs.replace(
@@ -85,7 +91,7 @@ def saved_decision(
             mems=document.mems,
             exclusive=str(decision.result.exclusive),
         )
-    return _saved(at, event, container, one, document)
+    return _saved(at, event, container, one, document, table)
 
 
 def present_container(at: float, placed: PlacedContainer) -> SavedDecision:
@@ -106,9 +112,9 @@ def _saved(
     container: Container,
     one: SavedContainer,
     document: DecisionDocument | None,
+    table: bytes = b"",
 ) -> SavedDecision:
     pod = container.pod
-    table = msgspec.json.encode(document.candidates) if document and document.candidates else b""
     whole = saved_pod(pod) if _has_short_texts(container) else bare_pod(pod, ())
     return SavedDecision(
         at=at,
@@ -116,7 +122,7 @@ def _saved(
         id=container.shown_id,
         path=container.path,
         pod=msgspec.structs.replace(whole, containers=(one,)),
-        decision=msgspec.structs.replace(document, candidates=()) if document else None,
+        decision=document,
         candidates=zlib.compress(table, _COMPRESSION) if table else b"",
     )
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from pinfold.cmd.report.line_record import LateText
 from pinfold.cmd.report.log_setup import MarkedFormatter
-from pinfold.cmd.report.log_writer import LogWriter, stream_sink, syslog_sink
+from pinfold.cmd.report.log_writer import LATE_MAX, LogWriter, stream_sink, syslog_sink
 
 SECONDS = 20
 
@@ -206,3 +207,61 @@ def test_syslog_gets_one_message_for_each_line(log: logging.Logger, tmp_path: Pa
             b"<12>pinfoldd: first",
             b"<12>pinfoldd: second",
         ]
+
+
+class Maker:
+    """A text that notes which thread it is made in."""
+
+    def __init__(self) -> None:
+        self.threads: list[int] = []
+
+    def __call__(self) -> str:
+        self.threads.append(threading.get_ident())
+        return f"text {len(self.threads)}"
+
+
+def test_a_late_text_is_made_once_by_the_thread_that_writes(log: logging.Logger) -> None:
+    gate, make = Gate(), Maker()
+    gate.is_open.set()
+    handler = writer(log, gate)
+    log.info("first")
+    log.info("%s", LateText(make))
+    log.info("last")
+    handler.stop(SECONDS)
+    assert gate.texts == ["first\n", "text 1\n", "last\n"]
+    assert make.threads != [threading.get_ident()]
+
+
+def test_late_texts_are_made_at_once_where_many_lines_wait(log: logging.Logger) -> None:
+    gate, make = Gate(), Maker()
+    handler = writer(log, gate)
+    log.info("first")
+    assert gate.is_asked.wait(SECONDS)
+    for _ in range(LATE_MAX + 10):
+        log.info("%s", LateText(make))
+    assert make.threads == [threading.get_ident()] * 10
+    gate.is_open.set()
+    handler.stop(SECONDS)
+    assert len(make.threads) == LATE_MAX + 10
+    assert len(gate.texts) == 1 + LATE_MAX + 10
+
+
+def test_a_late_text_that_nobody_wants_is_not_made(log: logging.Logger) -> None:
+    gate, make = Gate(), Maker()
+    gate.is_open.set()
+    handler = writer(log, gate)
+    log.setLevel(logging.WARNING)
+    log.info("%s", LateText(make))
+    handler.stop(SECONDS)
+    assert make.threads == []
+
+
+def test_a_late_text_that_cannot_be_made_is_not_the_last_line(log: logging.Logger) -> None:
+    gate = Gate()
+    gate.is_open.set()
+    handler = writer(log, gate)
+    log.info("%s", LateText(lambda: "x"[1]))
+    log.info("after")
+    handler.stop(SECONDS)
+    assert "cannot be logged: IndexError" in gate.texts[0]
+    assert gate.texts[1:] == ["after\n"]

@@ -94,7 +94,7 @@ def test_idle_cpus_are_nothing_to_the_ledger_and_to_ranks() -> None:
         assert found.candidates == other.candidates
     snapshots = wishing.snapshot(), plain.snapshot()
     assert snapshots[0].room == snapshots[1].room
-    assert snapshots[0].promised_milli() == snapshots[1].promised_milli()
+    assert snapshots[0].pool_loads() == snapshots[1].pool_loads()
 
 
 def test_what_is_left_of_a_domain_is_used_by_all_who_may() -> None:

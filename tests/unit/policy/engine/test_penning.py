@@ -183,7 +183,7 @@ def test_a_burstable_pod_promises_its_own_request_once() -> None:
     node, one = Node(), pod(whole(1, limit=4), QosClass.BURSTABLE)
     node.create(*(container(one, name) for name in "abc"))
     snapshot = node.engine.snapshot()
-    assert sum(snapshot.promised_milli()) == 1000
+    assert sum(snapshot.pool_loads().promised_milli) == 1000
     assert len({node.cpus(one, name) for name in "abc"}) == 1
     assert node.taken == 0
 

@@ -174,10 +174,11 @@ def test_a_stopped_container_is_known_and_holds_nothing() -> None:
 
 def test_sums_of_pools_follow_from_the_grants() -> None:
     snapshot = engine().snapshot()
-    assert sum(snapshot.containers_of_pools()) == len(NAMES)
-    assert sum(snapshot.sharing_of_pools()) == 3
-    assert sum(snapshot.promised_milli()) == 1000
-    assert snapshot.promised_milli()[-1] == 300
+    loads = snapshot.pool_loads()
+    assert sum(loads.containers) == len(NAMES)
+    assert sum(loads.sharing) == 3
+    assert sum(loads.promised_milli) == 1000
+    assert loads.promised_milli[-1] == 300
     assert snapshot.free_reserved_milli == 700
 
 
