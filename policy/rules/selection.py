@@ -17,7 +17,7 @@ FEW: Final = 4
 FEW_TO_JOIN: Final = 8
 """The same where its key is joint: then looking at all is joining the texts of all."""
 _TERMS_COMPARED: Final = 16
-_JOINING_STEPS: Final = 24
+_JOINING_STEPS: Final = 32
 _CHARACTERS_A_STEP: Final = 32
 """As many are joined, or put in backward order, in a step."""
 

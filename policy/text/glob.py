@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
-from operator import xor
 
 from msgspec import Struct
 
@@ -131,7 +130,7 @@ class Automaton:
         """The classes that a character is in. O(log turns), once these are in order."""
         if self._members is None:
             codes = sorted(self.turns)
-            self._members = codes, [0, *accumulate([self.turns[one] for one in codes], xor)]
+            self._members = codes, [0, *accumulate([self.turns[one] for one in codes], int.__xor__)]
         codes, members = self._members
         return members[bisect_right(codes, code)]
 

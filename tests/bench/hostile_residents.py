@@ -14,7 +14,7 @@ machine's: where one took long, the whole shape comes again, and the least of ea
 import argparse
 import gc
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -24,28 +24,19 @@ from typing import Final
 from pinfold.cmd.daemon.garbage_collection import Garbage
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.embedded.kubelet import container_message, sandbox_message
-from pinfold.policy.annotations.annotation_budget import admit
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
 from pinfold.policy.model.container import QosClass, Resources
-from tests.bench.hostile_pods import hostile_pods
-from tests.bench.hostile_rules import (
-    AFFINITY,
-    EVERYONE,
-    Attacker,
-    Rule,
-    annotation,
-    glob_rules,
-    joint_rules,
-)
-from tests.bench.hostile_terms import shapes_of_terms
+from tests.bench.hostile_shapes import CONTAINER, Shape, shapes
 from tests.bench.peer import Peer
 from tests.bench.session import forget_annotations
 from tests.bench.sizes import MEDIUM, Size
 from tests.bench.timings import Timings, percentile_ms
 
-_NAME: Final = "c"
+_REST_SECONDS: Final = 0.2
+_IDLE_NS: Final = 1_000_000
+"""Threads that wait use less in that time."""
 _ROW: Final = "{:<52}{:>8}{:>8}{:>10}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}"
 _RESOURCES: Final = {
     QosClass.BEST_EFFORT: Resources(),
@@ -58,18 +49,6 @@ _RESOURCES: Final = {
     ),
 }
 """A little, or a cpu of its own."""
-_CHANCES: Final = 12
-"""Shapes made by chance."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What a pod of a number has that is bad about it."""
-
-    annotations: Callable[[int], Mapping[str, str]] = lambda _: {}
-    labels: Callable[[int], Mapping[str, str]] = lambda _: {}
-    namespace: str = "default"
-    qos: QosClass = QosClass.BEST_EFFORT
 
 
 def _others_ns() -> int:
@@ -139,6 +118,7 @@ def time_shape(size: Size, shape: Shape, residents: int, samples: int) -> ShapeT
         nobody = Shape(namespace=shape.namespace, qos=shape.qos)
         for number in range(residents + 1):
             _create(beside, size, _pod(nobody, number), Timings())
+        _rest()
         for number in range(residents, residents + samples):
             hostile = _create(peer, size, _pod(shape, number), timings.events)
             _leave(peer, _create(peer, size, _plain(number), timings.next_pods), Timings())
@@ -149,6 +129,15 @@ def time_shape(size: Size, shape: Shape, residents: int, samples: int) -> ShapeT
         for request in here:
             _leave(peer, request, timings.departures)
     return timings
+
+
+def _rest() -> None:
+    """Wait until the plugins have done what they put off while one pod came after the other."""
+    is_over = False
+    while not is_over:
+        before = _others_ns()
+        time.sleep(_REST_SECONDS)
+        is_over = _others_ns() - before < _IDLE_NS
 
 
 @contextmanager
@@ -168,12 +157,12 @@ def _peer(size: Size) -> Generator[Peer]:
 
 def _pod(shape: Shape, number: int) -> PodSpec:
     return PodSpec(
-        name=f"hostile-{number}",
+        name=shape.name(number),
         namespace=shape.namespace,
         annotations=shape.annotations(number),
         labels=shape.labels(number),
         qos=shape.qos,
-        containers=(ContainerSpec(name=_NAME, resources=_RESOURCES[shape.qos]),),
+        containers=(ContainerSpec(name=CONTAINER, resources=_RESOURCES[shape.qos]),),
     )
 
 
@@ -225,152 +214,6 @@ def _leave(peer: Peer, created: nri_pb2.CreateContainerRequest, timings: Timings
     )
     timings.time(partial(_call_out, peer, "StopContainer", stop.SerializeToString()))
     timings.time(partial(_call_out, peer, "StateChange", removal.SerializeToString()))
-
-
-def shapes() -> Mapping[str, Shape]:
-    """All shapes by what is bad about them."""
-    found = {f"pods, {name}": Shape(_always(texts)) for name, texts in hostile_pods().items()}
-    for name, make in _RULES.items():
-        found[f"symmetric, {name}"] = Shape(partial(_annotation, make))
-    found["labels, many"] = Shape(labels=lambda _: {f"k{one}": "v" for one in range(32_000)})
-    found["labels, kept and long"] = Shape(
-        labels=lambda number: {f"a{one}.{'k' * 200}": f"v{number}" for one in range(1000)}
-    )
-    found["labels, like the kubelet's"] = Shape(
-        labels=lambda _: {f"io.kubernetes.{one}": "v" for one in range(32_000)}
-    )
-    found["labels and keys"] = Shape(
-        annotations=lambda _: {f"nri{one}": "" for one in range(32_000)},
-        labels=lambda _: {f"k{one}": "v" for one in range(32_000)},
-    )
-    found["keys, nri 32000"] = Shape(lambda _: {f"nri{one:05}": "" for one in range(32_000)})
-    found["keys, nri falling"] = Shape(
-        lambda _: {f"nri{one:05}": "" for one in range(32_000, 0, -1)}
-    )
-    found["keys, nri shortest"] = Shape(lambda _: {f"nri{one:x}": "" for one in range(38_000)})
-    found["keys, nri few"] = Shape(
-        lambda _: {f"{'nri' if one % 80 == 0 else ''}{one:x}": "" for one in range(40_000)}
-    )
-    found["keys, nri 4000"] = Shape(lambda _: {f"nri{one:x}.{'x' * 50}": "" for one in range(4000)})
-    found["keys, shortest"] = Shape(lambda _: {f"{one:x}": "" for one in range(54_000)})
-    found["rules, a few near"] = Shape(
-        partial(_annotation, lambda _: _near_rules(150, "namespace", "default"))
-    )
-    found["rules, a few near, joint"] = Shape(
-        partial(
-            _annotation, lambda _: _near_rules(150, ":namespace:qosclass", "default:BestEffort")
-        )
-    )
-    for name, words in shapes_of_terms().items():
-        found[name] = Shape(words, qos=QosClass.BURSTABLE)
-        if "everybody" in name:
-            found[f"{name}, best effort"] = Shape(words)
-            found[f"{name}, elsewhere"] = Shape(words, namespace="crowd", qos=QosClass.BURSTABLE)
-            found[f"{name}, a cpu each"] = Shape(words, qos=QosClass.GUARANTEED)
-    for seed in range(_CHANCES):
-        found[f"chance {seed}"] = Shape(partial(_chance, seed))
-    return found
-
-
-def _always(texts: Mapping[str, str]) -> Callable[[int], Mapping[str, str]]:
-    return lambda _: texts
-
-
-def _annotation(make: Callable[[int], list[Rule]], number: int) -> Mapping[str, str]:
-    """As many of the rules as are read: what is over the budget costs next to nothing."""
-    rules = make(number)
-    while True:
-        texts = annotation(rules, _NAME, AFFINITY)
-        if len(rules) == 1 or not admit(texts, "").problems:
-            return texts
-        rules = rules[: len(rules) * 19 // 20]
-
-
-def _chance(seed: int, number: int) -> Mapping[str, str]:
-    """Others for every pod, made in one way."""
-    attacker = Attacker(seed, is_symmetric=True)
-    for _ in range(number % 4):
-        attacker.annotations()
-    return {
-        key: text.replace('{"main":', f'{{"{_NAME}":', 1)
-        for key, text in attacker.annotations().items()
-    }
-
-
-def _symmetric(match: Rule, weight: int, scope: Rule = EVERYONE) -> Rule:
-    return {"scope": scope, "match": match, "weight": weight, "symmetric": True}
-
-
-def _near_rules(count: int, key: str, value: str) -> list[Rule]:
-    """Rules whose scope is a few containers, or all of them, and each another pattern."""
-    return [
-        {
-            "scope": _condition(key, "Equals", value),
-            "match": _condition("pod/name", "Matches", f"*{one:x}?*"),
-            "weight": one + 1,
-        }
-        for one in range(count)
-    ]
-
-
-def _rules(count: int, match: Callable[[int, str], Rule]) -> Callable[[int], list[Rule]]:
-    """So many symmetric rules; `match` makes one of its number and what is the pod's own."""
-    return lambda number: [
-        _symmetric(match(rule, f"{number:x}-{rule:x}-"), rule + 1) for rule in range(count)
-    ]
-
-
-def _condition(key: str, operator: str, *values: str) -> Rule:
-    return {"key": key, "operator": operator, "values": [*values]}
-
-
-def _several(key: str, operator: str, form: str, count: int = 240) -> Callable[[int, str], Rule]:
-    """A condition of many values of a form."""
-    return lambda _, own: _condition(
-        key, operator, *(form.format(f"{own}{one:x}") for one in range(count))
-    )
-
-
-def _terms(word: str, count: int, operator: str = "Equals") -> Callable[[int, str], Rule]:
-    return lambda _, own: {
-        word: [_condition("name", operator, f"{own}{one:x}") for one in range(count)]
-    }
-
-
-_RULES: Final[Mapping[str, Callable[[int], list[Rule]]]] = {
-    "20 of 240 values": _rules(20, _several("name", "In", "{}")),
-    "20 of 240 other values": _rules(20, _several("name", "NotIn", "{}")),
-    "18 of 240 joint values": _rules(18, _several(":,;name,id", "In", "{};")),
-    "17 of 240 joint values of many parts": _rules(17, _several(":,;name,id", "In", "{};;")),
-    "20 of 240 heads": _rules(20, _several("name", "MatchesAny", "{}*")),
-    "20 of 240 tails": _rules(20, _several("name", "MatchesAny", "*{}")),
-    "20 of 240 parts": _rules(20, _several("name", "MatchesAny", "*{}*")),
-    "20 of 240 others": _rules(20, _several("name", "MatchesNone", "{}?")),
-    "180 of not": _rules(180, lambda _, own: {"not": _condition("name", "In", own)}),
-    "190 of not, flat": _rules(
-        190, lambda _, own: {"not": {"key": f"tags/{own}", "operator": "Exists"}}
-    ),
-    "250 plain": _rules(250, lambda _, own: _condition("name", "In", own)),
-    "250 joint": lambda number: joint_rules(250, is_symmetric=True, seed=number),
-    "250 globs": lambda number: glob_rules(250, is_symmetric=True, seed=number),
-    "250 that match": _rules(250, lambda _, own: _condition("name", "In", _NAME, own)),
-    "250 of present labels": _rules(
-        250, lambda _, own: {"key": f"labels/{own}", "operator": "Exists"}
-    ),
-    "250 of joint keys": _rules(
-        250, lambda _, own: {"key": f":name:labels/{own}", "operator": "Exists"}
-    ),
-    "60 of joint keys of 16": _rules(
-        60, lambda _, own: {"key": ":" + ":".join([f"labels/{own}"] * 16), "operator": "Exists"}
-    ),
-    "120 of not not": _rules(
-        120, lambda _, own: {"not": {"not": {"key": f"labels/x{own}", "operator": "NotExists"}}}
-    ),
-    "one of 200 terms": _rules(1, _terms("any", 200)),
-    "one of 200 other terms": _rules(1, _terms("all", 200, "NotEqual")),
-    "4 of 100 terms": _rules(4, _terms("any", 100)),
-    "100 of 4 terms": _rules(100, _terms("all", 4)),
-}  # fmt: skip
 
 
 def main(arguments: Iterable[str] | None = None) -> None:
