@@ -10,7 +10,11 @@ LEVEL_DOMAIN: Final = "topology.pinfold.dev"
 RULE_LEVELS: Final = tuple(level for level in Level if level is not Level.SYSTEM)
 """Levels that a rule can be about: on the whole machine all containers are together anyway."""
 
-_NOUNS: Final = {Level.SYSTEM: "machine", Level.NUMA: "NUMA node", Level.L3: "L3 group"}
+_NOUNS: Final = {level: level.value for level in Level} | {
+    Level.SYSTEM: "machine",
+    Level.NUMA: "NUMA node",
+    Level.L3: "L3 group",
+}
 _BY_NAME: Final = {level.value: level for level in RULE_LEVELS}
 _MEANT: Final = {
     "node": "numa",
@@ -30,8 +34,7 @@ def level_noun(level: Level) -> str:
     >>> level_noun(Level.NUMA), level_noun(Level.CORE)
     ('NUMA node', 'core')
     """
-    # The value of a member is looked up by a call of Python.
-    return _NOUNS.get(level) or level.value
+    return _NOUNS[level]
 
 
 def a_level(level: Level) -> str:

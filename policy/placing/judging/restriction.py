@@ -80,13 +80,14 @@ class Restriction(Struct, frozen=True, kw_only=True):
 
     def of(self, owner: Container) -> "Restriction":
         """The rule of one of its owners alone, who keeps others away himself."""
+        path = owner.path
         return replace(
             self,
-            owner=owner.path,
+            owner=path,
             owner_id=owner.id,
             blockers=(owner,),
-            blocker_names=owner.path,
-            wanted=f"{a_level(self.level)} without {owner.path}",
+            blocker_names=path,
+            wanted=f"{a_level(self.level)} without {path}",
         )
 
     def is_broken_by(self, cpus: int, pool_id: int) -> bool:

@@ -23,9 +23,9 @@ _NEXT_CALLS_MAX = 2_900
 """Of the next pod, however many have however many rules against it."""
 _OF_SHAPES = {
     "1 terms against everybody": 6_800,
-    "terms by chance 5": 750,
-    "terms by chance 6": 1_400,
-    "terms by chance 10": 950,
+    "terms by chance 5": 1_400,
+    "terms by chance 6": 1_950,
+    "terms by chance 10": 1_650,
 }
 """More where each rule is another container's, and each of them has to be told; less where nobody
 can make way and all pools break the same rules."""
