@@ -1,5 +1,7 @@
 """Trials are plans, as long as nobody else has to do with them: nothing is started for them."""
 
+import gc
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -12,7 +14,10 @@ from pinfold.policy.inquiry.alternatives import find_alternatives
 from pinfold.policy.inquiry.trial_engine import TrialEngine
 from pinfold.policy.model.container import Container, ContainerId
 from pinfold.policy.model.grant import Refusal
+from pinfold.policy.pools.domains import Domains
 from pinfold.policy.rules.podaffinity.configured_rules import latest_rules
+from pinfold.topology.model.machine import Machine
+from pinfold.topology.sets.cpuset import CpuSet
 
 from ..engine.ruled_pods import NODES, apart, container_of, engine_of, placed, term
 from .test_alternatives import container, engine
@@ -94,3 +99,36 @@ def test_the_rules_of_the_configuration_are_read_once_for_all_questions() -> Non
     find_alternatives(snapshot, asked)
     # Those of another one would have to be read again, for the next container that comes.
     assert latest_rules(snapshot.config) is before
+
+
+def test_the_domains_of_a_node_are_worked_out_once_for_all_questions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = engine_of(NODES)
+    placed(one, container_of("a", 1, app="a"))
+    asked = container_of("b", 1, apart(term("core", "a")), app="b")
+    placed(one, asked)
+    made: list[Domains] = []
+    work_out = Domains.__init__
+
+    def noted(domains: Domains, machine: Machine, allowed: CpuSet) -> None:
+        made.append(domains)
+        work_out(domains, machine, allowed)
+
+    monkeypatch.setattr(Domains, "__init__", noted)
+    assert find_alternatives(one.snapshot(), asked)
+    assert not made
+
+
+def test_a_question_leaves_nothing_to_a_collector_of_garbage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = engine(container("a", 700), container("asked", 500))
+    made = copies(monkeypatch)
+    gc.disable()
+    try:
+        find_alternatives(one.snapshot(), one.containers[ContainerId("asked")])
+        last = weakref.ref(made.pop())
+        assert last() is None
+    finally:
+        gc.enable()
