@@ -101,6 +101,8 @@ class ControlService:
                 ("grpc.max_metadata_size", _METADATA_BYTES_MAX),
                 ("grpc.max_concurrent_streams", _CALLS_AT_ONCE + STREAMS_MAX),
                 ("grpc.so_reuseport", 0),
+                # To measure the way to a client would take a ping and its echo for each call.
+                ("grpc.http2.bdp_probe", 0),
             ],
             maximum_concurrent_rpcs=_CALLS_WAITING,
         )

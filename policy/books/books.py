@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
-from functools import cache, cached_property, partial
+from functools import cached_property
 from typing import Final, TypeGuard
 
 from msgspec.structs import replace
@@ -59,8 +59,7 @@ class Books:
         self.pool_memory = PoolMemory(self.tree, self.memory)
         self.affinity = AffinityIndex()
         self.standing = StandingRules()
-        self._domains = cache(partial(Domains, machine, self.supply.allowed))
-        self.idle = IdleCpus(self.tree, self.affinity, self.standing, self._domains)
+        self.idle = IdleCpus(self.tree, self.affinity, self.standing, self.layout.domains)
         self.pinner = Pinner(self.ledger, config, self.picker.cores, self.idle)
         self._due_dram: dict[ContainerId, None] = {}
         self._expected: list[ContainerId] = []
@@ -69,8 +68,8 @@ class Books:
 
     @cached_property
     def domains(self) -> Domains:
-        """The domains at which rules between containers hold; made for the first such rule."""
-        return self._domains()
+        """The domains at which rules between containers hold, see `MachineLayout`."""
+        return self.layout.domains()
 
     @cached_property
     def pool_labels(self) -> tuple[LabelsOfPool, ...]:

@@ -8,20 +8,20 @@ from msgspec import structs
 
 from ..books.books import Books
 from ..model.container import Container, ContainerId, Resources
-from ..model.grant import Grant, PoolId, Refusal
+from ..model.grant import Grant, PoolId
 from ..model.pinning import Change
 from ..model.request import Request
-from ..placing.classifier import Classified, Classifier, grave_problems, request_as_it_runs
+from ..placing.classifier import Classified, Classifier, request_as_it_runs
 from ..placing.judging.judge import Judge
-from ..placing.judging.uncounted_rules import guard_problems, with_uncounted
+from ..placing.judging.uncounted_rules import with_uncounted
 from ..placing.mover import Mover
 from ..placing.placer import Failure, Placement, Placer
+from ..placing.planner import Planner
 from ..placing.pool_choice import Chooser
 from ..placing.resizer import Resizer
 from ..placing.restart import RestartPlacer
 from ..tuning.effects import Occupancy
 from ..tuning.interrupts import Interrupt
-from ..tuning.turbo import prefer_turbo
 from .adoption import KEPT, Advice, adopted_grant, kept_grant
 from .decision import Decision, fault_problem, left_as_it_was, refused, with_objection
 from .heeded_resize import heeded_resize
@@ -47,6 +47,7 @@ class Allocator:
         chooser = Chooser(self.books.tree, self.books.picker.classes)
         self._placer = Placer(self.books, chooser, self._judge)
         self._restarts = RestartPlacer(self.books, self._placer)
+        self.planner = Planner(self.books, self._judge, self._restarts)
         self.unmet = UnmetRules(self.books, self.roster, self._judge)
         self.shares = ShiftedShares(self.books, self.roster, self._judge)
         self._resizer = Resizer(self.books)
@@ -96,31 +97,20 @@ class Allocator:
         No rule between containers refuses one that `runs`: at worst some break, and are told.
         """
         problems = classified.problems
-        bad = grave_problems(problems, container, self.config) if problems else ()
-        if bad:
-            self.books.withdraw(container.id)
-            failure = Failure(refusal=Refusal(reason="; ".join(map(str, bad))))
-            return refused(container.id, failure, problems)
-        penned = self.pens.place(container, classified)
-        if penned is not None:
-            return self._outside_again(penned, container, classified)
-        affinities = self.books.affinity.affinities(container, classified.rules)
-        if not affinities.is_whole:
-            problems = (*problems, *affinities.problems(container))
-            classified = structs.replace(classified, problems=problems)
-        request = prefer_turbo(
-            classified.request, classified.cpu_class, self.config, lambda: self.occupancy
-        )
-        judgement = self._judge.judge(container, classified.placement, request)
-        if judgement is not None and (judgement.guarded or judgement.uncounted):
-            problems = (*problems, *guard_problems(judgement, container))
-            classified = structs.replace(classified, problems=problems)
-        last, weights = self.roster.last_place(container), affinities.weights
-        placement = self._restarts.plan(request, weights, judgement, last, runs=runs)
-        if isinstance(placement, Failure):
-            self.books.withdraw(container.id)
-            return refused(container.id, placement, problems)
-        return self._apply(placement, classified)
+        failure = self.planner.objection(container, problems) if problems else None
+        if failure is None:
+            penned = self.pens.place(container, classified)
+            if penned is not None:
+                return self._outside_again(penned, container, classified)
+            last = self.roster.last_place(container)
+            plan, classified = self.planner.plan(
+                container, classified, last, lambda: self.occupancy, runs=runs
+            )
+            if isinstance(plan, Placement):
+                return self._apply(plan, classified)
+            failure = plan
+        self.books.withdraw(container.id)
+        return refused(container.id, failure, classified.problems)
 
     def _outside_again(
         self, penned: Decision, container: Container, classified: Classified

@@ -49,9 +49,10 @@ class Engine:
         *,
         interrupts: tuple[Interrupt, ...] = (),
         layout: MachineLayout | None = None,
+        central: CentralRules | None = None,
     ) -> None:
-        """Raises `ConfigError` where the two do not fit. `layout`: theirs, where it is at hand."""
-        self._central = CentralRules(config)
+        """Raises `ConfigError` where the two do not fit. `layout`, `central`: theirs, at hand."""
+        self._central = central or CentralRules(config)
         self.machine = machine
         self.config = config
         self._interrupts = interrupts

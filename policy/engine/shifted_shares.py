@@ -69,10 +69,11 @@ class ShiftedShares:
         known = self._roster.classified.get(gone)
         if not ledger.narrowed.ids or known is None:
             return
-        container, residents = self._roster.containers[gone], books.affinity.residents
+        container = self._roster.containers[gone]
         levels: dict[Level, dict[ContainerId, None]] = {}
         for one in known.placement.required:
             if one.is_anti:
+                residents = books.affinity.residents
                 selected = select_term(residents, container, one.term)
                 others = dict.fromkeys(residents.ids(selected))
                 levels.setdefault(one.term.level, {}).update(others)

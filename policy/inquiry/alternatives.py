@@ -3,20 +3,25 @@
 Found by asking a copy of the engine in which all others hold what they hold; never guessed.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-import msgspec
-
 from ...topology.drawing.machine_tree import bytes_text
-from ..engine.engine import Engine
 from ..engine.snapshot import Snapshot
-from ..model.container import Container, ContainerState, QosClass, Resources
-from ..model.grant import Refusal
+from ..model.container import Container, QosClass, Resources
 from ..model.request import CpuType
-from .counted_rules import RuleKind, classified_of, counted_rules, is_rule, without_rules
+from .counted_rules import (
+    CountedRule,
+    RuleKind,
+    classified_of,
+    classifier_of,
+    counted_rules,
+    is_rule,
+    without_rules,
+)
 from .single_rules import without_own, without_that_of
+from .trial_engine import TrialEngine
 
 CONTAINERS_MAX: Final = 500
 """On a node with more, to copy the engine would take the processor for too long."""
@@ -70,8 +75,7 @@ def _rule_sentences(trials: "_Trials", snapshot: Snapshot, container: Container)
     rules = counted_rules(snapshot, container)
     own = [one for one in rules if one.owner.id == container.id]
     is_one_enough = False
-    for rule in own[:_RULES_MAX] if len(own) > 1 else ():
-        lighter = without_own(snapshot, container, rule)
+    for rule, lighter in _without_each(snapshot, container, own) if len(own) > 1 else ():
         pool = trials.pool if lighter is None else trials.pool_of(lighter)
         if pool != trials.pool:
             is_one_enough = True
@@ -87,6 +91,14 @@ def _rule_sentences(trials: "_Trials", snapshot: Snapshot, container: Container)
         pool = trials.pool if lighter_node is None else _Trials(lighter_node, container).pool
         if pool != trials.pool:
             yield f"without {rule.text} of {rule.owner.path} it would be {_words(pool)}"
+
+
+def _without_each(
+    snapshot: Snapshot, container: Container, own: Sequence[CountedRule]
+) -> Iterator[tuple[CountedRule, Container | None]]:
+    classifier = classifier_of(snapshot)
+    for rule in own[:_RULES_MAX]:
+        yield rule, without_own(container, rule, classifier)
 
 
 def _cpu_sentences(
@@ -118,21 +130,13 @@ class _Trials:
     """A copy of the engine in which one container is started again and again."""
 
     def __init__(self, snapshot: Snapshot, container: Container) -> None:
-        # It has its annotations, those of rules included; without its rules it would get them anew.
-        config = msgspec.structs.replace(snapshot.config, rules=())
-        self._origin = msgspec.structs.replace(snapshot, config=config)
+        self._origin = snapshot
         self._asked = container
-        self._engine = self._copy()
-        self._others = self._engine.snapshot()
-        self._room = self._others.room.shared_milli
+        self._engine = TrialEngine(snapshot, container)
+        self._room = tuple(self._engine.room_of_pools())
         self._pod_size = self._engine.pod_size(container.pod)
         self.pool: Final = self.pool_of(container)
         """The pool it would get as it is; empty where it would be refused."""
-
-    def _copy(self) -> Engine:
-        engine = Engine.of(self._origin)
-        engine.remove(self._asked.id)
-        return engine
 
     def room(self) -> int:
         """What the pool that it would get has left for it, in milli-cpus."""
@@ -148,21 +152,10 @@ class _Trials:
 
     def pool_of(self, container: Container) -> str:
         """The pool of a container that starts; nobody moves, and it is gone afterwards."""
-        engine, size = self._engine, self._pod_size_with(container)
-        engine.forget_places()
-        if size is not None and isinstance(engine.resize_pod(container.pod, size), Refusal):
-            pool = ""
-        else:
-            fresh = replace(container, state=ContainerState.CREATED, cpus=None, mems=None, given=())
-            decision = engine.create(fresh)
-            pool = "" if isinstance(decision.result, Refusal) else decision.pool
-            engine.remove(container.id)
-        after = engine.snapshot()
-        if (after.grants, after.pens) != (self._others.grants, self._others.pens):
+        pool = self._engine.pool_of(container, self._pod_size_with(container))
+        if self._engine.has_changed():
             # It shares cpus with others of its pod, which got more or fewer of them.
-            self._engine = self._copy()
-        elif size is not None and self._pod_size is not None:
-            engine.resize_pod(container.pod, self._pod_size)
+            self._engine = TrialEngine(self._origin, self._asked)
         return pool
 
     def _pod_size_with(self, container: Container) -> Resources | None:

@@ -50,7 +50,12 @@ _Rule = AffinityRule | Term | SpreadRule
 def classified_of(snapshot: Snapshot, container: Container) -> Classified:
     """The classification of a container, whether the engine knows it or not."""
     known = snapshot.classified.get(container.id)
-    return known or Classifier(snapshot.config, (), snapshot.machine).classify(container)
+    return known or classifier_of(snapshot).classify(container)
+
+
+def classifier_of(snapshot: Snapshot) -> Classifier:
+    """A classifier of one's own that knows of no interrupts: in any thread."""
+    return Classifier(snapshot.config, (), snapshot.machine)
 
 
 def is_rule(annotation: str) -> bool:
@@ -79,9 +84,9 @@ def counted_rules(snapshot: Snapshot, container: Container) -> tuple[CountedRule
     return tuple(found)
 
 
-def own_rules(snapshot: Snapshot, container: Container) -> tuple[CountedRule, ...]:
+def own_rules(container: Container, classifier: Classifier) -> tuple[CountedRule, ...]:
     """The rules of a container as its annotations say by now, without whom they match."""
-    classified = Classifier(snapshot.config, (), snapshot.machine).classify(container)
+    classified = classifier.classify(container)
     return tuple(
         CountedRule(kind=kind, owner=container, text=text, weight=weight)
         for kind, _, text, weight in _rules(container, classified)

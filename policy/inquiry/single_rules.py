@@ -13,6 +13,7 @@ from msgspec import structs
 from ...topology.sets.base_errors import PinfoldError
 from ..engine.snapshot import Snapshot
 from ..model.container import Container
+from ..placing.classifier import Classifier
 from ..text.yaml_fields import Field
 from ..text.yaml_nodes import TextList, TextMap, TextNode, parse_text
 from .counted_rules import CountedRule, RuleKind, own_rules
@@ -22,7 +23,9 @@ _ITEMS_MAX: Final = 8
 """Of one line, which are tried."""
 
 
-def without_own(snapshot: Snapshot, container: Container, rule: CountedRule) -> Container | None:
+def without_own(
+    container: Container, rule: CountedRule, classifier: Classifier
+) -> Container | None:
     """The container without one rule of an annotation of its own; None where that is not found."""
     found = _SOURCE.search(rule.text)
     if found is None or found[1] not in container.pod.annotations:
@@ -37,8 +40,8 @@ def without_own(snapshot: Snapshot, container: Container, rule: CountedRule) -> 
     if len(lighter) == 1:
         return lighter[0]
     # Several begin in its line, as in JSON: it is the one without which the others are left.
-    left = _names(own_rules(snapshot, container)) - Counter([_name(rule)])
-    return next((one for one in lighter if _names(own_rules(snapshot, one)) == left), None)
+    left = _names(own_rules(container, classifier)) - Counter([_name(rule)])
+    return next((one for one in lighter if _names(own_rules(one, classifier)) == left), None)
 
 
 def _without_item(container: Container, key: str, item: TextNode) -> Container:

@@ -1,10 +1,14 @@
 """The layout of a machine under a configuration: what its books are ruled by, and never change."""
 
+from collections.abc import Callable
+from functools import cache, partial
+
 from msgspec import Struct
 
 from ...topology.model.machine import Machine
 from ..configuration.config import Config
 from ..cpus.picker import CpuPicker
+from .domains import Domains
 from .pool_tree import PoolTree, build_tree
 from .supply import Supply, read_supply
 
@@ -15,10 +19,14 @@ class MachineLayout(Struct, frozen=True, kw_only=True, eq=False):
     picker: CpuPicker
     supply: Supply
     tree: PoolTree
+    domains: Callable[[], Domains]
+    """The domains at which rules between containers hold; made for the first such rule."""
 
     @classmethod
     def of(cls, machine: Machine, config: Config) -> "MachineLayout":
         """Raises `ConfigError` where the configuration does not fit the machine."""
         picker = CpuPicker(machine)
         supply = read_supply(machine, config, picker)
-        return cls(picker=picker, supply=supply, tree=build_tree(machine, supply))
+        tree = build_tree(machine, supply)
+        domains = cache(partial(Domains, machine, supply.allowed))
+        return cls(picker=picker, supply=supply, tree=tree, domains=domains)

@@ -78,6 +78,7 @@ class _Unfiled(Struct):
     container: Container
     rules: Collection[AffinityRule]
     facts: dict[Subkey, str] | None = None
+    are_rules_filed: bool = False
 
 
 class AffinityIndex:
@@ -112,13 +113,16 @@ class AffinityIndex:
         """Add a container with its rules, in place of what has the same id."""
         self.remove(container.id)
         if rules and are_dear(rules):
-            self._file(container, rules)
+            self._residents.add(container)
+            self._symmetric.add(container.id, rules)
         else:
             self._unfiled[container.id] = _Unfiled(container, rules)
 
     def remove(self, container_id: ContainerId) -> None:
         """Forget a container and its rules; unknown ids are ignored."""
-        if self._unfiled.pop(container_id, None) is None and self._residents.remove(container_id):
+        unfiled = self._unfiled.pop(container_id, None)
+        is_filed = self._residents.remove(container_id) if unfiled is None else False
+        if is_filed or (unfiled is not None and unfiled.are_rules_filed):
             self._symmetric.remove(container_id)
 
     def file(self, but: ContainerId | None = None) -> None:
@@ -126,17 +130,17 @@ class AffinityIndex:
         unfiled, self._unfiled = self._unfiled, {}
         if but is not None and (own := unfiled.pop(but, None)) is not None:
             self._unfiled[but] = own
-        for one in unfiled.values():
-            self._file(one.container, one.rules, one.facts)
+        for container_id, one in unfiled.items():
+            self._residents.add(one.container, one.facts)
+            if not one.are_rules_filed:
+                self._symmetric.add(container_id, one.rules)
 
-    def _file(
-        self,
-        container: Container,
-        rules: Collection[AffinityRule],
-        known: dict[Subkey, str] | None = None,
-    ) -> None:
-        self._residents.add(container, known)
-        self._symmetric.add(container.id, rules)
+    def _file_rules(self, but: ContainerId) -> None:
+        """File the rules of the containers added last, and not yet these themselves."""
+        for container_id, one in self._unfiled.items():
+            if one.rules and not one.are_rules_filed and container_id != but:
+                self._symmetric.add(container_id, one.rules)
+                one.are_rules_filed = True
 
     def affinities(self, container: Container, rules: Collection[AffinityRule] = ()) -> Affinities:
         """The affinity of a newcomer to the containers that are there.
@@ -148,20 +152,29 @@ class AffinityIndex:
         if are_unruled and not any([one.rules for one in self._unfiled.values()]):
             # Nobody's facts are asked for.
             return Affinities({})
-        self.file(but=container.id)
+        if rules:
+            self.file(but=container.id)
+        else:
+            # Nobody else's facts are asked for.
+            self._file_rules(but=container.id)
         totals, are_all = dict[ContainerId, int](), True
         if not self._symmetric.is_empty:
-            known = facts(container)
-            totals, are_all = self._symmetric.weights(known)
-            own = self._unfiled.get(container.id)
-            if own is not None and own.container is container:
-                own.facts = known
+            totals, are_all = self._symmetric.weights(self._facts_of(container))
         given_up = self._add_own(rules, totals) if rules else ()
         if totals:
+            self.file(but=container.id)
             for other in self._instances(container):
                 totals.pop(other, None)
         weights = {other: total for other, total in totals.items() if total}
         return Affinities(weights, given_up, are_all)
+
+    def _facts_of(self, container: Container) -> dict[Subkey, str]:
+        own = self._unfiled.get(container.id)
+        if own is None or own.container is not container:
+            return facts(container)
+        if own.facts is None:
+            own.facts = facts(container)
+        return own.facts
 
     def weights(
         self, container: Container, rules: Collection[AffinityRule] = ()

@@ -125,6 +125,7 @@ def test_the_index_agrees_with_the_definition(
     for other, own in arrivals:
         index.add(other, own)
         residents[other.id] = (other, own)
+    assert index.weights(newcomer) == naive(residents, newcomer, ())
     for number in leaving:
         index.remove(ContainerId(f"c{number}"))
         residents.pop(ContainerId(f"c{number}"), None)
@@ -135,13 +136,14 @@ def test_the_index_agrees_with_the_definition(
 
 
 @settings(max_examples=60, deadline=None)
-@given(RESIDENTS)
+@given(RESIDENTS, CONTAINERS)
 def test_an_emptied_index_keeps_nothing(
-    arrivals: list[tuple[Container, tuple[AffinityRule, ...]]],
+    arrivals: list[tuple[Container, tuple[AffinityRule, ...]]], newcomer: Container
 ) -> None:
     index = AffinityIndex()
     for other, own in arrivals:
         index.add(other, own)
+    index.weights(newcomer)
     for other, _ in arrivals:
         index.remove(other.id)
     assert index.is_empty

@@ -21,12 +21,16 @@ from pinfold.cmd.control.control_client import ControlClient, ControlError, usua
 from pinfold.cmd.control.control_gate import CLIENTS_MAX, GREETING
 from pinfold.cmd.control.control_service import REQUEST_BYTES_MAX
 from pinfold.cmd.control.documents import PinDocument
+from pinfold.cmd.control.plain.plain_call import OK, PlainCall
+from pinfold.cmd.control.plain.plain_messages import request_bytes
 from pinfold.policy.inquiry.audit import EVERYTHING
 
 from ..daemon.paper_node import burstable, config, guaranteed
 from .asked_node import AskedNode
 
 SECONDS = 10
+DATA, PING = 0, 6
+"""Types of frames. Source: RFC 9113, 6."""
 
 
 @pytest.fixture(name="node")
@@ -223,6 +227,29 @@ def stranger(path: Path, group: int = 65534) -> str:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_an_answer_comes_without_a_ping(node: AskedNode) -> None:
+    node.run(burstable("web", 500))
+    call = PlainCall(
+        "/pinfold.control.v1.Control/Explain", request_bytes({1: "web"}), None, 1 << 20
+    )
+    received, kinds = b"", list[int]()
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(SECONDS)
+        client.connect(os.fspath(node.path))
+        while call.status is None:
+            client.sendall(call.to_send())
+            data = client.recv(1 << 16)
+            received += data
+            list(call.receive(data))
+    while received:
+        size, kind = int.from_bytes(received[:3]), received[3]
+        kinds.append(kind)
+        received = received[9 + size :]
+    assert call.status == OK
+    assert DATA in kinds
+    assert PING not in kinds
+
+
 def test_other_users_are_kept_out_by_the_file_and_by_the_gate_but_for_a_group() -> None:
     group = 54321
     with tempfile.TemporaryDirectory(dir="/tmp") as name:

@@ -12,10 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pinfold.policy.configuration.config import Config
-from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.inquiry import alternatives
 from pinfold.policy.inquiry.alternatives import find_alternatives
+from pinfold.policy.inquiry.trial_engine import TrialEngine
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.topology.made.spec import machine_from_spec
@@ -157,13 +157,13 @@ def test_asking_changes_nothing_and_is_bounded(monkeypatch: pytest.MonkeyPatch) 
 def asked_about(monkeypatch: pytest.MonkeyPatch) -> list[ContainerId]:
     """The containers that are tried from here on, each time."""
     found: list[ContainerId] = []
-    create = Engine.create
+    pool_of = TrialEngine.pool_of
 
-    def noted(one: Engine, tried: Container) -> Decision:
+    def noted(one: TrialEngine, tried: Container, size: Resources | None = None) -> str:
         found.append(tried.id)
-        return create(one, tried)
+        return pool_of(one, tried, size)
 
-    monkeypatch.setattr(Engine, "create", noted)
+    monkeypatch.setattr(TrialEngine, "pool_of", noted)
     return found
 
 
@@ -269,14 +269,14 @@ def test_in_each_trial_others_of_a_pod_with_one_set_of_cpus_hold_what_they_hold(
         annotations = {"pod-pool.pinfold.dev/pod": "true"}
         one.create(replace(part, pod=replace(part.pod, annotations=annotations)))
     snapshot, held = one.snapshot(), list[dict[ContainerId, Grant]]()
-    create = Engine.create
+    pool_of = TrialEngine.pool_of
 
-    def noted(copy: Engine, tried: Container) -> Decision:
+    def noted(copy: TrialEngine, tried: Container, size: Resources | None = None) -> str:
         held.append(dict(copy.grants))
-        return create(copy, tried)
+        return pool_of(copy, tried, size)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Engine, "create", noted)
+        patch.setattr(TrialEngine, "pool_of", noted)
         for asked in snapshot.containers.values():
             find_alternatives(snapshot, asked)
             assert all(one == held[0] for one in held)

@@ -3,7 +3,9 @@ import pytest
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass
 from pinfold.policy.rules.affinity import AffinityRule, parse_affinity, same_pod
 from pinfold.policy.rules.affinity_index import AffinityIndex
+from pinfold.policy.rules.container_facts import Subkey
 from pinfold.policy.rules.expression import ALWAYS, AllOf, AnyOf, Expression, Not, condition
+from pinfold.policy.rules.residents import Residents
 
 NORTH = Pod(id=PodId("p1"), name="meadow", namespace="north", labels={"app": "farm"})
 # The same name and namespace, another sandbox.
@@ -102,6 +104,29 @@ def test_a_symmetric_rule_of_a_resident_counts_for_a_newcomer_it_matches() -> No
     assert made.weights(NEWCOMER, (rule(same_pod(NORTH), 10),)) == {"c1": 14, "c2": 8}
     made.remove(SHEEP.id)
     assert made.weights(NEWCOMER) == {"c2": -2}
+
+
+def test_nobodys_facts_are_filed_for_a_newcomer_without_rules(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    filed: list[ContainerId] = []
+    add = Residents.add
+
+    def noted(residents: Residents, one: Container, known: dict[Subkey, str] | None = None) -> None:
+        filed.append(one.id)
+        add(residents, one, known)
+
+    monkeypatch.setattr(Residents, "add", noted)
+    made = index(*EVERYONE)
+    wolf = condition("name", "Equals", "wolf")
+    made.add(SHEEP, (rule(wolf, 4, symmetric=True),))
+    assert not made.weights(NEWCOMER)
+    assert not filed
+    # Only where a rule matches: older instances of the newcomer do not count.
+    assert made.weights(container("c8", "wolf", NORTH)) == {"c1": 4}
+    assert sorted(filed) == ["c1", "c2", "c3", "c4"]
+    made.remove(SHEEP.id)
+    assert not made.weights(container("c8", "wolf", NORTH))
 
 
 def test_equal_rules_of_one_resident_count_each() -> None:
