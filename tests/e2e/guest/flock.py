@@ -5,6 +5,7 @@ It judges nothing: the tests on the host read the observations and judge them.
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 import time
@@ -14,9 +15,11 @@ from typing import Final
 
 import grpc
 
+from pinfold.topology.sets.cpuset import CpuSet
 from tests.e2e.cri import Cri
 from tests.e2e.daemon import Daemon
 from tests.e2e.node import Node, RunningPod
+from tests.e2e.pins import cpuset_cgroup
 from tests.e2e.pods import PodSpec, best_effort, burstable, guaranteed
 
 NODE_FOLDER: Final = Path("/run/node")
@@ -24,6 +27,8 @@ NODE_FOLDER: Final = Path("/run/node")
 CALL_TIMEOUT_SECONDS: Final = 120
 REST_SECONDS: Final = 1
 REST_WITHIN_SECONDS: Final = 30
+EVERY_CPU: Final = "0-15"
+EVERY_MEMORY_NODE: Final = "0-3"
 
 FLOCK: Final = PodSpec(
     name="flock",
@@ -116,11 +121,21 @@ class Notebook:
         print(f"{time.monotonic() - self._began:6.1f} s  {step}", flush=True)
         self.write(failure=None)
 
+    def look(self, step: str) -> None:
+        """Writes down the pins of every running container as they are at this moment."""
+        self._steps[step] = self._pins()
+
     def wait_for_change(self, step: str) -> None:
         """Returns when the pins are not those of this step any more, or after a long while."""
         until = time.monotonic() + REST_WITHIN_SECONDS
         while self._pins() == self._steps[step] and time.monotonic() < until:
             time.sleep(0.2)
+
+    def wait_for(self, step: str) -> None:
+        """Returns when the pins are those of this step again, or after a long while."""
+        until = time.monotonic() + REST_WITHIN_SECONDS
+        while self._pins() != self._steps[step] and time.monotonic() < until:
+            time.sleep(REST_SECONDS)
 
     def _pins(self) -> dict[str, dict[str, str]]:
         return {
@@ -141,13 +156,37 @@ def draw_machine(path: Path) -> None:
     path.write_bytes(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
 
 
-def observe(notebook: Notebook, daemon: Daemon) -> None:
+def audit_threads(path: Path, control: Path) -> None:
+    """Writes down what an operator is told of pins and of bound threads."""
+    command = [
+        *(sys.executable, "-m", "pinfold.cmd.pinfold", "audit", "--threads", "-o", "json"),
+        *("--control", str(control)),
+    ]
+    path.write_bytes(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+
+
+def interfere(notebook: Notebook, node: Node, flock: RunningPod) -> None:
+    """A foreign program gives peter the sheep's and the wolf's memory, and the wolf all cpus."""
+    peter, wolf = (cpuset_cgroup(node.pid(flock, name)) for name in ("peter", "wolf"))
+    (peter / "cpuset.mems").write_text(EVERY_MEMORY_NODE)
+    (wolf / "cpuset.cpus").write_text(EVERY_CPU)
+    notebook.look("foreign writer")
+    notebook.wait_for("flock came")
+    notebook.note("foreign writer undone")
+
+
+def observe(notebook: Notebook, node: Node, daemon: Daemon, results: Path) -> None:
     """One daemon's life: pods come, the daemon dies, a pod comes meanwhile, pods go."""
     daemon.start()
-    notebook.add(MEADOW)
+    meadow = notebook.add(MEADOW)
     notebook.note("meadow alone")
     flock = notebook.add(FLOCK)
     notebook.note("flock came")
+    interfere(notebook, node, flock)
+    grazer = node.pid(meadow, "grazer")
+    os.sched_setaffinity(grazer, {min(os.sched_getaffinity(grazer))})
+    audit_threads(results / "audit.json", daemon.control)
+    os.sched_setaffinity(grazer, CpuSet.parse(EVERY_CPU))
     daemon.kill()
     notebook.note("daemon killed")
     late = notebook.add(LATE)
@@ -179,7 +218,7 @@ def main() -> None:
     daemon = Daemon(results, NODE_FOLDER / "nri.sock", NODE_FOLDER / "containerd.sock")
     try:
         draw_machine(results / "topology.json")
-        observe(notebook, daemon)
+        observe(notebook, node, daemon, results)
     except Exception:
         notebook.write(failure=traceback.format_exc())
         raise

@@ -31,7 +31,7 @@ ANSWER_FILE: Final = "answers.json"
 BUNDLE_FILE: Final = "node.tar"
 _EXPLAINED: Final = "shop-2/web"
 _COMMAND_TIMES: Final = 5
-_QUESTION_TIMES: Final = 15
+_QUESTION_TIMES: Final = 50
 _PAUSE_SECONDS: Final = 2
 """Between the start of a job and the end of another one."""
 _SETTLE_SECONDS: Final = 3

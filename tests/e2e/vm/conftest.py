@@ -20,11 +20,14 @@ QUESTIONS_WITHIN_SECONDS: Final = 2400
 class Observations:
     """The pins of each running container, after each step of the guest's script.
 
-    `topology` is what `pinfold topology -o json` said there; `refusals` is what the runtime said of
-    pods that it did not start.
+    `topology` is what `pinfold topology -o json` said there, and `audit` what `pinfold audit` said
+    once a thread was bound; `refusals` is what the runtime said of pods that it did not start, and
+    `log` what the daemon did.
     """
 
     topology: Mapping[str, object]
+    audit: Mapping[str, Any]
+    log: str
     refusals: Mapping[str, str]
     steps: Mapping[str, Mapping[str, Pins]]
 
@@ -52,6 +55,8 @@ def observations(
         fail_with_logs(results)
     return Observations(
         topology=json.loads(results["topology.json"]),
+        audit=json.loads(results["audit.json"]),
+        log=results["pinfoldd.log"].decode(),
         refusals=written["refusals"],
         steps={
             step: {name: Pins(**pins) for name, pins in containers.items()}

@@ -4,7 +4,7 @@ The machine: NUMA node N has the cpus 4N to 4N+3, cores are pairs of cpus, socke
 """
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
@@ -23,6 +23,12 @@ class Steps(Protocol):
 
     @property
     def refusals(self) -> Mapping[str, str]: ...
+
+    @property
+    def audit(self) -> Mapping[str, Any]: ...
+
+    @property
+    def log(self) -> str: ...
 
     def __getitem__(self, step: str) -> dict[str, Pins]: ...
 
@@ -73,6 +79,29 @@ def test_a_guaranteed_container_has_its_cpu_for_itself(observations: Steps, name
 def test_containers_that_share_are_kept_to_a_part_of_the_machine(observations: Steps) -> None:
     for name in ("grazer", "bird"):
         assert cpus(observations["meadow alone"][name]) < ALL_CPUS
+
+
+def test_a_foreign_writer_of_memory_nodes_and_cpus_is_found_told_of_and_undone(
+    observations: Steps,
+) -> None:
+    disturbed = observations["foreign writer"]
+    assert disturbed["peter"].cgroup_mems == "0-3"
+    assert disturbed["wolf"].cgroup_cpus == "0-15"
+    assert observations["foreign writer undone"] == observations["flock came"]
+    lines = [line for line in observations.log.splitlines() if "event=drift" in line]
+    for name in ("peter", "wolf"):
+        assert [line for line in lines if f"container={name}" in line and "likely=" in line], lines
+
+
+def test_a_bound_thread_is_shown_with_its_cpu_and_those_of_its_container(
+    observations: Steps,
+) -> None:
+    assert observations.audit["drift"] == []
+    (bound,) = observations.audit["threads"]
+    cpus_of_grazer = observations["flock came"]["grazer"].cpus
+    assert (bound["container"], bound["threads"]) == ("default/meadow/grazer", 1)
+    assert bound["intended"] == cpus_of_grazer
+    assert bound["cpus"] == str(CpuSet.of(min(CpuSet.parse(cpus_of_grazer))))
 
 
 @pytest.mark.parametrize("step", ["daemon killed", "daemon back"])

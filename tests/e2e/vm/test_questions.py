@@ -53,7 +53,9 @@ def times(answers: Mapping[str, Any]) -> str:
         "answer_seconds": "the question alone, of a program that runs",
     }
     return "\n".join(
-        f"{words}: p50 {statistics.median(answers[name]):.2f} s, max {max(answers[name]):.2f} s"
+        f"{words}: p50 {statistics.median(answers[name]):.2f} s, "
+        f"p90 {statistics.quantiles(answers[name], n=10)[-1]:.2f} s, "
+        f"max {max(answers[name]):.2f} s of {len(answers[name])}"
         for name, words in names.items()
     )
 
