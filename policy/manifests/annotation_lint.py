@@ -115,10 +115,12 @@ class WrittenPod(Struct, frozen=True, kw_only=True, eq=False):
 
 def written_pods(text: str) -> Iterator[WrittenPod]:
     """The pods of a text in their order, each template once; none of a text that is wrong."""
+    # One list for all of them: each keeps it.
+    lines = text.splitlines()
     try:
         for document in parse_documents(text, MANIFEST_LIMITS):
             for workload in _workloads(document):
-                yield _written_pod(workload, text.splitlines())
+                yield _written_pod(workload, lines)
     except (TextError, FieldError):
         return
 
