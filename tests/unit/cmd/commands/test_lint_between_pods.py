@@ -213,6 +213,18 @@ def test_what_never_holds_or_counts_for_nothing_is_told_once(
             [pod("web", apart(selecting("db"))), pod("db", apart(selecting("web")))],
             id="who keeps apart in both directions",
         ),
+        pytest.param(
+            [pod("web", apart(selecting("web"))) for _ in range(3)],
+            id="one pod in three editions, which never run beside one another",
+        ),
+        pytest.param(
+            [
+                pod("web", weight(10, "db", symmetric=True)),
+                pod("db", {}, kind="Deployment"),
+                pod("db", weight(-10, "web", symmetric=True), kind="Deployment"),
+            ],
+            id="another edition of a workload",
+        ),
     ],
 )
 def test_what_can_hold_is_not_told(tmp_path: Path, pods: list[str]) -> None:
