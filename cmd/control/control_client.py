@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import stat
 import struct
 import time
 from collections.abc import Iterator, Sequence
@@ -148,7 +149,7 @@ class ControlClient:
             connection.close()
             reason = (error.strerror or str(error)).lower()
             remedy = _REMEDIES.get(error.errno or 0, "is pinfoldd well? look at its log")
-            if self._path.exists() and not self._path.is_socket():
+            if _is_something_else(self._path):
                 reason, remedy = "no socket", "name that of pinfoldd with --control"
             raise ControlError(f"{self._path}: {reason} — {remedy}") from error
         return connection
@@ -204,6 +205,15 @@ def _exchanged(connection: socket.socket, said: bytes, until: float | None) -> b
     return connection.recv(_CHUNK_BYTES)
 
 
+def _is_something_else(path: Path) -> bool:
+    """Whether there is a file that is no socket; False where nobody may look."""
+    try:
+        return not stat.S_ISSOCK(path.stat().st_mode)
+    except OSError:
+        return False
+
+
 def usual_path(places: Sequence[Path]) -> Path:
     """The first place where there is a socket; the first of all where there is none."""
-    return next((one for one in places if one.exists()), places[0])
+    # What is in a folder that may not be looked into is left out: pathlib would raise.
+    return next((one for one in places if os.path.exists(one)), places[0])

@@ -30,6 +30,7 @@ class TrialEngine(Engine):
         self.remove(asked.id)
         self._grants = dict(self.grants)
         self._pens = dict(self._allocator.books.ledger.pens)
+        self._ended = self._allocator.pens.bookings.ended()
 
     def room_of_pools(self) -> Sequence[int]:
         """Room of each pool for shares, in milli-cpus, by pool id."""
@@ -105,6 +106,8 @@ class TrialEngine(Engine):
             return ""
         decision = self.create(container)
         self.remove(container.id)
+        # The pen of a trial is no place that the next one could come back to.
+        self._allocator.pens.bookings.remember_only(self._ended)
         if size is not None and before is not None and not self.has_changed():
             self.resize_pod(container.pod, before)
         return "" if isinstance(decision.result, Refusal) else decision.pool

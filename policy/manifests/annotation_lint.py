@@ -102,6 +102,10 @@ class WrittenPod(Struct, frozen=True, kw_only=True, eq=False):
     template: TextNode | None
     is_named: bool
     """Whether it will be called so: names of pods of other kinds are made up."""
+    manifest: TextNode
+    """The object that it is of."""
+    identity: tuple[str, str, str] | None
+    """Kind, namespace and name of the object, which in a cluster is one; None without a name."""
     places: PodPlaces
     annotations: Mapping[str, str]
     lines: Sequence[str]
@@ -115,10 +119,12 @@ class WrittenPod(Struct, frozen=True, kw_only=True, eq=False):
 
 def written_pods(text: str) -> Iterator[WrittenPod]:
     """The pods of a text in their order, each template once; none of a text that is wrong."""
+    # One list for all of them: each keeps it.
+    lines = text.splitlines()
     try:
         for document in parse_documents(text, MANIFEST_LIMITS):
             for workload in _workloads(document):
-                yield _written_pod(workload, text.splitlines())
+                yield _written_pod(workload, lines)
     except (TextError, FieldError):
         return
 
@@ -135,6 +141,8 @@ def _written_pod(workload: Workload, lines: Sequence[str]) -> WrittenPod:
         namespace=namespace,
         template=template,
         is_named=workload.kind == "Pod" and bool(name),
+        manifest=manifest,
+        identity=(workload.kind, namespace, name) if name else None,
         places=PodPlaces(
             manifest, annotations, _container_names(template), f"{namespace}/{shown}", lines
         ),

@@ -210,7 +210,7 @@ def _pods_of_all(
 ) -> Iterator[PodSpec]:
     """The pods of the templates in one object."""
     if workloads[0].kind not in TEMPLATES:
-        yield from _pods_of_other(workloads, remarks)
+        yield from _pods_of_other(workloads, generated, remarks)
         return
     for one in workloads:
         if one.template.makes_pods:
@@ -220,13 +220,17 @@ def _pods_of_all(
             remarks.append(f"{one.manifest.where}: {what} — write a Pod to have one placed")
 
 
-def _pods_of_other(workloads: Sequence[Workload], remarks: list[str]) -> Iterator[PodSpec]:
+def _pods_of_other(
+    workloads: Sequence[Workload], generated: dict[str, int], remarks: list[str]
+) -> Iterator[PodSpec]:
     """The pods of an operator's own kind, as far as its replicas and parallelism tell."""
     kind, manifest = workloads[0].kind, workloads[0].manifest
     metadata = manifest["metadata"]
-    name = metadata["name"].text("") or metadata["generateName"].text(kind.lower())
-    namespace = metadata["namespace"].text("default")
-    numbers: dict[str, int] = {}
+    namespace, name = metadata["namespace"].text("default"), metadata["name"].text("")
+    # Of objects whose names are made up there may be several.
+    numbers = dict[str, int]() if name else generated
+    name = name or metadata["generateName"].text("").rstrip("-") or kind.lower()
+    total, is_counted = 0, False
     for one in workloads:
         template = Field.of(one.pod or one.node, manifest.source)
         try:
@@ -238,10 +242,12 @@ def _pods_of_other(workloads: Sequence[Workload], remarks: list[str]) -> Iterato
             continue
         first = numbers.get(whole, 0)
         numbers[whole] = first + count
+        total, is_counted = total + count, True
         for number in range(first, first + count):
             yield replace(pod, name=f"{whole}-{number}")
-    count = sum(numbers.values())
-    many = "1 pod" if count == 1 else f"{count} pods"
+    if not is_counted:
+        return
+    many = "1 pod" if total == 1 else f"{total} pods"
     what = f"{kind} {name!r} is taken for {many}, as the counts in it tell"
     remarks.append(f"{manifest.where}: {what} — its operator may make others")
 

@@ -163,13 +163,15 @@ def _barrier(owner: _Member, other: _Member, near: Term) -> RequiredTerm | None:
 
 def _in_vain(one: _Member, others: Sequence[_Member]) -> Iterator[Between]:
     """Weights and preferred rules of two containers that cancel each other, or are opposed."""
+    terms, rules = set[Term](), set[AffinityRule]()
     for other in others:
         if one.place < other.place:
-            yield from _cancelling_terms(one, other)
-            yield from _opposed_weights(one, other)
+            yield from _cancelling_terms(one, other, terms)
+            yield from _opposed_weights(one, other, rules)
 
 
-def _cancelling_terms(one: _Member, other: _Member) -> Iterator[Between]:
+def _cancelling_terms(one: _Member, other: _Member, told: set[Term]) -> Iterator[Between]:
+    """`told`: terms that were told of for another one already, and the next ones."""
     own, back = _sums(one, other), _sums(other, one)
     for level, weight in own.items():
         if not weight or back.get(level, 0) != -weight:
@@ -179,6 +181,9 @@ def _cancelling_terms(one: _Member, other: _Member) -> Iterator[Between]:
             for rule in one.placement.preferred
             if rule.term.level is level and one.is_about(rule.term, other)
         )
+        if term in told:
+            continue
+        told.add(term)
         what = (
             f"weight {weight} here and {-weight} of {other.path} cancel each other: rules like"
             " these count in both directions"
@@ -195,19 +200,22 @@ def _sums(one: _Member, other: _Member) -> dict[Level, int]:
     return found
 
 
-def _opposed_weights(one: _Member, other: _Member) -> Iterator[Between]:
+def _opposed_weights(one: _Member, other: _Member, told: set[AffinityRule]) -> Iterator[Between]:
+    """`told`: rules that were told of for another one already, and the next ones."""
     own, back = one.rules_about(other), other.rules_about(one)
     mine, theirs = sum(rule.weight for rule in own), sum(rule.weight for rule in back)
-    if mine * theirs >= 0:
+    if mine * theirs >= 0 or own[0] in told:
         return
     reverse = sum(rule.weight for rule in own if rule.is_symmetric)
     reverse_back = sum(rule.weight for rule in back if rule.is_symmetric)
     # What counts when the one is placed beside the other, and when the other is beside the one.
     counts = mine + reverse_back, theirs + reverse
     if counts == (0, 0):
+        told.add(own[0])
         what = f"weight {mine} here and {theirs} of {other.path} cancel each other"
         yield Between(one.place, rule_advice(own[0], one.container, what, _WHICH))
     elif counts[0] * counts[1] < 0:
+        told.add(own[0])
         what = (
             f"weight {mine} here and {theirs} of {other.path} are opposed: who is placed later"
             " decides"
@@ -234,16 +242,20 @@ def _one_sided(one: _Member, others: Sequence[_Member]) -> Iterator[Between]:
 def _crowded(every: Sequence[_Member], count_domains: CountDomains) -> Iterator[Between]:
     """Containers that must all keep apart, more than the machine has domains."""
     told: set[Level] = set()
-    for one in every:
+    apart_from: dict[Level, Sequence[int]] = {}
+    for place, one in enumerate(every):
         for rule in one.placement.required:
             level = rule.term.level
             if not rule.is_anti or level in told or not is_written(rule.term):
                 continue
-            domains = count_domains(level)
-            apart = [one]
-            for other in every:
-                if len(apart) <= domains and all(_keep_apart(met, other, level) for met in apart):
-                    apart.append(other)
+            domains, apart = count_domains(level), [one]
+            if level not in apart_from:
+                apart_from[level] = _apart_from(every, level)
+            left = apart_from[level][place]
+            while left and len(apart) <= domains:
+                number = (left & -left).bit_length() - 1
+                apart.append(every[number])
+                left &= apart_from[level][number]
             if len(apart) <= domains:
                 continue
             told.add(level)
@@ -254,13 +266,23 @@ def _crowded(every: Sequence[_Member], count_domains: CountDomains) -> Iterator[
             yield Between(one.place, term_finding(rule.term, one.container, what, fix))
 
 
-def _keep_apart(one: _Member, other: _Member, level: Level) -> bool:
-    """Whether a required rule of one of two pods keeps them in different domains of a level."""
-    return one.place != other.place and any(
-        rule.is_anti and is_apart_inside(rule.term.level, level) and owner.is_about(rule.term, met)
-        for owner, met in ((one, other), (other, one))
-        for rule in owner.placement.required
-    )
+def _apart_from(every: Sequence[_Member], level: Level) -> Sequence[int]:
+    """Masks of places in the list: who must be in another domain of a level than each of them.
+
+    A required rule of one of two pods is enough.
+    """
+    found = [0] * len(every)
+    for place, owner in enumerate(every):
+        terms = [
+            rule.term
+            for rule in owner.placement.required
+            if rule.is_anti and is_apart_inside(rule.term.level, level)
+        ]
+        for number, other in enumerate(every) if terms else ():
+            if other.place != owner.place and any(owner.is_about(term, other) for term in terms):
+                found[place] |= 1 << number
+                found[number] |= 1 << place
+    return found
 
 
 def _is_known_of(term: Term, other: _Member) -> bool:

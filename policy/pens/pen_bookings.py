@@ -228,6 +228,14 @@ class PenBookings:
         if len(self._last) > _LAST_MAX:
             del self._last[next(iter(self._last))]
 
+    def ended(self) -> Mapping[ContainerId, Grant]:
+        """The pens that have ended and are remembered, by id."""
+        return dict(self._last)
+
+    def remember_only(self, ended: Mapping[ContainerId, Grant]) -> None:
+        """Remember these pens, and none that ended besides."""
+        self._last = dict(ended)
+
     def _plan(
         self, pen: Grant, request: Request, allowed: int | None, back: CpuSet = NO_CPUS
     ) -> Placement | Failure:

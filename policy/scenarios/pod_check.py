@@ -77,13 +77,17 @@ class PodCheck:
     def between(self, written: Sequence[WrittenPod]) -> Iterator[tuple[WrittenPod, Finding]]:
         """Advice about rules of each pod for those of others, as of all files together.
 
-        A pod that cannot be read is passed over: that has been said.
+        A pod that cannot be read is passed over: that has been said. So is an object of a name that
+        another one before it has: both never run in one cluster.
         """
+        first: dict[tuple[str, str, str], TextNode] = {}
         readable: list[WrittenPod] = []
         pods: list[ReviewedPod] = []
         config = self._config or Config()
         central = CentralRules(config)
         for one in written:
+            if one.identity and first.setdefault(one.identity, one.manifest) is not one.manifest:
+                continue
             field = Field(source="", path="", line=0, column=0, node=one.template)
             try:
                 spec = pod_of(field, one.name, one.namespace)

@@ -1,5 +1,6 @@
 """`pinfold audit`: the running daemon's pins compared with what the kernel has."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -43,7 +44,8 @@ def command(
     shown.
     """
     root = Path(sysfs_root)
-    if with_threads and not (root / "proc").is_dir():
+    # Of a folder that may not be looked into, pathlib would raise.
+    if with_threads and not os.path.isdir(root / "proc"):
         raise click.UsageError(f"--sysfs-root {sysfs_root}: holds no proc/, where threads are")
     client = ControlClient(control)
     audit = client.audit(repair=repair)

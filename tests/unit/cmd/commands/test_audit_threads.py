@@ -98,9 +98,16 @@ def test_without_bound_threads_that_is_said(node: AskedNode, tmp_path: Path) -> 
     assert json.loads(audit(node, tmp_path, "-o", "json").output)["threads"] == []
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("none", id="that is not there"),
+        pytest.param("a" * 300, id="whose name no file can have"),
+    ],
+)
 def test_a_folder_without_processes_is_no_place_to_look_at_threads(
-    node: AskedNode, tmp_path: Path
+    node: AskedNode, tmp_path: Path, name: str
 ) -> None:
-    run = audit(node, tmp_path / "none")
+    run = audit(node, tmp_path / name)
     assert run.exit_code == 2
-    assert f"--sysfs-root {tmp_path}/none: holds no proc/" in run.output
+    assert f"--sysfs-root {tmp_path}/{name}: holds no proc/" in run.output

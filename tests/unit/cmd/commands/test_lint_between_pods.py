@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from pinfold.cmd.commands.check.file_check import FileCheck
 from pinfold.cmd.pinfold import main
+from pinfold.topology.made.spec import machine_from_spec
+from tests.unit.counted_calls import count_calls
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -210,6 +213,18 @@ def test_what_never_holds_or_counts_for_nothing_is_told_once(
             [pod("web", apart(selecting("db"))), pod("db", apart(selecting("web")))],
             id="who keeps apart in both directions",
         ),
+        pytest.param(
+            [pod("web", apart(selecting("web"))) for _ in range(3)],
+            id="one pod in three editions, which never run beside one another",
+        ),
+        pytest.param(
+            [
+                pod("web", weight(10, "db", symmetric=True)),
+                pod("db", {}, kind="Deployment"),
+                pod("db", weight(-10, "web", symmetric=True), kind="Deployment"),
+            ],
+            id="another edition of a workload",
+        ),
     ],
 )
 def test_what_can_hold_is_not_told(tmp_path: Path, pods: list[str]) -> None:
@@ -245,6 +260,45 @@ def test_more_who_keep_apart_than_there_are_domains(
     found = advice(tmp_path, pods, *(("--machine", machine) if machine else ()))
     assert len(found) == bool(told)
     assert all(told in one and "p0/main: it must keep apart from shop/" in one for one in found)
+
+
+def of_app(name: str, app: str, rules: dict[str, str]) -> str:
+    return pod(name, rules).replace(f'"app": "{name}"', f'"app": "{app}"')
+
+
+@pytest.mark.parametrize(
+    ("rules", "back", "told"),
+    [
+        pytest.param(weight(10, "b"), weight(-10, "a"), "are opposed", id="weights"),
+        pytest.param(
+            prefer(7, selecting("b")),
+            prefer(-7, selecting("a")),
+            "cancel each other",
+            id="preferred rules",
+        ),
+    ],
+)
+def test_a_rule_about_many_is_told_of_once(
+    tmp_path: Path, rules: dict[str, str], back: dict[str, str], told: str
+) -> None:
+    pods = [of_app(f"a{number}", "a", rules) for number in range(3)]
+    pods += [of_app(f"b{number}", "b", back) for number in range(4)]
+    found = advice(tmp_path, pods)
+    assert len(found) == 3
+    assert all(f"of shop/a{number}/main: " in one for number, one in enumerate(found))
+    assert all(f"of shop/b0/main {told}" in one for one in found)
+
+
+def test_who_keeps_apart_is_looked_for_once() -> None:
+    def calls(count: int) -> int:
+        check = FileCheck(None, machine_from_spec("socket:2 numa:2 core:16 mem:8G"))
+        everybody: dict[str, Any] = {"labelSelector": {}, "topologyKey": "core"}
+        text = "\n---\n".join(pod(f"p{number}", apart(everybody)) for number in range(count))
+        assert not list(check.complaints("pods.yaml", text))
+        return count_calls(lambda: list(check.between_pods()))
+
+    # Each is held against each other, and not each against those that others are held against.
+    assert calls(60) < 5 * calls(30)
 
 
 def test_the_place_is_that_of_the_rule_in_its_file(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import grpc
 import pytest
 
 from pinfold.cmd.control.api import control_pb2 as api
-from pinfold.cmd.control.control_client import ControlClient, ControlError
+from pinfold.cmd.control.control_client import ControlClient, ControlError, usual_path
 
 from ..daemon.paper_node import guaranteed
 from .asked_node import AskedNode
@@ -178,6 +178,20 @@ def test_what_is_no_socket_is_told_of(tmp_path: Path, *, is_folder: bool) -> Non
     with pytest.raises(ControlError) as caught:
         ControlClient(path).status()
     assert str(caught.value) == f"{path}: no socket — name that of pinfoldd with --control"
+
+
+def test_a_socket_that_nobody_may_look_at_is_told_of(tmp_path: Path) -> None:
+    # Root may look everywhere, but at no name that is too long.
+    path = tmp_path / ("a" * 300)
+    with pytest.raises(ControlError) as caught:
+        ControlClient(path).status()
+    assert str(caught.value).startswith(f"{path}: af_unix path too long — ")
+
+
+def test_a_usual_place_that_nobody_may_look_at_is_left_out(tmp_path: Path) -> None:
+    there = tmp_path / "control.sock"
+    there.touch()
+    assert usual_path([tmp_path / ("a" * 300), there]) == there
 
 
 def test_a_question_that_is_too_long_is_not_asked(stub: Stub) -> None:

@@ -12,7 +12,7 @@ from pinfold.policy.engine.snapshot import Snapshot
 from pinfold.policy.inquiry import alternatives
 from pinfold.policy.inquiry.alternatives import find_alternatives
 from pinfold.policy.inquiry.trial_engine import TrialEngine
-from pinfold.policy.model.container import Container, ContainerId
+from pinfold.policy.model.container import Container, ContainerId, QosClass
 from pinfold.policy.model.grant import Refusal
 from pinfold.policy.pools.domains import Domains
 from pinfold.policy.rules.podaffinity.configured_rules import latest_rules
@@ -26,6 +26,12 @@ from .test_alternatives import container, engine
 def told_size(one: Container) -> Container:
     """The container of a pod that tells its size, as the kubelet's do."""
     return replace(one, pod=replace(one.pod, uid=one.id, resources=one.resources))
+
+
+def of_cpu(one: Container, milli: int) -> Container:
+    """The container with another demand for cpu."""
+    resources = replace(one.resources, cpu_request_milli=milli, cpu_limit_milli=milli)
+    return replace(one, resources=resources)
 
 
 def starts(monkeypatch: pytest.MonkeyPatch) -> list[ContainerId]:
@@ -74,6 +80,24 @@ def test_a_container_whose_pod_shares_cpus_is_started(monkeypatch: pytest.Monkey
     snapshot, started = one.snapshot(), starts(monkeypatch)
     find_alternatives(snapshot, asked)
     assert set(started) == {asked.id}
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        pytest.param("group.pinfold.dev/pod", id="the pen of a group"),
+        pytest.param("pod-pool.pinfold.dev/pod", id="the pen of a pod"),
+    ],
+)
+def test_a_trial_finds_no_pen_that_an_earlier_one_left(annotation: str) -> None:
+    asked = container("asked", 9000, qos=QosClass.BURSTABLE)
+    asked = replace(asked, pod=replace(asked.pod, annotations={annotation: "true"}))
+    one = engine(container("a", 700))
+    assert isinstance(one.create(asked).result, Refusal)
+    trial = TrialEngine(one.snapshot(), asked)
+    found = [trial.pool_of(of_cpu(asked, milli)) for milli in (300, 3600, 300)]
+    assert found[0] not in ("", "root")
+    assert found == [found[0], "root", found[0]]
 
 
 def test_a_copy_is_enough_where_a_start_would_narrow_others(

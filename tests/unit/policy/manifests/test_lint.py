@@ -9,6 +9,7 @@ from pinfold.policy.manifests.annotation_lint import (
     has_pods,
     is_configuration,
     lint_manifests,
+    written_pods,
 )
 
 POD = """\
@@ -321,3 +322,10 @@ def test_a_file_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert "none.yaml: No such file" in result.stderr
     assert "unknown use of threads 'x'" in result.stdout
+
+
+def test_all_pods_of_a_text_have_one_list_of_its_lines() -> None:
+    pod = POD.replace("{annotation}", 'x: "y"')
+    first, *others = written_pods("---\n".join([pod] * 3))
+    assert len(others) == 2
+    assert all(one.lines is first.lines for one in others)

@@ -266,7 +266,19 @@ def test_pods_of_an_operators_kind_have_its_namespace_and_labels_of_the_template
 )
 def test_what_is_left_out_is_told(text: str, remark: str) -> None:
     found = pods_of(read_fields(text, "own.yaml"))
-    assert (found.pods, found.remarks[0]) == ((), remark)
+    assert (found.pods, found.remarks) == ((), (remark,))
+
+
+def test_objects_of_an_operators_kind_whose_names_are_made_up_may_be_several() -> None:
+    one = "kind: Own\nmetadata: {%s}\nspec: {template: {spec: {containers: [{name: c}]}}}"
+    texts = [one % each for each in ("generateName: w-", "generateName: w-", "", "", "name: v")]
+    assert [one.name for one in parse("\n---\n".join(texts))] == [
+        "w-0",
+        "w-1",
+        "own-0",
+        "own-1",
+        "v-0",
+    ]
 
 
 def test_more_pods_of_an_operators_kind_than_a_text_may_create_are_refused() -> None:
