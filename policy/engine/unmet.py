@@ -238,14 +238,17 @@ class UnmetRules:
         """Look after a container at which a rule does not hold, whoever of these is in the way."""
         self._concerned[decision.container_id] = {*others}
 
+    def forget(self, container_id: ContainerId) -> None:
+        """Forget what a container broke that gives back all it holds, and who kept it apart."""
+        self._concerned.pop(container_id, None)
+        self._resting.pop(container_id, None)
+        self._many.forget(container_id)
+
     def refresh(self, gone: ContainerId, moved: Iterable[ContainerId] = ()) -> None:
         """Forget what holds again without a container that is gone. O(what it stood in the way).
 
         `moved`: those that have other cpus for it.
         """
-        self._concerned.pop(gone, None)
-        self._resting.pop(gone, None)
-        self._many.forget(gone)
         moved = {*moved}
         due = [one for one, others in self._concerned.items() if gone in others]
         due += [*filter(moved.__contains__, self._concerned), *self._stirred(moved)]
@@ -349,12 +352,9 @@ class UnmetRules:
                 self._resting.pop(container_id, None)
                 continue
             look.effort += len(decision.unmet)
-            if self._are_all_gone(decision):
-                del self._concerned[container_id]
-                self._roster.decisions[container_id] = with_unmet(decision, ())
-                continue
             rested, _ = self._resting.get(container_id, ((), frozenset()))
-            found = look.still_broken(container_id, (*decision.unmet, *rested))
+            texts = () if self._are_all_gone(decision) else (*decision.unmet, *rested)
+            found = look.still_broken(container_id, texts)
             broken = [
                 one for one in found if one.blockers or any(map(one.is_told_by, decision.unmet))
             ]

@@ -3,6 +3,8 @@
 How long anything takes is nobody's concern here: see `tests/bench`.
 """
 
+import gc
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -11,7 +13,7 @@ from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container
 from pinfold.policy.model.grant import Grant
 from pinfold.policy.placing.judging.judgement import OWNERS_MAX
-from pinfold.policy.placing.judging.restriction import TOLD_MAX
+from pinfold.policy.placing.judging.restriction import TOLD_MAX, Restriction
 from tests.unit.counted_calls import count_calls
 from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, term
 
@@ -66,6 +68,12 @@ def named(engine: Engine, web: Container) -> list[str]:
     found = [text.rpartition(" with ")[2].split("/")[1] for text in texts]
     assert all(f" of default/{one}/main: " in text for one, text in zip(found, texts, strict=True))
     return found
+
+
+def kept_rules() -> int:
+    """How many rules are remembered as broken, by anybody."""
+    gc.collect()
+    return sum(isinstance(one, Restriction) for one in gc.get_objects())
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -123,6 +131,41 @@ def test_one_owner_less_is_no_reason_to_tell_of_nobody_in_a_crowd_with_two_newco
     assert told(engine, owners, webs[1]) == [one.pod.name for one in owners]
 
 
+def test_others_are_named_where_all_that_were_go_before_anybody_looks_again() -> None:
+    engine, owners = crowd(60)
+    webs = [container_of(f"web{number}", 0.01, app="web") for number in range(80)]
+    for web in webs:
+        assert isinstance(engine.create(web).result, Grant)
+    for _ in range(TOLD_MAX):
+        engine.stop(owners.pop(0).id)
+    for _ in range(_TURNS):
+        tidy(engine, webs[0])
+    expected = [one.pod.name for one in owners[:TOLD_MAX]]
+    assert [named(engine, web) for web in webs] == [expected] * len(webs)
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [
+        pytest.param(lambda engine, _: engine.synchronize([]), id="nobody runs any more"),
+        pytest.param(lambda engine, again: engine.create(again), id="it starts again elsewhere"),
+    ],
+)
+def test_who_is_gone_without_a_stop_keeps_no_owner(
+    leave: Callable[[Engine, Container], object],
+) -> None:
+    before = kept_rules()
+    engine, _ = crowd(OWNERS_MAX + 4)
+    web = container_of("web", 0.1, app="web", instance="first")
+    engine.create(web)
+    assert kept_rules() > before
+    leave(engine, container_of("web", 0.1, instance="second"))
+    engine.compact(web.id)
+    for one in tuple(engine.containers):
+        engine.remove(one)
+    assert kept_rules() == before
+
+
 def test_owners_in_other_domains_are_not_told() -> None:
     engine, owners = crowd(2 * OWNERS_MAX, nodes=2)
     web = container_of("web", 0.1, app="web", annotations=pool(1))
@@ -131,6 +174,24 @@ def test_owners_in_other_domains_are_not_told() -> None:
     tidy(engine, web)
     assert named(engine, web) == near[:TOLD_MAX]
     assert told(engine, owners, web) == near
+
+
+def test_owners_elsewhere_cost_the_event_no_call() -> None:
+    found: list[int] = []
+    for count in (200, 800):
+        engine, _ = crowd(4, nodes=2)
+        for number in range(count):
+            far = container_of(
+                f"far{number}", 0.001, apart(term("numa", "web")), annotations=pool(0)
+            )
+            assert isinstance(engine.create(far).result, Grant)
+        webs = [container_of(f"web{n}", 0.1, app="web", annotations=pool(1)) for n in range(2)]
+        engine.create(webs[0])
+        tidy(engine, webs[0])
+        found.append(count_calls(partial(engine.create, webs[1])))
+        assert named(engine, webs[1]) == ["owner1", "owner3"]
+    few, many = found
+    assert many < 1.1 * few
 
 
 def test_the_event_itself_costs_no_more_calls_for_more_owners() -> None:
