@@ -349,12 +349,9 @@ class UnmetRules:
                 self._resting.pop(container_id, None)
                 continue
             look.effort += len(decision.unmet)
-            if self._are_all_gone(decision):
-                del self._concerned[container_id]
-                self._roster.decisions[container_id] = with_unmet(decision, ())
-                continue
             rested, _ = self._resting.get(container_id, ((), frozenset()))
-            found = look.still_broken(container_id, (*decision.unmet, *rested))
+            texts = () if self._are_all_gone(decision) else (*decision.unmet, *rested)
+            found = look.still_broken(container_id, texts)
             broken = [
                 one for one in found if one.blockers or any(map(one.is_told_by, decision.unmet))
             ]

@@ -123,6 +123,19 @@ def test_one_owner_less_is_no_reason_to_tell_of_nobody_in_a_crowd_with_two_newco
     assert told(engine, owners, webs[1]) == [one.pod.name for one in owners]
 
 
+def test_others_are_named_where_all_that_were_go_before_anybody_looks_again() -> None:
+    engine, owners = crowd(60)
+    webs = [container_of(f"web{number}", 0.01, app="web") for number in range(80)]
+    for web in webs:
+        assert isinstance(engine.create(web).result, Grant)
+    for _ in range(TOLD_MAX):
+        engine.stop(owners.pop(0).id)
+    for _ in range(_TURNS):
+        tidy(engine, webs[0])
+    expected = [one.pod.name for one in owners[:TOLD_MAX]]
+    assert [named(engine, web) for web in webs] == [expected] * len(webs)
+
+
 def test_owners_in_other_domains_are_not_told() -> None:
     engine, owners = crowd(2 * OWNERS_MAX, nodes=2)
     web = container_of("web", 0.1, app="web", annotations=pool(1))
