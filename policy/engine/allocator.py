@@ -354,6 +354,7 @@ class Allocator:
         if grant is not None:
             disturbed = self.unmet.disturbed(container_id)
             self.roster.remember_place(grant, pen, disturbed)
+        self.unmet.forget(container_id)
         self.books.release(container_id)
         if grant is not None and pen is not None:
             self.pens.left(pen, grant)

@@ -238,14 +238,17 @@ class UnmetRules:
         """Look after a container at which a rule does not hold, whoever of these is in the way."""
         self._concerned[decision.container_id] = {*others}
 
+    def forget(self, container_id: ContainerId) -> None:
+        """Forget what a container broke that gives back all it holds, and who kept it apart."""
+        self._concerned.pop(container_id, None)
+        self._resting.pop(container_id, None)
+        self._many.forget(container_id)
+
     def refresh(self, gone: ContainerId, moved: Iterable[ContainerId] = ()) -> None:
         """Forget what holds again without a container that is gone. O(what it stood in the way).
 
         `moved`: those that have other cpus for it.
         """
-        self._concerned.pop(gone, None)
-        self._resting.pop(gone, None)
-        self._many.forget(gone)
         moved = {*moved}
         due = [one for one, others in self._concerned.items() if gone in others]
         due += [*filter(moved.__contains__, self._concerned), *self._stirred(moved)]

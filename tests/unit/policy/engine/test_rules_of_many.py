@@ -3,6 +3,7 @@
 How long anything takes is nobody's concern here: see `tests/bench`.
 """
 
+import gc
 from functools import partial
 
 import pytest
@@ -11,7 +12,7 @@ from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container
 from pinfold.policy.model.grant import Grant
 from pinfold.policy.placing.judging.judgement import OWNERS_MAX
-from pinfold.policy.placing.judging.restriction import TOLD_MAX
+from pinfold.policy.placing.judging.restriction import TOLD_MAX, Restriction
 from tests.unit.counted_calls import count_calls
 from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, term
 
@@ -66,6 +67,12 @@ def named(engine: Engine, web: Container) -> list[str]:
     found = [text.rpartition(" with ")[2].split("/")[1] for text in texts]
     assert all(f" of default/{one}/main: " in text for one, text in zip(found, texts, strict=True))
     return found
+
+
+def kept_rules() -> int:
+    """How many rules are remembered as broken, by anybody."""
+    gc.collect()
+    return sum(isinstance(one, Restriction) for one in gc.get_objects())
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -134,6 +141,25 @@ def test_others_are_named_where_all_that_were_go_before_anybody_looks_again() ->
         tidy(engine, webs[0])
     expected = [one.pod.name for one in owners[:TOLD_MAX]]
     assert [named(engine, web) for web in webs] == [expected] * len(webs)
+
+
+@pytest.mark.parametrize(
+    "is_listed", [pytest.param(False, id="nobody runs any more"), pytest.param(True, id="replaced")]
+)
+def test_who_is_gone_without_a_stop_keeps_no_owner(*, is_listed: bool) -> None:
+    before = kept_rules()
+    engine, _ = crowd(OWNERS_MAX + 4)
+    web = container_of("web", 0.1, app="web", instance="first")
+    engine.create(web)
+    assert kept_rules() > before
+    if is_listed:
+        engine.create(container_of("web", 0.1, instance="second"))
+    else:
+        engine.synchronize([])
+    engine.compact(web.id)
+    for one in tuple(engine.containers):
+        engine.remove(one)
+    assert kept_rules() == before
 
 
 def test_owners_in_other_domains_are_not_told() -> None:
