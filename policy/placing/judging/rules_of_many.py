@@ -10,6 +10,8 @@ from .restriction import TOLD_MAX, Restriction
 
 _OWNERS_LOOKED_AT: Final = 128
 """So many owners are looked at in one turn, to be told: each that is told costs some 5 us."""
+_OWNERS_AT_ONCE: Final = 32
+"""Of so many owners it is found out together where they are."""
 
 
 class RulesOfMany:
@@ -101,13 +103,23 @@ class RulesOfMany:
         """The rules, those of very many as of each owner who is near, and as one where none is."""
         cpus = self._books.reach(container_id)
         for rule in rules:
-            near = (one for one in rule.blockers if self._is_near(rule, one, cpus))
-            first = next(near, None) if _is_of_many(rule) else None
+            near = self._near(rule, cpus) if _is_of_many(rule) else iter(())
+            first = next(near, None)
             if first is None:
                 yield rule
             else:
                 yield rule.of(first)
                 yield from map(rule.of, near)
+
+    def _near(self, rule: Restriction, cpus: int) -> Iterator[Container]:
+        """The owners of a rule who are in a domain of somebody who runs on these cpus."""
+        books, owners = self._books, rule.blockers
+        here = books.domains.covering(rule.level, cpus)
+        for begin in range(0, len(owners), _OWNERS_AT_ONCE):
+            # Most may be elsewhere: those cost no call.
+            some = owners[begin : begin + _OWNERS_AT_ONCE]
+            reaches = books.reaches([one.id for one in some])
+            yield from [one for one, mask in zip(some, reaches, strict=True) if mask & here]
 
     def _is_near(self, rule: Restriction, owner: Container, cpus: int) -> bool:
         """Whether the owner of a rule is in a domain of somebody who runs on these cpus."""

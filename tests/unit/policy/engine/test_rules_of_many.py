@@ -172,6 +172,24 @@ def test_owners_in_other_domains_are_not_told() -> None:
     assert told(engine, owners, web) == near
 
 
+def test_owners_elsewhere_cost_the_event_no_call() -> None:
+    found: list[int] = []
+    for count in (200, 800):
+        engine, _ = crowd(4, nodes=2)
+        for number in range(count):
+            far = container_of(
+                f"far{number}", 0.001, apart(term("numa", "web")), annotations=pool(0)
+            )
+            assert isinstance(engine.create(far).result, Grant)
+        webs = [container_of(f"web{n}", 0.1, app="web", annotations=pool(1)) for n in range(2)]
+        engine.create(webs[0])
+        tidy(engine, webs[0])
+        found.append(count_calls(partial(engine.create, webs[1])))
+        assert named(engine, webs[1]) == ["owner1", "owner3"]
+    few, many = found
+    assert many < 1.1 * few
+
+
 def test_the_event_itself_costs_no_more_calls_for_more_owners() -> None:
     found: list[int] = []
     for count in (100, 800):
