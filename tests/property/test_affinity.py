@@ -1,7 +1,11 @@
+from dataclasses import replace
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass
+from pinfold.policy.rules import affinity_index, symmetric_rules
 from pinfold.policy.rules.affinity import MAX_WEIGHT, AffinityRule, parse_affinity
 from pinfold.policy.rules.affinity_index import AffinityIndex
 from pinfold.policy.rules.expression import (
@@ -133,6 +137,71 @@ def test_the_index_agrees_with_the_definition(
     for rule in rules:
         expected = {one.id for one, _ in residents.values() if evaluate(rule.match, one)}
         assert index.matching(rule.match) == expected
+
+
+DEAR = AffinityRule(
+    scope=ALWAYS,
+    match=AnyOf(tuple(condition("name", "Equals", f"{one}") for one in (*range(60), "a"))),
+    weight=2,
+    is_symmetric=True,
+)
+"""A rule for which its owner is filed at once."""
+
+
+def with_id(container: Container, container_id: str) -> Container:
+    return replace(container, id=ContainerId(container_id))
+
+
+Event = tuple[str, Container, tuple[AffinityRule, ...]]
+FEW: st.SearchStrategy[Container] = st.builds(with_id, CONTAINERS, st.sampled_from("01234"))
+KEPT: st.SearchStrategy[tuple[AffinityRule, ...]] = RULES | RULES.map(lambda some: (*some, DEAR))
+EVENTS: st.SearchStrategy[list[Event]] = st.lists(
+    st.tuples(st.sampled_from(("add", "add", "remove", "ask", "look", "file")), FEW, KEPT),
+    max_size=16,
+)
+
+
+@pytest.mark.parametrize("has_time", [True, False])
+def test_what_was_asked_and_filed_before_changes_no_answer(
+    monkeypatch: pytest.MonkeyPatch, *, has_time: bool
+) -> None:
+    """Nor, for somebody who is not there, which rules are given up where there is little time."""
+    if not has_time:
+        for name, steps in (("RULE_STEPS", 150), ("NEWCOMER_RULES_STEPS", 400)):
+            monkeypatch.setattr(affinity_index, name, steps)
+        for name, steps in (("NEWCOMER_STEPS", 150), ("STEPS_PER_OWNER", 20)):
+            monkeypatch.setattr(symmetric_rules, name, steps)
+    given_up = list[bool]()
+
+    @settings(max_examples=200, deadline=None)
+    @given(EVENTS)
+    def law(events: list[Event]) -> None:
+        index = AffinityIndex()
+        residents: dict[ContainerId, tuple[Container, tuple[AffinityRule, ...]]] = {}
+        for what, one, some in events:
+            rules = () if what == "look" else some
+            if what in ("add", "remove"):
+                residents.pop(one.id, None)
+            if what == "add":
+                residents[one.id] = one, rules
+                index.add(one, rules)
+            elif what == "remove":
+                index.remove(one.id)
+            elif what == "file":
+                index.file()
+            elif has_time:
+                assert index.weights(one, rules) == naive(residents, one, rules)
+            elif one.id not in residents:
+                anew = AffinityIndex()
+                for each in residents.values():
+                    anew.add(*each)
+                found = index.affinities(one, rules)
+                given_up.append(not found.is_whole)
+                assert found == anew.affinities(one, rules)
+            assert len(index) == len(residents)
+
+    law()
+    assert has_time or {*given_up} == {True, False}
 
 
 @settings(max_examples=60, deadline=None)
