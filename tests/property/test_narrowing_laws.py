@@ -52,8 +52,8 @@ def residents(draw: random.Random) -> Iterator[Container]:
         ]
         wish = [{"weight": 100, "preference": {"matchExpressions": wanted}}] if kind else []
         for number in range(draw.choice((1, 2, 5))):
-            odd = draw.choice([*_ODD.values()]) if draw.random() < 0.05 else {}
-            own = {"cpu": draw.choice((0, 0.01, 0.1)), **odd}
+            odd: Mapping[str, Any] = draw.choice([*_ODD.values()]) if draw.random() < 0.05 else {}
+            own: dict[str, Any] = {"cpu": draw.choice((0, 0.01, 0.1)), **odd}
             own["rules"] = {**rules, "poolAffinity": {PREFERRED: wish}}
             yield container_of(f"{kind}{where}-{number}", **own)
 
@@ -99,5 +99,9 @@ def test_nobody_makes_way_where_it_is_known_early_that_nobody_does(
     monkeypatch.setattr(narrowing, "_is_hopeless", noted)
     found = list(decisions(machine))
     assert {*early} == {True, False}
-    monkeypatch.setattr(narrowing, "_is_hopeless", lambda *_: False)
+
+    def unknown(_: Judgement, __: Books) -> bool:
+        return False
+
+    monkeypatch.setattr(narrowing, "_is_hopeless", unknown)
     assert list(decisions(machine)) == found

@@ -4,7 +4,6 @@ How long anything takes is nobody's concern here: see `tests/bench`.
 """
 
 import gc
-from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -145,21 +144,18 @@ def test_others_are_named_where_all_that_were_go_before_anybody_looks_again() ->
 
 
 @pytest.mark.parametrize(
-    "leave",
-    [
-        pytest.param(lambda engine, _: engine.synchronize([]), id="nobody runs any more"),
-        pytest.param(lambda engine, again: engine.create(again), id="it starts again elsewhere"),
-    ],
+    "is_listed", [pytest.param(False, id="nobody runs any more"), pytest.param(True, id="replaced")]
 )
-def test_who_is_gone_without_a_stop_keeps_no_owner(
-    leave: Callable[[Engine, Container], object],
-) -> None:
+def test_who_is_gone_without_a_stop_keeps_no_owner(*, is_listed: bool) -> None:
     before = kept_rules()
     engine, _ = crowd(OWNERS_MAX + 4)
     web = container_of("web", 0.1, app="web", instance="first")
     engine.create(web)
     assert kept_rules() > before
-    leave(engine, container_of("web", 0.1, instance="second"))
+    if is_listed:
+        engine.create(container_of("web", 0.1, instance="second"))
+    else:
+        engine.synchronize([])
     engine.compact(web.id)
     for one in tuple(engine.containers):
         engine.remove(one)
