@@ -188,7 +188,8 @@ class Session:
 
     def _look_around(self) -> str:
         """The reason why the connection is over, from the events so far; empty while it is not."""
-        self._wire.check()
+        if self._wire.fault:
+            return self._wire.fault
         registered = self._registered
         if registered is not None and registered.done():
             if (reply := registered.result()).code:
