@@ -329,11 +329,11 @@ class Acknowledgements:
         running = [one for one in self._entries.values() if one.is_running]
         return PinningCounts(
             running=len(running),
-            acknowledged=sum(one.acknowledged == one.wanted for one in running),
-            waiting=sum(one.stage in (Stage.TELL, Stage.FLIGHT) for one in running),
-            failing=sum(one.failures > 0 for one in running),
+            acknowledged=sum([one.acknowledged == one.wanted for one in running]),
+            waiting=sum([one.stage in (Stage.TELL, Stage.FLIGHT) for one in running]),
+            failing=sum([one.failures > 0 for one in running]),
             blind=sum(
-                one.stage is Stage.REST and one.acknowledged != one.wanted for one in running
+                [one.stage is Stage.REST and one.acknowledged != one.wanted for one in running]
             ),
         )
 
