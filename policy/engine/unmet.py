@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from ...topology.sets.cpuset import NO_CPUS
 from ..books.books import Books
 from ..model.container import Container, ContainerId
 from ..model.grant import Grant
@@ -164,12 +163,12 @@ class UnmetRules:
         ledger = self._books.ledger
         for one in changes:
             before, after = one.before.cpus, one.after.cpus
-            if before is None or after is None or after <= before:
+            if before is None or after is None or not (lent := after.mask & ~before.mask):
                 continue
             grant = ledger.grants[one.container_id]
             # In a pen it comes to others of its pod, and its rules may be about those.
-            own = NO_CPUS if grant.pen else ledger.tree.pools[grant.pool_id].cpus
-            if before - after or after - before - own:
+            own = 0 if grant.pen else ledger.tree.pools[grant.pool_id].cpus.mask
+            if before.mask & ~after.mask or lent & ~own:
                 self._displaced.append(one.container_id)
 
     def note_shifted(self, containers: Iterable[ContainerId]) -> None:
