@@ -12,15 +12,7 @@ from typing import Final
 from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
 from .open_pins import OpenPins
-from .pin_state import (
-    Mismatch,
-    PinLook,
-    PinningCounts,
-    PinState,
-    Stage,
-    Telling,
-    count_telling,
-)
+from .pin_state import Mismatch, PinLook, PinningCounts, PinState, Stage, Telling, count_telling
 
 FIRST_RETRY_SECONDS: Final = 0.5
 LAST_RETRY_SECONDS: Final = 60.0
@@ -340,11 +332,17 @@ class Acknowledgements:
     def _want(self, pinnings: Mapping[ContainerId, Pinning]) -> dict[ContainerId, PinState]:
         """Entries of containers that should have these from now on."""
         found: dict[ContainerId, PinState] = {}
+        old: Pinning | None = None
+        new: Pinning | None = None
+        is_other = False
         for container_id, pinning in pinnings.items():
             entry = self._entries.get(container_id)
             if entry is None:
                 entry = self._entries[container_id] = PinState(wanted=pinning, is_running=False)
-            elif entry.wanted != pinning:
+            # Those side by side mostly had one pinning, and get one: it is compared once.
+            if entry.wanted is not old or pinning is not new:
+                old, new, is_other = entry.wanted, pinning, entry.wanted != pinning
+            if is_other:
                 entry.wanted = pinning
                 entry.tells_of_wanted = entry.failures = 0
                 entry.problem = ""

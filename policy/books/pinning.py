@@ -142,6 +142,10 @@ class Pinner:
         all_told, grants = self._told, self._ledger.grants
         # Most have plain shares: those of one pool with the same memory nodes have one pinning.
         of_shares: dict[tuple[PoolId, int, bool], Pinning] = {}
+        # Those side by side mostly had one pinning, too: it is compared once.
+        old: Pinning | None = None
+        new: Pinning | None = None
+        is_other = False
         for container_id in concerned:
             before, grant = all_told[container_id], grants[container_id]
             if grant.is_plain_share:
@@ -150,7 +154,9 @@ class Pinner:
                 after = of_shares[key] = self.pinning(grant) if known is None else known
             else:
                 after = self.pinning(grant)
-            if before != after:
+            if before is not old or after is not new:
+                old, new, is_other = before, after, before != after
+            if is_other:
                 found.append(Change(container_id=container_id, before=before, after=after))
                 all_told[container_id] = after
         return tuple(found)

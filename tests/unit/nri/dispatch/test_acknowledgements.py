@@ -13,7 +13,7 @@ from pinfold.policy.model.container import ContainerId
 from pinfold.policy.model.pinning import Pinning
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
 
-A, B = ContainerId("a"), ContainerId("b")
+A, B, C = ContainerId("a"), ContainerId("b"), ContainerId("c")
 CHECK = 0.5
 
 
@@ -112,6 +112,20 @@ def test_an_update_confirmed_before_it_runs_is_not(books: Acknowledgements) -> N
     assert books.acknowledged(B) is None
     books.start(B, 18, 12.0)
     assert books.due(Stage.CHECK, 12.0) == [B]
+
+
+@pytest.mark.parametrize("order", [(A, B, C), (C, B, A), (B, A, C)])
+def test_of_those_who_get_one_pinning_only_who_had_it_has_it(
+    books: Acknowledgements, order: tuple[ContainerId, ...]
+) -> None:
+    had, gets = pinned(0), pinned(1)
+    for name, pinning in ((B, pinned(1)), (C, had)):
+        books.create(name, pinning)
+        books.start(name, 1, 0.0)
+        books.observe(name, pinning, 1.0)
+    books.told(dict.fromkeys(order, gets), 2.0)
+    assert [one for one in order if books.acknowledged(one)] == [B]
+    assert all(books.wanted(one) == gets for one in order)
 
 
 def test_a_newer_pinning_while_one_is_under_way_is_told_too(books: Acknowledgements) -> None:

@@ -142,6 +142,15 @@ def test_shares_of_one_pool_have_one_pinning_for_each_set_of_memory_nodes() -> N
     assert after[ContainerId("a")] is after[ContainerId("b")], "written once"
 
 
+def test_who_has_the_pinning_of_those_beside_it_already_is_not_told() -> None:
+    ledger, pinner = pinner_of()
+    for name in ("a", "b", "c", "d"):
+        note(ledger, pinner, grant(name, NODE1, milli=100))
+    ledger.add(grant("new", NODE1, exclusive="4"))
+    pinner.note(ContainerId("b"), Pinning(cpus=CpuSet.parse("5-7"), mems=NodeSet.of(1)))
+    assert [one.container_id for one in pinner.changes(ContainerId("new"))] == ["a", "c", "d"]
+
+
 def test_fallback_is_the_nearest_ancestor_then_the_reserved_cpus() -> None:
     ledger, pinner = pinner_of()
     note(ledger, pinner, grant("idle", NODE1))
