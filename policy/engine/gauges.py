@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, overload
 
 from msgspec import Struct
 
-from ...topology.sets.cpuset import CpuSet, NodeSet, iter_runs
+from ...topology.sets.cpuset import CpuSet, NodeSet, bit_runs
 from ..pools.pool_tree import Pool, PoolTree
 from ..text.glob import compile_glob
 from .snapshot import PoolLoads, Snapshot
@@ -337,7 +337,7 @@ def _cpu_gauges(snapshot: Snapshot, cpus: Sequence[int], labels: Labels) -> Iter
     parts, users = dict[int, int](), dict[int, int]()
     for mask, (count, whole) in _cpu_users(snapshot).items():
         part = (whole << _FRACTION_BITS) // mask.bit_count()
-        for first, end in iter_runs(mask & online):
+        for first, end in bit_runs(mask & online):
             parts[first] = parts.get(first, 0) + part
             parts[end] = parts.get(end, 0) - part
             users[first] = users.get(first, 0) + count

@@ -94,17 +94,19 @@ def iter_bits(mask: int) -> Iterator[int]:
         mask ^= low
 
 
-def iter_runs(mask: int) -> Iterator[tuple[int, int]]:
+def bit_runs(mask: int) -> list[tuple[int, int]]:
     """Runs of the bits set in `mask`, ascending: the first position, and that behind the last."""
+    found: list[tuple[int, int]] = []
     base = 0
     while mask:
         skip = (mask & -mask).bit_length() - 1
         mask >>= skip
         base += skip
         run = (mask ^ (mask + 1)).bit_length() - 1
-        yield base, base + run
+        found.append((base, base + run))
         mask >>= run
         base += run
+    return found
 
 
 # Containers that share cpus are told the same set, one after the other.
@@ -112,7 +114,7 @@ def iter_runs(mask: int) -> Iterator[tuple[int, int]]:
 def _list_format(mask: int) -> str:
     """The kernel's list format of the positions of the bits set in `mask`."""
     return ",".join(
-        [str(first) if end == first + 1 else f"{first}-{end - 1}" for first, end in iter_runs(mask)]
+        [str(first) if end == first + 1 else f"{first}-{end - 1}" for first, end in bit_runs(mask)]
     )
 
 
