@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from ...topology.sets.cpuset import NO_CPUS
 from ..books.books import Books
 from ..model.container import Container, ContainerId
 from ..model.grant import Grant
@@ -163,12 +164,12 @@ class UnmetRules:
         ledger = self._books.ledger
         for one in changes:
             before, after = one.before.cpus, one.after.cpus
-            if before is None or after is None or not (lent := after.mask & ~before.mask):
+            if before is None or after is None or after <= before:
                 continue
             grant = ledger.grants[one.container_id]
             # In a pen it comes to others of its pod, and its rules may be about those.
-            own = 0 if grant.pen else ledger.tree.pools[grant.pool_id].cpus.mask
-            if before.mask & ~after.mask or lent & ~own:
+            own = NO_CPUS if grant.pen else ledger.tree.pools[grant.pool_id].cpus
+            if before - after or after - before - own:
                 self._displaced.append(one.container_id)
 
     def note_shifted(self, containers: Iterable[ContainerId]) -> None:
