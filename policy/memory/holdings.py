@@ -51,27 +51,28 @@ class Holdings:
         latest = self._latest
         if latest is not None and latest.request is request and latest.sequence == self._sequence:
             return latest
-        key = request.affinity.mask, request.types, request.may_use_reserved, request.is_strict
-        start = self._starts.get(key)
-        if start is None:
-            start = self._starts[key] = self._start(request)
-        kinds, initial = start
+        kinds, initial = self._start(
+            request.affinity.mask, request.types, request.may_use_reserved, request.is_strict
+        )
         if not initial:
             return self._no_zone(request)
         ready = self._make(request, kinds, initial)
         self._latest = None if request.container_id in self._by_id else ready
         return ready
 
-    def _start(self, request: MemoryRequest) -> tuple[int, int]:
+    def _start(
+        self, affinity: int, types: frozenset[MemoryKind], may_use_reserved: bool, is_strict: bool
+    ) -> tuple[int, int]:
         """The kinds of memory and the initial zone of a request, as masks; 0 where it has none."""
-        nodes = self.nodes_of(request)
-        affinity, kinds = request.affinity.mask, nodes.kinds_mask(request.types)
-        if request.is_strict:
-            initial = nodes.initial_zone(affinity, kinds, is_strict=True)
-        else:
-            zone = self.initial_zone(affinity, kinds, request.may_use_reserved)
-            initial = zone.mask if zone is not None else 0
-        return kinds & nodes.kinds_present or nodes.kinds(initial), initial
+        key = affinity, types, may_use_reserved, is_strict
+        known = self._starts.get(key)
+        if known is None:
+            nodes = self.nodes.open_to(may_use_reserved)
+            kinds = nodes.kinds_mask(types)
+            initial = nodes.initial_zone(affinity, kinds, is_strict)
+            kinds = kinds & nodes.kinds_present or nodes.kinds(initial)
+            known = self._starts[key] = kinds, initial
+        return known
 
     def holding_in(self, request: MemoryRequest, mask: int) -> Holding:
         """A request made ready for exactly this zone, where it has no zone of its own."""
@@ -81,10 +82,10 @@ class Holdings:
         return self._make(request, self.nodes_of(request).kinds(mask), mask)
 
     def initial_zone(
-        self, affinity: int, kinds: int, may_use_reserved: bool = False
+        self, affinity: int, types: frozenset[MemoryKind], may_use_reserved: bool
     ) -> Zone | None:
         """The zone of a request that is not strict while memory is plenty."""
-        mask = self.nodes.open_to(may_use_reserved).initial_zone(affinity, kinds)
+        _, mask = self._start(affinity, types, may_use_reserved, is_strict=False)
         return self.zones.zone(mask) if mask else None
 
     def place(self, holding: Holding, mask: int) -> None:

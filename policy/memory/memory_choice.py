@@ -55,6 +55,8 @@ class _Start(NamedTuple):
     """The initial zones of `nodes`; empty where not all have one."""
     usual: "tuple[ZoneSummary, ...]"
     """By pool id the zone where a request fits at once everywhere."""
+    is_usual_exact: bool
+    """Whether all of these are of exactly the kinds asked for, and no pool lacks one."""
     capacity_min: int
     """The smallest capacity among `nodes`."""
     may_use_reserved: bool
@@ -115,7 +117,7 @@ class PoolMemory:
         targets = [kinds & nodes.kinds_present or nodes.kinds(one) for one in distinct]
         starts: list[_Nodes] = []
         for one, target in zip(distinct, targets, strict=True):
-            initial = self._ledger.initial_zone(one, kinds, may_use_reserved)
+            initial = self._ledger.initial_zone(one, types or _ANY_KIND, may_use_reserved)
             is_foreign, lacks_kind = not one & wanted, bool(target & ~nodes.kinds(one))
             mask = initial.mask if initial is not None else 0
             is_exact = not is_foreign and self._ledger.nodes.kinds(mask) == target
@@ -140,6 +142,7 @@ class PoolMemory:
             of_pool=of_pool,
             initial=initials if len(initials) == len(starts) else (),
             usual=tuple(starts[index].usual for index in of_pool),
+            is_usual_exact=all(one.usual.is_exact and not one.usual.lacks_kind for one in starts),
             capacity_min=min(one.capacity for one in starts),
             may_use_reserved=may_use_reserved,
         )
@@ -184,6 +187,10 @@ class MemoryChoice(Struct, frozen=True):
             return start.usual
         found = [self._look(index) for index in range(len(self._start.nodes))]
         return [found[index] for index in self._start.of_pool]
+
+    def are_usual(self, zones: Sequence[ZoneSummary | Dropped]) -> bool:
+        """Whether these are the zones of a request that fits at once, and nothing ranks them."""
+        return zones is self._start.usual and self._start.is_usual_exact
 
     def zone(self, pool_id: PoolId) -> ZoneSummary | Dropped:
         """The zone the request would get from one pool, or why none."""

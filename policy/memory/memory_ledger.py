@@ -30,13 +30,13 @@ class MemoryLedger:
         self._held = Holdings(nodes)
 
     def initial_zone(
-        self, affinity: int, kinds: int, may_use_reserved: bool = False
+        self, affinity: int, types: frozenset[MemoryKind], may_use_reserved: bool
     ) -> Zone | None:
         """The zone of a request that is not strict while memory is plenty; None if there is none.
 
-        Masks as in `MemoryNodes`. The zone stays the same for the life of the ledger.
+        `affinity`: a mask of nodes. The zone stays the same for the life of the ledger.
         """
-        return self._held.initial_zone(affinity, kinds, may_use_reserved)
+        return self._held.initial_zone(affinity, types, may_use_reserved)
 
     def has_room(self, initial: Zone, size_bytes: int) -> bool:
         """Whether `offer` would give an initial zone at once; else ask it.

@@ -89,7 +89,7 @@ class Placer:
             return self.at_root(request, memory, judgement)
         facts = Facts(
             memory=memory,
-            affinities=self._affinities(weights),
+            affinities=self._affinities(weights) if weights else (),
             hints=scores(self._tree, request.hints) if request.hints else (),
             misfits_class=self._misfits(request),
         )
