@@ -174,7 +174,7 @@ class UnmetRules:
 
     def note_shifted(self, containers: Iterable[ContainerId]) -> None:
         """Containers are about to get other parts of their pens, or a pen round what they have."""
-        if not self._books.standing.is_empty:
+        if self._books.standing.rules:
             for one in containers:
                 self._shifted.setdefault(one, self.names(one))
 
@@ -274,8 +274,10 @@ class UnmetRules:
         """
         self.look_at_postponed()
         moved, self._moved = self._moved, set()
+        if not self._concerned and not self._resting:
+            return
         moved.update([one.container_id for one in changes])
-        self._postponed = (newest, moved) if self._concerned or self._resting else None
+        self._postponed = (newest, moved)
         is_stirred = not moved.isdisjoint(self._concerned.get(newest, ()))
         if not is_awaited or is_stirred or newest in self._resting:
             self.look_at_postponed()

@@ -193,7 +193,7 @@ class PlaceFinder:
             if isinstance(zones[pool.id], ZoneSummary)
             and (openings is None or not pool.cpus.mask & ~openings.regions[pool.id])
         ]
-        is_bound = None if self._books.standing.is_empty else self._judge.is_bound
+        is_bound = self._judge.is_bound if self._books.standing.rules else None
         return make_room(request, self._ledger, tuple(pools), is_bound)
 
     def _take(self, request: Request, pool_id: PoolId, ledger: Ledger) -> tuple[CpuSet, CpuSet]:
