@@ -96,12 +96,9 @@ class Key(Struct, frozen=True, kw_only=True):
 
     text: str
     subkeys: tuple[Subkey, ...]
+    only: Subkey | None
+    """The subkey of a key that is not joint."""
     separator: str = ""
-
-    @property
-    def only(self) -> Subkey | None:
-        """The subkey of a key that is not joint."""
-        return self.subkeys[0] if len(self.subkeys) == 1 else None
 
     def value(self, container: Container) -> str | None:
         """The value; a missing subkey of a joint key is empty, None if all are missing."""
@@ -112,10 +109,10 @@ class Key(Struct, frozen=True, kw_only=True):
 
     def value_of(self, known: KnownFacts) -> str | None:
         """The value of the key for a container whose facts are `known`."""
-        subkeys = self.subkeys
-        if len(subkeys) == 1:
-            return known.get(subkeys[0])
-        return self._join([known.get(subkey) for subkey in subkeys])
+        only = self.only
+        if only is not None:
+            return known.get(only)
+        return self._join([known.get(subkey) for subkey in self.subkeys])
 
     def _join(self, values: list[str | None]) -> str | None:
         missing = values.count(None)
@@ -166,7 +163,8 @@ def parse_key(text: str) -> Key:
 
 def _parse_key(text: str) -> Key:
     if ":" not in text:
-        return Key(text=text, subkeys=(_parse_subkey(text),))
+        one = _parse_subkey(text)
+        return Key(text=text, subkeys=(one,), only=one)
     rest = text.removeprefix(":")
     between_keys = between_values = ":"
     if text.startswith(":") and rest and not rest[0].isalnum():
@@ -180,7 +178,8 @@ def _parse_key(text: str) -> Key:
     if len(parts) > MAX_SUBKEYS:
         raise ValueError(f"{len(parts)} keys in a joint key", f"join at most {MAX_SUBKEYS} keys")
     subkeys = tuple(_parse_subkey(part) for part in parts)
-    return Key(text=text, subkeys=subkeys, separator=between_values)
+    only = subkeys[0] if len(subkeys) == 1 else None
+    return Key(text=text, subkeys=subkeys, only=only, separator=between_values)
 
 
 _ORDINARY_LENGTH: Final = 128

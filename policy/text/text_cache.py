@@ -35,8 +35,7 @@ class TextCache(Generic[P, T]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """The result, made where it is not remembered."""
-        left = _left(SHORT_CHARACTERS, args)
-        is_short = (_left(left, tuple(kwargs.values())) if kwargs else left) >= 0
+        is_short = _are_short((*args, *kwargs.values()))
         return (self._short if is_short else self._long)(*args, **kwargs)  # type: ignore[arg-type]  # hashable
 
     @property
@@ -50,13 +49,15 @@ class TextCache(Generic[P, T]):
         self._long.cache_clear()
 
 
-def _left(characters: int, values: tuple[object, ...]) -> int:
-    """Characters left of so many after all texts in tuples; negative where too few."""
-    for value in values:
-        if isinstance(value, str):
-            characters -= len(value)
-        elif isinstance(value, tuple):
-            characters = _left(characters, cast("tuple[object, ...]", value))
-        if characters < 0:
-            break
-    return characters
+def _are_short(values: tuple[object, ...]) -> bool:
+    """Whether all texts among some values, and in tuples of them, are short together."""
+    left, pending = SHORT_CHARACTERS, [values]
+    while pending:
+        for value in pending.pop():
+            if isinstance(value, str):
+                left -= len(value)
+                if left < 0:
+                    return False
+            elif isinstance(value, tuple):
+                pending.append(cast("tuple[object, ...]", value))
+    return True
