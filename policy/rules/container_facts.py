@@ -52,6 +52,21 @@ _FIELDS_LEFT_EMPTY: Final = ("pod/uid",)
 """Single fields that count as missing where they are empty: nobody told them."""
 
 
+# How few containers share a value of the field, as a rule; any other field is in between.
+SELECTIVITY: Final[Mapping[str, int]] = {
+    "id": 0,
+    "pod/id": 1,
+    "pod/uid": 1,
+    "pod/name": 2,
+    "name": 3,
+    "namespace": 5,
+    "pod/namespace": 5,
+    "qosclass": 6,
+    "pod/qosclass": 6,
+}
+OTHER_SELECTIVITY: Final = 4
+
+
 class Subkey(NamedTuple):
     """One fact: a row of FIELDS, and the label or tag it is about."""
 
@@ -68,6 +83,11 @@ class Subkey(NamedTuple):
         elif not found and self.field in _FIELDS_LEFT_EMPTY:
             return None
         return cast("str | None", found)
+
+
+def selectivity(subkey: Subkey) -> int:
+    """A rating of a key: the lower, the fewer containers usually share a value of it."""
+    return SELECTIVITY.get(subkey.field, OTHER_SELECTIVITY)
 
 
 class KnownFacts(Protocol):
