@@ -342,7 +342,7 @@ class Allocator:
             # What comes free is lent to those as well who have no cpu of their pool.
             self.unmet.note_moves(changes)
             self.unmet.look_at_displaced()
-            self.unmet.refresh(container_id, (*moved, *(one.container_id for one in changes)))
+            self.unmet.refresh(container_id, [*moved, *[one.container_id for one in changes]])
             return changes
         return self.books.pinner.changes()
 

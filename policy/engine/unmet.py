@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from ...topology.sets.cpuset import NO_CPUS
 from ..books.books import Books
 from ..model.container import Container, ContainerId
 from ..model.grant import Grant
@@ -164,12 +163,12 @@ class UnmetRules:
         ledger = self._books.ledger
         for one in changes:
             before, after = one.before.cpus, one.after.cpus
-            if before is None or after is None or after <= before:
+            if before is None or after is None or not (more := after.mask & ~before.mask):
                 continue
             grant = ledger.grants[one.container_id]
             # In a pen it comes to others of its pod, and its rules may be about those.
-            own = NO_CPUS if grant.pen else ledger.tree.pools[grant.pool_id].cpus
-            if before - after or after - before - own:
+            own = 0 if grant.pen else ledger.tree.masks[grant.pool_id]
+            if before.mask & ~after.mask or more & ~own:
                 self._displaced.append(one.container_id)
 
     def note_shifted(self, containers: Iterable[ContainerId]) -> None:
@@ -314,7 +313,8 @@ class UnmetRules:
     def look_at_due(self) -> None:
         """Look again at containers that are still due. For when nobody waits for the policy."""
         self.look_at_postponed()
-        self._due = self._look_again(self._due)
+        if self._due:
+            self._due = self._look_again(self._due)
 
     def tidy(self) -> None:
         """Look at containers that are due, and tell more owners of rules of many what broke.
