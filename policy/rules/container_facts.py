@@ -76,13 +76,13 @@ class Subkey(NamedTuple):
     def value(self, container: Container) -> str | None:
         """The fact; None where the container has no such thing."""
         found: Any = _READ[self.field](container)
+        value: str | None = found.get(self.name) if self.field in NAMED_FIELDS else found
         if self.field in NAMED_FIELDS:
-            found = found.get(self.name)
-            if found is None and self.field == "labels" and self.name in KUBELET_LABELS:
+            if value is None and self.field == "labels" and self.name in KUBELET_LABELS:
                 return attrgetter(KUBELET_LABELS[self.name])(container) or None
-        elif not found and self.field in _FIELDS_LEFT_EMPTY:
+        elif not value and self.field in _FIELDS_LEFT_EMPTY:
             return None
-        return cast("str | None", found)
+        return value
 
 
 def selectivity(subkey: Subkey) -> int:
