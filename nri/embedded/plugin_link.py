@@ -74,10 +74,9 @@ class PluginLink:
 
     def _read(self) -> None:
         try:
-            while chunk := self._wire.read():
+            while not self._wire.fault and (chunk := self._wire.read()):
                 for event in self._wire.events(chunk):
                     self._handle(event)
-                self._wire.check()
         except (OSError, WireError):
             pass  # ends like a connection that was closed
         finally:

@@ -163,12 +163,12 @@ class UnmetRules:
         ledger = self._books.ledger
         for one in changes:
             before, after = one.before.cpus, one.after.cpus
-            if before is None or after is None or not (more := after.mask & ~before.mask):
+            if before is None or after is None or not (lent := after.mask & ~before.mask):
                 continue
             grant = ledger.grants[one.container_id]
             # In a pen it comes to others of its pod, and its rules may be about those.
             own = 0 if grant.pen else ledger.tree.masks[grant.pool_id]
-            if before.mask & ~after.mask or more & ~own:
+            if before.mask & ~after.mask or lent & ~own:
                 self._displaced.append(one.container_id)
 
     def note_shifted(self, containers: Iterable[ContainerId]) -> None:

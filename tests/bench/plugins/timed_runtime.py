@@ -100,9 +100,10 @@ class TimedLink(PluginLink):
             raise ConnectionError("the plugin closed the connection")
         try:
             events = self._wire.events(chunk)
-            self._wire.check()
         except WireError as error:
             raise ConnectionError(str(error)) from error
+        if self._wire.fault:
+            raise ConnectionError(self._wire.fault)
         understood = time.perf_counter_ns()
         for event in events:
             if isinstance(event, Call):
