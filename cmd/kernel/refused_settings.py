@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from ...policy.tuning.effects import Knob, KnobKind
-from ...topology.sysfs.speed_select_source import DEVICE
+from ...topology.model.machine import SPEED_SELECT_DEVICE
 from .speed_select_access import SPEED_SELECT
 
 _REMEDIES: Final[Mapping[int | None, str]] = {
@@ -20,12 +20,12 @@ _REMEDIES: Final[Mapping[int | None, str]] = {
     errno.EBUSY: "the driver does not take it with this governor",
 }
 _SPEED_SELECT: Final = "Speed Select"
-_NO_DEVICE: Final = f"load its drivers, and let the service have {DEVICE}"
+_NO_DEVICE: Final = f"load its drivers, and let the service have {SPEED_SELECT_DEVICE}"
 _SPEED_SELECT_REMEDIES: Final[Mapping[int | None, str]] = {
     errno.ENOENT: _NO_DEVICE,
     errno.ENODEV: _NO_DEVICE,
-    errno.EACCES: f"let the service have {DEVICE}",
-    errno.EPERM: f"let the service have {DEVICE} and CAP_SYS_ADMIN",
+    errno.EACCES: f"let the service have {SPEED_SELECT_DEVICE}",
+    errno.EPERM: f"let the service have {SPEED_SELECT_DEVICE} and CAP_SYS_ADMIN",
 }
 _NAMED_MAX: Final = 8
 

@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ...policy.tuning.effects import Knob, KnobKind
-from ...topology.model.machine import Machine
-from ...topology.sysfs.speed_select_source import DEVICE
+from ...topology.model.machine import SPEED_SELECT_DEVICE, Machine
 
 if TYPE_CHECKING:
     from .speed_select.speed_select_knobs import Registers, SpeedSelectKnobs
     from .speed_select.speed_select_registers import DeviceRegisters
 
-ROOT: Final = "speedselect/"
-"""The paths of registers begin with it."""
+_ROOT: Final = "speedselect/"
+"""Paths of registers begin with it; those behind the door do without."""
 
 SPEED_SELECT: Final = frozenset(
     {
@@ -59,15 +58,15 @@ class SpeedSelectAccess:
 
     def path(self, knob: Knob) -> str:
         """The path of a knob. Raises `OSError` where the machine has no such power domain."""
-        return self._present().path(knob)
+        return _ROOT + self._present().path(knob)
 
     def read(self, path: str) -> str:
         """The text of a register. Raises `OSError`."""
-        return self._present().read(path)
+        return self._present().read(path.removeprefix(_ROOT))
 
     def write(self, path: str, text: str) -> None:
         """Set a register. Raises `OSError`."""
-        self._present().write(path, text)
+        self._present().write(path.removeprefix(_ROOT), text)
 
     def _present(self) -> SpeedSelectKnobs:
         if self._knobs is None:
@@ -86,14 +85,14 @@ def access_below(root: Path) -> SpeedSelectAccess:
     def load() -> DeviceRegisters:
         from .speed_select.speed_select_registers import device_registers
 
-        return device_registers(root / DEVICE.lstrip("/"))
+        return device_registers(root / SPEED_SELECT_DEVICE.lstrip("/"))
 
     return SpeedSelectAccess(load)
 
 
 def is_speed_select(path: str) -> bool:
     """Whether a path is that of a register and not of a file."""
-    return path.startswith(ROOT)
+    return path.startswith(_ROOT)
 
 
 def as_found(machine: Machine, originals: Mapping[str, str]) -> Machine:
@@ -101,7 +100,9 @@ def as_found(machine: Machine, originals: Mapping[str, str]) -> Machine:
 
     `originals`: texts by path; others than those of registers are passed over.
     """
-    texts = {path: text for path, text in originals.items() if is_speed_select(path)}
+    texts = {
+        path.removeprefix(_ROOT): text for path, text in originals.items() if is_speed_select(path)
+    }
     if not texts:
         return machine
     from .speed_select.speed_select_knobs import with_registers
@@ -115,4 +116,4 @@ def undo_order(path: str) -> int:
         return 0
     from .speed_select.speed_select_knobs import register_order
 
-    return register_order(path)
+    return register_order(path.removeprefix(_ROOT))

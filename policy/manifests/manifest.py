@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Final
 
 import msgspec
@@ -84,22 +84,26 @@ def pods_of(documents: Iterable[Field]) -> ManifestPods:
 
     Deployments, stateful sets and jobs make several pods, named "NAME-0" and so on; a daemon set
     makes one. An operator's own kind makes as many of each template as the replicas and the
-    parallelism around it say. Kinds that create no pod (services, config maps) are passed over.
+    parallelism around it say. Where objects of two kinds share a name, the pods of the later one
+    are named "NAME-KIND-0". Kinds that create no pod (services, config maps) are passed over.
     Raises `FieldError`; a template of an operator's own kind that is wrong is left out.
     """
     pods: dict[tuple[str, str], PodSpec] = {}
+    kinds: dict[tuple[str, str], str] = {}
     remarks: list[str] = []
     generated: dict[str, int] = {}
     for document in documents:
         for _, group in groupby(map(_read, find_workloads(document)), _object_of):
             workloads = tuple(group)
             manifest = workloads[0].manifest
-            for pod in _pods_of_all(workloads, generated, remarks):
+            made = islice(_pods_of_all(workloads, generated, remarks), MAX_PODS + 1)
+            for pod in _told_apart(tuple(made), workloads[0].kind, kinds):
                 if (pod.namespace, pod.name) in pods:
                     raise manifest.error(
                         f"pod '{pod.namespace}/{pod.name}' is defined twice", "rename one"
                     )
                 pods[pod.namespace, pod.name] = pod
+                kinds[pod.namespace, pod.name] = workloads[0].kind
                 if len(pods) > MAX_PODS:
                     raise manifest.error(f"more than {MAX_PODS} pods", "write several files")
     return ManifestPods(pods=tuple(pods.values()), remarks=tuple(remarks))
@@ -203,6 +207,19 @@ def _read(workload: Workload | FieldError) -> Workload:
 def _object_of(workload: Workload) -> tuple[int, str]:
     """An identity of the object that a template is in; the same text may stand for several."""
     return id(workload.node), workload.manifest.path
+
+
+def _told_apart(
+    pods: Sequence[PodSpec], kind: str, kinds: Mapping[tuple[str, str], str]
+) -> Sequence[PodSpec]:
+    """The pods of an object, renamed where one of another kind made a pod of the same name.
+
+    `kinds`: of the objects, by namespace and name of their pods. A pod of its own keeps its name.
+    """
+    if kind == "Pod" or all(kinds.get((one.namespace, one.name), kind) == kind for one in pods):
+        return pods
+    split = [(one, one.name.rpartition("-")) for one in pods]
+    return [replace(one, name=f"{name}-{kind.lower()}-{n}") for one, (name, _, n) in split]
 
 
 def _pods_of_all(

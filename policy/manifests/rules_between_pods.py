@@ -106,15 +106,14 @@ def rules_between(
     `count_domains`: of the machine, where there is one. Pods may run on different nodes, and others
     there that are in no file: so nothing is a fault. O(containers squared), of the first 256.
     """
-    every = [
-        _member(place, pod, container, config)
-        for place, pod in enumerate(pods)
-        for container in pod.containers
-    ][:_CONTAINERS_MAX]
+    containers = [(place, pod, one) for place, pod in enumerate(pods) for one in pod.containers]
+    every = [_member(place, pod, one, config) for place, pod, one in containers[:_CONTAINERS_MAX]]
     for one in every:
         if one.has_rules:
             others = [other for other in every if other.place != one.place]
-            yield from _never_near(one, every)
+            if len(every) == len(containers):
+                # Else one that is left out may be near it.
+                yield from _never_near(one, every)
             yield from _in_vain(one, others)
             yield from _one_sided(one, others)
     if count_domains is not None:

@@ -3,6 +3,7 @@
 They say the same as what they were made of, position by position.
 """
 
+from abc import abstractmethod
 from array import array
 from collections.abc import Iterator, Sequence
 from operator import sub
@@ -58,9 +59,9 @@ class _Packed(Sequence[int]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, type(self)) and list(self) == list(other)
 
+    @abstractmethod
     def at(self, index: int) -> int:
         """The figure of one pool."""
-        raise NotImplementedError
 
     @overload
     def __getitem__(self, index: int) -> int: ...

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,23 @@ def test_folders_import_those_before_them(path: Path) -> None:
         if parts[:2] == ["pinfold", room] and len(parts) > 2 and parts[2] in FOLDERS[room]:
             order = FOLDERS[room].index
             assert order(parts[2]) <= order(inside[0]), f"{name(path)} imports {module}"
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Imports inside functions, and those for type checkers alone, count like all others."""
+    by_name = {
+        ".".join(("pinfold", *path.relative_to(ROOT).with_suffix("").parts)): path
+        for path in WRITTEN
+        if path.name != "__init__.py"
+    }
+    imports = {
+        module: {one for one in imported(path) if one in by_name}
+        for module, path in by_name.items()
+    }
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NewType
+from typing import Final, NewType
 
 from ..sets.cpuset import NO_CPUS, NO_NODES, CpuSet, NodeSet
 from .numa_distances import NumaDistances
@@ -137,6 +137,10 @@ class Processor:
     """The model's name, as its maker writes it."""
     flags: tuple[str, ...] = ()
     """What it can do, sorted: the kernel's words."""
+
+
+SPEED_SELECT_DEVICE: Final = "/dev/isst_interface"
+"""The path of the device that tells of Speed Select on the machine this runs on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,20 +9,18 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from ..model.machine import Machine, SpeedSelect
+from ..model.machine import SPEED_SELECT_DEVICE, Machine, SpeedSelect
 from ..sets.base_errors import TopologyError
 from ..sets.cpuset import CpuSet
 from .attributes import Attributes
 
-DEVICE: Final = "/dev/isst_interface"
-"""What tells of it on the machine this runs on."""
 SNAPSHOT_FILE: Final = "pinfold/speedselect.json"
-"""What tells of it in a snapshot, where there is no device to ask."""
+"""What tells of Speed Select in a snapshot, where there is no device to ask."""
 VARIABLE: Final = "OVERRIDE_SST"
 """The environment variable that replaces what the hardware tells."""
 
 
-def ask_hardware(machine: Machine, device: str = DEVICE) -> Machine:
+def ask_hardware(machine: Machine, device: str = SPEED_SELECT_DEVICE) -> Machine:
     """The machine this runs on with what no file says of it: Speed Select, where there is any."""
     # Who has no such hardware is spared the modules.
     if not os.path.lexists(device):

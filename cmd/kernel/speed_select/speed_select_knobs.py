@@ -9,9 +9,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from ....policy.tuning.effects import ORDERED, Knob, KnobKind
-from ....topology.model.machine import Machine, SocketId, SpeedSelect
-from ....topology.sysfs.speed_select_source import DEVICE
-from ..speed_select_access import ROOT
+from ....topology.model.machine import SPEED_SELECT_DEVICE, Machine, SocketId, SpeedSelect
 
 _NAMES: Final[Mapping[KnobKind, str]] = {
     KnobKind.TURBO_FREQUENCY: "turbo_frequency",
@@ -73,7 +71,7 @@ class Registers(Protocol):
 
 
 class SpeedSelectKnobs:
-    """Reads and sets registers by path: "speedselect/clos/0/1/17" is cpu 17 in domain 0/1."""
+    """Reads and sets registers by path: "clos/0/1/17" is cpu 17 in domain 0/1."""
 
     def __init__(self, registers: Registers | None) -> None:
         """Reads and writes all fail without registers."""
@@ -81,7 +79,7 @@ class SpeedSelectKnobs:
 
     def path(self, knob: Knob) -> str:
         """The path of a knob. Raises `OSError` where the machine has no such power domain."""
-        path = f"{ROOT}{_NAMES[knob.kind]}/{knob.name}/{knob.number}"
+        path = f"{_NAMES[knob.kind]}/{knob.name}/{knob.number}"
         _, socket, domain, _ = _parsed(path)
         self._present().ensure(socket, domain)
         return path
@@ -126,7 +124,7 @@ class SpeedSelectKnobs:
 
     def _present(self) -> Registers:
         if self._registers is None:
-            raise OSError(errno.ENODEV, f"no {DEVICE} here")
+            raise OSError(errno.ENODEV, f"no {SPEED_SELECT_DEVICE} here")
         return self._registers
 
 
@@ -168,13 +166,13 @@ def _core_power(text: str) -> tuple[bool, bool]:
 
 def register_order(path: str) -> int:
     """The place of a register among those that are put back, from 1 on; 0 for an unknown one."""
-    name = path.removeprefix(ROOT).partition("/")[0]
+    name = path.partition("/")[0]
     return _IN_ORDER.index(name) if name in _IN_ORDER else 0
 
 
 def _parsed(path: str) -> tuple[KnobKind, int, int, int]:
     try:
-        name, socket, domain, number = path.removeprefix(ROOT).split("/")
+        name, socket, domain, number = path.split("/")
         return _KINDS[name], int(socket), int(domain), int(number)
     except (KeyError, ValueError) as error:
         raise OSError(errno.ENOENT, f"no such register as {path!r}") from error

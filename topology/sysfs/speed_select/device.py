@@ -7,9 +7,8 @@ import stat
 from collections.abc import Generator
 from typing import Final
 
-from ...model.machine import Machine, SpeedSelect
+from ...model.machine import SPEED_SELECT_DEVICE, Machine, SpeedSelect
 from ...sets.cpuset import CpuSet
-from ..speed_select_source import DEVICE
 from .isst import (
     Interface,
     Platform,
@@ -41,7 +40,9 @@ class DeviceFile:
 
 
 @contextlib.contextmanager
-def open_device(path: str = DEVICE, flags: int = os.O_RDONLY) -> Generator[DeviceFile, None, None]:
+def open_device(
+    path: str = SPEED_SELECT_DEVICE, flags: int = os.O_RDONLY
+) -> Generator[DeviceFile, None, None]:
     """The device, open while the block runs. Raises `OSError`."""
     descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
@@ -73,7 +74,7 @@ def speed_select_control(device: SpeedSelectDevice, cpus: CpuSet) -> SpeedSelect
     return mailbox_control(interface, cpus, platform)
 
 
-def add_speed_select(machine: Machine, path: str = DEVICE) -> Machine:
+def add_speed_select(machine: Machine, path: str = SPEED_SELECT_DEVICE) -> Machine:
     """The machine with what the device says of it; without the device, the machine as it is.
 
     A device that cannot be opened or read is one warning.
@@ -97,7 +98,11 @@ def _is_tpmi(platform: Platform) -> bool:
     """Whether the machine has TPMI, or else a mailbox."""
     version = platform.api_version
     if version not in (*_TPMI, *_MAILBOX):
-        raise SpeedSelectError(f"{DEVICE}: interface {version} is of a generation not known here")
+        raise SpeedSelectError(
+            f"{SPEED_SELECT_DEVICE}: interface {version} is of a generation not known here"
+        )
     if version in _MAILBOX and not platform.has_mailbox:
-        raise SpeedSelectError(f"{DEVICE}: no mailbox; kernel modules isst_if_mbox_* are missing")
+        raise SpeedSelectError(
+            f"{SPEED_SELECT_DEVICE}: no mailbox; kernel modules isst_if_mbox_* are missing"
+        )
     return version in _TPMI

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-from ...model.machine import SpeedSelect
+from ...model.machine import SPEED_SELECT_DEVICE, SpeedSelect
 from ...sets.base_errors import TopologyError
 from ...sets.cpuset import CpuSet
-from ..speed_select_source import DEVICE
 
 READ: Final = 2
 WRITE: Final = 1
@@ -162,7 +161,7 @@ class Interface:
         return {cpu: physical for cpu, physical in found if physical != _UNKNOWN}
 
     def _ask(self, request: Ioctl, layout: str, values: Sequence[int]) -> tuple[int, ...]:
-        where = f"{DEVICE}: {request.name}"
+        where = f"{SPEED_SELECT_DEVICE}: {request.name}"
         try:
             data = struct.pack(layout, *values)
         except struct.error as error:

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ...model.machine import Machine, SocketId, SpeedSelect
+from ...model.machine import SPEED_SELECT_DEVICE, Machine, SocketId, SpeedSelect
 from ...sets.cpuset import CpuSet
-from ..speed_select_source import DEVICE
 from .isst import (
     KHZ_PER_RATIO,
     READ,
@@ -226,4 +225,6 @@ def mailbox_control(interface: Interface, cpus: CpuSet, platform: Platform) -> M
 
 
 def _no_registers() -> SpeedSelectError:
-    return SpeedSelectError(f"{DEVICE}: no registers; the kernel module isst_if_mmio is missing")
+    return SpeedSelectError(
+        f"{SPEED_SELECT_DEVICE}: no registers; the kernel module isst_if_mmio is missing"
+    )

@@ -156,6 +156,15 @@ def test_what_never_holds_or_counts_for_nothing_is_told_once(
         ),
         pytest.param(
             [
+                pod("web", near(selecting("db"))),
+                pod("db", apart(selecting("web"))),
+                *(pod(f"other{number}", {}) for number in range(300)),
+                pod("db2", {}).replace('"app": "db2"', '"app": "db"'),
+            ],
+            id="another one that lets it come, behind as many as are compared",
+        ),
+        pytest.param(
+            [
                 pod("web", near(selecting("web"))),
                 pod("web2", apart(selecting("web"))).replace('"app": "web2"', '"app": "web"'),
             ],

@@ -2,8 +2,6 @@
 
 import json
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -292,10 +290,3 @@ def test_every_panel_and_alert_has_a_name_of_its_own_and_alerts_say_what_to_do()
         for rule in group["rules"]:
             assert rule["annotations"].keys() == {"summary", "description"}
             assert rule["labels"]["severity"] in {"info", "warning", "critical"}
-
-
-def test_prometheus_accepts_the_alerts() -> None:
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("no promtool here: it is in Debian's package prometheus")
-    subprocess.run([promtool, "check", "rules", str(ALERTS)], check=True, timeout=60)

@@ -310,6 +310,34 @@ def test_documents_lists_and_other_kinds_keep_their_order() -> None:
     assert [one.name for one in pods] == ["b", "a", "r-0", "n-0"]
 
 
+def test_pods_of_objects_of_two_kinds_with_one_name_are_told_apart() -> None:
+    pods = parse(
+        """
+        kind: Deployment
+        metadata: {name: a}
+        spec: {replicas: 2, template: {spec: {containers: [{name: x}]}}}
+        ---
+        kind: StatefulSet
+        metadata: {name: a}
+        spec: {replicas: 3, template: {spec: {containers: [{name: x}]}}}
+        ---
+        kind: Database
+        metadata: {name: a}
+        spec: {template: {spec: {containers: [{name: x}]}}}
+        ---
+        kind: DaemonSet
+        metadata: {name: a, namespace: b}
+        spec: {template: {spec: {containers: [{name: x}]}}}
+        """
+    )
+    assert [one.name for one in pods] == [
+        *("a-0", "a-1"),
+        *("a-statefulset-0", "a-statefulset-1", "a-statefulset-2"),
+        "a-database-0",
+        "a-0",
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -357,6 +385,23 @@ def test_documents_lists_and_other_kinds_keep_their_order() -> None:
             "{kind: Pod, metadata: {name: a}, spec: {containers: [{name: x}]}}",
             "pods.yaml:3:1: pod 'default/a' is defined twice",
             id="one name for two pods",
+        ),
+        pytest.param(
+            "---\n".join(
+                [
+                    "{kind: Job, metadata: {name: a}, spec: {template: {spec: {containers:"
+                    " [{name: x}]}}}}\n"
+                ]
+                * 2
+            ),
+            "pods.yaml:3:1: pod 'default/a-0' is defined twice",
+            id="one name for two objects of a kind",
+        ),
+        pytest.param(
+            "{kind: Job, metadata: {name: a}, spec: {template: {spec: {containers: [{name: x}]}}}}"
+            "\n---\n{kind: Pod, metadata: {name: a-0}, spec: {containers: [{name: x}]}}",
+            "pods.yaml:3:1: pod 'default/a-0' is defined twice",
+            id="a pod with a name that was made up for another one",
         ),
         pytest.param(
             "a0: &a0 {kind: List}\n"
