@@ -269,7 +269,7 @@ class Books:
         return 0 if grant is None else self._presence(grant)
 
     def _presence(self, grant: Grant) -> int:
-        told = self.pinner.told(grant.container_id)
+        told = self.pinner.last_told.get(grant.container_id)
         # After an adoption some run on fewer cpus than they could, until the next event.
         cpus = told.cpus if told is not None else None
         if cpus is not None and grant.idle_level is None:

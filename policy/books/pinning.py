@@ -74,6 +74,8 @@ class Pinner:
         self._cpus = self._effective()
         self._version = ledger.sharable_version
         self._told: dict[ContainerId, Pinning] = {}
+        self.last_told: Mapping[ContainerId, Pinning] = self._told
+        """Pinnings that the kernel was told last, by container, for as long as nothing changes."""
         self._marked: dict[ContainerId, None] = {}
 
     @property
@@ -82,13 +84,8 @@ class Pinner:
         return self._cpus
 
     def all_told(self) -> Mapping[ContainerId, Pinning]:
-        """Pinnings that the kernel was told last, by container; a copy. O(containers)."""
+        """The pinnings of `last_told`, which nothing changes any more. O(containers)."""
         return dict(self._told)
-
-    @property
-    def last_told(self) -> Mapping[ContainerId, Pinning]:
-        """The same, for as long as nothing changes."""
-        return self._told
 
     @property
     def told_cpus(self) -> int:
