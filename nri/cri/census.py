@@ -16,7 +16,7 @@ from ..api import nri_pb2
 from ..dispatch.events import Events
 from ..dispatch.newcomer import Listing, Mention, Newcomer
 from ..dispatch.owner import Owner
-from ..plugin.arrivals import Arrivals
+from ..plugin.container_reader import ContainerReader
 from .hooks import Hooks
 from .known_containers import KnownContainers
 from .policy_turns import PolicyTurns
@@ -40,7 +40,7 @@ class Census:
         events: Events,
         owner: Owner,
         turns: PolicyTurns,
-        arrivals: Arrivals,
+        reader: ContainerReader,
         known: KnownContainers,
         hooks: Hooks,
         started: Callable[[ContainerId], None],
@@ -50,7 +50,7 @@ class Census:
         self._events = events
         self._owner = owner
         self._turns = turns
-        self._arrivals = arrivals
+        self._reader = reader
         self._known = known
         self._hooks = hooks
         self._started = started
@@ -70,7 +70,7 @@ class Census:
         events = self._events
 
         def read() -> Listing:
-            return self._arrivals.read_all(
+            return self._reader.read_all(
                 described.pods,
                 described.containers,
                 events.policy.containers,
@@ -171,7 +171,7 @@ class Census:
             if message.state != nri_pb2.CONTAINER_RUNNING:
                 continue
             pod = pods.get(message.pod_sandbox_id, nri_pb2.PodSandbox(id=message.pod_sandbox_id))
-            mention = self._arrivals.mention(pod, message, with_kubelet=self._events.asks_kubelet)
+            mention = self._reader.mention(pod, message, with_kubelet=self._events.asks_kubelet)
             self._owner.submit("adoption", partial(self._events.start, mention))
 
 

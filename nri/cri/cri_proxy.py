@@ -27,7 +27,7 @@ from ..dispatch.events import Events
 from ..dispatch.owner import Owner
 from ..dispatch.report import Connected, Crashed, Disconnected, Report
 from ..hints.hint_finder import HintFinder
-from ..plugin.arrivals import Arrivals
+from ..plugin.container_reader import ContainerReader
 from .census import LOOK_SECONDS, Census
 from .cri_link import CriLink
 from .cri_updates import CriUpdates, reader_by_runtime_id
@@ -76,7 +76,7 @@ class CriProxy:
             self.events, self.actuator, self.owner, report, machine_memory_bytes
         )
         events = self.events
-        self._arrivals = Arrivals(
+        self._reader = ContainerReader(
             finder, report, machine_memory_bytes, lambda one: events.policy.completed(one)
         )
         self._is_ready = threading.Event()
@@ -122,7 +122,7 @@ class CriProxy:
             self._loop, self._stopping = asyncio.get_running_loop(), stopping
             if self._is_stopped:
                 return
-        session = _Session(self._link, self._report, self._known, self._arrivals, self)
+        session = _Session(self._link, self._report, self._known, self._reader, self)
         try:
             await session.run(stopping, self._is_ready)
         finally:
@@ -138,7 +138,7 @@ class _Session:
         link: CriLink,
         report: Report,
         known: KnownContainers,
-        arrivals: Arrivals,
+        reader: ContainerReader,
         front: CriProxy,
     ) -> None:
         self._link = link
@@ -156,7 +156,7 @@ class _Session:
         self._hooks = Hooks(
             front.proxied,
             turns,
-            arrivals,
+            reader,
             known,
             report,
             self._threads,
@@ -170,7 +170,7 @@ class _Session:
             front.events,
             front.owner,
             turns,
-            arrivals,
+            reader,
             known,
             self._hooks,
             self._started,

@@ -20,7 +20,7 @@ from ..api import nri_pb2
 from ..dispatch.answer import Answer
 from ..dispatch.newcomer import Mention, Newcomer
 from ..dispatch.report import Answered, Outcome, Report
-from ..plugin.arrivals import FIND_SECONDS, Arrivals
+from ..plugin.container_reader import FIND_SECONDS, ContainerReader
 from ..plugin.messages import linux_value, pod_value
 from .known_containers import InstanceKey, KnownContainer, KnownContainers
 from .nri_messages import container_of_config, sandbox_of_config
@@ -42,7 +42,7 @@ class Hooks:
         self,
         events: ProxyEvents,
         turns: PolicyTurns,
-        arrivals: Arrivals,
+        reader: ContainerReader,
         known: KnownContainers,
         report: Report,
         threads: Executor,
@@ -58,7 +58,7 @@ class Hooks:
         self._events = events.events
         self._proxied = events
         self._turns = turns
-        self._arrivals = arrivals
+        self._reader = reader
         self._known = known
         self._report = report
         self._threads = threads
@@ -91,7 +91,7 @@ class Hooks:
             sandbox_id = cri.RunSandboxResponse.FromString(reply).pod_sandbox_id
             with_kubelet = self._events.asks_kubelet
             sandbox = sandbox_of_config(sandbox_id, config)
-            pod = self._arrivals.expect(sandbox, with_kubelet=with_kubelet)
+            pod = self._reader.expect(sandbox, with_kubelet=with_kubelet)
             self._note_pod(sandbox, pod)
             self._turns.do("RunPodSandbox", lambda: self._events.policy.expect(pod))
 
@@ -174,17 +174,17 @@ class Hooks:
 
     async def _read(self, policy_id: ContainerId, message: cri.CreateRequest) -> Newcomer:
         """A container with what it is near."""
-        arrivals, config = self._arrivals, message.config
+        reader, config = self._reader, message.config
         with_kubelet = self._events.asks_kubelet
         sandbox = sandbox_of_config(message.pod_sandbox_id, message.sandbox_config)
 
         def bare() -> Newcomer:
             folders = self._cdi_folders
             container = container_of_config(policy_id, sandbox.id, config, folders)
-            return arrivals.read_bare(sandbox, container)
+            return reader.read_bare(sandbox, container)
 
         def found(newcomer: Newcomer) -> Newcomer:
-            return arrivals.with_found(newcomer, with_kubelet=with_kubelet, seconds=FIND_SECONDS)
+            return reader.with_found(newcomer, with_kubelet=with_kubelet, seconds=FIND_SECONDS)
 
         # Not in the loop where devices and mounts are looked up: others' calls go on meanwhile.
         loop = asyncio.get_running_loop()
@@ -192,7 +192,7 @@ class Hooks:
             newcomer = await loop.run_in_executor(self._threads, lambda: found(bare()))
         else:
             newcomer = bare()
-            if arrivals.is_looked_for(newcomer, with_kubelet=with_kubelet):
+            if reader.is_looked_for(newcomer, with_kubelet=with_kubelet):
                 newcomer = await loop.run_in_executor(self._threads, found, newcomer)
         pod = newcomer.container.pod
         if not self._sized.is_known(pod.id):

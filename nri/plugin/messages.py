@@ -207,6 +207,39 @@ def container_linux_value(container: nri_pb2.Container) -> LinuxResources:
     return linux_value(linux.resources, adjustment)
 
 
+def bare_linux_value(message: nri_pb2.Container) -> LinuxResources:
+    """The cpus that a container asks for which cannot be read, and nothing else."""
+    cpu = message.linux.resources.cpu
+    return LinuxResources(
+        cpu_shares=cpu.shares.value, cpu_quota=cpu.quota.value, cpu_period=cpu.period.value
+    )
+
+
+def bare_container_value(message: nri_pb2.Container, pod: nri_pb2.PodSandbox) -> Container:
+    """A container that cannot be read, by ids, names, cpusets, and cpu and memory values alone.
+
+    Whatever made reading the rest of it fail, such as its annotations, is not looked at.
+    """
+    qos = qos_of_cgroup(pod.linux.cgroup_parent or message.linux.cgroups_path)
+    cpu = message.linux.resources.cpu
+    return Container(
+        id=ContainerId(message.id),
+        name=message.name,
+        pod=Pod(
+            id=PodId(message.pod_sandbox_id),
+            name=pod.name,
+            namespace=pod.namespace or "default",
+            uid=pod.uid,
+            qos=qos,
+        ),
+        resources=estimate(bare_linux_value(message), qos, None),
+        state=state_value(message),
+        created_at=message.created_at,
+        cpus=ids_value(CpuSet, cpu.cpus),
+        mems=ids_value(NodeSet, cpu.mems),
+    )
+
+
 def adjustment_message(
     pinning: Pinning,
     scheduling: SchedulingClass | None = None,

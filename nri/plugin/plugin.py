@@ -13,7 +13,7 @@ from ..dispatch.events import Events
 from ..dispatch.owner import Owner
 from ..dispatch.report import Crashed, Disconnected, Report
 from ..hints.hint_finder import HintFinder
-from .arrivals import Arrivals
+from .container_reader import ContainerReader
 from .nri_updates import NriUpdates
 from .service import Service
 from .session import Identity, Session
@@ -86,7 +86,7 @@ class Plugin:
         self.owner = Owner(lambda what, error: report(Crashed(what, error)))
         self.events = Events(policy, self.actuator, self.owner, report, machine_memory_bytes)
         events = self.events
-        self._arrivals = Arrivals(
+        self._reader = ContainerReader(
             finder, report, machine_memory_bytes, lambda one: events.policy.completed(one)
         )
 
@@ -134,7 +134,7 @@ class Plugin:
             return f"cannot connect: {error.strerror or error}"
         service = Service(
             self.events,
-            self._arrivals,
+            self._reader,
             self.owner,
             self._report,
             self._clock,

@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 from ...policy.model.container import ContainerId, PodId
 from ..api import nri_pb2
 from ..dispatch.events import Events
-from .arrivals import Arrivals
+from .container_reader import ContainerReader
 
-Effect = Callable[[Events, Arrivals, nri_pb2.PodSandbox, nri_pb2.Container], None]
+Effect = Callable[[Events, ContainerReader, nri_pb2.PodSandbox, nri_pb2.Container], None]
 """What an event means whose answer says nothing, done in a turn of the policy's owner."""
 
 
@@ -29,31 +29,31 @@ class RuntimeEvent(NamedTuple):
 
 
 def _expect(
-    events: Events, arrivals: Arrivals, pod: nri_pb2.PodSandbox, _container: nri_pb2.Container
+    events: Events, reader: ContainerReader, pod: nri_pb2.PodSandbox, _container: nri_pb2.Container
 ) -> None:
-    events.policy.expect(arrivals.expect(pod, with_kubelet=events.asks_kubelet))
+    events.policy.expect(reader.expect(pod, with_kubelet=events.asks_kubelet))
 
 
 def _start(
-    events: Events, arrivals: Arrivals, pod: nri_pb2.PodSandbox, container: nri_pb2.Container
+    events: Events, reader: ContainerReader, pod: nri_pb2.PodSandbox, container: nri_pb2.Container
 ) -> None:
-    events.start(arrivals.mention(pod, container, with_kubelet=events.asks_kubelet))
+    events.start(reader.mention(pod, container, with_kubelet=events.asks_kubelet))
 
 
 def _remove(
-    events: Events, _arrivals: Arrivals, _pod: nri_pb2.PodSandbox, container: nri_pb2.Container
+    events: Events, _reader: ContainerReader, _pod: nri_pb2.PodSandbox, container: nri_pb2.Container
 ) -> None:
     events.post(events.remove(ContainerId(container.id)))
 
 
 def _stop_pod(
-    events: Events, _arrivals: Arrivals, pod: nri_pb2.PodSandbox, _container: nri_pb2.Container
+    events: Events, _reader: ContainerReader, pod: nri_pb2.PodSandbox, _container: nri_pb2.Container
 ) -> None:
     events.stop_pod(PodId(pod.id))
 
 
 def _remove_pod(
-    events: Events, _arrivals: Arrivals, pod: nri_pb2.PodSandbox, _container: nri_pb2.Container
+    events: Events, _reader: ContainerReader, pod: nri_pb2.PodSandbox, _container: nri_pb2.Container
 ) -> None:
     events.remove_pod(PodId(pod.id), pod.uid)
 

@@ -23,8 +23,8 @@ from ..dispatch.report import Answered, Connected, Crashed, Outcome, Report, Uns
 from ..dispatch.turn import Done, Failed, Turn, attempt
 from ..wire.connection import Call
 from ..wire.ttrpc import Code
-from .arrivals import FIND_SECONDS, Arrivals
 from .bandwidth_messages import add_interleaving, lift_quota
+from .container_reader import FIND_SECONDS, ContainerReader
 from .entry_count import count_entries
 from .messages import adjustment_message, linux_value, pod_value, update_messages
 from .runtime_events import EVENT_MASK, NOTICES, POD_UPDATES, STATE_CHANGES, RuntimeEvent
@@ -87,7 +87,7 @@ class Service:
     def __init__(
         self,
         events: Events,
-        arrivals: Arrivals,
+        reader: ContainerReader,
         owner: Owner,
         report: Report,
         clock: Callable[[], float],
@@ -97,7 +97,7 @@ class Service:
         self.report = report
         self.deadline_seconds = deadline_seconds
         self._events = events
-        self._arrivals = arrivals
+        self._reader = reader
         self._clock = clock
         self._request_timeout_seconds = _REQUEST_TIMEOUT_SECONDS
         self._pods: list[nri_pb2.PodSandbox] = []
@@ -237,7 +237,7 @@ class Service:
 
     def _adopt(self, pods: list[nri_pb2.PodSandbox], containers: list[nri_pb2.Container]) -> Answer:
         events = self._events
-        listed = self._arrivals.read_all(
+        listed = self._reader.read_all(
             pods, containers, events.policy.containers, with_kubelet=events.asks_kubelet
         )
         return events.synchronize(listed)
@@ -249,7 +249,7 @@ class Service:
         limit = min(FIND_SECONDS, _FINDING * seconds)
         read = attempt(
             partial(
-                self._arrivals.read,
+                self._reader.read,
                 request.pod,
                 request.container,
                 with_kubelet=self._events.asks_kubelet,
@@ -319,7 +319,7 @@ class Service:
 
     def _update(self, served: ServedCall) -> tuple[Message | Rejection, Outcome]:
         request = nri_pb2.UpdateContainerRequest.FromString(served.call.payload)
-        mention = self._arrivals.mention(
+        mention = self._reader.mention(
             request.pod, request.container, with_kubelet=self._events.asks_kubelet
         )
         wanted = linux_value(request.linux_resources)
@@ -368,7 +368,7 @@ class Service:
         container: nri_pb2.Container,
     ) -> None:
         if event.effect is not None:
-            work = partial(event.effect, self._events, self._arrivals, pod, container)
+            work = partial(event.effect, self._events, self._reader, pod, container)
             served.notice = Turn(event.method, work)
 
     def _ask(

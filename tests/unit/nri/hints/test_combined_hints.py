@@ -67,7 +67,7 @@ PATIENT_PINFOLDD = Path(__file__).parents[2] / "cmd" / "daemon" / "patient_pinfo
 def be_patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for whatever answers: a busy machine may need longer for it than a runtime likes."""
     for name in (
-        *("plugin.service.FIND_SECONDS", "plugin.arrivals._FIND_ALL_SECONDS"),
+        *("plugin.service.FIND_SECONDS", "plugin.container_reader._FIND_ALL_SECONDS"),
         *("hints.hint_probe._PATIENCE_SECONDS", "hints.combined_hints._COLLECT_SECONDS"),
         *("hints.pod_resources._GET_SECONDS", "hints.pod_resources._LIST_SECONDS"),
     ):
@@ -554,7 +554,7 @@ def test_a_container_that_starts_again_in_an_adopted_pod_has_its_hints(
         node.add(name)
         node.runtime.start(name)
     if is_late:
-        monkeypatch.setattr("pinfold.nri.plugin.arrivals._FIND_ALL_SECONDS", 0.2)
+        monkeypatch.setattr("pinfold.nri.plugin.container_reader._FIND_ALL_SECONDS", 0.2)
         kubelet.answers.clear()
     node.start()
     try:

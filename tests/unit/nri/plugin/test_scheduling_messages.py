@@ -9,7 +9,7 @@ from pinfold.nri.dispatch.actuator import Actuator
 from pinfold.nri.dispatch.events import Events
 from pinfold.nri.dispatch.owner import Owner
 from pinfold.nri.dispatch.report import Crashed, Happening, Unsupported
-from pinfold.nri.plugin.arrivals import Arrivals
+from pinfold.nri.plugin.container_reader import ContainerReader
 from pinfold.nri.plugin.messages import adjustment_message
 from pinfold.nri.plugin.service import PLUGIN_SERVICE, ServedCall, Service
 from pinfold.nri.wire.connection import Call
@@ -82,8 +82,8 @@ class Served:
         self.owner = Owner(self._fail)
         actuator = Actuator(self._report, lambda: 0.0)
         events = Events(Engine(MACHINE, CONFIG), actuator, self.owner, self._report)
-        arrivals = Arrivals(None, self._report, None)
-        self.service = Service(events, arrivals, self.owner, self._report, lambda: 0.0, 5.0)
+        reader = ContainerReader(None, self._report, None)
+        self.service = Service(events, reader, self.owner, self._report, lambda: 0.0, 5.0)
 
     def _fail(self, what: str, error: Exception) -> None:
         raise AssertionError(what) from error
@@ -151,6 +151,6 @@ def test_a_fault_in_reading_a_call_is_answered_safely(
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(Arrivals, "mention", fail)
+    monkeypatch.setattr(ContainerReader, "mention", fail)
     assert served.call("UpdateContainer", b"") == b""
     assert served.crashes == ["UpdateContainer"]

@@ -7,7 +7,7 @@ import pytest
 
 from pinfold.nri.dispatch.report import Crashed, Decided
 from pinfold.nri.embedded.kubelet import container_message, sandbox_message
-from pinfold.nri.plugin import arrivals
+from pinfold.nri.plugin import container_reader
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
@@ -41,14 +41,14 @@ class UnreadableError(Exception):
 
 def poison(monkeypatch: pytest.MonkeyPatch, reader: str) -> None:
     """Let the reading of whatever has a certain name fail."""
-    read = getattr(arrivals, reader)
+    read = getattr(container_reader, reader)
 
     def fail(message: Any, *rest: Any, **named: Any) -> object:
         if message.name == POISON:
             raise UnreadableError
         return read(message, *rest, **named)
 
-    monkeypatch.setattr(arrivals, reader, fail)
+    monkeypatch.setattr(container_reader, reader, fail)
 
 
 def forget_all(node: Node) -> None:

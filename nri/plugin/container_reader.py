@@ -14,16 +14,22 @@ from ..dispatch.newcomer import Listing, Mention, Newcomer
 from ..dispatch.report import Crashed, Report
 from ..dispatch.turn import Done, Failed, attempt
 from ..hints.hint_finder import Found, HintFinder
-from .bare_container import bare_container_value, bare_linux_value
 from .known_pods import KnownPods
-from .messages import container_linux_value, container_value, lost_pod_value, pod_value
+from .messages import (
+    bare_container_value,
+    bare_linux_value,
+    container_linux_value,
+    container_value,
+    lost_pod_value,
+    pod_value,
+)
 
 FIND_SECONDS: Final = 0.05
 """In which what a new container is near must be found."""
 _FIND_ALL_SECONDS: Final = 0.5
 
 
-class Arrivals:
+class ContainerReader:
     """Reads containers, and has their hints found; without a finder they have none."""
 
     def __init__(
