@@ -63,7 +63,7 @@ class Classified(Struct, frozen=True, kw_only=True):
     placement: PlacementRules = NO_PLACEMENT_RULES
     """Its required and preferred rules, other than the weighted ones in `rules`."""
     preferences: Preferences = NO_PREFERENCES
-    """What its annotations say, one value for all that say the same."""
+    """What its annotations say, one value for all that say the same; its faults are `problems`."""
 
 
 class _Cpu(Struct, frozen=True, kw_only=True):
@@ -238,7 +238,7 @@ class Classifier:
             classes=classes,
             quota=preferences.quota or config.exclusive_cpu_quota,
             placement=placement,
-            preferences=preferences,
+            preferences=replace(preferences, problems=()) if preferences.problems else preferences,
         )
 
     def _with_own_cpus(
