@@ -163,9 +163,9 @@ class Engine:
         container = self._central.completed(container)
         self._replace(container)
         allocator = self._allocator
-        request, others = allocator.know(container).request, allocator.books.pinner.told_cpus
-        is_penned = allocator.pens.name_of(container, request) is not None
-        if is_penned or not allocator.adopt(container, request, others, None):
+        classified, others = allocator.know(container), allocator.books.pinner.told_cpus
+        is_penned = allocator.pens.name_of(container, classified) is not None
+        if is_penned or not allocator.adopt(container, classified.request, others, None):
             return allocator.conclude(allocator.place_running(container))
         allocator.heed_rules(container, is_alone=True)
         changes = allocator.books.pinner.changes(container.id)

@@ -6,6 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...topology.sets.cpuset import NO_CPUS, NO_NODES, CpuSet
+from ..annotations.preferences import parse_preferences
 from ..books.books import Books
 from ..model.container import Container, ContainerId, PodId
 from ..model.grant import Grant, PoolId
@@ -41,7 +42,8 @@ def find_penned(
         if requests[one.id].cpu_type is not CpuType.NORMAL or (known and not known.is_penned):
             # What is remembered of a container, and is no pen, is a place of its own.
             continue
-        name = wished_pen(one) or (pod_pen(one.pod) if known is not None else None)
+        wished = wished_pen(one, parse_preferences(one))
+        name = wished or (pod_pen(one.pod) if known is not None else None)
         if name is not None:
             found.setdefault(name, []).append(one)
         elif not is_outside(one):

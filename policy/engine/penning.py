@@ -58,11 +58,11 @@ class Penning:
         self.note_size = roster.note_size
         self.bookings = PenBookings(books, placer, judge.is_bound)
 
-    def name_of(self, container: Container, request: Request) -> PenName | None:
+    def name_of(self, container: Container, classified: Classified) -> PenName | None:
         """The pen that a container belongs in; None where it has a place of its own."""
-        if request.cpu_type not in (CpuType.NORMAL, CpuType.PEN):
+        if classified.request.cpu_type not in (CpuType.NORMAL, CpuType.PEN):
             return None
-        wished, pod = wished_pen(container), container.pod
+        wished, pod = wished_pen(container, classified.preferences), container.pod
         if wished is not None:
             return wished
         if not self.bookings.is_empty and self.bookings.knows(pod_pen(pod).id):
@@ -81,7 +81,7 @@ class Penning:
 
         A refusal books nothing.
         """
-        name = self.name_of(container, classified.request)
+        name = self.name_of(container, classified)
         if name is None:
             return None
         pen, made = self._books.ledger.pens.get(name.id), None
@@ -149,7 +149,7 @@ class Penning:
             self._unmet.note_shifted(members)
         other = self._roster.containers[next(iter(members))]
         classified, pen = self._roster.classified[other.id], ledger.pens[pen.container_id]
-        name = self.name_of(other, classified.request)
+        name = self.name_of(other, classified)
         if name is not None and (request := self._changed(name, pen, other)):
             self.bookings.resize(pen, request, self._judged(other, classified, pen))
             self._unmet.note_moved(pen.container_id)
@@ -161,7 +161,7 @@ class Penning:
         pen, known = ledger.pens[held.held_as], self._roster.containers[container_id]
         if pen.exclusive:
             self._unmet.note_shifted(ledger.members(pen.container_id))
-        name = self.name_of(container, classified.request) or PenName(pen.container_id)
+        name = self.name_of(container, classified) or PenName(pen.container_id)
         size = None if name.is_group else self.size_of(known)
         carries = size is not None and shows_pod(size, known)
         if size is not None and carries and (larger := resized_with(size, known, container)):

@@ -74,7 +74,7 @@ def party_of(container_id: ContainerId, books: Books, roster: Roster, pens: Penn
     container, classified = members[next(iter(ids))]
     request, name = classified.request, None
     if held.is_pen:
-        name = pens.name_of(container, request)
+        name = pens.name_of(container, classified)
     if name is not None:
         request = pens.request_of(name, container)
         request = replace(request, exclusive=len(held.exclusive), shared_milli=held.shared_milli)

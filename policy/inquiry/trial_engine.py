@@ -76,9 +76,9 @@ class TrialEngine(Engine):
     ) -> bool:
         pens, pod, before = self._allocator.pens, container.pod, self.pod_size(container.pod)
         if size is None or before is None:
-            return pens.name_of(container, classified.request) is not None
+            return pens.name_of(container, classified) is not None
         pens.note_size(pod, size)
-        name = pens.name_of(container, classified.request)
+        name = pens.name_of(container, classified)
         pens.note_size(pod, before)
         return name is not None
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from ..annotations.preferences import parse_preferences
+from ..annotations.preferences import Preferences, parse_preferences
 from ..model.container import Container, ContainerId, Pod, Resources
 from .pod_numbers import are_of_pod
 
@@ -27,11 +27,8 @@ def pod_pen(pod: Pod) -> PenName:
     return PenName(ContainerId(f"pod {pod.id}"))
 
 
-def wished_pen(container: Container) -> PenName | None:
+def wished_pen(container: Container, preferences: Preferences) -> PenName | None:
     """The pen that a container's annotations ask for; None where they ask for none."""
-    if not container.pod.annotations:
-        return None
-    preferences = parse_preferences(container)
     pod = container.pod
     if preferences.group is not None:
         return PenName(ContainerId(f"group {pod.namespace}/{preferences.group}"), is_group=True)

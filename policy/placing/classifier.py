@@ -12,7 +12,7 @@ from ...topology.model.machine import Machine, MemoryKind, NumaNode
 from ...topology.sets.cpuset import CpuSet
 from ..annotations.annotation_values import IrqAffinity
 from ..annotations.annotations import read_annotations
-from ..annotations.preferences import Preferences, parse_preferences
+from ..annotations.preferences import NO_PREFERENCES, Preferences, parse_preferences
 from ..annotations.resource_values import MemoryUse
 from ..configuration.config import Config, OnBadAnnotation, SchedulingClass
 from ..hints.hint_filter import hints_of
@@ -62,13 +62,8 @@ class Classified(Struct, frozen=True, kw_only=True):
     """The fate of its quota where all its cpus are its own."""
     placement: PlacementRules = NO_PLACEMENT_RULES
     """Its required and preferred rules, other than the weighted ones in `rules`."""
-
-
-class _Alike(Struct, frozen=True, kw_only=True):
-    """Containers with the same texts, whatever they are called and however much they ask for."""
-
-    preferences: Preferences
-    classified: Classified
+    preferences: Preferences = NO_PREFERENCES
+    """What its annotations say, one value for all that say the same; its faults are `problems`."""
 
 
 class _Cpu(Struct, frozen=True, kw_only=True):
@@ -116,11 +111,10 @@ class Classifier:
             return self._classify(container)
         cpu = classify_cpu(container, alike.preferences, config)
         cpu_class, _ = cpu_class_wish(container, alike.preferences, cpu.exclusive, config)
-        found = alike.classified
         return replace(
-            found,
-            request=self._demand(found.request, container, cpu, cpu_class),
-            rules=bind_rules(found.rules, pod) if found.rules else (),
+            alike,
+            request=self._demand(alike.request, container, cpu, cpu_class),
+            rules=bind_rules(alike.rules, pod) if alike.rules else (),
             cpu_class=cpu_class,
         )
 
@@ -141,7 +135,7 @@ class Classifier:
 
     def _classify_alike(
         self, annotations: tuple[str, ...], name: str, namespace: str, qos: QosClass
-    ) -> _Alike | None:
+    ) -> Classified | None:
         """A container that asks for nothing; None where others of it have to be looked at.
 
         Annotations: keys and values in turn.
@@ -159,7 +153,7 @@ class Classifier:
             depends |= has_label_keys(container) or are_labels_heeded(pod, self._config)
         if depends or found.problems:
             return None
-        return _Alike(preferences=preferences, classified=found)
+        return found
 
     def _demand(
         self, request: Request, container: Container, cpu: _Cpu, cpu_class: str | None
@@ -244,6 +238,7 @@ class Classifier:
             classes=classes,
             quota=preferences.quota or config.exclusive_cpu_quota,
             placement=placement,
+            preferences=replace(preferences, problems=()) if preferences.problems else preferences,
         )
 
     def _with_own_cpus(
