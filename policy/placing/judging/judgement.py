@@ -362,6 +362,11 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
                     kept |= 1 << (here.bit_length() - 1)
         return kept
 
+    @property
+    def owed_at_most(self) -> int:
+        """The number of cpus that `owed` comes to at most, whatever the region."""
+        return sum([indexes.bit_count() for _, _, indexes in self._sharing])
+
     @cached_property
     def _sharing(self) -> Sequence[tuple[Level, int, int]]:
         """Shared cpus of companions, and the domains in which they have those alone, by level."""
