@@ -115,7 +115,7 @@ class DecisionJournal:
 
     def _decided(self, happening: Decided) -> None:
         container, decision, now = happening.container, happening.decision, self._clock()
-        self._moved.update(one.container_id for one in decision.changes)
+        self._moved.update([one.container_id for one in decision.changes])
         self.feed.give(now, happening)
         known = self._times.get(container.id)
         # What is listed anew after a connection broke was decided before.

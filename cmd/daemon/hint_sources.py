@@ -6,7 +6,7 @@ from functools import partial
 
 from ...nri.hints.combined_hints import Surroundings
 from ...nri.hints.device_hints import DeviceNumber
-from ...nri.hints.hint_probe import Lookout
+from ...nri.hints.hint_probe import HintProbe
 from ...nri.hints.kubelet_hints import KubeletHints
 from ...nri.hints.pod_resources import KUBELET_SOCKET, PodResources
 from ...policy.hints.hint_text import TEST_APIS
@@ -24,7 +24,7 @@ def find_surroundings(root: str | None, environment: Mapping[str, str]) -> Surro
         return Surroundings(has_test_hints=has_test_hints)
     above = root.rstrip("/")
     return Surroundings(
-        Lookout(
+        HintProbe(
             open_tree(root),
             partial(_device_below, above),
             read_file=lambda path: small_file(above + path),

@@ -108,15 +108,17 @@ class DecisionLog:
                 self._log.error("%s", LateText(partial(_refused, happening, reason)))
             case Grant(kind=kind):
                 self._log.info("%s", LateText(partial(_granted, happening, kind)))
-                for change in decision.changes:
-                    self._log.debug(
-                        "%s",
-                        fields(event="change", id=change.container_id, **pin_fields(change.after)),
-                    )
+                if self._log.isEnabledFor(logging.DEBUG):
+                    for change in decision.changes:
+                        self._log.debug("%s", LateText(partial(_changed, change)))
 
 
 def _released(container: Container, changes: tuple[Change, ...]) -> str:
     return fields(event="release", **name_fields(container), updates=len(changes))
+
+
+def _changed(change: Change) -> str:
+    return fields(event="change", id=change.container_id, **pin_fields(change.after))
 
 
 def _about(happening: Decided) -> dict[str, str]:

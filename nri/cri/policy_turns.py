@@ -94,7 +94,7 @@ class PolicyTurns:
         It would take Python's lock from the loop just when the runtime's answer comes.
         """
         self._last = time.monotonic()
-        if self._has_timer or not self._owner.has_left:
+        if self._has_timer or not self._owner.left:
             return
         self._has_timer, self._since = True, self._last
         asyncio.get_running_loop().call_later(_QUIET_SECONDS, self._look)

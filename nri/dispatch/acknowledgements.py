@@ -6,13 +6,21 @@ counts as acknowledged where it was read back from the kernel, or where the runt
 update of a container that was running already when the update was sent.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from ...policy.model.container import ContainerId
 from ...policy.model.pinning import Pinning
 from .open_pins import OpenPins
-from .pin_state import Mismatch, PinLook, PinningCounts, PinState, Stage, Telling
+from .pin_state import (
+    Mismatch,
+    PinLook,
+    PinningCounts,
+    PinState,
+    Stage,
+    Telling,
+    count_telling,
+)
 
 FIRST_RETRY_SECONDS: Final = 0.5
 LAST_RETRY_SECONDS: Final = 60.0
@@ -59,18 +67,13 @@ class Acknowledgements:
 
     def want(self, pinnings: Mapping[ContainerId, Pinning], now: float) -> None:
         """Containers should have these from now on, and were not told yet."""
-        for container_id, pinning in pinnings.items():
-            entry = self._want(container_id, pinning)
-            if entry.stage is not Stage.FLIGHT:
-                self._enter(container_id, entry, Stage.TELL, now)
+        self._open.move(_landed(self._want(pinnings)), Stage.TELL, now)
 
     def told(self, pinnings: Mapping[ContainerId, Pinning], now: float) -> None:
         """Containers should have these from now on, and an answer to the runtime says so."""
-        for container_id, pinning in pinnings.items():
-            entry = self._want(container_id, pinning)
-            entry.tell()
-            if entry.stage is not Stage.FLIGHT:
-                self._enter(container_id, entry, Stage.CHECK, self.check_time(now))
+        entries = self._want(pinnings)
+        count_telling(entries.values())
+        self._open.move(_landed(entries), Stage.CHECK, self.check_time(now))
 
     def check_time(self, now: float) -> float:
         """The time at which the kernel is read back for a container that is told something now.
@@ -98,9 +101,9 @@ class Acknowledgements:
             # One that was told nothing runs with what it was created with, as far as is known.
             is_urgent = entry.tells > 0 or entry.stage is Stage.TELL
             due = now if is_urgent else self.check_time(now)
-            self._enter(container_id, entry, Stage.CHECK, due)
+            self._open.move({container_id: entry}, Stage.CHECK, due)
         elif entry.tells or entry.stage is Stage.TELL:
-            self._enter(container_id, entry, Stage.TELL, now)
+            self._open.move({container_id: entry}, Stage.TELL, now)
         else:
             # Its creation would have failed without the pinning it was created with.
             entry.acknowledged = entry.wanted
@@ -111,7 +114,7 @@ class Acknowledgements:
         """A container is gone, or holds nothing any more."""
         entry = self._entries.pop(container_id, None)
         if entry is not None:
-            self._open.move(container_id, entry, Stage.REST)
+            self._open.move({container_id: entry}, Stage.REST)
 
     def synchronize(
         self,
@@ -139,12 +142,12 @@ class Acknowledgements:
             self._entries[container_id] = entry
             if entry.is_running and entry.acknowledged != pinning:
                 stage = Stage.CHECK if self._can_read_back else Stage.TELL
-                self._enter(container_id, entry, stage, now)
+                self._open.move({container_id: entry}, stage, now)
         self.told({one: placed[one] for one in told if one in placed}, now)
         for container_id, entry in self._entries.items():
             if not entry.is_running:
                 # Its start may have come between the list and our first event: nobody would tell.
-                self._enter(container_id, entry, Stage.TELL, now + UNSEEN_START_SECONDS)
+                self._open.move({container_id: entry}, Stage.TELL, now + UNSEEN_START_SECONDS)
 
     def for_answer(
         self, but: Iterable[ContainerId], at_most: int, now: float
@@ -184,7 +187,8 @@ class Acknowledgements:
         return [
             container_id
             for container_id, one in self._open.at(stage)
-            if one.due <= now and one.is_pending
+            # Only what runs is read back.
+            if one.due <= now and (one.is_running or stage is Stage.TELL)
         ]
 
     def hurry(self) -> None:
@@ -220,7 +224,7 @@ class Acknowledgements:
         if found is None:
             is_open = can_confirm or entry.tells_of_wanted < _BLIND_TELLS
             if is_open and entry.acknowledged != entry.wanted:
-                self._enter(container_id, entry, Stage.TELL, now)
+                self._open.move({container_id: entry}, Stage.TELL, now)
             else:
                 self._rest(container_id, entry)
             return None
@@ -231,7 +235,7 @@ class Acknowledgements:
         if not entry.tells_of_wanted:
             # Nobody has told it yet: it started with what it was created with, or another program
             # changed it.
-            self._enter(container_id, entry, Stage.TELL, now)
+            self._open.move({container_id: entry}, Stage.TELL, now)
             return None
         return self._fail(container_id, entry, found, "the kernel does not have it", now)
 
@@ -249,8 +253,8 @@ class Acknowledgements:
         for container_id in container_ids:
             entry = self._entries.get(container_id)
             if entry is not None and entry.stage is Stage.TELL:
-                entry.tell()
-                self._open.move(container_id, entry, Stage.FLIGHT)
+                count_telling((entry,))
+                self._open.move({container_id: entry}, Stage.FLIGHT)
                 entry.flying = entry.wanted
                 found[container_id] = Telling(entry.wanted, entry.tells)
         return found
@@ -269,11 +273,11 @@ class Acknowledgements:
         if error and entry.tells_of_wanted:
             return self._fail(container_id, entry, None, error, now)
         if not entry.tells_of_wanted:
-            self._enter(container_id, entry, Stage.TELL, now)
+            self._open.move({container_id: entry}, Stage.TELL, now)
         elif telling.tells != entry.tells or entry.flying != entry.wanted:
             # An answer told it something meanwhile: which of both came last, nobody knows.
             stage = Stage.CHECK if self._can_read_back else Stage.TELL
-            self._enter(container_id, entry, stage, now)
+            self._open.move({container_id: entry}, stage, now)
         else:
             self._agree(container_id, entry)
         return None
@@ -292,8 +296,7 @@ class Acknowledgements:
 
     def recall(self, now: float) -> None:
         """Updates under way will not be answered: the connection is over. O(open ones)."""
-        for container_id, entry in tuple(self._open.at(Stage.FLIGHT)):
-            self._enter(container_id, entry, Stage.TELL, now)
+        self._open.move(dict(self._open.at(Stage.FLIGHT)), Stage.TELL, now)
 
     def problems(self) -> Mapping[ContainerId, str]:
         """Problems of containers that do not have what they should. O(open ones)."""
@@ -317,7 +320,7 @@ class Acknowledgements:
                 # Another program's doing is no failure of what was told before.
                 entry.acknowledged = None
                 entry.tells_of_wanted = 0
-                self._enter(container_id, entry, Stage.CHECK, now)
+                self._open.move({container_id: entry}, Stage.CHECK, now)
             elif entry.stage is Stage.TELL:
                 entry.due = now
 
@@ -326,31 +329,30 @@ class Acknowledgements:
         running = [one for one in self._entries.values() if one.is_running]
         return PinningCounts(
             running=len(running),
-            acknowledged=_count(running, lambda one: one.acknowledged == one.wanted),
-            waiting=_count(running, lambda one: one.stage in (Stage.TELL, Stage.FLIGHT)),
-            failing=_count(running, lambda one: one.failures > 0),
-            blind=_count(
-                running,
-                lambda one: one.stage is Stage.REST and one.acknowledged != one.wanted,
+            acknowledged=sum([one.acknowledged == one.wanted for one in running]),
+            waiting=sum([one.stage in (Stage.TELL, Stage.FLIGHT) for one in running]),
+            failing=sum([one.failures > 0 for one in running]),
+            blind=sum(
+                [one.stage is Stage.REST and one.acknowledged != one.wanted for one in running]
             ),
         )
 
-    def _want(self, container_id: ContainerId, pinning: Pinning) -> PinState:
-        entry = self._entries.get(container_id)
-        if entry is None:
-            entry = self._entries[container_id] = PinState(wanted=pinning, is_running=False)
-        elif entry.wanted != pinning:
-            entry.wanted = pinning
-            entry.tells_of_wanted = entry.failures = 0
-            entry.problem = ""
-        return entry
-
-    def _enter(self, container_id: ContainerId, entry: PinState, stage: Stage, due: float) -> None:
-        entry.due, entry.is_unsent = due, False
-        self._open.move(container_id, entry, stage)
+    def _want(self, pinnings: Mapping[ContainerId, Pinning]) -> dict[ContainerId, PinState]:
+        """Entries of containers that should have these from now on."""
+        found: dict[ContainerId, PinState] = {}
+        for container_id, pinning in pinnings.items():
+            entry = self._entries.get(container_id)
+            if entry is None:
+                entry = self._entries[container_id] = PinState(wanted=pinning, is_running=False)
+            elif entry.wanted != pinning:
+                entry.wanted = pinning
+                entry.tells_of_wanted = entry.failures = 0
+                entry.problem = ""
+            found[container_id] = entry
+        return found
 
     def _rest(self, container_id: ContainerId, entry: PinState) -> None:
-        self._open.move(container_id, entry, Stage.REST)
+        self._open.move({container_id: entry}, Stage.REST)
         entry.failures = 0
         entry.problem = ""
 
@@ -371,12 +373,8 @@ class Acknowledgements:
         doublings = min(entry.failures - 1, _DOUBLINGS_MAX)
         pause = min(FIRST_RETRY_SECONDS * (1 << doublings), LAST_RETRY_SECONDS)
         # What was read back once without success is told again at once: it was lost on its way.
-        self._enter(
-            container_id,
-            entry,
-            Stage.TELL,
-            now if found is not None and entry.failures == 1 else now + pause,
-        )
+        due = now if found is not None and entry.failures == 1 else now + pause
+        self._open.move({container_id: entry}, Stage.TELL, due)
         entry.is_unsent = found is None
         return Mismatch(
             container_id=container_id,
@@ -387,12 +385,13 @@ class Acknowledgements:
         )
 
 
+def _landed(entries: Mapping[ContainerId, PinState]) -> Mapping[ContainerId, PinState]:
+    """Entries without those whose update is with the runtime: its answer says what is next."""
+    return {one: entry for one, entry in entries.items() if entry.stage is not Stage.FLIGHT}
+
+
 def _is_other(wanted: Pinning, found: Pinning) -> bool:
     """Whether the kernel has other cpus or memory nodes than it should."""
     return (wanted.cpus is not None and found.cpus != wanted.cpus) or (
         wanted.mems is not None and found.mems is not None and found.mems != wanted.mems
     )
-
-
-def _count(entries: Iterable[PinState], is_meant: Callable[[PinState], bool]) -> int:
-    return sum(map(is_meant, entries))

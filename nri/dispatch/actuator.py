@@ -315,8 +315,10 @@ class Actuator:
                 mismatch = self._books.observe(
                     container_id, found, self._clock(), can_confirm=can_confirm
                 )
-                self._changed.notify_all()
-            self._tell_of(mismatch)
+            if mismatch is not None:
+                self._tell_of(mismatch)
+        with self._lock:
+            self._changed.notify_all()
 
     def _read(self, container_id: ContainerId, pid: int) -> Pinning | None:
         if self._read_back is None:
@@ -352,8 +354,8 @@ class Actuator:
                 self._report(Updated((mismatch.container_id,), mismatch.error))
                 self._tell_of(mismatch)
 
-    def _tell_of(self, mismatch: Mismatch | None) -> None:
-        if mismatch is not None and mismatch.failures == _TOLD_OF_FAILURES:
+    def _tell_of(self, mismatch: Mismatch) -> None:
+        if mismatch.failures == _TOLD_OF_FAILURES:
             self._report(
                 Unapplied(mismatch.container_id, mismatch.wanted, mismatch.found, mismatch.error)
             )

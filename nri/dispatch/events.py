@@ -59,6 +59,8 @@ class Events:
         machine_memory_bytes: int | None = None,
     ) -> None:
         self.policy = policy
+        self.heard: Final = actuator.heard
+        """To be told that the runtime called. For any thread."""
         self.asked: dict[ContainerId, LinuxResources] = {}
         self.advice: Mapping[ContainerId, Advice] = {}
         self._actuator = actuator
@@ -270,10 +272,6 @@ class Events:
                 self._report(one)
 
         self._owner.afterwards(tell)
-
-    def heard(self) -> None:
-        """The runtime called. For any thread."""
-        self._actuator.heard()
 
     def post(self, answer: Answer) -> None:
         """Send an answer's updates by themselves, as the call they belong to is over."""

@@ -1,6 +1,7 @@
 """Pinnings of containers that are not at rest, found by what is to be done about them next."""
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Mapping
 
 from ...policy.model.container import ContainerId
 from .pin_state import PinState, Stage
@@ -15,12 +16,19 @@ class OpenPins:
     def __init__(self) -> None:
         self._by_stage: dict[Stage, dict[ContainerId, PinState]] = {stage: {} for stage in Stage}
 
-    def move(self, container_id: ContainerId, entry: PinState, stage: Stage) -> None:
-        """The entry of a container is at this stage from now on, the last of those there. O(1)."""
-        self._by_stage[entry.stage].pop(container_id, None)
-        entry.stage = stage
+    def move(
+        self, entries: Mapping[ContainerId, PinState], stage: Stage, due: float = math.inf
+    ) -> None:
+        """Entries are at this stage from now on, the last of those there. O(entries).
+
+        `due`: the time from which on that is to be done; never, where it is up to somebody else.
+        """
+        by_stage = self._by_stage
+        for container_id, entry in entries.items():
+            by_stage[entry.stage].pop(container_id, None)
+            entry.stage, entry.due, entry.is_unsent = stage, due, False
         if stage is not Stage.REST:
-            self._by_stage[stage][container_id] = entry
+            by_stage[stage].update(entries)
 
     def at(self, stage: Stage) -> Iterable[tuple[ContainerId, PinState]]:
         """Entries at a stage with their containers, in the order in which they came there."""

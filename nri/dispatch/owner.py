@@ -44,7 +44,8 @@ class Owner:
         self._calls_queued = 0
         self._handed_in = 0
         """Pieces of work that were handed in and are not over, calls among them."""
-        self._left: deque[Turn[Any]] = deque()
+        self.left: Final[deque[Turn[Any]]] = deque()
+        """What is left to do that no runtime waits for; others only look whether there is any."""
         self._closing = threading.Lock()
         self._is_closed = False
         self._after_end = threading.Lock()
@@ -143,7 +144,7 @@ class Owner:
         if self._handed_in or self._is_closed or not self._held.acquire(blocking=False):
             return False
         try:
-            if self._left:
+            if self.left:
                 # It comes before.
                 return False
             self._do(turn)
@@ -153,25 +154,20 @@ class Owner:
 
     def afterwards(self, work: Callable[[], None]) -> None:
         """Do this once the present piece of work is over; only for use by work itself."""
-        self._left.append(Turn("afterwards", work))
-
-    @property
-    def has_left(self) -> bool:
-        """Whether something is left to do that no runtime waits for."""
-        return bool(self._left)
+        self.left.append(Turn("afterwards", work))
 
     @property
     def is_overloaded(self) -> bool:
         """Whether more is left to do than should wait any longer."""
-        return len(self._left) > _LEFT_MAX
+        return len(self.left) > _LEFT_MAX
 
     def tidy(self) -> bool:
         """Do one piece of what is left; False where somebody else is at work, and sees to it."""
         if not self._held.acquire(blocking=False):
             return False
         try:
-            if self._left:
-                self._do(self._left.popleft())
+            if self.left:
+                self._do(self.left.popleft())
         finally:
             self._held.release()
         return True
@@ -199,7 +195,7 @@ class Owner:
             return
         if self._worker == threading.get_ident():
             # It would wait for itself, or for the owner's thread, which waits for it.
-            self._left.append(entry.turn)
+            self.left.append(entry.turn)
             return
         self._thread.join()
         with self._after_end:
@@ -224,10 +220,10 @@ class Owner:
 
     def _finish(self) -> None:
         """Do all that is left; a runtime's call may come in between."""
-        while self._left:
+        while self.left:
             with self._held:
-                if self._left:
-                    self._do(self._left.popleft())
+                if self.left:
+                    self._do(self.left.popleft())
 
     def _do(self, turn: Turn[Any]) -> None:
         self._worker = threading.get_ident()

@@ -1,6 +1,7 @@
 """One container's way to having the cpus and memory nodes it should have."""
 
 import enum
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -57,22 +58,19 @@ class PinState(Struct, kw_only=True):
     is_unsent: bool = False
     """No other way took the last update: the next answer may carry it though it is not due."""
 
-    @property
-    def is_pending(self) -> bool:
-        """Whether something is to be done once it is due; only what runs is read back."""
-        return self.stage is Stage.TELL or (self.stage is Stage.CHECK and self.is_running)
-
-    def tell(self) -> None:
-        """Count a telling: from here on the kernel may have the wanted pinning or the old one."""
-        self.tells += 1
-        self.tells_of_wanted += 1
-        if self.acknowledged != self.wanted:
-            self.acknowledged = None
-
     def look(self) -> PinLook:
         """The container for a comparison with the kernel."""
         is_settled = self.stage is Stage.REST or self.failures > 0
         return PinLook(self.wanted, self.tells, is_settled, self.problem)
+
+
+def count_telling(entries: Iterable[PinState]) -> None:
+    """Count a telling: from here on the kernel may have the wanted pinning or the old one."""
+    for entry in entries:
+        entry.tells += 1
+        entry.tells_of_wanted += 1
+        if entry.acknowledged != entry.wanted:
+            entry.acknowledged = None
 
 
 class Telling(NamedTuple):

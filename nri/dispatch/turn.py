@@ -79,7 +79,11 @@ class Turn(Generic[T]):
             if self._is_withdrawn or self._has_begun:
                 return None
             self._has_begun = True
-        result = attempt(self._work)
+        # As by `attempt`: every event of the runtime comes by here.
+        try:
+            result: Done[T] | Failed = Done(self._work())
+        except Exception as error:
+            result = Failed(error)
         with self._lock:
             is_late = self._is_abandoned
             if isinstance(result, Done) and self._in_time is not None and not is_late:

@@ -19,7 +19,7 @@ from ..api import nri_pb2
 from ..plugin.runtime_events import STATE_CHANGES
 from ..wire.connection import Call
 from ..wire.ttrpc import Code
-from .plugin_link import CallError, Trunk
+from .plugin_link import CallError, PluginLink
 from .runtime_dialects import NEWEST, Dialect, split_synchronize
 from .written_resources import write_resources
 
@@ -63,7 +63,7 @@ class EmbeddedRuntime:
         self._starting: dict[str, nri_pb2.LinuxCPU] = {}
         self._now = now or self._tick
         self._event_mask = 0
-        self._trunk: Trunk | None = None
+        self._link: PluginLink | None = None
         self._is_synchronized = threading.Event()
         self._linking = threading.Lock()
         """For which connection is there, and whether its plugin is synchronized."""
@@ -79,19 +79,19 @@ class EmbeddedRuntime:
 
     def serve(self, sock: socket.socket) -> None:
         """Let the plugin at the other end of a connected socket register."""
-        trunk = Trunk(sock, self._answer, self._forget)
+        link = PluginLink(sock, self._answer, self._forget)
         with self._linking:
-            self._trunk = trunk
+            self._link = link
             self._is_synchronized.clear()
-        trunk.start()
+        link.start()
 
     def drop(self) -> None:
         """Cut the connection, as a runtime does that ends or has lost its patience."""
         with self._linking:
-            trunk, self._trunk = self._trunk, None
+            link, self._link = self._link, None
             self._is_synchronized.clear()
-        if trunk is not None:
-            trunk.close()
+        if link is not None:
+            link.close()
 
     def wait_until_synchronized(self, seconds: float) -> bool:
         """Whether a plugin is registered and synchronized within this time."""
@@ -102,10 +102,10 @@ class EmbeddedRuntime:
 
         Raises `OSError` where no plugin answers.
         """
-        trunk = self._trunk
-        if trunk is None:
+        link = self._link
+        if link is None:
             raise ConnectionError("no plugin is connected")
-        return trunk.exchange(method, payload, seconds).code
+        return link.exchange(method, payload, seconds).code
 
     def run_pod(self, pod: nri_pb2.PodSandbox) -> None:
         """Run a pod's sandbox."""
@@ -274,37 +274,37 @@ class EmbeddedRuntime:
         self._ticks += 1
         return self._ticks
 
-    def _forget(self, trunk: Trunk) -> None:
+    def _forget(self, link: PluginLink) -> None:
         """The plugin is gone, if this was its connection."""
         with self._linking:
-            if trunk is self._trunk:
+            if link is self._link:
                 self._is_synchronized.clear()
 
-    def _answer(self, trunk: Trunk, call: Call) -> None:
+    def _answer(self, link: PluginLink, call: Call) -> None:
         """Serve one call of the plugin, in a thread of its own as the answer may take long."""
         match call.method:
             case "RegisterPlugin":
                 request = nri_pb2.RegisterPluginRequest.FromString(call.payload)
                 if not (len(request.plugin_idx) == 2 and request.plugin_idx.isdigit()):
                     text = f"invalid plugin index {request.plugin_idx!r}"
-                    trunk.fail(call.stream_id, Code.UNKNOWN, text)
+                    link.fail(call.stream_id, Code.UNKNOWN, text)
                     return
                 self.plugin_name = f"{request.plugin_idx}-{request.plugin_name}"
-                trunk.respond(call.stream_id, nri_pb2.Empty())
-                self._introduce(trunk)
+                link.respond(call.stream_id, nri_pb2.Empty())
+                self._introduce(link)
             case "UpdateContainers":
                 updates = nri_pb2.UpdateContainersRequest.FromString(call.payload).update
                 with self._lock:
                     self.unsolicited += 1
                     failed = self._apply(updates)
                 if failed:
-                    trunk.fail(call.stream_id, Code.UNKNOWN, "NRI update of some containers failed")
+                    link.fail(call.stream_id, Code.UNKNOWN, "NRI update of some containers failed")
                 else:
-                    trunk.respond(call.stream_id, nri_pb2.UpdateContainersResponse())
+                    link.respond(call.stream_id, nri_pb2.UpdateContainersResponse())
             case _:
-                trunk.fail(call.stream_id, Code.UNIMPLEMENTED, f"no method {call.method}")
+                link.fail(call.stream_id, Code.UNIMPLEMENTED, f"no method {call.method}")
 
-    def _introduce(self, trunk: Trunk) -> None:
+    def _introduce(self, link: PluginLink) -> None:
         timeout = self._request_timeout_seconds
         configure = nri_pb2.ConfigureRequest(
             runtime_name=self._dialect.name,
@@ -315,20 +315,20 @@ class EmbeddedRuntime:
             configure.registration_timeout = 5000
             configure.request_timeout = int(timeout * 1000)
         try:
-            response = trunk.call("Configure", configure, nri_pb2.ConfigureResponse, timeout)
+            response = link.call("Configure", configure, nri_pb2.ConfigureResponse, timeout)
             if response.events & ~self._dialect.known_events:
                 raise CallError(Code.UNKNOWN, f"invalid plugin events: {response.events:#x}")
             with self._lock:
-                self._synchronize(trunk, timeout)
+                self._synchronize(link, timeout)
                 self._event_mask = response.events or 0x7FF
                 with self._linking:
                     # Unless it was dropped meanwhile.
-                    if trunk is self._trunk:
+                    if link is self._link:
                         self._is_synchronized.set()
         except (CallError, OSError):
-            trunk.close()
+            link.close()
 
-    def _synchronize(self, trunk: Trunk, timeout: float) -> None:
+    def _synchronize(self, link: PluginLink, timeout: float) -> None:
         running = [
             one for one in self.containers.values() if one.state != nri_pb2.CONTAINER_STOPPED
         ]
@@ -338,7 +338,7 @@ class EmbeddedRuntime:
         else:
             pieces = [nri_pb2.SynchronizeRequest(pods=pods, containers=running)]
         for piece in pieces:
-            response = trunk.call("Synchronize", piece, nri_pb2.SynchronizeResponse, timeout)
+            response = link.call("Synchronize", piece, nri_pb2.SynchronizeResponse, timeout)
             if response.more != piece.more:
                 raise CallError(Code.UNKNOWN, "plugin does not handle split sync requests")
             self._apply(response.update)
@@ -365,12 +365,12 @@ class EmbeddedRuntime:
 
     def _call(self, event: nri_pb2.Event, method: str, request: Message, kind: type[M]) -> M | None:
         """The plugin's answer; None where there is none that is interested or alive."""
-        trunk = self._trunk
+        link = self._link
         wanted = self._event_mask & 1 << (int(event) - 1)
-        if trunk is None or not self._is_synchronized.is_set() or not wanted:
+        if link is None or not self._is_synchronized.is_set() or not wanted:
             return None
         try:
-            return trunk.call(method, request, kind, self._request_timeout_seconds)
+            return link.call(method, request, kind, self._request_timeout_seconds)
         except CallError as error:
             raise RequestError(
                 f"{method}: rpc error: code = {error.code} desc = {error}"
@@ -378,7 +378,7 @@ class EmbeddedRuntime:
         except OSError:
             # Out of patience, or gone: the plugin is dropped and the request goes on without it.
             self._is_synchronized.clear()
-            trunk.close()
+            link.close()
             return None
 
     def _apply(self, updates: Iterable[nri_pb2.ContainerUpdate]) -> bool:

@@ -25,23 +25,23 @@ class CallError(Exception):
         self.code = code
 
 
-class Trunk:
+class PluginLink:
     """Calls the plugin and takes its calls, each in a thread of its own.
 
-    `answer` and `ended` get the trunk itself: a call must be answered on the connection it came
+    `answer` and `ended` get the link itself: a call must be answered on the connection it came
     from.
     """
 
     def __init__(
         self,
         sock: socket.socket,
-        answer: Callable[["Trunk", Call], None],
-        ended: Callable[["Trunk"], None] = lambda _: None,
+        answer: Callable[["PluginLink", Call], None],
+        ended: Callable[["PluginLink"], None] = lambda _: None,
     ) -> None:
         self._wire = WireSocket(sock, Role.RUNTIME, PLUGIN_SERVICE)
         self._answer = answer
         self._ended = ended
-        self._reader = threading.Thread(target=self._read, name="trunk", daemon=True)
+        self._reader = threading.Thread(target=self._read, name="link", daemon=True)
 
     def start(self) -> None:
         """Begin to read."""
@@ -74,10 +74,9 @@ class Trunk:
 
     def _read(self) -> None:
         try:
-            while chunk := self._wire.read():
+            while not self._wire.fault and (chunk := self._wire.read()):
                 for event in self._wire.events(chunk):
                     self._handle(event)
-                self._wire.check()
         except (OSError, WireError):
             pass  # ends like a connection that was closed
         finally:

@@ -13,7 +13,7 @@ from ...policy.model.hint import Hint
 from ...policy.text.errors import Problem
 from ..dispatch.report import HintsMissing
 from .hint_finder import Found
-from .hint_probe import Lookout, View, is_interesting
+from .hint_probe import HintProbe, View, is_interesting
 from .kubelet_hints import HintsByName, KubeletHints, hints_of
 from .pod_resources import PodResourcesError
 
@@ -27,14 +27,14 @@ class Surroundings:
 
     def __init__(
         self,
-        lookout: Lookout | None = None,
+        probe: HintProbe | None = None,
         kubelet: KubeletHints | None = None,
         *,
         has_test_hints: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`has_test_hints`: whether `test.topologyhints` annotations count."""
-        self._lookout = lookout
+        self._probe = probe
         self._kubelet = kubelet
         self._has_test_hints = has_test_hints
         self._clock = clock
@@ -96,7 +96,7 @@ class Surroundings:
             self._kubelet.close()
 
     def _look(self, containers: Sequence[Container], seconds: float) -> View:
-        return View() if self._lookout is None else self._lookout.look(containers, seconds)
+        return View() if self._probe is None else self._probe.look(containers, seconds)
 
     def _completed(self, containers: Sequence[Container], view: View) -> Found:
         if self._kubelet is not None:

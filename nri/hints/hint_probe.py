@@ -36,7 +36,7 @@ class View(Struct, frozen=True):
     missing: list[HintsMissing] = field(default_factory=list[HintsMissing])
 
 
-class Lookout:
+class HintProbe:
     """Looks at mounts and devices in threads that are left behind where they hang.
 
     A path that hangs is not looked at again before it answers.

@@ -225,19 +225,22 @@ def adjustment_message(
     return adjustment if adjustment.HasField("linux") else None
 
 
-def update_message(container_id: ContainerId, pinning: Pinning) -> nri_pb2.ContainerUpdate | None:
-    """The update of an existing container; None where nothing is asked for."""
-    update = nri_pb2.ContainerUpdate(container_id=container_id)
-    return update if _write_pinning(pinning, update.linux.resources) else None
-
-
 def update_messages(pinnings: Mapping[ContainerId, Pinning]) -> list[nri_pb2.ContainerUpdate]:
     """The updates of several containers, without the empty ones.
 
     containerd takes the beginning of an id for the id, so nothing may be said of "".
     """
-    messages = [update_message(one, pinning) for one, pinning in pinnings.items() if one]
-    return [message for message in messages if message is not None]
+    # Containers that share cpus have one pinning: it is written once.
+    written: dict[int, nri_pb2.LinuxContainerUpdate] = {}
+    updates: list[nri_pb2.ContainerUpdate] = []
+    for container_id, pinning in pinnings.items():
+        linux = written.get(id(pinning))
+        if linux is None:
+            linux = written[id(pinning)] = nri_pb2.LinuxContainerUpdate()
+            _write_pinning(pinning, linux.resources)
+        if container_id and linux.HasField("resources"):
+            updates.append(nri_pb2.ContainerUpdate(container_id=container_id, linux=linux))
+    return updates
 
 
 def _mounts(container: nri_pb2.Container) -> tuple[Mount, ...]:
@@ -289,15 +292,14 @@ def _keys_of(device: nri_pb2.LinuxDevice) -> Iterator[_DeviceKey]:
     )
 
 
-def _write_pinning(pinning: Pinning, resources: nri_pb2.LinuxResources) -> bool:
-    """Ask for the cpus and memory nodes of a pinning; whether there are any."""
+def _write_pinning(pinning: Pinning, resources: nri_pb2.LinuxResources) -> None:
+    """Ask for the cpus and memory nodes of a pinning."""
     # An empty text would leave the cpuset as it is, so an empty set cannot be asked for.
     cpus, mems = pinning.cpus, pinning.mems
     if cpus is not None and cpus.mask:
         resources.cpu.cpus = str(cpus)
     if mems is not None and mems.mask:
         resources.cpu.mems = str(mems)
-    return resources.HasField("cpu")
 
 
 def _ids(kind: type[Ids], text: str, where: str, problems: list[Problem]) -> Ids | None:

@@ -132,7 +132,9 @@ class Service:
         """Find the answer to a call. Its notice, if there is one, is to be done after it."""
         self._events.heard()
         try:
-            answer, served.outcome = self._serve(served)
+            is_ours = served.call.service == PLUGIN_SERVICE
+            serve = self._answers.get(served.call.method, _refuse) if is_ours else _refuse
+            answer, served.outcome = serve(served)
             served.answer = answer.SerializeToString() if isinstance(answer, Message) else answer
         except DecodeError as error:
             text = f"{served.call.method}: request cannot be parsed: {error}"
@@ -160,14 +162,6 @@ class Service:
     def answered(self, served: ServedCall) -> Answered:
         """The report of an answer that is given now."""
         return Answered(served.call.method, self._clock() - served.started, served.outcome)
-
-    def _serve(self, served: ServedCall) -> tuple[Message | Rejection | bytes, Outcome]:
-        call = served.call
-        serve = self._answers.get(call.method)
-        if serve is None or call.service != PLUGIN_SERVICE:
-            text = f"{call.service}/{call.method} is not implemented"
-            return Rejection(Code.UNIMPLEMENTED, text), Outcome.UNKNOWN
-        return serve(served)
 
     def _change(self, served: ServedCall) -> tuple[bytes, Outcome]:
         change = nri_pb2.StateChangeEvent.FromString(served.call.payload)
@@ -254,7 +248,8 @@ class Service:
         # Not in the policy's turn: looking for what a container is near takes time.
         limit = min(FIND_SECONDS, _FINDING * seconds)
         read = attempt(
-            lambda: self._arrivals.read(
+            partial(
+                self._arrivals.read,
                 request.pod,
                 request.container,
                 with_kubelet=self._events.asks_kubelet,
@@ -267,7 +262,7 @@ class Service:
         newcomer = read.value
         answer, outcome = self._ask(
             served,
-            lambda: self._events.create(newcomer),
+            partial(self._events.create, newcomer),
             max(0.0, seconds - (self._clock() - served.started)),
             self._events.created,
         )
@@ -360,7 +355,7 @@ class Service:
         is_undone = request.container.state == nri_pb2.CONTAINER_UNKNOWN
         answer, outcome = self._ask(
             served,
-            lambda: self._events.stop(container_id, is_undone=is_undone),
+            partial(self._events.stop, container_id, is_undone=is_undone),
             self._deadline(served.call),
         )
         return nri_pb2.StopContainerResponse(update=update_messages(answer.all)), outcome
@@ -398,3 +393,8 @@ class Service:
     def _deadline(self, call: Call) -> float:
         patience = call.timeout_nano / 1e9 or self._request_timeout_seconds
         return min(self.deadline_seconds, _PATIENCE * patience)
+
+
+def _refuse(served: ServedCall) -> tuple[Rejection, Outcome]:
+    text = f"{served.call.service}/{served.call.method} is not implemented"
+    return Rejection(Code.UNIMPLEMENTED, text), Outcome.UNKNOWN

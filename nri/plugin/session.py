@@ -138,8 +138,10 @@ class Session:
             if self._untold:
                 self._tell()
             if not self._unread:
-                self._watch_readiness()
-                self._tidy()
+                if not self._is_ready:
+                    self._watch_readiness()
+                if self._service.owner.left:
+                    self._tidy()
                 if not self._turns.begin_wait():
                     return ""
                 if reason := self._read_more():
@@ -148,7 +150,10 @@ class Session:
                 taken = self._turns.take(self._take)
                 if taken is None:
                     return ""
-                self._handle(taken)
+                if isinstance(taken, ServedCall):
+                    self._serve(taken)
+                else:
+                    self._wire.attend(taken)
             return "" if self._unread else self._look_around()
         except WireError as error:
             return str(error)
@@ -163,7 +168,7 @@ class Session:
                 return "the runtime did not finish the handshake"
         chunk = self._wire.read()
         now = self._clock()
-        if not self._service.owner.has_left:
+        if not self._service.owner.left:
             self._tidied = now
         if not chunk:
             return "the runtime closed the connection"
@@ -176,7 +181,7 @@ class Session:
         """Do what is left, piece by piece, while the runtime does not call."""
         owner = self._service.owner
         grace = _GRACE_MILLISECONDS
-        while owner.has_left:
+        while owner.left:
             is_late = owner.is_overloaded or self._clock() - self._tidied > _LEFT_SECONDS
             is_called = self._wire.is_readable(0 if is_late else grace)
             if is_called and not is_late:
@@ -188,7 +193,8 @@ class Session:
 
     def _look_around(self) -> str:
         """The reason why the connection is over, from the events so far; empty while it is not."""
-        self._wire.check()
+        if self._wire.fault:
+            return self._wire.fault
         registered = self._registered
         if registered is not None and registered.done():
             if (reply := registered.result()).code:
@@ -214,12 +220,6 @@ class Session:
         self._serving = served = ServedCall(call=event, started=self._clock())
         return served
 
-    def _handle(self, taken: BadCall | Reply | ServedCall) -> None:
-        if isinstance(taken, ServedCall):
-            self._serve(taken)
-        else:
-            self._wire.attend(taken)
-
     def _serve(self, served: ServedCall) -> None:
         self._service.serve(served)
         notice, owner = served.notice, self._service.owner
@@ -234,7 +234,7 @@ class Session:
             if notice is not None and is_held:
                 owner.do_held(notice)
         self._tell()
-        if not self._turns.is_reader:
+        if owner.left and not self._turns.is_reader:
             # The one that reads could not do what is left, as we were at work.
             self._tidy()
 
@@ -292,7 +292,7 @@ class Session:
 
     def _watch_readiness(self) -> None:
         """Notice once that everything that runs is known."""
-        if self._is_ready or not self._service.is_synchronized:
+        if not self._service.is_synchronized:
             return
         with self._noticing:
             is_news, self._is_ready = not self._is_ready, True
@@ -307,7 +307,7 @@ class Session:
     def _end(self) -> None:
         self._wire.end()
         self._tell()
-        if self._service.owner.has_left:
+        if self._service.owner.left:
             self._service.owner.submit("what is left", lambda: None)
 
 

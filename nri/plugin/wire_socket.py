@@ -41,6 +41,8 @@ class WireSocket:
         self._closing = threading.RLock()
         """For the descriptor: once it is closed, its number may be that of another file. A signal's
         handler may close while the thread it interrupts does."""
+        self.fault = ""
+        """Why the connection is over, once what was read last ended in garbage."""
         timeout = struct.pack("ll", *divmod(int(send_seconds * 1e6), 1_000_000))
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
 
@@ -51,15 +53,12 @@ class WireSocket:
     def events(self, chunk: bytes) -> list[Event]:
         """Events in bytes that were read; raises `WireError` as `Connection.receive` does."""
         events = self._connection.receive(chunk)
+        self.fault = self._connection.fault
         for event in events:
             if isinstance(event, Call):
                 # Without the lock: nobody answers a call that nobody has seen.
                 self._unanswered.add(event.stream_id)
         return events
-
-    def check(self) -> None:
-        """Raise `WireError` if what was read last ended in garbage."""
-        self._connection.check()
 
     def attend(self, event: BadCall | Reply) -> None:
         """Do what an event asks for that is no call to serve. Raises `OSError`."""

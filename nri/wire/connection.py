@@ -71,12 +71,14 @@ class Connection:
         self._next_stream_id = 1
         self._last_served_stream_id = 0
         self._waiting: set[int] = set()
+        self.fault = ""
+        """Why the connection is over, once what was received last ended in garbage."""
 
     def receive(self, chunk: bytes) -> list[Event]:
         """Events in a chunk of the peer's bytes, in order of arrival.
 
         Raises `WireError` on garbage, after which the connection is over; where sense came before
-        it in one chunk, that is returned, and `check` raises. Frames of other connections, messages
+        it in one chunk, that is returned, and `fault` is set. Frames of other connections, messages
         of other types and answers nobody waits for are dropped, as other implementations do.
         """
         events: list[Event] = []
@@ -92,11 +94,8 @@ class Connection:
                 )
                 if event is not None:
                     events.append(event)
+        self.fault = self._frames.fault
         return events
-
-    def check(self) -> None:
-        """Raise `WireError` if what was received last ended in garbage."""
-        self._frames.check()
 
     def request(
         self, service: str, method: str, payload: bytes, timeout_nano: int = 0

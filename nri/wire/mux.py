@@ -38,12 +38,12 @@ def encode_message(connection_id: int, message: bytes) -> bytes:
     The first has at most 4096 bytes and the next carries the rest: not more frames than needed,
     because Go peers queue at most 256 unread ones per stream.
     """
-    frames = [Frame(connection_id, message[:HEAD_MAX_BYTES])]
-    frames += [
-        Frame(connection_id, message[start : start + PAYLOAD_MAX_BYTES])
-        for start in range(HEAD_MAX_BYTES, len(message), PAYLOAD_MAX_BYTES)
-    ]
-    return b"".join(frame.encode() for frame in frames)
+    head = message[:HEAD_MAX_BYTES]
+    parts = [_HEADER.pack(connection_id, len(head)), head]
+    for start in range(HEAD_MAX_BYTES, len(message), PAYLOAD_MAX_BYTES):
+        payload = message[start : start + PAYLOAD_MAX_BYTES]
+        parts += [_HEADER.pack(connection_id, len(payload)), payload]
+    return b"".join(parts)
 
 
 class FrameDecoder:
@@ -55,23 +55,25 @@ class FrameDecoder:
 
     def __init__(self) -> None:
         self._buffer = bytearray()
-        self._fault = ""
+        self.fault = ""
+        """Why nothing can follow, once the bytes ended in a broken frame."""
 
     def feed(self, chunk: bytes) -> list[Frame]:
         """The frames completed by `chunk`.
 
         A header that promises too large a payload ends the stream. Frames before it are returned
-        still, however the bytes were split; `check` and every later call raise `WireError`, and so
-        does this one if it has nothing to return.
+        still, however the bytes were split; `fault` says so, and every later call raises
+        `WireError`, as does this one if it has nothing to return.
         """
-        self.check()
+        if self.fault:
+            raise WireError(self.fault)
         self._buffer += chunk
         frames: list[Frame] = []
         start = 0
         while len(self._buffer) - start >= _HEADER.size:
             connection_id, length = _HEADER.unpack_from(self._buffer, start)
             if length > PAYLOAD_MAX_BYTES:
-                self._fault = (
+                self.fault = (
                     f"trunk: frame of {length} bytes for connection {connection_id}"
                     f" — the largest allowed is {PAYLOAD_MAX_BYTES}"
                 )
@@ -83,12 +85,8 @@ class FrameDecoder:
             frames.append(Frame(connection_id, payload))
             start = end
         del self._buffer[:start]
-        if not frames:
-            self.check()
-        return frames
-
-    def check(self) -> None:
-        """Raise `WireError` if the bytes so far end in a broken frame."""
-        if self._fault:
+        if self.fault:
             self._buffer.clear()
-            raise WireError(self._fault)
+            if not frames:
+                raise WireError(self.fault)
+        return frames

@@ -25,7 +25,7 @@ from ..pools.memory_supply import withheld_bytes
 from ..pools.pool_labels import LabelsOfPool, pool_labels
 from ..rules.affinity import AffinityRule
 from ..rules.affinity_index import AffinityIndex
-from ..rules.podaffinity.rule_set import PlacementRules
+from ..rules.podaffinity.rule_set import NO_PLACEMENT_RULES, PlacementRules
 from ..rules.podaffinity.standing_rules import StandingRules
 from .booking import Booking
 from .cpu_ledger import Ledger
@@ -224,7 +224,7 @@ class Books:
         Returns how many of those do not: its namespace has too many different ones.
         """
         self.affinity.add(container, affinity)
-        if not rules and self.standing.is_empty:
+        if rules is NO_PLACEMENT_RULES and not self.standing.rules:
             return 0
         uncounted = self.standing.add(container, rules)
         self._doubt_idle_cpus(container, rules)

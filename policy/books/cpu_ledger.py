@@ -3,7 +3,7 @@
 Cpu sets are plain int masks here and milli-cpus plain ints: this is the hot path of a decision.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from functools import reduce
 
@@ -46,6 +46,8 @@ class Ledger:
         self.grants: Mapping[ContainerId, Grant] = self._grants
         """Grants by container, oldest first."""
         self._pens: dict[ContainerId, Grant] = {}
+        self.pens: Mapping[ContainerId, Grant] = self._pens
+        """Every pen, oldest first: what the containers in it hold together."""
         self._members: dict[ContainerId, dict[ContainerId, None]] = {}
         self._sharing: list[dict[ContainerId, Grant]] = [{} for _ in pools]
         self._pool_room = PoolRoom(tree)
@@ -54,14 +56,9 @@ class Ledger:
         """The pools whose numbers changed since the room was measured, and all above them."""
         self.narrowed = NarrowedShares(tree, picker)
         """The grants that have not all of their pool; only the ledger changes them."""
-        self._slices: dict[PoolId, int] = {}
-        self._spares: dict[PoolId, int] = {}
+        self._slices: dict[int, int] = {}
+        self._spares: dict[int, int] = {}
         """Both by pool, of those in whose subtrees nothing changed since they were cut."""
-
-    @property
-    def pens(self) -> Mapping[ContainerId, Grant]:
-        """Every pen, oldest first: what the containers in it hold together."""
-        return self._pens
 
     def members(self, pen_id: ContainerId) -> Collection[ContainerId]:
         """The containers with a grant in a pen, oldest first; none of another id."""
@@ -189,13 +186,13 @@ class Ledger:
     def _owed(self) -> int:
         return self.narrowed.owed(self.free_sharable[-1], self.sharable_version)
 
-    def _sliced(self, pool_id: PoolId) -> int:
+    def _sliced(self, pool_id: int) -> int:
         known = self._slices.get(pool_id)
         if known is None:
             known = self._slices[pool_id] = self._cut(pool_id)
         return known
 
-    def _cut(self, pool_id: PoolId) -> int:
+    def _cut(self, pool_id: int) -> int:
         free = self.free_sharable[pool_id]
         pool = self.tree.pools[pool_id]
         owes = self._shared_milli[pool_id] or self._zero_requests[pool_id]
@@ -204,14 +201,14 @@ class Ledger:
         own = free & self._pool_room.own[pool_id]
         return reduce(int.__or__, map(self._spared, pool.children), own)
 
-    def _spared(self, pool_id: PoolId) -> int:
+    def _spared(self, pool_id: int) -> int:
         """The cpus a pool can give up all at once to somebody above it."""
         known = self._spares.get(pool_id)
         if known is None:
             known = self._spares[pool_id] = self._spare(pool_id)
         return known
 
-    def _spare(self, pool_id: PoolId) -> int:
+    def _spare(self, pool_id: int) -> int:
         owed = self._shared_milli[pool_id] + (self._zero_requests[pool_id] > 0)
         spare = (1000 * self._free_count[pool_id] - owed) // 1000
         if spare <= 0:
@@ -239,7 +236,7 @@ class Ledger:
         ledger._zero_requests = list(self._zero_requests)
         ledger._neighbours = {kind: list(counts) for kind, counts in self._neighbours.items()}
         ledger.grants = ledger._grants = dict(self._grants)
-        ledger._pens = dict(self._pens)
+        ledger.pens = ledger._pens = dict(self._pens)
         ledger._members = {pen: dict(members) for pen, members in self._members.items()}
         ledger.narrowed = self.narrowed.copy()
         ledger._sharing = [dict(one) for one in self._sharing]
@@ -270,14 +267,8 @@ class Ledger:
         (self._pens if grant.is_pen else self._grants)[grant.container_id] = grant
         self._book(grant, 1)
         self.narrowed.add(grant)
-        taken = grant.exclusive.mask & ~grant.isolated.mask
-        self.sharable_version += taken != 0
-        for pool_id in self._touched(grant):
-            self._outdate(pool_id)
-            if taken & self.free_sharable[pool_id]:
-                self.free_sharable[pool_id] &= ~taken
-                self._free_count[pool_id] = self.free_sharable[pool_id].bit_count()
-            self.free_isolated[pool_id] &= ~grant.isolated.mask
+        if grant.exclusive.mask:
+            self._exchange(grant, is_taken=True)
         if grant.is_pen:
             self._settle_pen(grant.container_id)
 
@@ -294,16 +285,25 @@ class Ledger:
             return grant
         self._book(grant, -1)
         self.narrowed.drop(container_id)
-        pools = self.tree.pools
-        self.sharable_version += grant.exclusive.mask != 0
-        for pool_id in self._touched(grant):
-            self._outdate(pool_id)
-            back = grant.exclusive.mask & pools[pool_id].sharable.mask
-            if back:
-                self.free_sharable[pool_id] |= back
-                self._free_count[pool_id] = self.free_sharable[pool_id].bit_count()
-            self.free_isolated[pool_id] |= grant.isolated.mask & pools[pool_id].isolated.mask
+        if grant.exclusive.mask:
+            self._exchange(grant, is_taken=False)
         return grant
+
+    def _exchange(self, grant: Grant, *, is_taken: bool) -> None:
+        """Take the exclusive cpus of a grant from all pools that have some, or give them back."""
+        own, isolated, touched = grant.exclusive.mask, grant.isolated.mask, self._touched(grant)
+        self.sharable_version += 1
+        self._outdate(touched)
+        for pool_id in touched:
+            pool, sharable = self.tree.pools[pool_id], self.free_sharable[pool_id]
+            left = sharable & ~own if is_taken else sharable | own & pool.sharable.mask
+            if left != sharable:
+                self.free_sharable[pool_id] = left
+                self._free_count[pool_id] = left.bit_count()
+            if is_taken:
+                self.free_isolated[pool_id] &= ~isolated
+            else:
+                self.free_isolated[pool_id] |= isolated & pool.isolated.mask
 
     def move_memory(self, container_id: ContainerId, zone: NodeSet) -> None:
         """Another memory zone for a grant; its cpus stay."""
@@ -344,27 +344,27 @@ class Ledger:
         self._promise(grant, sign)
 
     def _promise(self, grant: Grant, sign: int) -> None:
-        zero = 0 if grant.shared_milli else sign
-        milli = sign * grant.shared_milli
-        for pool_id in (grant.pool_id, *self.tree.ancestors[grant.pool_id]):
+        milli, zero = sign * grant.shared_milli, 0 if grant.shared_milli else sign
+        around = (grant.pool_id, *self.tree.ancestors[grant.pool_id])
+        for pool_id in around:
             self._shared_milli[pool_id] += milli
             self._zero_requests[pool_id] += zero
-            self._outdate(pool_id)
+        self._outdate(around)
 
-    def _outdate(self, pool_id: PoolId) -> None:
-        """A pool's numbers changed; so do its room and its slice, and those of all above it."""
-        self._stale.add(pool_id)
-        self._slices.pop(pool_id, None)
-        self._spares.pop(pool_id, None)
+    def _outdate(self, pools: Collection[int]) -> None:
+        """The numbers of pools changed, and with each its room, its slice and those above it."""
+        self._stale.update(pools)
+        for pool_id in pools if self._slices or self._spares else ():
+            self._slices.pop(pool_id, None)
+            self._spares.pop(pool_id, None)
 
-    def _touched(self, grant: Grant) -> Iterator[PoolId]:
-        if grant.exclusive.mask:
-            # Adopted cpus may lie outside the pool's own set, so the whole tree is looked at then.
-            if grant.exclusive <= self.tree.pools[grant.pool_id].cpus:
-                yield from map(PoolId, self.tree.subtree(grant.pool_id))
-                yield from self.tree.ancestors[grant.pool_id]
-            else:
-                yield from map(PoolId, range(len(self.tree.pools)))
+    def _touched(self, grant: Grant) -> Collection[int]:
+        """The pools that have some of the exclusive cpus of a grant."""
+        pool_id, tree = grant.pool_id, self.tree
+        # Adopted cpus may lie outside the pool's own set, so the whole tree is looked at then.
+        if grant.exclusive.mask & ~tree.masks[pool_id]:
+            return range(len(tree.pools))
+        return (*tree.subtree(pool_id), *tree.ancestors[pool_id])
 
     def _measured_apart(self) -> "Ledger":
         """A copy with numbers of its own of what is measured again."""

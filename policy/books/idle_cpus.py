@@ -87,7 +87,7 @@ class IdleCpus:
         """Whether required rules tie a container to its pool's cpus."""
         if grant.within is not None:
             return True
-        if self._standing.is_empty:
+        if not self._standing.rules:
             return False
         known = self._users.get(grant.container_id)
         if known is None:

@@ -132,18 +132,22 @@ class Pinner:
             concerned |= dict.fromkeys(self._ledger.sharing(pool_id))
         if refreshed and self._idle is not None:
             concerned |= dict.fromkeys(self._idle.users)
-        for pen_id in [one for one in concerned if one in self._ledger.pens]:
+        pens = self._ledger.pens
+        for pen_id in [one for one in concerned if one in pens]:
             del concerned[pen_id]
             concerned |= dict.fromkeys(self._ledger.members(pen_id))
         if subject is not None:
             concerned.pop(subject, None)
         found: list[Change] = []
-        all_told, grants, shared = self._told, self._ledger.grants, self._cpus.shared
+        all_told, grants = self._told, self._ledger.grants
+        # Most have plain shares: those of one pool with the same memory nodes have one pinning.
+        of_shares: dict[tuple[PoolId, int, bool], Pinning] = {}
         for container_id in concerned:
             before, grant = all_told[container_id], grants[container_id]
-            if grant.is_plain_share and self._config.pin_cpu:
-                # Most are: a call for each would be half of the work.
-                after = Pinning(cpus=shared[grant.pool_id], mems=self._mems(grant))
+            if grant.is_plain_share:
+                key = grant.pool_id, grant.memory.mask, grant.preserve_memory
+                known = of_shares.get(key)
+                after = of_shares[key] = self.pinning(grant) if known is None else known
             else:
                 after = self.pinning(grant)
             if before != after:

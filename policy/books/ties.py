@@ -8,7 +8,7 @@ from ..rules.podaffinity.standing_rules import StandingRules
 
 def is_tied(container: Container, grant: Grant, standing: StandingRules) -> bool:
     """Whether another place of a resident might break a rule among these."""
-    if standing.is_empty:
+    if not standing.rules:
         return False
     if grant.within is not None or is_held(standing.of(container.id)):
         return True

@@ -165,7 +165,7 @@ class Allocator:
         self.roster.decisions[container.id] = Decision(
             container_id=container.id,
             result=grant,
-            pool=self._pool_name(grant),
+            pool=self.books.tree.pools[grant.pool_id].name,
             pinning=pinning,
             decided_by=KEPT,
             cold_start_ns=request.cold_start_ns if is_cold else 0,
@@ -188,7 +188,7 @@ class Allocator:
         if judgement is not None:
             self.unmet.tell_adopted(container.id, judgement, remembered, is_alone=is_alone)
             self.shares.hold_back(judgement.of_growth(), grant, cpus)
-        if is_alone and not self.books.standing.is_empty:
+        if is_alone and self.books.standing.rules:
             self.rehouse()
 
     def rehouse(self) -> None:
@@ -199,7 +199,7 @@ class Allocator:
 
     def shift_shares(self) -> None:
         """Look after containers that were left no cpu of their pool by what a pen got."""
-        if not self.books.standing.is_empty:
+        if self.books.standing.rules:
             self.unmet.note_displaced(self.shares.rehouse())
 
     def keep(
@@ -217,7 +217,7 @@ class Allocator:
         self.roster.decisions[container.id] = Decision(
             container_id=container.id,
             result=grant,
-            pool=self._pool_name(grant),
+            pool=self.books.tree.pools[grant.pool_id].name,
             pinning=pinning,
             decided_by=KEPT,
             degraded=problems[0].what,
@@ -342,7 +342,7 @@ class Allocator:
             # What comes free is lent to those as well who have no cpu of their pool.
             self.unmet.note_moves(changes)
             self.unmet.look_at_displaced()
-            self.unmet.refresh(container_id, (*moved, *(one.container_id for one in changes)))
+            self.unmet.refresh(container_id, [*moved, *[one.container_id for one in changes]])
             return changes
         return self.books.pinner.changes()
 
@@ -360,9 +360,11 @@ class Allocator:
             self.pens.left(pen, grant)
 
     def _apply(self, placement: Placement, classified: Classified) -> Decision:
-        self.unmet.note_left_alone(placement.booking.grant)
+        are_ruled = bool(self.books.standing.rules)
+        if are_ruled:
+            self.unmet.note_left_alone(placement.booking.grant)
         grant = self.books.take(placement.booking)
-        if not self.books.standing.is_empty:
+        if are_ruled:
             for one in placement.booking.lifted:
                 self.unmet.note_moved(one.container_id)
             if grant.exclusive:
@@ -371,7 +373,7 @@ class Allocator:
         decision = Decision(
             container_id=grant.container_id,
             result=grant,
-            pool=self._pool_name(grant),
+            pool=self.books.tree.pools[grant.pool_id].name,
             lineup=placement.lineup,
             decided_by=placement.decided_by,
             degraded=placement.degraded,
@@ -385,6 +387,3 @@ class Allocator:
             self.unmet.tell_owners(container, placement.broken)
             return self.unmet.told(decision, placement.broken)
         return decision
-
-    def _pool_name(self, grant: Grant) -> str:
-        return self.books.tree.pools[grant.pool_id].name

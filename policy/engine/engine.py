@@ -122,12 +122,13 @@ class Engine:
     def lifts_quota(self, container_id: ContainerId) -> bool:
         """Whether a container runs without a cpu quota: its cpus are its own, and it wants that."""
         classified = self._allocator.roster.classified.get(container_id)
-        return self.config.pin_cpu and lifts_quota(self.grants.get(container_id), classified)
+        grant = self._allocator.books.ledger.grants.get(container_id)
+        return self.config.pin_cpu and lifts_quota(grant, classified)
 
     def interleaved(self, container_id: ContainerId) -> NodeSet | None:
         """The memory nodes on which a container's pages lie in turn; None: as the kernel likes."""
         classified = self._allocator.roster.classified.get(container_id)
-        return interleaved(self.pinning(container_id), classified)
+        return interleaved(self._allocator.books.pinner.told(container_id), classified)
 
     def of_pod(self, pod_id: PodId) -> tuple[ContainerId, ...]:
         """The containers known of a pod, stopped ones included, oldest first."""

@@ -125,7 +125,7 @@ def _readopt(
         elif found:
             _leave_out(allocator, container, found[-1])
     homeless = _adopt(allocator, sound, requests, others, advice)
-    if not books.standing.is_empty:
+    if books.standing.rules:
         _heed_rules(allocator, [one for one in sound if one.id in books.ledger.grants], advice)
     # What was adopted keeps its cpus: nobody is told of growth until the next event.
     allocator.unmet.note_moves(books.pinner.drain())

@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from ...topology.sets.cpuset import NO_CPUS
 from ..books.books import Books
 from ..model.container import Container, ContainerId
 from ..model.grant import Grant
@@ -164,17 +163,17 @@ class UnmetRules:
         ledger = self._books.ledger
         for one in changes:
             before, after = one.before.cpus, one.after.cpus
-            if before is None or after is None or after <= before:
+            if before is None or after is None or not (lent := after.mask & ~before.mask):
                 continue
             grant = ledger.grants[one.container_id]
             # In a pen it comes to others of its pod, and its rules may be about those.
-            own = NO_CPUS if grant.pen else ledger.tree.pools[grant.pool_id].cpus
-            if before - after or after - before - own:
+            own = 0 if grant.pen else ledger.tree.masks[grant.pool_id]
+            if before.mask & ~after.mask or lent & ~own:
                 self._displaced.append(one.container_id)
 
     def note_shifted(self, containers: Iterable[ContainerId]) -> None:
         """Containers are about to get other parts of their pens, or a pen round what they have."""
-        if not self._books.standing.is_empty:
+        if self._books.standing.rules:
             for one in containers:
                 self._shifted.setdefault(one, self.names(one))
 
@@ -274,8 +273,10 @@ class UnmetRules:
         """
         self.look_at_postponed()
         moved, self._moved = self._moved, set()
+        if not self._concerned and not self._resting:
+            return
         moved.update([one.container_id for one in changes])
-        self._postponed = (newest, moved) if self._concerned or self._resting else None
+        self._postponed = (newest, moved)
         is_stirred = not moved.isdisjoint(self._concerned.get(newest, ()))
         if not is_awaited or is_stirred or newest in self._resting:
             self.look_at_postponed()
@@ -312,7 +313,8 @@ class UnmetRules:
     def look_at_due(self) -> None:
         """Look again at containers that are still due. For when nobody waits for the policy."""
         self.look_at_postponed()
-        self._due = self._look_again(self._due)
+        if self._due:
+            self._due = self._look_again(self._due)
 
     def tidy(self) -> None:
         """Look at containers that are due, and tell more owners of rules of many what broke.

@@ -1,5 +1,6 @@
 """Holders of memory and their zones: the state of a memory ledger, and every change of it."""
 
+from ...topology.model.machine import MemoryKind
 from ...topology.sets.cpuset import NodeSet
 from ..model.container import ContainerId
 from ..model.grant import Refusal
@@ -22,7 +23,8 @@ class Holdings:
         self._by_id: dict[ContainerId, Holding] = {}
         self._zone_of: dict[ContainerId, Zone] = {}
         self._sequence = 0
-        self._initial: dict[tuple[int, int, bool], Zone | None] = {}
+        self._starts: dict[tuple[int, frozenset[MemoryKind], bool, bool], tuple[int, int]] = {}
+        """Kinds and initial zones by what decides them, as masks: most requests are alike there."""
         self._latest: Holding | None = None
         """The newcomer that was made ready last: an offer is made of it, and then taken."""
 
@@ -36,7 +38,7 @@ class Holdings:
 
     def nodes_of(self, request: MemoryRequest) -> MemoryNodes:
         """The nodes whose memory a request may have."""
-        return self.nodes.open_to(request.may_use_reserved)
+        return self.nodes if request.may_use_reserved else self.nodes.ordinary
 
     def bound_to(self, nodes: MemoryNodes) -> int:
         """Bytes of all that can be nowhere but on these nodes, however containers move."""
@@ -49,37 +51,46 @@ class Holdings:
         latest = self._latest
         if latest is not None and latest.request is request and latest.sequence == self._sequence:
             return latest
-        nodes = self.nodes_of(request)
-        affinity, kinds = request.affinity.mask, nodes.kinds_mask(request.types)
-        if request.is_strict:
-            initial = nodes.initial_zone(affinity, kinds, is_strict=True)
-        else:
-            zone = self.initial_zone(affinity, kinds, request.may_use_reserved)
-            initial = zone.mask if zone is not None else 0
+        kinds, initial = self._start(
+            request.affinity.mask, request.types, request.may_use_reserved, request.is_strict
+        )
         if not initial:
             return self._no_zone(request)
         ready = self._make(request, kinds, initial)
-        self._latest = None if ready.id in self._by_id else ready
+        self._latest = None if request.container_id in self._by_id else ready
         return ready
+
+    def _start(
+        self, affinity: int, types: frozenset[MemoryKind], may_use_reserved: bool, is_strict: bool
+    ) -> tuple[int, int]:
+        """The kinds of memory and the initial zone of a request, as masks; 0 where it has none."""
+        key = affinity, types, may_use_reserved, is_strict
+        known = self._starts.get(key)
+        if known is None:
+            nodes = self.nodes.open_to(may_use_reserved)
+            kinds = nodes.kinds_mask(types)
+            initial = nodes.initial_zone(affinity, kinds, is_strict)
+            kinds = kinds & nodes.kinds_present or nodes.kinds(initial)
+            known = self._starts[key] = kinds, initial
+        return known
 
     def holding_in(self, request: MemoryRequest, mask: int) -> Holding:
         """A request made ready for exactly this zone, where it has no zone of its own."""
         ready = self.holding(request)
-        return ready if isinstance(ready, Holding) else self._make(request, 0, mask)
+        if isinstance(ready, Holding):
+            return ready
+        return self._make(request, self.nodes_of(request).kinds(mask), mask)
 
     def initial_zone(
-        self, affinity: int, kinds: int, may_use_reserved: bool = False
+        self, affinity: int, types: frozenset[MemoryKind], may_use_reserved: bool
     ) -> Zone | None:
         """The zone of a request that is not strict while memory is plenty."""
-        key = (affinity, kinds, may_use_reserved)
-        if key not in self._initial:
-            mask = self.nodes.open_to(may_use_reserved).initial_zone(affinity, kinds)
-            self._initial[key] = self.zones.zone(mask) if mask else None
-        return self._initial[key]
+        _, mask = self._start(affinity, types, may_use_reserved, is_strict=False)
+        return self.zones.zone(mask) if mask else None
 
     def place(self, holding: Holding, mask: int) -> None:
         """Put a container into a zone, out of the one it was in; a new one is the youngest."""
-        one, zone = holding.id, self.zones.zone(mask)
+        one, zone = holding.request.container_id, self.zones.zone(mask)
         known = self._by_id.get(one)
         is_back = False
         if known is not None:
@@ -146,13 +157,9 @@ class Holdings:
         assert len(self._by_id) == sum(len(zone.users) for zone in self.zones.used())
 
     def _make(self, request: MemoryRequest, kinds: int, initial: int) -> Holding:
-        known, nodes = self._by_id.get(request.container_id), self.nodes_of(request)
-        return Holding(
-            request=request,
-            kinds=kinds & nodes.kinds_present or nodes.kinds(initial),
-            initial=initial,
-            sequence=known.sequence if known is not None else self._sequence,
-        )
+        known = self._by_id.get(request.container_id)
+        sequence = self._sequence if known is None else known.sequence
+        return Holding(request=request, kinds=kinds, initial=initial, sequence=sequence)
 
     def _no_zone(self, request: MemoryRequest) -> Refusal:
         affinity = request.affinity

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ...topology.drawing.machine_tree import bytes_text
@@ -29,7 +30,7 @@ _ANY_KIND: Final = frozenset[MemoryKind]()
 class _Nodes(NamedTuple):
     """What never changes about the nodes a request starts from."""
 
-    affinity: int
+    affinity: NodeSet
     initial: Zone | None
     """What a request gets that fits at once."""
     usual: "ZoneSummary"
@@ -54,8 +55,11 @@ class _Start(NamedTuple):
     """The initial zones of `nodes`; empty where not all have one."""
     usual: "tuple[ZoneSummary, ...]"
     """By pool id the zone where a request fits at once everywhere."""
+    is_usual_exact: bool
+    """Whether all of these are of exactly the kinds asked for, and no pool lacks one."""
     capacity_min: int
     """The smallest capacity among `nodes`."""
+    may_use_reserved: bool
 
 
 class ZoneSummary(NamedTuple):
@@ -88,7 +92,7 @@ class PoolMemory:
         start = self._starts.get(key)
         if start is None:
             start = self._starts[key] = self._start(*key)
-        return MemoryChoice(request, start, self._ledger)
+        return MemoryChoice(request, start, self._ledger, request.spreads_memory)
 
     def _start(
         self, types: frozenset[MemoryKind] | None, hinted: int, may_use_reserved: bool
@@ -113,7 +117,7 @@ class PoolMemory:
         targets = [kinds & nodes.kinds_present or nodes.kinds(one) for one in distinct]
         starts: list[_Nodes] = []
         for one, target in zip(distinct, targets, strict=True):
-            initial = self._ledger.initial_zone(one, kinds, may_use_reserved)
+            initial = self._ledger.initial_zone(one, types or _ANY_KIND, may_use_reserved)
             is_foreign, lacks_kind = not one & wanted, bool(target & ~nodes.kinds(one))
             mask = initial.mask if initial is not None else 0
             is_exact = not is_foreign and self._ledger.nodes.kinds(mask) == target
@@ -122,7 +126,7 @@ class PoolMemory:
                 usual = ZoneSummary(mask, mask.bit_count(), True, False, False)
             starts.append(
                 _Nodes(
-                    affinity=one,
+                    affinity=NodeSet(one),
                     initial=initial,
                     usual=usual,
                     capacity=nodes.capacity(one),
@@ -138,7 +142,9 @@ class PoolMemory:
             of_pool=of_pool,
             initial=initials if len(initials) == len(starts) else (),
             usual=tuple(starts[index].usual for index in of_pool),
+            is_usual_exact=all(one.usual.is_exact and not one.usual.lacks_kind for one in starts),
             capacity_min=min(one.capacity for one in starts),
+            may_use_reserved=may_use_reserved,
         )
 
 
@@ -158,14 +164,15 @@ def _hinted_nodes(request: Request) -> int:
     return mask
 
 
-class MemoryChoice:
+class MemoryChoice(Struct, frozen=True):
     """The zones one request would get; every distinct set of nodes is looked at once."""
 
-    def __init__(self, request: Request, start: _Start, ledger: MemoryLedger) -> None:
-        self._request = request
-        self._start = start
-        self._ledger = ledger
-        self._offers: dict[int, Offer] = {}
+    _request: Request
+    _start: _Start
+    _ledger: MemoryLedger
+    _is_spread: bool
+    _offers: dict[int, Offer] = field(default_factory=dict[int, Offer])
+    """By the mask of the nodes to be near to."""
 
     def zones(self) -> Sequence[ZoneSummary | Dropped]:
         """Zones by pool id: the one the request would get, or why none. O(pools)."""
@@ -181,6 +188,10 @@ class MemoryChoice:
         found = [self._look(index) for index in range(len(self._start.nodes))]
         return [found[index] for index in self._start.of_pool]
 
+    def are_usual(self, zones: Sequence[ZoneSummary | Dropped]) -> bool:
+        """Whether these are the zones of a request that fits at once, and nothing ranks them."""
+        return zones is self._start.usual and self._start.is_usual_exact
+
     def zone(self, pool_id: PoolId) -> ZoneSummary | Dropped:
         """The zone the request would get from one pool, or why none."""
         return self._look(self._start.of_pool[pool_id])
@@ -190,12 +201,12 @@ class MemoryChoice:
 
         A container whose memory is spread gets all nodes instead, where those have room.
         """
-        if self._request.spreads_memory:
+        if self._is_spread:
             spread = self._ledger.offer(self.request_at(pool_id))
             if isinstance(spread, Offer):
                 return spread
-        affinity = self._affinity(pool_id)
-        known = self._offers.get(affinity)
+        affinity = self._start.nodes[self._start.of_pool[pool_id]].affinity
+        known = self._offers.get(affinity.mask)
         if known is not None:
             return known
         offer = self._ledger.offer(self._memory_request(affinity))
@@ -236,17 +247,12 @@ class MemoryChoice:
 
     def request_at(self, pool_id: PoolId) -> MemoryRequest:
         """The request to the ledger for a pool, or for the root where memory is spread."""
-        root = PoolId(len(self._start.of_pool) - 1)
-        return self._memory_request(
-            self._affinity(root if self._request.spreads_memory else pool_id)
-        )
+        index = self._start.of_pool[-1 if self._is_spread else pool_id]
+        return self._memory_request(self._start.nodes[index].affinity)
 
     def _request_after(self, known: MemoryRequest) -> MemoryRequest:
         # The kinds too: a cold start that is over does not begin again.
-        return replace(self._memory_request(known.affinity.mask), types=known.types)
-
-    def _affinity(self, pool_id: PoolId) -> int:
-        return self._start.nodes[self._start.of_pool[pool_id]].affinity
+        return replace(self._memory_request(known.affinity), types=known.types)
 
     def _look(self, index: int) -> ZoneSummary | Dropped:
         request, ledger = self._request, self._ledger
@@ -264,7 +270,7 @@ class MemoryChoice:
             offer = ledger.offer(self._memory_request(nodes.affinity))
             if not isinstance(offer, Offer):
                 return self._no_memory()
-            self._offers[nodes.affinity] = offer
+            self._offers[nodes.affinity.mask] = offer
             mask = offer.zone.mask
         if request.preserve_memory:
             return ZoneSummary(mask, mask.bit_count(), True, False, False)
@@ -281,7 +287,7 @@ class MemoryChoice:
 
     def _no_memory(self) -> Dropped:
         """The same words for every pool: a zone can be widened to all nodes, so all are full."""
-        usable = self._ledger.nodes.open_to(_may_use_reserved(self._request))
+        usable = self._ledger.nodes.open_to(self._start.may_use_reserved)
         nodes = NodeSet(usable.with_memory)
         for size, wanted in sorted(self._request.hugepage_bytes.items()):
             left = self._ledger.free_page_bytes(size, nodes)
@@ -294,7 +300,7 @@ class MemoryChoice:
             "memory", bytes_text(self._request.memory_bytes), f"{available} on nodes {nodes}"
         )
 
-    def _memory_request(self, affinity: int) -> MemoryRequest:
+    def _memory_request(self, affinity: NodeSet) -> MemoryRequest:
         request = self._request
         priority, types = _PRIORITIES[request.qos], request.memory_kinds
         if request.preserve_memory:
@@ -302,13 +308,13 @@ class MemoryChoice:
             priority, types = MemoryPriority.PRESERVED, _ANY_KIND
         return MemoryRequest(
             container_id=request.container_id,
-            affinity=NodeSet(affinity),
+            affinity=affinity,
             size_bytes=request.memory_bytes,
             limit_bytes=request.memory_limit_bytes or 0,
             types=types,
             priority=priority,
             keeps_near=request.is_strict,
-            is_spread=request.spreads_memory,
-            may_use_reserved=_may_use_reserved(request),
+            is_spread=self._is_spread,
+            may_use_reserved=self._start.may_use_reserved,
             hugepage_bytes=request.hugepage_bytes,
         )

@@ -30,13 +30,13 @@ class MemoryLedger:
         self._held = Holdings(nodes)
 
     def initial_zone(
-        self, affinity: int, kinds: int, may_use_reserved: bool = False
+        self, affinity: int, types: frozenset[MemoryKind], may_use_reserved: bool
     ) -> Zone | None:
         """The zone of a request that is not strict while memory is plenty; None if there is none.
 
-        Masks as in `MemoryNodes`. The zone stays the same for the life of the ledger.
+        `affinity`: a mask of nodes. The zone stays the same for the life of the ledger.
         """
-        return self._held.initial_zone(affinity, kinds, may_use_reserved)
+        return self._held.initial_zone(affinity, types, may_use_reserved)
 
     def has_room(self, initial: Zone, size_bytes: int) -> bool:
         """Whether `offer` would give an initial zone at once; else ask it.
@@ -72,12 +72,12 @@ class MemoryLedger:
         leaving = self._held.find(replaces) if replaces is not None else None
         initial = self._held.zones.zone(holding.initial)
         if leaving is None and not request.hugepage_bytes and self.has_room(initial, holding.size):
-            return Offer(request=request, zone=NodeSet(initial.mask), version=self.version)
+            return Offer(request=request, zone=initial.nodes, version=self.version)
         starts = self._starts(holding, leaving)
         if not starts:
             return no_pages(request)
         if leaving is None and starts[0].fits(holding.size):
-            return Offer(request=request, zone=NodeSet(starts[0].mask), version=self.version)
+            return Offer(request=request, zone=starts[0].nodes, version=self.version)
         if self._has_room(holding, leaving):
             for start in dict.fromkeys(starts):
                 plan = self._begun(holding, leaving, start)
@@ -237,7 +237,7 @@ class MemoryLedger:
         """The nodes whose memory a container holds; empty for an unknown one."""
         if self._held.find(container_id) is None:
             return NO_NODES
-        return NodeSet(self._held.zone_of(container_id).mask)
+        return self._held.zone_of(container_id).nodes
 
     def request_of(self, container_id: ContainerId) -> MemoryRequest | None:
         """The request of a container; None for an unknown one."""
@@ -281,8 +281,8 @@ class MemoryLedger:
         zone = plan.place(request.container_id) if request is not None else None
         return Offer(
             request=request,
-            zone=NodeSet(zone.mask) if zone is not None else NO_NODES,
-            moves={one: NodeSet(place.mask) for one, place in plan.moves().items()},
+            zone=zone.nodes if zone is not None else NO_NODES,
+            moves={one: place.nodes for one, place in plan.moves().items()},
             replaces=replaces,
             version=self.version,
         )

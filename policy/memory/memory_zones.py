@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
+from ...topology.sets.cpuset import NodeSet
 from ..model.container import ContainerId
 from .huge_pages import pages_short
 from .memory_nodes import MemoryNodes
@@ -50,6 +51,8 @@ class Zone(Struct, eq=False, kw_only=True):
     """
 
     mask: int
+    nodes: NodeSet
+    """The same as a value, one for all who get this zone."""
     kinds: int
     capacity: int
     usage: int = 0
@@ -155,7 +158,7 @@ class Zones:
 
     def put(self, holding: Holding, zone: Zone) -> None:
         """Account a container to a zone."""
-        zone.users[holding.id] = holding
+        zone.users[holding.request.container_id] = holding
         self._count(holding, zone, 1)
 
     def take(self, holding: Holding, zone: Zone) -> None:
@@ -177,7 +180,8 @@ class Zones:
             assert _page_sums(zone) == {size: n for size, n in zone.pages.items() if n}
 
     def _add_zone(self, mask: int) -> Zone:
-        zone = Zone(mask=mask, kinds=self._nodes.kinds(mask), capacity=self._nodes.capacity(mask))
+        kinds, capacity = self._nodes.kinds(mask), self._nodes.capacity(mask)
+        zone = Zone(mask=mask, nodes=NodeSet(mask), kinds=kinds, capacity=capacity)
         inside: list[Zone] = []
         for other in self._known.values():
             if not mask & ~other.mask:
@@ -191,7 +195,7 @@ class Zones:
         return zone
 
     def _count(self, holding: Holding, zone: Zone, sign: int) -> None:
-        size = sign * holding.size
+        size = sign * holding.request.size_bytes
         zone.direct += size
         for around in zone.containing:
             around.usage += size

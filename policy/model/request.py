@@ -78,7 +78,8 @@ class Request(Struct, frozen=True, kw_only=True):
     """Its memory lies page by page on all nodes in turn."""
     hugepage_bytes: Mapping[int, int] = field(default_factory=dict[int, int])
     hints: tuple[Hint, ...] = ()
-    strict_hints: bool = False
+    is_strict: bool = False
+    """It has hints, and is refused rather than served away from them."""
     pick_by_hints: bool = False
 
     @property
@@ -95,11 +96,6 @@ class Request(Struct, frozen=True, kw_only=True):
     def needs_shared_cpu(self) -> bool:
         """Whether some of its time is spent on sharable cpus."""
         return self.shared_milli > 0 or not self.exclusive
-
-    @property
-    def is_strict(self) -> bool:
-        """Whether it is refused rather than served away from its hints."""
-        return self.strict_hints and bool(self.hints)
 
     @property
     def spreads_memory(self) -> bool:

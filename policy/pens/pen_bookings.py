@@ -250,7 +250,7 @@ class PenBookings:
             return placement
         ledger = self._books.ledger
         missing = replace(request, exclusive=more, shared_milli=0)
-        is_bound = None if self._books.standing.is_empty else self._is_bound
+        is_bound = self._is_bound if self._books.standing.rules else None
         pools = pen.pool_id, *ledger.tree.ancestors[pen.pool_id]
         lift = make_room(missing, ledger, pools, is_bound)
         if lift is None:

@@ -219,7 +219,7 @@ class Classifier:
             preserve_memory=preferences.preserve_memory,
             interleaves_memory=preferences.memory is MemoryUse.INTERLEAVE,
             hints=hints,
-            strict_hints=preferences.strict_hints,
+            is_strict=preferences.strict_hints and bool(hints),
             pick_by_hints=preferences.pick_by_hints,
         )
         request = self._demand(wishes, container, cpu, cpu_class)

@@ -11,7 +11,7 @@ from ..model.request import Request
 
 def strict_cpus(request: Request, cpus: int) -> int:
     """A mask of cpus without those that are far from a hint, where the container is strict."""
-    if request.strict_hints:
+    if request.is_strict:
         for hint in request.hints:
             cpus &= hint.cpus.mask
     return cpus

@@ -5,6 +5,7 @@ Few decisions are ever looked at: the choice itself needs neither, and keeping t
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import Final, NamedTuple, TypeVar, cast
 
 from msgspec import Struct, field
@@ -18,6 +19,17 @@ from .rank import Column, Contest, Rank, ranks
 _Zone = TypeVar("_Zone", bound=ZoneSummary | Dropped)
 
 _ZONES_SHARED: Final = 64
+_PACKED_ALONE: Final = (
+    "affinities",
+    "neighbours",
+    "free_of_priority",
+    "preferred",
+    "unmet",
+    "unmet_of_others",
+    "narrowed",
+)
+"""The columns of a contest that are like no other; most are empty as a rule."""
+_columns_alone: Final = attrgetter(*_PACKED_ALONE)
 MILLI: Final = "m"
 """The unit of demands for thousandths of a cpu."""
 
@@ -92,6 +104,7 @@ class Lineup(Struct, frozen=True, kw_only=True):
         is_own = contest.request.wants_isolated
         room = contest.room
         packed_room = packed(room)
+        columns = zip(_PACKED_ALONE, _columns_alone(contest), strict=True)
         return replace(
             self,
             contest=replace(
@@ -100,13 +113,7 @@ class Lineup(Struct, frozen=True, kw_only=True):
                 shared=beside(contest.shared, room, packed_room),
                 isolated=packed(contest.isolated) if is_own else contest.isolated,
                 zones=_shared(contest.zones),
-                affinities=packed(contest.affinities),
-                neighbours=packed(contest.neighbours),
-                free_of_priority=packed(contest.free_of_priority),
-                preferred=packed(contest.preferred),
-                unmet=packed(contest.unmet),
-                unmet_of_others=packed(contest.unmet_of_others),
-                narrowed=packed(contest.narrowed),
+                **{name: packed(column) for name, column in columns if column},
             ),
             demands=tuple(
                 [

@@ -257,7 +257,7 @@ class OpeningSearch:
     def _has_own_for_sure(self, number: int, region: int) -> bool:
         """Whether sharable cpus of a region serve that need not be looked at one by one."""
         request, isolated = self.request, self.ledger.free_isolated[number] & region
-        if request.strict_hints or request.isolation is Isolation.REQUIRED:
+        if request.is_strict or request.isolation is Isolation.REQUIRED:
             return False
         if request.wants_isolated and isolated.bit_count() >= request.exclusive:
             return False

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct, structs
 
-from ...topology.sets.cpuset import CpuSet
+from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..books.books import Books
 from ..books.cpu_ledger import Ledger
 from ..memory.memory_choice import ZoneSummary
@@ -128,7 +128,7 @@ class PlaceFinder:
         if winner is None:
             return None
         request, region = search.request, openings.regions[winner]
-        exclusive = isolated = CpuSet()
+        exclusive = isolated = NO_CPUS
         if request.exclusive:
             free = search.exclusive(winner, region)
             is_isolated = bool(free & self._ledger.free_isolated[winner])
@@ -193,19 +193,19 @@ class PlaceFinder:
             if isinstance(zones[pool.id], ZoneSummary)
             and (openings is None or not pool.cpus.mask & ~openings.regions[pool.id])
         ]
-        is_bound = None if self._books.standing.is_empty else self._judge.is_bound
+        is_bound = self._judge.is_bound if self._books.standing.rules else None
         return make_room(request, self._ledger, tuple(pools), is_bound)
 
     def _take(self, request: Request, pool_id: PoolId, ledger: Ledger) -> tuple[CpuSet, CpuSet]:
         """The exclusive cpus of a feasible pool, and which of them are isolated."""
         count = request.exclusive
         if not count:
-            return CpuSet(), CpuSet()
+            return NO_CPUS, NO_CPUS
         isolated = ledger.free_isolated[pool_id]
         is_isolated = request.wants_isolated and isolated.bit_count() >= count
         free = isolated if is_isolated else ledger.slice(pool_id)
         picked = self._pick(request, free, pool_id)
-        return picked, picked if is_isolated else CpuSet()
+        return picked, picked if is_isolated else NO_CPUS
 
     def _pick(self, request: Request, free: int, pool_id: PoolId) -> CpuSet:
         count = request.exclusive

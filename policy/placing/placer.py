@@ -87,11 +87,15 @@ class Placer:
             request = replace(request, cpu_type=CpuType.NORMAL)
         if request.cpu_type is not CpuType.NORMAL:
             return self.at_root(request, memory, judgement)
+        misfits_class: Sequence[int] = ()
+        if request.exclusive and request.class_cpus is not None:
+            free = self._ledger.free_sharable
+            misfits_class = misfits(free, request.exclusive, request.class_cpus)
         facts = Facts(
             memory=memory,
-            affinities=self._affinities(weights),
+            affinities=self._affinities(weights) if weights else (),
             hints=scores(self._tree, request.hints) if request.hints else (),
-            misfits_class=self._misfits(request),
+            misfits_class=misfits_class,
         )
         if judgement is None:
             choice = self._finder.find(request, facts)
@@ -234,11 +238,6 @@ class Placer:
         """A mask of the cpus others give to a container: where it is, or it may be anywhere."""
         container = self._books.affinity.residents.container(container_id)
         return (self._tree.root.cpus if container.cpus is None else container.cpus).mask
-
-    def _misfits(self, request: Request) -> Sequence[int]:
-        if request.class_cpus is None or not request.exclusive:
-            return ()
-        return misfits(self._ledger.free_sharable, request.exclusive, request.class_cpus)
 
     def _affinities(self, weights: Mapping[ContainerId, int]) -> list[int]:
         by_pool: dict[PoolId, int] = {}

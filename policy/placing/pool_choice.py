@@ -30,7 +30,7 @@ class Facts(Struct, frozen=True, kw_only=True):
 
     memory: MemoryChoice
     affinities: Sequence[int]
-    """Scaled sums, greater is nearer to friends."""
+    """Scaled sums, greater is nearer to friends; empty where nobody draws or repels it."""
     hints: Sequence[tuple[int, int]] = ()
     """Product of the hint scores and of the non-zero ones; empty where there are no hints."""
     misfits_class: Sequence[int] = ()
@@ -71,14 +71,14 @@ class Chooser:
 
     def lineup(self, request: Request, ledger: Ledger, facts: Facts) -> Lineup:
         """All pools as candidates for a request, as far as no rules are asked. O(pools)."""
-        zones = facts.memory.zones()
-        contest = self._contest(request, ledger, facts, zones)
+        zones, room = facts.memory.zones(), ledger.room
+        contest = self._contest(request, ledger, facts, zones, room.shared_milli)
         return Lineup(
             contest=contest,
             names=self._names,
-            demands=_demands(request, ledger, contest.isolated),
+            demands=_demands(request, ledger, room.grantable_milli, contest.isolated),
             zones=zones,
-            strict=_objections(request, ledger, zones),
+            strict=_objections(request, ledger, zones) if request.is_strict else {},
         )
 
     def best(self, lineup: Lineup) -> Ranking:
@@ -93,21 +93,28 @@ class Chooser:
         return Ranking(winner=PoolId(winner), decided_by=decided_by, lineup=lineup)
 
     def _contest(
-        self, request: Request, ledger: Ledger, facts: Facts, zones: Sequence[ZoneSummary | Dropped]
+        self,
+        request: Request,
+        ledger: Ledger,
+        facts: Facts,
+        zones: Sequence[ZoneSummary | Dropped],
+        room: Column,
     ) -> Contest:
-        room = ledger.room.shared_milli
         part = request.shared_milli
         if not request.exclusive:
             part = max(part, 1)
         whole = part + 1000 * request.exclusive
         isolated: Sequence[int] = self._none_isolated
-        if request.wants_isolated:
+        if request.exclusive and request.wants_isolated:
             isolated = [mask.bit_count() - request.exclusive for mask in ledger.free_isolated]
             # Isolated cpus are no sharable ones: where they serve, only the rest is taken of those.
             pairs = zip(room, isolated, strict=True)
             shared = [milli - (part if count >= 0 else whole) for milli, count in pairs]
         else:
             shared = [milli - whole for milli in room]
+        free_of_priority: Sequence[int] = ()
+        if (cpus := self._classes.get(request.priority)) is not None:
+            free_of_priority = [(free & cpus).bit_count() for free in ledger.free_sharable]
         return Contest(
             request=request,
             zeros=self._zeros,
@@ -123,14 +130,9 @@ class Chooser:
             hints=facts.hints,
             misfits_class=facts.misfits_class,
             neighbours=tuple(ledger.neighbours(CpuType.NORMAL)),
-            free_of_priority=self._free_of_priority(request, ledger),
+            free_of_priority=free_of_priority,
+            has_usual_memory=facts.memory.are_usual(zones),
         )
-
-    def _free_of_priority(self, request: Request, ledger: Ledger) -> Sequence[int]:
-        cpus = self._classes.get(request.priority)
-        if cpus is None:
-            return ()
-        return [(free & cpus).bit_count() for free in ledger.free_sharable]
 
 
 def within_rules(lineup: Lineup, openings: Openings) -> Lineup:
@@ -171,12 +173,14 @@ def _around(pool: Pool) -> int:
     return pool.id if pool.height or pool.parent is None else pool.parent
 
 
-def _demands(request: Request, ledger: Ledger, isolated: Column) -> tuple[Demand, ...]:
-    """Demands on a pool's cpus; `isolated` ones after the request, -1 where they do not serve.
+def _demands(
+    request: Request, ledger: Ledger, left: Column, isolated: Column
+) -> tuple[Demand, ...]:
+    """Demands on a pool's cpus. `left`: milli-cpus that can be granted.
 
+    `isolated`: those cpus after the request, -1 where they do not serve.
     A container that asks for no cpu fits everywhere: it never starves for want of a promise.
     """
-    left: Column = ledger.room.grantable_milli
     count, milli = request.exclusive, request.shared_milli
     demands: list[Demand] = []
     if count:
@@ -203,8 +207,6 @@ def _objections(
     request: Request, ledger: Ledger, zones: Sequence[ZoneSummary | Dropped]
 ) -> Mapping[int, Dropped]:
     """By pool id, why a strict container would not be near all its hints."""
-    if not request.is_strict:
-        return {}
     found = {
         pool_id: objection(request, ledger, pool_id, zone)
         for pool_id, zone in enumerate(zones)

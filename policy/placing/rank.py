@@ -5,8 +5,9 @@ that gives the criterion's values for some pools at once (a column): a new crite
 and one function.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import compress
 from typing import Final, NamedTuple, TypeVar
 
 from msgspec import Struct
@@ -106,12 +107,15 @@ class Contest(Struct, frozen=True, kw_only=True):
     """Isolated cpus after the request; -1 everywhere where none are wanted."""
     zones: Sequence[ZoneSummary]
     affinities: Column
+    """Empty where nobody draws the container, or pushes it away."""
     hints: Sequence[tuple[int, int]]
     """Product of the hint scores and of the non-zero ones; empty where there are no hints."""
     misfits_class: Column
     neighbours: Column
     free_of_priority: Column
     """Number of free sharable cpus of the priority asked for; empty where none was."""
+    has_usual_memory: bool = False
+    """Whether all zones are of exactly the types asked for, and none is below the limit."""
     preferred: Column = ()
     """Sum of the preferred rules; this and the next ones are empty where no rule says so."""
     unmet: Column = ()
@@ -140,8 +144,6 @@ def _narrowed(contest: Contest, pools: Pools) -> Column:
 
 def _crowded(contest: Contest, pools: Pools) -> Column:
     shared = contest.shared
-    if min(shared) >= 0:
-        return contest.zeros
     return [int(shared[one] < 0) for one in pools]
 
 
@@ -158,7 +160,7 @@ def _preferred(contest: Contest, pools: Pools) -> Column:
 
 def _affinity(contest: Contest, pools: Pools) -> Column:
     affinities = contest.affinities
-    return [-affinities[one] for one in pools]
+    return [-affinities[one] for one in pools] if affinities else contest.zeros
 
 
 def _hints(contest: Contest, pools: Pools) -> Column:
@@ -181,27 +183,28 @@ def _hints_pool(contest: Contest, pools: Pools) -> Column:
 
 
 def _memory_type(contest: Contest, pools: Pools) -> Column:
-    return [int(not zone.is_exact) for zone in _at(contest.zones, pools)]
+    return [int(not contest.zones[one].is_exact) for one in pools]
 
 
 def _memory_limit(contest: Contest, pools: Pools) -> Column:
     if contest.request.memory_limit_bytes is None:
         return contest.zeros
-    return [int(zone.is_below_limit) for zone in _at(contest.zones, pools)]
+    return [int(contest.zones[one].is_below_limit) for one in pools]
 
 
 def _cpu_limit(contest: Contest, pools: Pools) -> Column:
     limit = contest.request.cpu_limit_milli
     if limit is None:
         return contest.zeros
-    return [int(milli < limit) for milli in _at(contest.room, pools)]
+    room = contest.room
+    return [int(room[one] < limit) for one in pools]
 
 
 def _burst_level(contest: Contest, pools: Pools) -> Column:
     if not contest.request.is_unlimited:
         return contest.zeros
-    inward = _at(contest.inward, pools)
-    return [levels if levels >= 0 else _INSIDE - levels for levels in inward]
+    inward = contest.inward
+    return [inward[one] if inward[one] >= 0 else _INSIDE - inward[one] for one in pools]
 
 
 def _friends_room(contest: Contest, pools: Pools) -> Column:
@@ -222,11 +225,11 @@ def _burst_pool(contest: Contest, pools: Pools) -> Column:
 
 
 def _memory_nodes(contest: Contest, pools: Pools) -> Column:
-    return [zone.node_count for zone in _at(contest.zones, pools)]
+    return [contest.zones[one].node_count for one in pools]
 
 
 def _memory_missing(contest: Contest, pools: Pools) -> Column:
-    return [int(zone.lacks_kind) for zone in _at(contest.zones, pools)]
+    return [int(contest.zones[one].lacks_kind) for one in pools]
 
 
 def _cpu_class(contest: Contest, pools: Pools) -> Column:
@@ -264,7 +267,8 @@ def _cpu_priority_normal(contest: Contest, pools: Pools) -> Column:
 def _exclusive_room(contest: Contest, pools: Pools) -> Column:
     if not contest.request.exclusive:
         return contest.zeros
-    return [-max(milli, 0) for milli in _at(contest.shared, pools)]
+    shared = contest.shared
+    return [-max(shared[one], 0) for one in pools]
 
 
 def _exclusive_pool(contest: Contest, pools: Pools) -> Column:
@@ -278,7 +282,8 @@ def _neighbours(contest: Contest, pools: Pools) -> Column:
 
 
 def _shared_room(contest: Contest, pools: Pools) -> Column:
-    return [-milli for milli in _at(contest.shared, pools)]
+    shared = contest.shared
+    return [-shared[one] for one in pools]
 
 
 def _pool_id(contest: Contest, pools: Pools) -> Column:
@@ -286,7 +291,7 @@ def _pool_id(contest: Contest, pools: Pools) -> Column:
 
 
 def _at(values: Sequence[T], pools: Pools) -> Sequence[T]:
-    return [values[one] for one in pools]
+    return list(map(values.__getitem__, pools))
 
 
 def _where_hinted(contest: Contest, column: Column, pools: Pools) -> Column:
@@ -336,35 +341,31 @@ CRITERIA: Final[tuple[Callable[[Contest, Pools], Column], ...]] = (
 
 
 _Criterion = Callable[[Contest, Pools], Column]
-_OF_RULES: Final = frozenset({_unmet, _unmet_of_others, _narrowed, _preferred})
-_OF_HINTS: Final = frozenset({_hints, _hints_partial, _hints_depth, _hints_pool})
-_OF_ISOLATED: Final = frozenset({_isolated_missing, _isolated_room, _isolated_pool})
-_OF_BURSTING: Final = frozenset({_burst_level, _burst_room, _burst_pool})
-_OF_FRIENDS: Final = frozenset({_friends_room})
-_OF_EXCLUSIVE: Final = frozenset({_exclusive_room, _exclusive_pool})
-_OF_PRIORITY: Final = frozenset({_cpu_priority, _cpu_priority_normal})
 
 
 def _speaking(contest: Contest) -> Sequence[tuple[str, _Criterion]]:
     """The criteria, with their names, that have something to say about such a request."""
     request = contest.request
+    is_ruled = contest.unmet or contest.unmet_of_others or contest.narrowed or contest.preferred
+    is_isolated = request.exclusive and request.wants_isolated
     return _all_but(
-        (
-            ()
-            if contest.unmet or contest.unmet_of_others or contest.narrowed or contest.preferred
-            else _OF_RULES,
-            () if contest.hints else _OF_HINTS,
-            () if request.wants_isolated else _OF_ISOLATED,
-            () if request.is_unlimited else _OF_BURSTING,
-            () if request.awaits_friends else _OF_FRIENDS,
-            () if request.exclusive else _OF_EXCLUSIVE,
-            () if contest.free_of_priority else _OF_PRIORITY,
-        )
+        () if is_ruled else (_unmet, _unmet_of_others, _narrowed, _preferred),
+        () if min(contest.shared) < 0 else (_crowded,),
+        () if is_isolated else (_isolated_missing, _isolated_room, _isolated_pool),
+        () if contest.affinities else (_affinity,),
+        () if contest.hints else (_hints, _hints_partial, _hints_depth, _hints_pool),
+        (_memory_type, _memory_limit, _memory_missing) if contest.has_usual_memory else (),
+        () if request.cpu_limit_milli is not None else (_cpu_limit,),
+        () if request.is_unlimited else (_burst_level, _burst_room, _burst_pool),
+        () if request.awaits_friends else (_friends_room,),
+        () if contest.misfits_class else (_cpu_class,),
+        () if contest.free_of_priority else (_cpu_priority, _cpu_priority_normal),
+        () if request.exclusive else (_exclusive_room, _exclusive_pool),
     )
 
 
 @lru_cache(maxsize=128)
-def _all_but(silent: tuple[Iterable[_Criterion], ...]) -> Sequence[tuple[str, _Criterion]]:
+def _all_but(*silent: tuple[_Criterion, ...]) -> Sequence[tuple[str, _Criterion]]:
     left_out = {one for group in silent for one in group}
     pairs = zip(Rank._fields, CRITERIA, strict=True)
     return tuple([(name, one) for name, one in pairs if one not in left_out])
@@ -395,6 +396,5 @@ def choose(contest: Contest, pools: list[int], since: str = "") -> tuple[int, st
             index = column.index(least)
             return pools[index], name, pools[:index] + pools[index + 1 :]
         if count < len(column):
-            pairs = zip(pools, column, strict=True)
-            pools = [pool_id for pool_id, value in pairs if value == least]
+            pools = list(compress(pools, map(least.__eq__, column)))
     raise AssertionError("two pools of one rank: pool ids are unique")

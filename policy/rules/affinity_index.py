@@ -25,6 +25,8 @@ RULE_STEPS: Final = 100_000
 NEWCOMER_RULES_STEPS: Final = 120_000
 """All of its rules together."""
 _LINES_SHOWN: Final = 8
+_POD_ID: Final = Subkey("pod/id")
+_NAME: Final = Subkey("name")
 
 
 class Affinities(Struct, frozen=True):
@@ -148,7 +150,7 @@ class AffinityIndex:
         The sum of the weights of its rules that match the other, and of the other's symmetric rules
         that match it. Itself and older instances of it (same pod id and name) do not count.
         """
-        are_unruled = not rules and self._symmetric.is_empty
+        are_unruled = not rules and not self._symmetric.owners
         if are_unruled and not any([one.rules for one in self._unfiled.values()]):
             # Nobody's facts are asked for.
             return Affinities({})
@@ -158,15 +160,16 @@ class AffinityIndex:
             # Nobody else's facts are asked for.
             self._file_rules(but=container.id)
         totals, are_all = dict[ContainerId, int](), True
-        if not self._symmetric.is_empty:
+        if self._symmetric.owners:
             totals, are_all = self._symmetric.weights(self._facts_of(container))
         given_up = self._add_own(rules, totals) if rules else ()
         if totals:
             self.file(but=container.id)
             for other in self._instances(container):
                 totals.pop(other, None)
-        weights = {other: total for other, total in totals.items() if total}
-        return Affinities(weights, given_up, are_all)
+        if not all(totals.values()):
+            totals = {other: total for other, total in totals.items() if total}
+        return Affinities(totals, given_up, are_all)
 
     def _facts_of(self, container: Container) -> dict[Subkey, str]:
         own = self._unfiled.get(container.id)
@@ -223,6 +226,6 @@ class AffinityIndex:
 
     def _instances(self, container: Container) -> Iterable[ContainerId]:
         residents = self._residents
-        of_pod = residents.column(Subkey("pod/id")).by_value.get(container.pod.id, 0)
-        of_name = residents.column(Subkey("name")).by_value.get(container.name, 0)
+        of_pod = residents.column(_POD_ID).by_value.get(container.pod.id, 0)
+        of_name = residents.column(_NAME).by_value.get(container.name, 0)
         return (*residents.ids(of_pod & of_name), container.id)

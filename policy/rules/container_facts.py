@@ -52,6 +52,21 @@ _FIELDS_LEFT_EMPTY: Final = ("pod/uid",)
 """Single fields that count as missing where they are empty: nobody told them."""
 
 
+# How few containers share a value of the field, as a rule; any other field is in between.
+SELECTIVITY: Final[Mapping[str, int]] = {
+    "id": 0,
+    "pod/id": 1,
+    "pod/uid": 1,
+    "pod/name": 2,
+    "name": 3,
+    "namespace": 5,
+    "pod/namespace": 5,
+    "qosclass": 6,
+    "pod/qosclass": 6,
+}
+OTHER_SELECTIVITY: Final = 4
+
+
 class Subkey(NamedTuple):
     """One fact: a row of FIELDS, and the label or tag it is about."""
 
@@ -61,13 +76,18 @@ class Subkey(NamedTuple):
     def value(self, container: Container) -> str | None:
         """The fact; None where the container has no such thing."""
         found: Any = _READ[self.field](container)
+        value: str | None = found.get(self.name) if self.field in NAMED_FIELDS else found
         if self.field in NAMED_FIELDS:
-            found = found.get(self.name)
-            if found is None and self.field == "labels" and self.name in KUBELET_LABELS:
+            if value is None and self.field == "labels" and self.name in KUBELET_LABELS:
                 return attrgetter(KUBELET_LABELS[self.name])(container) or None
-        elif not found and self.field in _FIELDS_LEFT_EMPTY:
+        elif not value and self.field in _FIELDS_LEFT_EMPTY:
             return None
-        return cast("str | None", found)
+        return value
+
+
+def selectivity(subkey: Subkey) -> int:
+    """A rating of a key: the lower, the fewer containers usually share a value of it."""
+    return SELECTIVITY.get(subkey.field, OTHER_SELECTIVITY)
 
 
 class KnownFacts(Protocol):
@@ -96,12 +116,9 @@ class Key(Struct, frozen=True, kw_only=True):
 
     text: str
     subkeys: tuple[Subkey, ...]
+    only: Subkey | None
+    """The subkey of a key that is not joint."""
     separator: str = ""
-
-    @property
-    def only(self) -> Subkey | None:
-        """The subkey of a key that is not joint."""
-        return self.subkeys[0] if len(self.subkeys) == 1 else None
 
     def value(self, container: Container) -> str | None:
         """The value; a missing subkey of a joint key is empty, None if all are missing."""
@@ -112,10 +129,10 @@ class Key(Struct, frozen=True, kw_only=True):
 
     def value_of(self, known: KnownFacts) -> str | None:
         """The value of the key for a container whose facts are `known`."""
-        subkeys = self.subkeys
-        if len(subkeys) == 1:
-            return known.get(subkeys[0])
-        return self._join([known.get(subkey) for subkey in subkeys])
+        only = self.only
+        if only is not None:
+            return known.get(only)
+        return self._join([known.get(subkey) for subkey in self.subkeys])
 
     def _join(self, values: list[str | None]) -> str | None:
         missing = values.count(None)
@@ -166,7 +183,8 @@ def parse_key(text: str) -> Key:
 
 def _parse_key(text: str) -> Key:
     if ":" not in text:
-        return Key(text=text, subkeys=(_parse_subkey(text),))
+        one = _parse_subkey(text)
+        return Key(text=text, subkeys=(one,), only=one)
     rest = text.removeprefix(":")
     between_keys = between_values = ":"
     if text.startswith(":") and rest and not rest[0].isalnum():
@@ -180,7 +198,8 @@ def _parse_key(text: str) -> Key:
     if len(parts) > MAX_SUBKEYS:
         raise ValueError(f"{len(parts)} keys in a joint key", f"join at most {MAX_SUBKEYS} keys")
     subkeys = tuple(_parse_subkey(part) for part in parts)
-    return Key(text=text, subkeys=subkeys, separator=between_values)
+    only = subkeys[0] if len(subkeys) == 1 else None
+    return Key(text=text, subkeys=subkeys, only=only, separator=between_values)
 
 
 _ORDINARY_LENGTH: Final = 128

@@ -16,8 +16,8 @@ from ..model.container import Container
 from ..text.glob import MAX_LENGTH, GlobError, check_glob
 from ..text.suggestion import suggestion
 from ..text.yaml_nodes import TextError, TextList, TextMap, TextNode, TextScalar, scalars_of
-from .container_facts import Key, Subkey, parse_key
-from .operators import OPERATORS, Arity, Operator, Test, glob, meant_operator, never
+from .container_facts import Key, Subkey, parse_key, selectivity
+from .operators import OPERATORS, Arity, Operator, Test, equal, glob, meant_operator, never
 
 FIELDS_OF_CONDITIONS: Final = ("key", "operator", "values")
 _FIELDS: Final = frozenset(FIELDS_OF_CONDITIONS)
@@ -39,12 +39,22 @@ class Condition:
     """What a value that is there has to pass, the operator's negation left aside."""
     identity: tuple[str, str, tuple[str, ...]] = field(init=False, compare=False, repr=False)
     """Equal where the conditions are; cheaper to compare."""
+    cost: int = field(init=False, compare=False, repr=False)
+    """The less, the fewer containers it holds for as a rule."""
 
     def __post_init__(self) -> None:
         # Made once: an expression is evaluated for every container that comes.
         object.__setattr__(self, "test", self.operator.compare(self.values))
         key = self.key.text if self.key else ""
         object.__setattr__(self, "identity", (key, self.operator.name, self.values))
+        object.__setattr__(self, "cost", self._cost())
+
+    def _cost(self) -> int:
+        if self.key is None or (self.key.only is not None and self.operator.is_negated):
+            return 20
+        if self.key.only is None:
+            return 30
+        return selectivity(self.key.only) + (0 if self.operator.compare is equal else 10)
 
     def holds(self, value: str | None) -> bool:
         """Whether the operator holds for the key's value; None where the key is missing."""

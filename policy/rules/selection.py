@@ -1,11 +1,11 @@
 """Selections: the resident containers an expression holds for, within a number of steps."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final, assert_never
 
 from ..text.glob import SEPARATOR
 from ..text.glob_set import GlobSet, finding_steps, has_part
-from .container_facts import Key, Subkey
+from .container_facts import Key
 from .evaluation import Steps, TooManyStepsError, charge_making, holds, key_steps
 from .expression import AllOf, AnyOf, Condition, Expression, Not
 from .key_column import KeyColumn
@@ -20,20 +20,6 @@ _TERMS_COMPARED: Final = 16
 _JOINING_STEPS: Final = 32
 _CHARACTERS_A_STEP: Final = 32
 """As many are joined, or put in backward order, in a step."""
-
-# How few containers share a value of the field, as a rule; any other field is in between.
-SELECTIVITY: Final[Mapping[str, int]] = {
-    "id": 0,
-    "pod/id": 1,
-    "pod/uid": 1,
-    "pod/name": 2,
-    "name": 3,
-    "namespace": 5,
-    "pod/namespace": 5,
-    "qosclass": 6,
-    "pod/qosclass": 6,
-}
-OTHER_SELECTIVITY: Final = 4
 
 
 class Selection:
@@ -232,11 +218,6 @@ class Selection:
         return found
 
 
-def selectivity(subkey: Subkey) -> int:
-    """A rating of a key: the lower, the fewer containers usually share a value of it."""
-    return SELECTIVITY.get(subkey.field, OTHER_SELECTIVITY)
-
-
 def _few(expression: Expression) -> int:
     is_joint = isinstance(expression, Condition) and expression.key and not expression.key.only
     return FEW_TO_JOIN if is_joint else FEW
@@ -245,21 +226,9 @@ def _few(expression: Expression) -> int:
 def _cost(expression: Expression) -> int:
     """In which order the terms of a conjunction are answered: the most selective first."""
     if isinstance(expression, Condition):
-        return _condition_cost(expression)
+        return expression.cost
     if isinstance(expression, AllOf):
         # A glance will do: the order matters for speed alone.
-        first = (one for one in expression.terms[:_TERMS_COMPARED] if isinstance(one, Condition))
-        return min(map(_condition_cost, first), default=20)
+        first = expression.terms[:_TERMS_COMPARED]
+        return min([one.cost for one in first if isinstance(one, Condition)], default=20)
     return 20
-
-
-def _condition_cost(condition: Condition) -> int:
-    key, operator = condition.key, condition.operator
-    if key is None:
-        return 20
-    only = key.only
-    if only is None:
-        return 30
-    if operator.is_negated:
-        return 20
-    return selectivity(only) + (0 if operator.compare is equal else 10)

@@ -109,6 +109,8 @@ class SymmetricRules:
 
     def __init__(self) -> None:
         self._owners: dict[ContainerId, list[_GroupKey]] = {}
+        self.owners: Mapping[ContainerId, object] = self._owners
+        """The containers that have such rules."""
         self._groups: dict[_GroupKey, _Group] = {}
         self._by_value: _Buckets = {}
         # Heads and tails apart: few nodes have any.

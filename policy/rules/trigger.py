@@ -10,10 +10,9 @@ from typing import Final, NamedTuple, assert_never
 from msgspec import Struct
 
 from ..text.glob_set import GlobSet
-from .container_facts import Key, Subkey
+from .container_facts import Key, Subkey, selectivity
 from .expression import AllOf, AnyOf, Condition, Expression, Not
 from .operators import ANYTHING, equal, never
-from .selection import selectivity
 
 LENGTHS: Final = (1, 2, 4, 8, 16, 32)
 """How many characters of a head or tail are compared: the most of these that it has."""

@@ -4,12 +4,15 @@ Pods of one workload have the same texts. A cache of so many entries is not boun
 one entry may hold a whole annotation. So long texts have a cache of their own, with few entries.
 """
 
+import enum
 from collections.abc import Callable
 from functools import lru_cache, update_wrapper
-from typing import Final, Generic, ParamSpec, TypeVar, cast
+from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_Value = str | bool | enum.Enum | tuple["_Value", ...]
 
 SHORT_CHARACTERS: Final = 2048
 """Of all texts that a result is made of."""
@@ -35,9 +38,8 @@ class TextCache(Generic[P, T]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """The result, made where it is not remembered."""
-        left = _left(SHORT_CHARACTERS, args)
-        is_short = (_left(left, tuple(kwargs.values())) if kwargs else left) >= 0
-        return (self._short if is_short else self._long)(*args, **kwargs)  # type: ignore[arg-type]  # hashable
+        values: tuple[Any, ...] = (*args, *kwargs.values())
+        return (self._short if _are_short(values) else self._long)(*args, **kwargs)  # type: ignore[arg-type]  # hashable
 
     @property
     def entries(self) -> int:
@@ -50,13 +52,15 @@ class TextCache(Generic[P, T]):
         self._long.cache_clear()
 
 
-def _left(characters: int, values: tuple[object, ...]) -> int:
-    """Characters left of so many after all texts in tuples; negative where too few."""
-    for value in values:
-        if isinstance(value, str):
-            characters -= len(value)
-        elif isinstance(value, tuple):
-            characters = _left(characters, cast("tuple[object, ...]", value))
-        if characters < 0:
-            break
-    return characters
+def _are_short(values: tuple[_Value, ...]) -> bool:
+    """Whether all texts among some values, and in tuples of them, are short together."""
+    left, pending = SHORT_CHARACTERS, [values]
+    while pending:
+        for value in pending.pop():
+            if isinstance(value, str):
+                left -= len(value)
+                if left < 0:
+                    return False
+            elif isinstance(value, tuple):
+                pending.append(value)
+    return True

@@ -116,7 +116,7 @@ class Runtime:
                 assert message.type == MessageType.RESPONSE
                 ttrpc_pb2.Response.FromString(message.data)
                 self.answers[message.stream_id] += 1
-        self._frames.check()
+        assert not self._frames.fault
 
 
 def request(sent: Sent, number: int) -> bytes:

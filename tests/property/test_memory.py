@@ -364,8 +364,8 @@ def test_the_quick_answer_is_the_offer(
     node.count += 1
     for event in more:
         request = node.request(("ask", *event[1:5], False, False))
-        kinds = open_to(nodes, request).kinds_mask(request.types)
-        initial = node.ledger.initial_zone(request.affinity.mask, kinds, request.may_use_reserved)
+        affinity, types = request.affinity.mask, request.types
+        initial = node.ledger.initial_zone(affinity, types, request.may_use_reserved)
         offer = node.ledger.offer(request)
         if initial is not None and node.ledger.has_room(initial, request.size_bytes):
             assert isinstance(offer, Offer)

@@ -141,5 +141,5 @@ def test_standing_rules_of_a_newcomer_are_those_that_match_it(
     assert len({crowd for crowd, _ in crowds}) == len({some for _, some in crowds}) == len(crowds)
     for owner in residents:
         standing.remove(owner.id)
-    assert standing.is_empty
+    assert not standing.rules
     assert standing.matching(newcomer) == []

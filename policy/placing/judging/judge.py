@@ -16,6 +16,7 @@ from ...model.container import Container, ContainerId
 from ...model.level_name import a_level
 from ...model.request import CpuType, Request
 from ...rules.podaffinity.rule_set import (
+    NO_PLACEMENT_RULES,
     PlacementRules,
     PreferredTerm,
     RequiredTerm,
@@ -60,7 +61,7 @@ class Judge:
         """
         standing = self._books.standing
         cores = self._whole_cores(container, request) if request.whole_cores else None
-        if not rules and standing.is_empty and cores is None:
+        if rules is NO_PLACEMENT_RULES and not standing.rules and cores is None:
             return None
         matching, uncounted = first_of_each_namespace(standing.matching(container))
         if not has_pulls:
@@ -89,7 +90,7 @@ class Judge:
         And a pen, where they hold one of the containers in it.
         """
         standing, ledger = self._books.standing, self._books.ledger
-        if standing.is_empty:
+        if not standing.rules:
             return False
         if container_id in ledger.pens:
             return any(map(self.is_bound, ledger.members(container_id)))

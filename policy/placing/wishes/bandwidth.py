@@ -11,7 +11,7 @@ def lifts_quota(grant: Grant | None, classified: Classified | None) -> bool:
     """Whether a container runs without a cpu quota: its cpus are its own, and it wants that."""
     if grant is None or classified is None:
         return False
-    return grant.has_own_cpus_alone and classified.quota is QuotaUse.LIFT
+    return classified.quota is QuotaUse.LIFT and grant.has_own_cpus_alone
 
 
 def interleaved(pinning: Pinning | None, classified: Classified | None) -> NodeSet | None:

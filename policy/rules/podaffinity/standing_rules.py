@@ -53,6 +53,8 @@ class StandingRules:
 
     def __init__(self) -> None:
         self._rules: dict[ContainerId, PlacementRules] = {}
+        self.rules: Mapping[ContainerId, PlacementRules] = self._rules
+        """The rules of each container that has some."""
         self._groups: dict[_GroupName, StandingRule] = {}
         self._names: dict[ContainerId, tuple[_GroupName, ...]] = {}
         self._index: dict[IndexKey, dict[_GroupName, StandingRule]] = {}
@@ -73,16 +75,6 @@ class StandingRules:
         self._bits: dict[ContainerId, int] = {}
         """A bit of each container with such rules, its own until it goes."""
         self._free_bits: list[int] = []
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no container that is there has rules."""
-        return not self._rules
-
-    @property
-    def rules(self) -> Mapping[ContainerId, PlacementRules]:
-        """The rules of each container that has some."""
-        return self._rules
 
     @property
     def lasting(self) -> Collection[ContainerId]:

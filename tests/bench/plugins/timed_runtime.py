@@ -9,7 +9,7 @@ from typing import Final
 
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
-from pinfold.nri.embedded.plugin_link import Trunk
+from pinfold.nri.embedded.plugin_link import PluginLink
 from pinfold.nri.plugin.service import PLUGIN_SERVICE
 from pinfold.nri.plugin.wire_socket import WireSocket
 from pinfold.nri.wire.connection import Call, Reply, Role
@@ -41,7 +41,7 @@ class TimedSocket(WireSocket):
         super()._send(data)
 
 
-class TimedTrunk(Trunk):
+class TimedLink(PluginLink):
     """The runtime's end of a connection, without a thread: callers wait for their answer.
 
     So what is timed is the plugin, and no hand-over between threads on this side. What the plugin
@@ -52,8 +52,8 @@ class TimedTrunk(Trunk):
     def __init__(
         self,
         sock: socket.socket,
-        answer: Callable[[Trunk, Call], None],
-        ended: Callable[[Trunk], None],
+        answer: Callable[[PluginLink, Call], None],
+        ended: Callable[[PluginLink], None],
         pace: Pace,
     ) -> None:
         super().__init__(sock, answer, ended)
@@ -100,9 +100,10 @@ class TimedTrunk(Trunk):
             raise ConnectionError("the plugin closed the connection")
         try:
             events = self._wire.events(chunk)
-            self._wire.check()
         except WireError as error:
             raise ConnectionError(str(error)) from error
+        if self._wire.fault:
+            raise ConnectionError(self._wire.fault)
         understood = time.perf_counter_ns()
         for event in events:
             if isinstance(event, Call):
@@ -128,8 +129,8 @@ class TimedRuntime(EmbeddedRuntime):
         Raises `ConnectionError` where it does not get that far.
         """
         self._is_synchronized.clear()
-        self._trunk = trunk = TimedTrunk(sock, self._answer, self._forget, self.pace)
-        trunk.start()
+        self._link = link = TimedLink(sock, self._answer, self._forget, self.pace)
+        link.start()
         self.check()
 
     def finish_start(self, container_id: str) -> None:
@@ -151,8 +152,8 @@ class TimedRuntime(EmbeddedRuntime):
     def settle(self, seconds: float) -> None:
         """Do what the plugin asks for by itself within this time."""
         self.check()
-        if isinstance(self._trunk, TimedTrunk):
-            self._trunk.take_calls(seconds)
+        if isinstance(self._link, TimedLink):
+            self._link.take_calls(seconds)
 
     def check(self) -> None:
         """Raise `ConnectionError` if the plugin was dropped, as by an answer that never came."""

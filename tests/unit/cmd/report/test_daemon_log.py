@@ -61,6 +61,25 @@ DECISION = Decision(
             Decided(
                 event="create",
                 container=CONTAINER,
+                decision=structs.replace(
+                    DECISION,
+                    changes=(
+                        Change(container_id=ContainerId("c2"), before=Pinning(), after=PINNING),
+                    ),
+                ),
+            ),
+            [
+                "INFO event=create pod=default/web container=nginx id=c1"
+                ' request="0m of CPU" kind=shared pool="NUMA node #0" cpus=0-1 mems=0'
+                ' decided_by=kept why="it ran there already" next_best=- updates=1',
+                "DEBUG event=change id=c2 cpus=0-1 mems=0",
+            ],
+            id="changes of others are for debugging",
+        ),
+        pytest.param(
+            Decided(
+                event="create",
+                container=CONTAINER,
                 decision=Decision(container_id=ID, result=Refusal(reason="no room")),
                 problems=(Problem(where="web", what="bad", fix="mend it"),),
             ),

@@ -214,7 +214,7 @@ def test_a_call_that_hands_in_work_while_the_owner_is_closed_ends() -> None:
 
     def serve() -> None:
         owner.serve(Turn("stop", stop), LONG)
-        while owner.has_left:
+        while owner.left:
             owner.tidy()
 
     calling = threading.Thread(target=serve, daemon=True)
@@ -288,12 +288,12 @@ def test_what_is_left_is_done_piece_by_piece_and_before_work_that_is_handed_in(d
         desk.owner.afterwards(lambda: done.append("state"))
 
     desk.owner.serve(Turn("create", work), 5)
-    assert (done, desk.owner.has_left) == ([], True)
+    assert (done, len(desk.owner.left)) == ([], 2)
     assert desk.owner.tidy()
     assert done == ["log"]
     desk.owner.ask("metrics", lambda: done.append("metrics"))
     assert done == ["log", "state", "metrics"]
-    assert not desk.owner.has_left
+    assert not desk.owner.left
 
 
 def test_nothing_comes_before_a_turn_that_is_held(desk: Desk) -> None:

@@ -43,7 +43,7 @@ class _Node:
         self.events.create(Newcomer(container=one, linux=LinuxResources()))
 
     def tidy(self) -> None:
-        while self.owner.has_left:
+        while self.owner.left:
             assert self.owner.tidy()
 
 

@@ -36,7 +36,7 @@ from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
 from pinfold.nri.hints.combined_hints import Surroundings
 from pinfold.nri.hints.device_hints import DeviceNumber
 from pinfold.nri.hints.hint_finder import Found, HintFinder
-from pinfold.nri.hints.hint_probe import Lookout
+from pinfold.nri.hints.hint_probe import HintProbe
 from pinfold.nri.hints.kubelet_hints import KubeletHints
 from pinfold.nri.hints.pod_resources import PodResources
 from pinfold.nri.plugin.plugin import Plugin, Timing
@@ -227,8 +227,8 @@ def running(finder: HintFinder | None, config: Config | None = None) -> Generato
         assert not node.thread.is_alive()
 
 
-def lookout(root: Path, host: Host) -> Surroundings:
-    return Surroundings(Lookout(DirectoryTree(str(root)), host.device_of))
+def probe(root: Path, host: Host) -> Surroundings:
+    return Surroundings(HintProbe(DirectoryTree(str(root)), host.device_of))
 
 
 NEAR, ELSEWHERE = "4-7", "1-3"
@@ -269,7 +269,7 @@ def test_a_container_lands_near_its_mounts_and_devices(
     annotations: dict[str, str],
     cpus: str,
 ) -> None:
-    with running(lookout(root, host)) as node:
+    with running(probe(root, host)) as node:
         node.add("neighbour")
         assert node.cpus("neighbour") == NEAR
         found = node.add("c", *sources, annotations=annotations, device_access=access)
@@ -281,7 +281,7 @@ def test_a_container_lands_near_its_mounts_and_devices(
 def test_mounts_are_not_looked_at_for_containers_that_do_not_want_it(
     root: Path, host: Host
 ) -> None:
-    with running(lookout(root, host)) as node:
+    with running(probe(root, host)) as node:
         node.add("c", "/disk", annotations={HINTS: "none"})
         assert host.asked == []
 
@@ -289,7 +289,7 @@ def test_mounts_are_not_looked_at_for_containers_that_do_not_want_it(
 def test_hints_are_found_once_and_kept_over_updates_and_reconnections(
     root: Path, host: Host
 ) -> None:
-    with running(lookout(root, host)) as node:
+    with running(probe(root, host)) as node:
         node.add("neighbour")
         assert node.add("c", "/disk") == NEAR
         node.runtime.start("c")
@@ -340,7 +340,7 @@ def test_containers_that_run_already_are_placed_near_their_mounts(
     root: Path, host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pinfold.nri.hints.hint_probe._PATIENCE_SECONDS", 0.3)
-    node = Node(lookout(root, host), Config())
+    node = Node(probe(root, host), Config())
     # Without a plugin nobody is pinned.
     for name, source in (("hung", "/hangs"), ("c", "/disk"), ("d", "/disk/2")):
         assert node.add(name, source) == ""
@@ -359,7 +359,7 @@ def test_containers_that_run_already_are_placed_near_their_mounts(
 def test_a_mount_that_hangs_does_not_keep_the_runtime_waiting(
     root: Path, host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with running(lookout(root, host)) as node:
+    with running(probe(root, host)) as node:
         for name in ("plugin.service.FIND_SECONDS", "hints.hint_probe._PATIENCE_SECONDS"):
             monkeypatch.setattr(f"pinfold.nri.{name}", 0.5)
         started = time.monotonic()
@@ -383,7 +383,7 @@ def test_a_mount_that_hangs_does_not_keep_the_runtime_waiting(
 def test_a_mount_that_answers_again_is_looked_at_again(
     root: Path, host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with running(lookout(root, host)) as node:
+    with running(probe(root, host)) as node:
         monkeypatch.undo()
         node.add("first", "/hangs/disk")
         host.is_over.set()
@@ -396,7 +396,7 @@ def test_a_mount_that_answers_again_is_looked_at_again(
 def test_many_mounts_that_hang_hold_few_threads(
     root: Path, host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with running(lookout(root, host)) as node:
+    with running(probe(root, host)) as node:
         monkeypatch.undo()
         for number in range(12):
             assert node.add(f"c{number}", f"/hangs/{number}")
@@ -405,7 +405,7 @@ def test_many_mounts_that_hang_hold_few_threads(
 
 
 def test_a_fault_in_looking_costs_a_container_its_hints_only(root: Path, host: Host) -> None:
-    with running(lookout(root, host)) as node:
+    with running(probe(root, host)) as node:
         assert node.add("c", "/breaks") == NEAR
         assert "RuntimeError('a fault')" in node.complaints()[0]
         assert node.tally.unhinted == 1
@@ -413,7 +413,7 @@ def test_a_fault_in_looking_costs_a_container_its_hints_only(root: Path, host: H
 
 def test_a_controller_that_tells_nonsense_is_one_warning(root: Path, host: Host) -> None:
     (root / CONTROLLER / "numa_node").write_text("garbage\n")
-    with running(lookout(root, host)) as node:
+    with running(probe(root, host)) as node:
         for name in ("a", "b"):
             assert node.add(name, "/disk") == NEAR, "its list of cpus is good"
         assert node.complaints() == [

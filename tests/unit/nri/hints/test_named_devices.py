@@ -7,7 +7,7 @@ import pytest
 
 from pinfold.nri.hints.claim_metadata import ClaimedDevice, claimed_devices
 from pinfold.nri.hints.device_hints import DeviceHints
-from pinfold.nri.hints.hint_probe import Lookout
+from pinfold.nri.hints.hint_probe import HintProbe
 from pinfold.policy.model.container import Container, ContainerId, Device, Mount, Pod, PodId
 from pinfold.policy.model.hint import Hint, HintOrigin
 from pinfold.topology.sets.cpuset import CpuSet, NodeSet
@@ -95,8 +95,8 @@ def test_the_metadata_of_a_claim_gives_hints() -> None:
     mount = Mount(
         source=PLUGIN, destination="/var/run/dra-device-attributes/c/r/", is_read_only=True
     )
-    lookout = Lookout(machine(), lambda _: None, read_file=files.get)
-    view = lookout.look((replace(BARE, mounts=(mount,)),), 5.0)
+    probe = HintProbe(machine(), lambda _: None, read_file=files.get)
+    view = probe.look((replace(BARE, mounts=(mount,)),), 5.0)
     assert view.missing == []
     assert view.hints[BARE.id] == (
         Hint(
@@ -126,6 +126,6 @@ def test_attributes_may_be_plain() -> None:
 
 def test_a_named_device_that_is_nowhere_is_told() -> None:
     pod = Pod(id=PodId("p"), name="p", annotations={"near-device.pinfold.dev": "/dev/sdz"})
-    view = Lookout(machine(), lambda _: None).look((replace(BARE, pod=pod),), 5.0)
+    view = HintProbe(machine(), lambda _: None).look((replace(BARE, pod=pod),), 5.0)
     (missing,) = view.missing
     assert missing.what.startswith("default/p/c: nothing tells where device '/dev/sdz' is")

@@ -380,6 +380,18 @@ def test_nothing_is_said_of_a_container_without_an_id() -> None:
     assert [one.container_id for one in update_messages(pinnings)] == ["c"]
 
 
+def test_containers_of_one_pinning_have_an_update_each() -> None:
+    one, other = Pinning(cpus=CpuSet.parse("1-2"), mems=NodeSet.of(0)), Pinning(mems=NodeSet.of(1))
+    names = {"a": one, "b": other, "c": one, "d": Pinning()}
+    updates = update_messages({ContainerId(name): pinning for name, pinning in names.items()})
+    found = [(one.container_id, one.linux.resources.cpu) for one in updates]
+    assert [(name, cpu.cpus, cpu.mems) for name, cpu in found] == [
+        ("a", "1-2", "0"),
+        ("b", "", "1"),
+        ("c", "1-2", "0"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("cgroup_parent", "is_told"),
     [

@@ -112,7 +112,7 @@ class Served:
         call = Call(stream_id=1, service=PLUGIN_SERVICE, method=method, payload=payload)
         served = ServedCall(call=call, started=0.0)
         self.service.serve(served)
-        while self.owner.has_left:
+        while self.owner.left:
             assert self.owner.tidy()
         assert isinstance(served.answer, bytes)
         return served.answer

@@ -14,7 +14,7 @@ from google.protobuf.message import Message as ProtoMessage
 
 from pinfold.nri.api import nri_pb2
 from pinfold.nri.dispatch.report import Answered, Disconnected, Happening, Outcome
-from pinfold.nri.embedded.plugin_link import Trunk
+from pinfold.nri.embedded.plugin_link import PluginLink
 from pinfold.nri.plugin.plugin import Plugin, RuntimeLink, Timing
 from pinfold.nri.plugin.runtime_events import EVENT_MASK
 from pinfold.nri.plugin.service import PLUGIN_SERVICE
@@ -58,7 +58,7 @@ class Peer:
         timing: Timing = TIMING,
     ) -> None:
         self.sockets: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
-        self.calls: queue.SimpleQueue[tuple[Trunk, Call]] = queue.SimpleQueue()
+        self.calls: queue.SimpleQueue[tuple[PluginLink, Call]] = queue.SimpleQueue()
         self.disconnections: queue.SimpleQueue[Disconnected] = queue.SimpleQueue()
         self.outcomes: Counter[Outcome] = Counter()
         self.policy = policy or Engine(MACHINE, Config())
@@ -84,29 +84,29 @@ class Peer:
         if isinstance(happening, Disconnected):
             self.disconnections.put(happening)
 
-    def accept(self) -> Trunk:
-        trunk = Trunk(
-            self.sockets.get(timeout=LONG), lambda trunk, call: self.calls.put((trunk, call))
+    def accept(self) -> PluginLink:
+        link = PluginLink(
+            self.sockets.get(timeout=LONG), lambda link, call: self.calls.put((link, call))
         )
-        trunk.start()
-        return trunk
+        link.start()
+        return link
 
-    def register(self) -> tuple[Trunk, nri_pb2.RegisterPluginRequest]:
+    def register(self) -> tuple[PluginLink, nri_pb2.RegisterPluginRequest]:
         """Accept a connection and answer its registration."""
         self.accept()
-        trunk, call = self.calls.get(timeout=LONG)
+        link, call = self.calls.get(timeout=LONG)
         assert call.method == "RegisterPlugin"
-        trunk.respond(call.stream_id, nri_pb2.Empty())
-        return trunk, nri_pb2.RegisterPluginRequest.FromString(call.payload)
+        link.respond(call.stream_id, nri_pb2.Empty())
+        return link, nri_pb2.RegisterPluginRequest.FromString(call.payload)
 
-    def synchronize(self, nri: str = "") -> Trunk:
+    def synchronize(self, nri: str = "") -> PluginLink:
         """Accept a connection and go through the whole handshake with nothing running."""
-        trunk, _ = self.register()
-        configure(trunk, nri=nri)
+        link, _ = self.register()
+        configure(link, nri=nri)
         request = nri_pb2.SynchronizeRequest()
-        trunk.call("Synchronize", request, nri_pb2.SynchronizeResponse, LONG)
+        link.call("Synchronize", request, nri_pb2.SynchronizeResponse, LONG)
         assert self.plugin.wait_until_ready(LONG)
-        return trunk
+        return link
 
     def reason(self) -> str:
         return self.disconnections.get(timeout=LONG).reason
@@ -120,12 +120,12 @@ class Peer:
 
 
 def configure(
-    trunk: Trunk, runtime: str = "peer", version: str = "", nri: str = ""
+    link: PluginLink, runtime: str = "peer", version: str = "", nri: str = ""
 ) -> nri_pb2.ConfigureResponse:
     request = nri_pb2.ConfigureRequest(
         runtime_name=runtime, runtime_version=version, NRI_version=nri
     )
-    return trunk.call("Configure", request, nri_pb2.ConfigureResponse, LONG)
+    return link.call("Configure", request, nri_pb2.ConfigureResponse, LONG)
 
 
 @pytest.fixture(name="peer")
@@ -146,15 +146,15 @@ def test_plugin_tells_the_release_of_nri_that_it_is_written_for(peer: Peer) -> N
 
 
 def test_events_asked_for_are_known_to_every_runtime_and_not_none(peer: Peer) -> None:
-    trunk, _ = peer.register()
-    assert configure(trunk).events == EVENT_MASK
+    link, _ = peer.register()
+    assert configure(link).events == EVENT_MASK
     assert 0 < EVENT_MASK <= 0x7FF
 
 
 def test_refused_registration_is_reported_and_tried_again(peer: Peer) -> None:
     peer.accept()
-    trunk, call = peer.calls.get(timeout=LONG)
-    trunk.fail(call.stream_id, Code.UNKNOWN, "no room")
+    link, call = peer.calls.get(timeout=LONG)
+    link.fail(call.stream_id, Code.UNKNOWN, "no room")
     assert peer.reason() == "registration refused: no room"
     peer.synchronize()
 
@@ -218,9 +218,9 @@ def test_connection_that_is_never_there_is_tried_again() -> None:
 def test_calls_that_cannot_be_served_are_answered_and_the_connection_lives(
     peer: Peer, method: str, request_bytes: bytes, code: Code
 ) -> None:
-    trunk = peer.synchronize()
-    assert trunk.exchange(method, request_bytes, LONG).code == code
-    trunk.call("Shutdown", nri_pb2.Empty(), nri_pb2.Empty, LONG)
+    link = peer.synchronize()
+    assert link.exchange(method, request_bytes, LONG).code == code
+    link.call("Shutdown", nri_pb2.Empty(), nri_pb2.Empty, LONG)
     assert peer.outcomes[Outcome.UNKNOWN] == 1
 
 
@@ -239,18 +239,18 @@ def test_bytes_that_are_no_request_are_answered_and_the_connection_lives(peer: P
 
 
 def test_unknown_events_and_events_of_unknown_containers_change_nothing(peer: Peer) -> None:
-    trunk = peer.synchronize()
+    link = peer.synchronize()
     ghost = nri_pb2.Container(id="ghost", state=nri_pb2.CONTAINER_STOPPED)
     pod = nri_pb2.PodSandbox(id="gone")
     for event in (*range(16), 99):
         # Field 1 as bytes: newer runtimes have newer events.
         change = nri_pb2.StateChangeEvent(pod=pod, container=ghost).SerializeToString()
-        assert trunk.exchange("StateChange", bytes([8, event]) + change, LONG).code == 0
+        assert link.exchange("StateChange", bytes([8, event]) + change, LONG).code == 0
     stop = nri_pb2.StopContainerRequest(container=ghost)
     for _ in range(2):
-        trunk.call("StopContainer", stop, nri_pb2.StopContainerResponse, LONG)
+        link.call("StopContainer", stop, nri_pb2.StopContainerResponse, LONG)
     update = nri_pb2.UpdateContainerRequest(container=ghost)
-    trunk.call("UpdateContainer", update, nri_pb2.UpdateContainerResponse, LONG)
+    link.call("UpdateContainer", update, nri_pb2.UpdateContainerResponse, LONG)
     assert peer.plugin.settle()
     assert dict(peer.policy.containers) == {}
     assert set(peer.outcomes) == {Outcome.DONE}
@@ -269,33 +269,33 @@ POD = nri_pb2.PodSandbox(
 
 
 def test_container_that_was_never_announced_is_placed_when_it_starts(peer: Peer) -> None:
-    trunk = peer.synchronize("v0.12.1")
+    link = peer.synchronize("v0.12.1")
     start = nri_pb2.PostStartContainerRequest(pod=POD, container=container("stray"))
-    trunk.call("PostStartContainer", start, nri_pb2.PostStartContainerResponse, LONG)
+    link.call("PostStartContainer", start, nri_pb2.PostStartContainerResponse, LONG)
     _, call = peer.calls.get(timeout=LONG)
     assert call.method == "UpdateContainers"
     [update] = nri_pb2.UpdateContainersRequest.FromString(call.payload).update
     assert (update.container_id, update.linux.resources.cpu.cpus) == ("stray", "1")
-    trunk.respond(call.stream_id, nri_pb2.UpdateContainersResponse())
+    link.respond(call.stream_id, nri_pb2.UpdateContainersResponse())
     assert peer.plugin.settle()
 
 
 def test_late_start_of_a_removed_container_does_not_bring_it_back(peer: Peer) -> None:
-    trunk = peer.synchronize()
+    link = peer.synchronize()
     create = nri_pb2.CreateContainerRequest(pod=POD, container=container("short"))
-    trunk.call("CreateContainer", create, nri_pb2.CreateContainerResponse, LONG)
+    link.call("CreateContainer", create, nri_pb2.CreateContainerResponse, LONG)
     for method in ("RemoveContainer", "RemoveContainer", "PostStartContainer"):
         request = nri_pb2.StartContainerRequest(pod=POD, container=container("short"))
-        trunk.call(method, request, nri_pb2.Empty, LONG)
+        link.call(method, request, nri_pb2.Empty, LONG)
     assert peer.plugin.settle()
     assert dict(peer.policy.containers) == {}
 
 
 def test_pieces_of_a_synchronize_are_echoed_and_acted_on_with_the_last(peer: Peer) -> None:
-    trunk, _ = peer.register()
-    configure(trunk)
+    link, _ = peer.register()
+    configure(link)
     answers = [
-        trunk.call("Synchronize", piece, nri_pb2.SynchronizeResponse, LONG)
+        link.call("Synchronize", piece, nri_pb2.SynchronizeResponse, LONG)
         for piece in (
             nri_pb2.SynchronizeRequest(pods=[POD], more=True),
             nri_pb2.SynchronizeRequest(containers=[container("one")], more=True),
@@ -308,11 +308,11 @@ def test_pieces_of_a_synchronize_are_echoed_and_acted_on_with_the_last(peer: Pee
 
 
 def test_a_synchronize_without_end_ends_the_connection(peer: Peer) -> None:
-    trunk, _ = peer.register()
-    configure(trunk)
+    link, _ = peer.register()
+    configure(link)
     pod = nri_pb2.PodSandbox(id="pod", annotations=write_entries({"blob": "x" * (3 << 20)}))
     piece = nri_pb2.SynchronizeRequest(pods=[pod], more=True).SerializeToString()
-    codes = [trunk.exchange("Synchronize", piece, LONG).code for _ in range(43)]
+    codes = [link.exchange("Synchronize", piece, LONG).code for _ in range(43)]
     assert set(codes[:42]) == {0}
     assert codes[42] == Code.RESOURCE_EXHAUSTED
     assert peer.reason().startswith("Synchronize: more than 128 MiB of pods and containers")
@@ -329,11 +329,11 @@ def test_a_synchronize_without_end_ends_the_connection(peer: Peer) -> None:
 def test_a_synchronize_of_very_many_empty_containers_ends_the_connection(
     peer: Peer, pieces: int, each: int
 ) -> None:
-    trunk, _ = peer.register()
-    configure(trunk)
+    link, _ = peer.register()
+    configure(link)
     one = nri_pb2.SynchronizeRequest(containers=[nri_pb2.Container()]).SerializeToString()
     piece = one * each + nri_pb2.SynchronizeRequest(more=True).SerializeToString()
-    codes = [trunk.exchange("Synchronize", piece, LONG).code for _ in range(pieces)]
+    codes = [link.exchange("Synchronize", piece, LONG).code for _ in range(pieces)]
     assert codes == [0] * (pieces - 1) + [Code.RESOURCE_EXHAUSTED]
     assert peer.reason().startswith("Synchronize: more than 20000 pods and containers")
     assert peer.synchronize(), "and the next one is tried"
@@ -398,9 +398,9 @@ def test_synchronize_answered_too_late_ends_the_connection(
         is_answered.set()
     peer = Peer(policy=SuspendedEngine(clock, is_answered), clock=clock)
     try:
-        trunk, _ = peer.register()
-        configure(trunk)
-        trunk.exchange("Synchronize", b"", LONG)
+        link, _ = peer.register()
+        configure(link)
+        link.exchange("Synchronize", b"", LONG)
         is_answered.set()
         assert peer.reason() == "Synchronize was answered too late"
         peer.synchronize()
@@ -410,14 +410,14 @@ def test_synchronize_answered_too_late_ends_the_connection(
 
 def test_preinstalled_plugin_is_ready_once_it_knows_what_runs_and_ends_with_its_runtime() -> None:
     peer = Peer(Identity(is_preinstalled=True))
-    trunk, _ = peer.register()
-    configure(trunk, "containerd", "2.1.9", "")
+    link, _ = peer.register()
+    configure(link, "containerd", "2.1.9", "")
     assert not peer.plugin.wait_until_ready(0.05)
     request = nri_pb2.SynchronizeRequest(containers=[KNOWN])
-    trunk.call("Synchronize", request, nri_pb2.SynchronizeResponse, LONG)
+    link.call("Synchronize", request, nri_pb2.SynchronizeResponse, LONG)
     assert peer.plugin.wait_until_ready(LONG)
     assert set(peer.policy.containers) == {ContainerId("known")}
-    trunk.close()
+    link.close()
     peer.thread.join(LONG)
     assert not peer.thread.is_alive()
     assert peer.disconnections.get(timeout=LONG).retry_seconds is None
@@ -425,9 +425,9 @@ def test_preinstalled_plugin_is_ready_once_it_knows_what_runs_and_ends_with_its_
 
 def test_preinstalled_plugin_leaves_a_runtime_that_would_not_tell_what_runs() -> None:
     peer = Peer(Identity(is_preinstalled=True))
-    trunk, _ = peer.register()
+    link, _ = peer.register()
     # An error here would make this runtime end itself, so it gets its answer before we leave.
-    assert configure(trunk, "containerd", "1.7.24~ds1", "").events == EVENT_MASK
+    assert configure(link, "containerd", "1.7.24~ds1", "").events == EVENT_MASK
     left = peer.disconnections.get(timeout=LONG)
     assert left.retry_seconds is None
     assert "containerd 1.7.24~ds1 does not tell pre-installed plugins what runs" in left.reason
@@ -458,14 +458,14 @@ def test_preinstalled_plugin_leaves_a_runtime_that_would_not_tell_what_runs() ->
 def test_container_without_an_id_is_passed_over(
     peer: Peer, method: str, message: ProtoMessage
 ) -> None:
-    trunk = peer.synchronize()
-    trunk.call(
+    link = peer.synchronize()
+    link.call(
         "CreateContainer",
         nri_pb2.CreateContainerRequest(container=KNOWN),
         nri_pb2.CreateContainerResponse,
         LONG,
     )
-    reply = trunk.exchange(method, message.SerializeToString(), LONG)
+    reply = link.exchange(method, message.SerializeToString(), LONG)
     assert reply.code == 0
     assert peer.plugin.settle()
     assert set(peer.policy.containers) == {"known"}

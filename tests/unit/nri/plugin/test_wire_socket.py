@@ -33,7 +33,7 @@ class End:
 
     def read(self) -> None:
         try:
-            while chunk := self.wire.read():
+            while not self.wire.fault and (chunk := self.wire.read()):
                 for event in self.wire.events(chunk):
                     if not isinstance(event, Call):
                         self.wire.attend(event)
@@ -41,7 +41,6 @@ class End:
                     self.calls.append(event)
                     if self.serve is not None:
                         self.serve(self, event)
-                self.wire.check()
         except (OSError, WireError):
             pass
         finally:

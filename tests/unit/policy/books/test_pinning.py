@@ -1,6 +1,7 @@
 """What the kernel is told of a grant: cpus and memory nodes; and only real changes."""
 
 import pytest
+from msgspec import structs
 
 from pinfold.policy.books.cpu_ledger import Ledger
 from pinfold.policy.books.pinning import Pinner
@@ -121,6 +122,24 @@ def test_only_who_shares_the_changed_pools_is_told() -> None:
         "wide": "3,5-7",
     }
     assert pinner.changes() == (), "nobody is told twice"
+
+
+def test_shares_of_one_pool_have_one_pinning_for_each_set_of_memory_nodes() -> None:
+    ledger, pinner = pinner_of()
+    note(ledger, pinner, grant("a", NODE1, milli=100))
+    note(ledger, pinner, grant("b", NODE1, milli=200))
+    note(ledger, pinner, grant("kept", NODE1, preserve_memory=True))
+    wide = structs.replace(grant("wide", NODE1, milli=100), memory=NodeSet.of(0, 1))
+    note(ledger, pinner, wide)
+    ledger.add(grant("new", NODE1, exclusive="4"))
+    after = {one.container_id: one.after for one in pinner.changes(ContainerId("new"))}
+    assert {name: (str(one.cpus), str(one.mems)) for name, one in after.items()} == {
+        "a": ("5-7", "1"),
+        "b": ("5-7", "1"),
+        "kept": ("5-7", "None"),
+        "wide": ("5-7", "0-1"),
+    }
+    assert after[ContainerId("a")] is after[ContainerId("b")], "written once"
 
 
 def test_fallback_is_the_nearest_ancestor_then_the_reserved_cpus() -> None:

@@ -75,7 +75,7 @@ def test_available_is_bound_by_the_zones_around() -> None:
     taken(memory, request("a", "0-1", 15), request("b", "1", 3))
     assert memory.free(NodeSet.of(0)) == 10
     assert memory.snapshot().available(NodeSet.of(0)) == 2
-    first = memory.initial_zone(1, memory.nodes.kinds_mask(DRAM))
+    first = memory.initial_zone(1, DRAM, False)
     assert first is not None
     assert first.mask == 1
     assert memory.has_room(first, 2)
@@ -249,7 +249,7 @@ def test_a_newcomer_gets_no_other_kind_of_memory_so_that_others_need_not_move() 
 def test_a_node_that_is_really_full_is_avoided() -> None:
     memory = ledger()
     memory.observe({0: 1, 1: 9, 2: 9, 3: 9})
-    full = memory.initial_zone(1, memory.nodes.kinds_mask(DRAM))
+    full = memory.initial_zone(1, DRAM, False)
     assert full is not None
     assert not memory.has_room(full, 4)
     assert zone(memory.offer(request("c", "0", 4))) == "0-1"

@@ -6,10 +6,11 @@ from pinfold.policy.memory.memory_nodes import UNLIMITED_BYTES
 from pinfold.policy.memory.memory_zones import Zone
 from pinfold.policy.memory.observed_memory import ObservedMemory
 from pinfold.policy.model.container import ContainerId
+from pinfold.topology.sets.cpuset import NodeSet
 
 
 def _zone(mask: int) -> Zone:
-    return Zone(mask=mask, kinds=1, capacity=1000 * mask.bit_count())
+    return Zone(mask=mask, nodes=NodeSet(mask), kinds=1, capacity=1000 * mask.bit_count())
 
 
 def test_room_after_grants_and_releases_is_what_a_fresh_count_says() -> None:
