@@ -309,7 +309,7 @@ class OpeningSearch:
         Looked at together: of a wide region there are hundreds.
         """
         request = self.request
-        if not request.exclusive or request.shared_milli or request.strict_hints:
+        if not request.exclusive or request.shared_milli or request.is_strict:
             return {}
         if request.wants_isolated:
             return {}
