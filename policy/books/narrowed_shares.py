@@ -54,11 +54,12 @@ class NarrowedShares:
 
     def alone_without(self, cpus: int, free: int) -> Sequence[ContainerId]:
         """Containers beside whom nobody would share a cpu without these of the free ones."""
-        return [
-            container_id
-            for container_id, sets in self._beside.items()
-            if any(one.mask & cpus and not one.mask & free & ~cpus for one in sets)
-        ]
+        left, found = free & ~cpus, dict[ContainerId, None]()
+        for container_id, sets in self._beside.items():
+            for one in sets:
+                if one.mask & cpus and not one.mask & left:
+                    found[container_id] = None
+        return list(found)
 
     def add(self, grant: Grant) -> None:
         """Note a grant if it is narrowed, or needs that others go on sharing some cpus."""
@@ -129,8 +130,7 @@ class NarrowedShares:
         kept = around = 0
         picks: dict[tuple[int, int], int] = {}
         # The small sets first: what is kept for them is kept for those around them, too.
-        for cpus in sorted(by_set, key=lambda one: (one.bit_count(), one)):
-            milli = by_set[cpus]
+        for _, cpus, milli in sorted([(one.bit_count(), one, by_set[one]) for one in by_set]):
             if cpus & around:
                 milli = sum([other for mask, other in by_set.items() if not mask & ~cpus])
             around |= cpus

@@ -94,8 +94,11 @@ class PoolRoom:
             return self._cut[pool_id] if here else 0
         found = (here & self.own[pool_id]).bit_count()
         for child in self._children[pool_id]:
-            inside = self.cut_within(child, region, free)
-            if inside:
+            # Most are as they are, or have nothing there.
+            part = free[child] & region
+            if part:
+                is_all = part == free[child]
+                inside = self._cut[child] if is_all else self.cut_within(child, region, free)
                 found += max(0, inside - max(0, self._cut[child] - self._spare[child]))
         return found
 

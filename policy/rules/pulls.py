@@ -97,7 +97,11 @@ class Pulls:
     def are_same_within(self, cpus: int) -> bool:
         """Whether all of some cpus are in one domain of every level that pulls."""
         indexes = self._domains.indexes
-        return not any([(some := indexes(one, cpus)) & (some - 1) for one in self._by_weight])
+        for level in self._by_weight:
+            some = indexes(level, cpus)
+            if some & (some - 1):
+                return False
+        return True
 
     def best(self, free: int, count: int) -> int:
         """The most attractive of some cpus, at least `count` of them where there are as many."""

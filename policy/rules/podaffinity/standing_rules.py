@@ -57,7 +57,8 @@ class StandingRules:
         """The rules of each container that has some."""
         self._groups: dict[_GroupName, StandingRule] = {}
         self._names: dict[ContainerId, tuple[_GroupName, ...]] = {}
-        self._index: dict[IndexKey, dict[_GroupName, StandingRule]] = {}
+        self._index: dict[tuple[str, str, str | None], dict[_GroupName, StandingRule]] = {}
+        """By index keys."""
         # How many keys of the index are about a label: terms ask for few of a container's labels.
         self._labels: dict[str, int] = {}
         # How many of them are of a namespace.
