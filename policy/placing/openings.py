@@ -103,7 +103,7 @@ class OpeningSearch:
         """The best region of each pool that is not closed."""
         best = [0] * len(self.tree.pools)
         parts = self._parts(regions, closed, best)
-        sure = self._sure_to_fit(parts, regions) if len(parts) > _FEW_PARTS else {}
+        sure = self._surely(parts, regions) if len(parts) > _FEW_PARTS else {}
         for pool_id, inside in parts.items():
             if pool_id in sure:
                 best[pool_id] = sure[pool_id]
@@ -301,12 +301,12 @@ class OpeningSearch:
                     found.setdefault(pool_id, []).append(here)
         return found
 
-    def _sure_to_fit(
+    def _surely(
         self, parts: Mapping[int, Sequence[int]], regions: Sequence[int]
     ) -> Mapping[int, int]:
-        """The only part of a pool, where that has whole cpus enough for sure, by pool id.
+        """The only parts of pools that have whole cpus enough for sure, 0 of those that have not.
 
-        Looked at together: of a wide region there are hundreds.
+        By pool id. Looked at together: of a wide region there are hundreds.
         """
         request = self.request
         if not request.exclusive or request.shared_milli or request.is_strict:
@@ -315,12 +315,16 @@ class OpeningSearch:
             return {}
         everything = reduce(int.__or__, regions)
         cuts = self.ledger.cuts_within(everything)
-        wanted, masks = request.exclusive + self.judgement.owed_at_most, self.tree.masks
-        return {
-            pool_id: inside[0]
-            for pool_id, inside in parts.items()
-            if cuts[pool_id] >= wanted and inside[0] == everything & masks[pool_id]
-        }
+        wanted, masks, left = request.exclusive, self.tree.masks, self.ledger.free_sharable
+        enough = wanted + self.judgement.owed_at_most
+        found: dict[int, int] = {}
+        for pool_id, inside in parts.items():
+            here = everything & masks[pool_id]
+            if cuts[pool_id] >= enough and inside[0] == here:
+                found[pool_id] = here
+            elif (here & left[pool_id]).bit_count() < wanted:
+                found[pool_id] = 0
+        return found
 
 
 class _Wording(Struct, frozen=True, kw_only=True):
