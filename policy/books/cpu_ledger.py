@@ -106,10 +106,10 @@ class Ledger:
         owed = self._owed
         if not owed:
             return counts
-        found, masks, cuts = list(counts), self.tree.masks, self.cuts_within(-1)
-        for pool_id, count in enumerate(counts):
-            if count and cuts[pool_id] < min(count, wanted) and masks[pool_id] & owed:
-                found[pool_id] = min(count, self.slice(PoolId(pool_id)).bit_count())
+        found, masks = list(counts), self.tree.masks
+        for pool_id, cut in enumerate(self.cuts_within(-1)):
+            if cut < wanted and cut < counts[pool_id] and masks[pool_id] & owed:
+                found[pool_id] = min(counts[pool_id], self.slice(PoolId(pool_id)).bit_count())
         return found
 
     def cut_within(self, pool_id: PoolId, region: int = -1) -> int:

@@ -120,10 +120,10 @@ class NarrowedShares:
         return self._owed
 
     def _kept(self, free: int) -> int:
-        by_set: dict[int, int] = {}
-        for cpus, milli in self._shares.values():
-            if milli or not self._is_sparing_nobody:
-                by_set[cpus] = by_set.get(cpus, 0) + milli
+        sums, by_set = self._sums.items(), dict(self._sums)
+        if not self._is_sparing_nobody:
+            for cpus, _ in self._shares.values():
+                by_set.setdefault(cpus, 0)
         for sets in self._beside.values():
             for one in sets:
                 by_set.setdefault(one.mask, 0)
@@ -132,7 +132,7 @@ class NarrowedShares:
         # The small sets first: what is kept for them is kept for those around them, too.
         for _, cpus, milli in sorted([(one.bit_count(), one, by_set[one]) for one in by_set]):
             if cpus & around:
-                milli = sum([other for mask, other in by_set.items() if not mask & ~cpus])
+                milli = sum([other for mask, other in sums if not mask & ~cpus])
             around |= cpus
             count = max(1, -(-milli // 1000)) - (kept & cpus).bit_count()
             left = free & cpus & ~kept
