@@ -11,6 +11,9 @@ DOMAINS = (OWN_DOMAIN, NRI_DOMAIN, CRI_DOMAIN)
 RESOURCES_KEY = "noderesource.dev/resources"
 """Requests and limits in JSON, written by a webhook; not of our domains."""
 
+RULE_KEYS = ("affinity", "pool-selector", "pool-name", "on-unsatisfiable")
+"""Keys of our own of the required and preferred rules between containers, and about pools."""
+
 _PEER = (NRI_DOMAIN, CRI_DOMAIN)
 _OWN = (OWN_DOMAIN,)
 _BOOL = "true or false"

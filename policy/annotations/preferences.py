@@ -21,6 +21,7 @@ from ..text.errors import Problem
 from ..text.suggestion import suggestion
 from ..text.text_cache import TextCache
 from ..text.yaml_nodes import TextError
+from .annotation_keys import RULE_KEYS
 from .annotation_values import (
     ALL_HINTS,
     HintSource,
@@ -152,8 +153,10 @@ def _parse(ours: tuple[tuple[str, str], ...], name: str) -> tuple[Preferences, t
     No problem names the pod.
     """
     annotations = read_annotations(dict(ours))
-    found = _Reader(annotations, name).read() if annotations.settings else NO_PREFERENCES
-    return found, annotations.problems
+    # Rules between containers are all that most say: they are read elsewhere.
+    if {key for key, _ in annotations.settings}.issubset(RULE_KEYS):
+        return NO_PREFERENCES, annotations.problems
+    return _Reader(annotations, name).read(), annotations.problems
 
 
 class _Reader:

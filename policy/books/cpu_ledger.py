@@ -107,10 +107,9 @@ class Ledger:
         if not owed:
             return counts
         found, masks = list(counts), self.tree.masks
-        cuts = self._pool_room.cuts_within(~owed, self.free_sharable)
-        for pool_id, count in enumerate(counts):
-            if count and cuts[pool_id] < min(count, wanted) and masks[pool_id] & owed:
-                found[pool_id] = min(count, self.slice(PoolId(pool_id)).bit_count())
+        for pool_id, cut in enumerate(self.cuts_within(-1)):
+            if cut < wanted and cut < counts[pool_id] and masks[pool_id] & owed:
+                found[pool_id] = min(counts[pool_id], self.slice(PoolId(pool_id)).bit_count())
         return found
 
     def cut_within(self, pool_id: PoolId, region: int = -1) -> int:
@@ -118,6 +117,11 @@ class Ledger:
         if self._stale:
             _ = self.room
         return self._pool_room.cut_within(pool_id, region & ~self._owed, self.free_sharable)
+
+    def cuts_within(self, region: int) -> Sequence[int]:
+        """`cut_within` of every pool at once."""
+        _ = self.room
+        return self._pool_room.cuts_within(region & ~self._owed, self.free_sharable)
 
     @property
     def free_for_all(self) -> tuple[int, int, int]:
@@ -128,8 +132,7 @@ class Ledger:
     def slice(self, pool_id: PoolId) -> int:
         """A mask of sharable cpus of a pool of which any `sliceable` may be taken at once.
 
-        Every pool below keeps the cpus it owes its shared grants, those that have not all of their
-        pool's included.
+        Every pool below keeps the cpus it owes its shared grants, narrowed ones included.
         """
         return self._sliced(pool_id) & ~self._owed
 
@@ -375,15 +378,12 @@ class Ledger:
         fresh = Ledger(self.tree, self._picker)
         for grant in (*self._pens.values(), *self._grants.values()):
             fresh.add(grant)
-        assert fresh._grants == self._grants
+        assert (fresh._grants, fresh._reserved_milli) == (self._grants, self._reserved_milli)
         assert self._members.keys() == self._pens.keys()
-        assert fresh.free_sharable == self.free_sharable
-        assert fresh.free_isolated == self.free_isolated
+        assert (fresh.free_sharable, fresh._owed) == (self.free_sharable, self._owed)
+        assert (fresh.free_isolated, fresh._neighbours) == (self.free_isolated, self._neighbours)
         assert (fresh._free_count, fresh._shared_milli) == (self._free_count, self._shared_milli)
-        assert fresh._zero_requests == self._zero_requests
-        assert fresh._neighbours == self._neighbours
-        assert fresh._reserved_milli == self._reserved_milli
-        assert (fresh.room, fresh._owed) == (self.room, self._owed)
+        assert (fresh._zero_requests, fresh.room) == (self._zero_requests, self.room)
         assert all(fresh._sliced(pool_id) == found for pool_id, found in self._slices.items())
         assert all(fresh._spared(pool_id) == found for pool_id, found in self._spares.items())
         seen = 0

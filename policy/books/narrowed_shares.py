@@ -54,11 +54,12 @@ class NarrowedShares:
 
     def alone_without(self, cpus: int, free: int) -> Sequence[ContainerId]:
         """Containers beside whom nobody would share a cpu without these of the free ones."""
-        return [
-            container_id
-            for container_id, sets in self._beside.items()
-            if any(one.mask & cpus and not one.mask & free & ~cpus for one in sets)
-        ]
+        left, found = free & ~cpus, dict[ContainerId, None]()
+        for container_id, sets in self._beside.items():
+            for one in sets:
+                if one.mask & cpus and not one.mask & left:
+                    found[container_id] = None
+        return list(found)
 
     def add(self, grant: Grant) -> None:
         """Note a grant if it is narrowed, or needs that others go on sharing some cpus."""
@@ -119,20 +120,19 @@ class NarrowedShares:
         return self._owed
 
     def _kept(self, free: int) -> int:
-        by_set: dict[int, int] = {}
-        for cpus, milli in self._shares.values():
-            if milli or not self._is_sparing_nobody:
-                by_set[cpus] = by_set.get(cpus, 0) + milli
+        sums, by_set = self._sums.items(), dict(self._sums)
+        if not self._is_sparing_nobody:
+            for cpus, _ in self._shares.values():
+                by_set.setdefault(cpus, 0)
         for sets in self._beside.values():
             for one in sets:
                 by_set.setdefault(one.mask, 0)
         kept = around = 0
         picks: dict[tuple[int, int], int] = {}
         # The small sets first: what is kept for them is kept for those around them, too.
-        for cpus in sorted(by_set, key=lambda one: (one.bit_count(), one)):
-            milli = by_set[cpus]
+        for _, cpus, milli in sorted([(one.bit_count(), one, by_set[one]) for one in by_set]):
             if cpus & around:
-                milli = sum([other for mask, other in by_set.items() if not mask & ~cpus])
+                milli = sum([other for mask, other in sums if not mask & ~cpus])
             around |= cpus
             count = max(1, -(-milli // 1000)) - (kept & cpus).bit_count()
             left = free & cpus & ~kept

@@ -43,6 +43,7 @@ class PoolRoom:
         pools = tree.pools
         self._parent = [-1 if pool.parent is None else int(pool.parent) for pool in pools]
         self._children = [pool.children for pool in pools]
+        self._first = [pool.first for pool in pools]
         # cpus of a pool that are in none of its children: nobody below owes them.
         self.own = [
             reduce(
@@ -94,26 +95,39 @@ class PoolRoom:
             return self._cut[pool_id] if here else 0
         found = (here & self.own[pool_id]).bit_count()
         for child in self._children[pool_id]:
-            inside = self.cut_within(child, region, free)
-            if inside:
+            # Most are as they are, or have nothing there.
+            part = free[child] & region
+            if part:
+                is_all = part == free[child]
+                inside = self._cut[child] if is_all else self.cut_within(child, region, free)
                 found += max(0, inside - max(0, self._cut[child] - self._spare[child]))
         return found
 
     def cuts_within(self, region: int, free: Sequence[int]) -> Sequence[int]:
-        """`cut_within` of every pool at once."""
-        found: list[int] = []
-        cut, spare, own, children = self._cut, self._spare, self.own, self._children
-        for pool_id, mask in enumerate(free):
-            here = mask & region
-            if here == mask:
-                found.append(cut[pool_id])
-                continue
-            count = (here & own[pool_id]).bit_count()
+        """`cut_within` of every pool at once. O(pools that have cpus in and out of the region)."""
+        found, cut, spare, children = list(self._cut), self._cut, self._spare, self._children
+        parted: list[int] = []
+        pending = [len(found) - 1]
+        while pending:
+            pool_id = pending.pop()
+            here = free[pool_id] & region
+            if not here:
+                first = self._first[pool_id]
+                found[first : pool_id + 1] = [0] * (pool_id + 1 - first)
+            elif here != free[pool_id]:
+                parted.append(pool_id)
+                pending += children[pool_id]
+        # Children have lower ids than their parents.
+        for pool_id in sorted(parted):
+            count = (free[pool_id] & region & self.own[pool_id]).bit_count()
             for child in children[pool_id]:
                 if inside := found[child]:
                     kept = cut[child] - spare[child]
-                    count += inside if kept <= 0 else max(0, inside - kept)
-            found.append(count)
+                    if kept <= 0:
+                        count += inside
+                    elif kept < inside:
+                        count += inside - kept
+            found[pool_id] = count
         return found
 
     def _look_below(self, owed: Owed, stale: set[int]) -> None:

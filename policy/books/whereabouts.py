@@ -65,8 +65,10 @@ class Whereabouts:
         if self._are_many(places):
             return self._on(cpus) & places
         found, residents = 0, self._books.affinity.residents
-        for container_id in residents.ids(places):
-            if self.cpus_of(container_id) & cpus:
+        some = list(residents.ids(places))
+        known = self.know(some)
+        for container_id in some:
+            if known[container_id] & cpus:
                 found |= residents.place(container_id)
         return found
 
@@ -132,8 +134,10 @@ class Whereabouts:
                 if members & places:
                     mask |= presence
             return mask
-        for container_id in self._books.affinity.residents.ids(places):
-            mask |= self.cpus_of(container_id)
+        some = list(self._books.affinity.residents.ids(places))
+        known = self.know(some)
+        for container_id in some:
+            mask |= known[container_id]
         return mask
 
     def domains_by_count(self, level: Level, places: int, usable: int) -> Mapping[int, int]:
@@ -173,8 +177,10 @@ class Whereabouts:
                 if count := (members & places & self._granted).bit_count():
                     found[presence] = count
             return found
-        for container in self.placed(places):
-            presence = self.cpus_of(container.id)
+        some = self.placed(places)
+        known = self.know([one.id for one in some])
+        for one in some:
+            presence = known[one.id]
             found[presence] = found.get(presence, 0) + 1
         return found
 

@@ -19,6 +19,9 @@ class LabelOperator(enum.Enum):
     EXISTS = "Exists"
     DOES_NOT_EXIST = "DoesNotExist"
 
+    # Members are compared by identity, and the hash of the name is a call of Python.
+    __hash__ = object.__hash__
+
 
 class PoolOperator(enum.Enum):
     """Operators of terms over the labels of pools."""

@@ -1,7 +1,8 @@
 """Openings: the cpus of each pool that rules between containers leave to a newcomer."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import islice
 from typing import Final
 
@@ -9,10 +10,10 @@ from msgspec import Struct
 
 from ...topology.sets.cpuset import CpuSet
 from ..books.cpu_ledger import Ledger
-from ..model.grant import Dropped, PoolId
+from ..model.grant import Dropped
 from ..model.request import Isolation, Request
 from ..pools.domains import Domains
-from ..pools.pool_tree import Pool, PoolTree
+from ..pools.pool_tree import PoolTree
 from ..rules.pulls import Pulls
 from .hint_demand import strict_cpus
 from .judging.judgement import Barrier, Judgement
@@ -20,6 +21,8 @@ from .judging.restriction import Restriction
 from .rank import Column
 
 _REGIONS_MAX: Final = 4096
+_FEW_PARTS: Final = 8
+"""So many parts of pools are looked at one by one."""
 _NARROWER: Final = "a narrower pool has all cpus that its rules leave"
 
 
@@ -99,19 +102,29 @@ class OpeningSearch:
     ) -> Openings:
         """The best region of each pool that is not closed."""
         best = [0] * len(self.tree.pools)
-        for pool, inside in self._parts(regions, closed, best):
-            if pool.id in closed:
+        parts = self._parts(regions, closed, best)
+        sure = self._surely(parts, regions) if len(parts) > _FEW_PARTS else {}
+        for pool_id, inside in parts.items():
+            if pool_id in sure:
+                best[pool_id] = sure[pool_id]
                 continue
             if len(inside) > 1:
                 keys = {
-                    one: (self.preference(pool.id, one), self.free(pool.id, one)) for one in inside
+                    one: (self.preference(pool_id, one), self.free(pool_id, one)) for one in inside
                 }
                 # Stable: of equal regions the first.
                 inside.sort(key=keys.__getitem__, reverse=True)
             for one in inside:
-                if self.is_whole(pool, one) or self.fits(pool.id, one):
-                    best[pool.id] = one
+                if self.fits(pool_id, one):
+                    best[pool_id] = one
                     break
+        for pool_id in closed:
+            best[pool_id] = 0
+        if not self.request.total_milli:
+            # Any pool would do by numbers for who asks for nothing, but not by rules: without a cpu
+            # there it runs on those of a wider pool.
+            left = zip(best, self.ledger.free_sharable, strict=True)
+            best = [region if region & free else 0 for region, free in left]
         dropped = [pool_id for pool_id, region in enumerate(best) if not region]
         # A decision that is kept keeps this, too: without what was noted during the search.
         wording = _Wording(
@@ -141,19 +154,20 @@ class OpeningSearch:
             return found
         pools, masks, pending = self.tree.pools, self.tree.masks, [self.tree.root.id]
         reach, left = pulls.reach, self.ledger.free_sharable
+        wants_isolated = self.request.wants_isolated
         while pending:
             pool_id = pending.pop()
             if not masks[pool_id] & reach:
                 # Most subtrees have no domain that pulls.
                 continue
             children = pools[pool_id].children
-            if self.request.exclusive:
-                found[pool_id] = self.preference(pool_id, regions[pool_id])
-            elif children and pulls.are_same_within(masks[pool_id]):
+            if children and not wants_isolated and pulls.are_same_within(masks[pool_id]):
                 inside = pulls.score(masks[pool_id])
                 for one in range(pools[pool_id].first, pool_id + 1):
                     found[one] = inside if regions[one] & left[one] else 0
                 continue
+            if self.request.exclusive:
+                found[pool_id] = self.preference(pool_id, regions[pool_id])
             else:
                 found[pool_id] = pulls.score(regions[pool_id] & left[pool_id])
             pending += children
@@ -209,14 +223,6 @@ class OpeningSearch:
         free = self._slices[pool_id] & region & ~self.judgement.owed(region)
         return strict_cpus(request, free)
 
-    def is_whole(self, pool: Pool, region: int) -> bool:
-        """Whether rules leave all of a pool, so that its own numbers say what fits."""
-        if not self.request.total_milli and not self.ledger.free_sharable[pool.id]:
-            # Any pool would do by numbers for who asks for nothing, but not by rules: without a cpu
-            # here it runs on those of a wider pool.
-            return False
-        return not pool.cpus.mask & ~region and not self.judgement.companions
-
     def fits(self, pool_id: int, region: int) -> bool:
         """Whether a region of a pool has what the newcomer asks for."""
         request, ledger = self.request, self.ledger
@@ -261,52 +267,64 @@ class OpeningSearch:
 
     def _parts(
         self, regions: Sequence[int], closed: frozenset[int], best: list[int]
-    ) -> Iterable[tuple[Pool, list[int]]]:
-        """The parts of the regions in each pool, but for pools known to be whole: `best` has those.
+    ) -> Mapping[int, list[int]]:
+        """The parts of the regions in each pool, but for those that a narrower pool holds.
 
-        Most rules leave one region, with most subtrees as they are.
+        Pools that are left whole are put into `best` at once, closed ones too: their own numbers
+        say what fits. Most rules leave most subtrees as they are.
         """
-        is_plain = self.request.total_milli and not closed and not self.judgement.companions
-        if len(regions) != 1 or not is_plain or self.tree.has_repeated_pools:
-            return self._by_pool(regions, closed)
-        pools, masks, region = self.tree.pools, self.tree.masks, regions[0]
-        found: list[tuple[Pool, list[int]]] = []
-        pending = [self.tree.root]
-        while pending:
-            pool = pending.pop()
-            here = region & masks[pool.id]
-            if here == masks[pool.id]:
-                best[pool.first : pool.id + 1] = masks[pool.first : pool.id + 1]
-            elif here:
-                if not any([not here & ~masks[child] for child in pool.children]):
-                    found.append((pool, [here]))
-                pending.extend([pools[child] for child in pool.children])
-        return found
-
-    def _by_pool(
-        self, regions: Sequence[int], closed: frozenset[int]
-    ) -> Iterator[tuple[Pool, list[int]]]:
-        """The parts of the regions in each pool, but for those that a narrower pool holds."""
         pools, masks, has_repeated = self.tree.pools, self.tree.masks, self.tree.has_repeated_pools
+        # Who takes cpus leaves some to those it must be beside, and of a whole pool as well.
+        counts_whole = not (self.request.exclusive and self.judgement.companions)
         found: dict[int, list[int]] = {}
         for region in regions:
             pending = [self.tree.root.id]
             while pending:
                 pool_id = pending.pop()
-                here = region & masks[pool_id]
-                if here == masks[pool_id] and not has_repeated:
-                    for inner in range(pools[pool_id].first, pool_id + 1):
-                        found.setdefault(inner, []).append(masks[inner])
+                mask, children = masks[pool_id], pools[pool_id].children
+                here = region & mask
+                is_whole = counts_whole and here == mask
+                if is_whole and not has_repeated:
+                    first = pools[pool_id].first
+                    best[first : pool_id + 1] = masks[first : pool_id + 1]
                     continue
-                children = pools[pool_id].children
-                holders: list[PoolId] = []
-                if here != masks[pool_id] or len(children) == 1:
-                    holders = [one for one in children if not here & ~masks[one]]
-                if not holders or holders[0] in closed:
+                is_held = False
+                for child in children:
+                    if inside := here & masks[child]:
+                        pending.append(child)
+                        is_held = is_held or (inside == here and child not in closed)
+                if is_held and (here != mask or len(children) == 1):
+                    continue
+                if is_whole:
+                    best[pool_id] = here
+                elif pool_id not in closed:
                     found.setdefault(pool_id, []).append(here)
-                pending.extend([one for one in children if here & masks[one]])
-        for number, inside in found.items():
-            yield pools[number], inside
+        return found
+
+    def _surely(
+        self, parts: Mapping[int, Sequence[int]], regions: Sequence[int]
+    ) -> Mapping[int, int]:
+        """The only parts of pools that have whole cpus enough for sure, 0 of those that have not.
+
+        By pool id. Looked at together: of a wide region there are hundreds.
+        """
+        request = self.request
+        if not request.exclusive or request.shared_milli or request.is_strict:
+            return {}
+        if request.wants_isolated:
+            return {}
+        everything = reduce(int.__or__, regions)
+        cuts = self.ledger.cuts_within(everything)
+        wanted, masks, left = request.exclusive, self.tree.masks, self.ledger.free_sharable
+        enough = wanted + self.judgement.owed_at_most
+        found: dict[int, int] = {}
+        for pool_id, inside in parts.items():
+            here = everything & masks[pool_id]
+            if cuts[pool_id] >= enough and inside[0] == here:
+                found[pool_id] = here
+            elif (here & left[pool_id]).bit_count() < wanted:
+                found[pool_id] = 0
+        return found
 
 
 class _Wording(Struct, frozen=True, kw_only=True):

@@ -78,11 +78,8 @@ class PoolTree(Struct, frozen=True, kw_only=True):
     """By name the first pool that has it."""
     has_repeated_pools: bool
     """Whether the only pool inside some pool has all of its cpus."""
-
-    @property
-    def root(self) -> Pool:
-        """The pool of everything."""
-        return self.pools[-1]
+    root: Pool
+    """The pool of everything."""
 
     def subtree(self, pool_id: PoolId) -> range:
         """The ids of a pool and all below it, ascending."""
@@ -239,14 +236,16 @@ def number_branches(root: Branch, machine: Machine, supply: Supply) -> PoolTree:
         parent = parents.get(pool.id)
         ancestors[pool.id] = () if parent is None else (parent, *ancestors[parent])
     masks = tuple(pool.cpus.mask for pool in pools)
+    linked = tuple(replace(pool, parent=parents.get(pool.id)) for pool in pools)
     return PoolTree(
-        pools=tuple(replace(pool, parent=parents.get(pool.id)) for pool in pools),
+        pools=linked,
         ancestors=tuple(ancestors[pool.id] for pool in pools),
         masks=masks,
         ids={pool.name: pool.id for pool in reversed(pools)},
         has_repeated_pools=any(
             len(pool.children) == 1 and masks[pool.children[0]] == masks[pool.id] for pool in pools
         ),
+        root=linked[-1],
     )
 
 

@@ -81,21 +81,27 @@ class Pulls:
 
     def score(self, cpus: int) -> int:
         """The sum for a newcomer on these cpus, scaled. O(levels x domains of the cpus)."""
-        if not cpus & self.reach:
+        if self._added:
+            self._spread()
+        if not cpus & self._reach:
             return 0
         total = 0
         for level, weights in self._by_weight.items():
             indexes = self._domains.indexes(level, cpus)
-            pulling = indexes & self._pulling[level]
-            if pulling:
-                found = sum([weight * (pulling & some).bit_count() for weight, some in weights])
-                total += found * SCALE // indexes.bit_count()
+            pulling, found = indexes & self._pulling[level], 0
+            for weight, some in weights if pulling else ():
+                found += weight * (pulling & some).bit_count()
+            total += found * SCALE // indexes.bit_count()
         return total
 
     def are_same_within(self, cpus: int) -> bool:
         """Whether all of some cpus are in one domain of every level that pulls."""
         indexes = self._domains.indexes
-        return not any([(some := indexes(one, cpus)) & (some - 1) for one in self._by_weight])
+        for level in self._by_weight:
+            some = indexes(level, cpus)
+            if some & (some - 1):
+                return False
+        return True
 
     def best(self, free: int, count: int) -> int:
         """The most attractive of some cpus, at least `count` of them where there are as many."""

@@ -1,7 +1,8 @@
 """Judges of newcomers: required and preferred rules, held against the containers that are there."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import reduce
 from typing import Final, TypedDict, Unpack
 
 from msgspec import Struct, field
@@ -70,7 +71,16 @@ class Judge:
             return None
         pen_id = self._books.pen_around(container.id)
         known = scene or Scene(self._books, pen_id)
-        reading = _Reading(self._books, self._config, container, rules, request, known, has_pulls)
+        reading = _Reading(
+            self._books,
+            self._config,
+            container,
+            rules,
+            request,
+            known,
+            known.whereabouts,
+            has_pulls,
+        )
         if cores is not None:
             (reading.own if pen_id is None else reading.inside).append(cores)
         found = reading.read(matching, uncounted)
@@ -124,6 +134,7 @@ class _Reading(Struct):
     rules: PlacementRules
     request: Request
     scene: Scene
+    whereabouts: Whereabouts
     has_pulls: bool = True
     own: list[Restriction] = field(default_factory=list[Restriction])
     inside: list[Restriction] = field(default_factory=list[Restriction])
@@ -132,10 +143,6 @@ class _Reading(Struct):
     choices: dict[tuple[Level, int, int], tuple[int, ...]] = field(
         default_factory=dict[tuple[Level, int, int], tuple[int, ...]]
     )
-
-    @property
-    def whereabouts(self) -> Whereabouts:
-        return self.scene.whereabouts
 
     def read(self, matching: Sequence[StandingRule], uncounted: int) -> Judgement:
         pulls = Pulls(self.books.domains)
@@ -188,27 +195,28 @@ class _Reading(Struct):
 
     def _read_affinity(self) -> None:
         rules = [one for one in self.rules.required if not one.is_anti]
-        terms = [one.term for one in rules]
-        places = [self._select(term) for term in terms]
-        includes_itself = [term.includes(self.container, self.container) for term in terms]
-        if self.config.kube_compat is KubeCompat.STRICT and places:
+        if not rules:
+            return
+        places = [self._select(one.term) for one in rules]
+        is_strict = self.config.kube_compat is KubeCompat.STRICT
+        if is_strict:
             # Kubernetes' code counts a pod only if it matches all terms, and waives all or none.
-            common = places[0]
-            for one in places:
-                common &= one
-            places = [common] * len(terms)
-            includes_itself = [all(includes_itself)] * len(terms)
-        for rule, selected, is_first in zip(rules, places, includes_itself, strict=True):
+            places = [reduce(int.__and__, places)] * len(rules)
+        for rule, selected in zip(rules, places, strict=True):
             matches = self.whereabouts.placed(selected)
             if matches:
                 self._stay_with(rule, matches, selected)
-            elif not is_first:
+            elif not self._includes_itself(rules if is_strict else (rule,)):
                 self._restrict(
                     rule.term.text,
                     "a container that it is about",
                     forbidden=self._everything,
                     is_lasting=is_lasting(rule),
                 )
+
+    def _includes_itself(self, rules: Iterable[RequiredTerm]) -> bool:
+        """Whether rules are about the newcomer, too: it may be the first of its group."""
+        return all(one.term.includes(self.container, self.container) for one in rules)
 
     def _stay_with(self, rule: RequiredTerm, matches: Sequence[Container], places: int) -> None:
         domains, term, level = self.books.domains, rule.term, rule.term.level
@@ -260,7 +268,7 @@ class _Reading(Struct):
         for one in self.rules.required:
             selected = self._select(one.term) if one.is_anti else 0
             for places in (selected & ~mates, selected & mates):
-                matches = self.whereabouts.placed(places)
+                matches = self.whereabouts.placed(places) if places else ()
                 if not matches:
                     continue
                 level = one.term.level
@@ -331,12 +339,15 @@ class _Reading(Struct):
         barriers: list[Barrier] = []
         # Many rules are of the same owners: each of those pulls once, as much as all of them.
         weights: dict[tuple[Level, BarrierOwners], int] = {}
-        self.scene.expect(matching)
+        mates = self.whereabouts.mates
+        if matching:
+            self.scene.expect(matching)
         for one in matching:
             rule = one.rule
-            parts = self.scene.owners(self._outside(one))
+            parts = self.scene.owners(self._outside(one, mates) if mates else one)
             if isinstance(rule, RequiredTerm) and rule.is_anti:
-                barriers += (self._barrier(rule, part) for part in parts)
+                for part in parts:
+                    barriers.append(self._barrier(rule, part))
                 continue
             weight = self.config.hard_affinity_weight
             if isinstance(rule, PreferredTerm):
@@ -346,9 +357,13 @@ class _Reading(Struct):
         for (level, part), weight in weights.items():
             for presence, count in part.sizes.items():
                 pulls.add(level, presence, weight * count)
+        if not barriers:
+            return (), ()
         if is_exempt(self.container, self.request.cpu_type):
             return (), tuple(barriers)
         kept, preferred = guard(barriers, self.container, self.config, self._everything.bit_count())
+        if not preferred:
+            return kept, ()
         self.guarded += [one.guard_text for one in preferred]
         # Many rules are of the same owners.
         alike = Counter([(one.level, one.insisting) for one in preferred])
@@ -357,11 +372,8 @@ class _Reading(Struct):
                 pulls.add(level, presence, -GUARD_WEIGHT * count * rules)
         return kept, ()
 
-    def _outside(self, one: StandingRule) -> StandingRule:
+    def _outside(self, one: StandingRule, mates: int) -> StandingRule:
         """A rule of those alone who are not in its pen; what it says inside is noted."""
-        mates = self.whereabouts.mates
-        if not mates:
-            return one
         residents = self.books.affinity.residents
         inside = {key: own for key, own in one.owners.items() if residents.place(key) & mates}
         if not inside:

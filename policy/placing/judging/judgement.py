@@ -1,6 +1,5 @@
 """Judgements: what all rules together say about the place of one newcomer."""
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, islice
@@ -53,7 +52,10 @@ class BarrierOwners(Struct, frozen=True, kw_only=True, dict=True, eq=False):
     @cached_property
     def sizes(self) -> Mapping[int, int]:
         """Numbers of owners that run on the same cpus, by these."""
-        return Counter([cpus for _, cpus in self.presence.values()])
+        found: dict[int, int] = {}
+        for _, cpus in self.presence.values():
+            found[cpus] = found.get(cpus, 0) + 1
+        return found
 
     @cached_property
     def containers(self) -> tuple[Container, ...]:
@@ -361,6 +363,11 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
                 if not kept & here:
                     kept |= 1 << (here.bit_length() - 1)
         return kept
+
+    @property
+    def owed_at_most(self) -> int:
+        """The number of cpus that `owed` comes to at most, whatever the region."""
+        return sum([indexes.bit_count() for _, _, indexes in self._sharing])
 
     @cached_property
     def _sharing(self) -> Sequence[tuple[Level, int, int]]:

@@ -12,6 +12,9 @@ class Execution(enum.Enum):
     REQUIRED = "required"
     """Its owner is placed anew when it stops holding."""
 
+    # Members are compared by identity, and the hash of the name is a call of Python.
+    __hash__ = object.__hash__
+
 
 REQUIRED_FIELDS: Final = {
     "requiredDuringSchedulingIgnoredDuringExecution": Execution.IGNORED,

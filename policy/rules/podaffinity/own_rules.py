@@ -6,6 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 from ....topology.sets.base_errors import quoted
+from ...annotations.annotation_keys import RULE_KEYS
 from ...annotations.annotations import Annotations, Scope, Setting, read_annotations
 from ...configuration.config import OnUnsatisfiable
 from ...model.container import Container
@@ -18,12 +19,7 @@ from .pool_text import parse_pool_selector
 from .rule_set import PlacementRules
 from .written_rules import WrittenRules
 
-AFFINITY_KEY: Final = "affinity"
-POOL_SELECTOR_KEY: Final = "pool-selector"
-POOL_NAME_KEY: Final = "pool-name"
-ON_UNSATISFIABLE_KEY: Final = "on-unsatisfiable"
-
-RULE_KEYS: Final = (AFFINITY_KEY, POOL_SELECTOR_KEY, POOL_NAME_KEY, ON_UNSATISFIABLE_KEY)
+AFFINITY_KEY, POOL_SELECTOR_KEY, POOL_NAME_KEY, ON_UNSATISFIABLE_KEY = RULE_KEYS
 
 _parse: Final = TextCache(parse_affinity_text)
 

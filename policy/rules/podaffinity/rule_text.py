@@ -12,6 +12,7 @@ from msgspec import structs
 
 from ....topology.model.machine import Level
 from ....topology.sets.base_errors import quoted
+from ...annotations.annotation_keys import RULE_KEYS
 from ...annotations.annotations import read_annotations
 from ...configuration.affinity_fields import RULE_WEIGHT_MAX
 from ...configuration.config import Config
@@ -19,7 +20,7 @@ from ...model.container import Container, Pod
 from ...text.errors import PROBLEMS_MAX, Problem
 from .configured_rules import RACK_LABEL, ConfiguredRules, latest_rules
 from .namespace_scope import OWN_NAMESPACE
-from .own_rules import RULE_KEYS, own_rules
+from .own_rules import own_rules
 from .rule_set import NO_PLACEMENT_RULES, PlacementRules, PreferredTerm, RequiredTerm
 from .term import Term, container_labels
 from .written_rules import LabelKeys, WrittenRules

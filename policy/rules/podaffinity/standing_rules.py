@@ -56,8 +56,10 @@ class StandingRules:
         self.rules: Mapping[ContainerId, PlacementRules] = self._rules
         """The rules of each container that has some."""
         self._groups: dict[_GroupName, StandingRule] = {}
-        self._names: dict[ContainerId, tuple[_GroupName, ...]] = {}
-        self._index: dict[IndexKey, dict[_GroupName, StandingRule]] = {}
+        # A name is as long as its rule: it is looked up as seldom as can be.
+        self._groups_of: dict[ContainerId, tuple[tuple[_GroupName, StandingRule], ...]] = {}
+        self._index: dict[tuple[str, str, str | None], dict[_GroupName, StandingRule]] = {}
+        """By index keys."""
         # How many keys of the index are about a label: terms ask for few of a container's labels.
         self._labels: dict[str, int] = {}
         # How many of them are of a namespace.
@@ -105,24 +107,27 @@ class StandingRules:
             self._lasting[owner.id] = None
         if any([one.is_required for one in rules.spread]):
             self._spreading[owner.id] = None
-        wanted = dict.fromkeys(_group_name(owner, one) for one in _terms(rules))
-        names = tuple(name for name in wanted if name in self._groups or self._begin(name, owner))
-        self._names[owner.id] = names
-        if names:
+        wanted = dict.fromkeys([_group_name(owner, one) for one in _terms(rules)])
+        groups: dict[_GroupName, StandingRule] = {}
+        for name in wanted:
+            group = self._groups.get(name) or self._begin(name, owner)
+            if group is not None:
+                groups[name] = group
+        self._groups_of[owner.id] = tuple(groups.items())
+        if groups:
             self._instances.setdefault(instance_key(owner), {})[owner.id] = None
             bit = self._free_bits.pop() if self._free_bits else 1 << len(self._bits)
             self._bits[owner.id] = bit
-            for name in names:
-                group = self._groups[name]
+            for group in groups.values():
                 group.owners[owner.id] = owner
                 group.crowd |= bit
-        return len(wanted) - len(names)
+        return len(wanted) - len(groups)
 
-    def _begin(self, name: _GroupName, owner: Container) -> bool:
-        """Index the first rule of its kind; whether there was room for it."""
+    def _begin(self, name: _GroupName, owner: Container) -> StandingRule | None:
+        """Index the first rule of its kind; None where there was no room for it."""
         sizes = [(key, owner.pod.namespace) for key in name[0].term.index_keys(owner)]
-        if any(self._sizes.get(one, 0) >= LOOKED_AT_MAX for one in sizes):
-            return False
+        if any([self._sizes.get(one, 0) >= LOOKED_AT_MAX for one in sizes]):
+            return None
         group = self._groups[name] = StandingRule(name[0])
         if _requires_somebody(name[0]):
             self._requiring[name] = group
@@ -133,7 +138,7 @@ class StandingRules:
                 self._labels[key.label] = self._labels.get(key.label, 0) + 1
             self._index[key][name] = group
             self._sizes[one] = self._sizes.get(one, 0) + 1
-        return True
+        return group
 
     def remove(self, owner_id: ContainerId) -> None:
         """Forget the rules of a container; unknown ids are ignored."""
@@ -147,11 +152,12 @@ class StandingRules:
         bit = self._bits.pop(owner_id, 0)
         if bit:
             self._free_bits.append(bit)
-        for name in self._names.pop(owner_id):
-            group = self._groups[name]
+        groups = self._groups_of.pop(owner_id)
+        if groups:
+            self._forget_instance(groups[0][1].owners[owner_id])
+        for name, group in groups:
             owner = group.owners.pop(owner_id)
             group.crowd &= ~bit
-            self._forget_instance(owner)
             if group.owners:
                 continue
             del self._groups[name]

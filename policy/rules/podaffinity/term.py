@@ -1,11 +1,11 @@
 """Terms: which other containers a rule is about, and at which level of the machine."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from ....topology.model.machine import Level
-from ...model.container import Container
+from ...model.container import Container, QosClass
 from ...model.selector_operator import PSEUDO_LABEL_NAMES, LabelOperator
 from .label_selector import LabelRequirement, LabelSelector
 from .namespace_scope import NO_NAMESPACE_LABELS, OWN_NAMESPACE, NamespaceLabels, NamespaceScope
@@ -16,6 +16,8 @@ PSEUDO_LABELS: Final = PSEUDO_LABEL_NAMES
 CONTAINER_NAME, POD_NAME, POD_QOS, POD_UID = PSEUDO_LABELS
 
 _KEYS_MAX: Final = 16
+# The value of a member is looked up by calls of Python.
+_QOS_NAMES: Final = {qos: qos.value for qos in QosClass}
 
 
 def pod_identity(container: Container) -> str:
@@ -43,7 +45,7 @@ def container_labels(container: Container) -> Mapping[str, str]:
         **pod.labels,
         CONTAINER_NAME: container.name,
         POD_NAME: pod.name,
-        POD_QOS: pod.qos.value,
+        POD_QOS: _QOS_NAMES[pod.qos],
         POD_UID: pod_identity(container),
     }
 
@@ -121,17 +123,19 @@ class Term:
 
 def sought_keys(
     container: Container, labels: Mapping[str, str], names: Collection[str] | None = None
-) -> Iterator[IndexKey]:
+) -> Sequence[tuple[str, str, str | None]]:
     """The keys under which an index has all terms that may match a container with these labels.
 
+    Plain tuples, equal to those of the index: there are many, and each would be made by a call.
     `names`: the labels that the index has any terms for, where that is known.
     """
     asked = [one for one in labels.items() if names is None or one[0] in names]
+    found: list[tuple[str, str, str | None]] = []
     for namespace in (container.pod.namespace, ""):
-        yield IndexKey(namespace)
+        found.append((namespace, "", None))
         for label, value in asked:
-            yield IndexKey(namespace, label)
-            yield IndexKey(namespace, label, value)
+            found += ((namespace, label, None), (namespace, label, value))
+    return found
 
 
 def _narrowest(selector: LabelSelector) -> tuple[tuple[str, str | None], ...]:

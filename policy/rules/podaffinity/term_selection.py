@@ -19,8 +19,9 @@ from .term import CONTAINER_NAME, POD_NAME, POD_QOS, POD_UID, Term
 _POD_ID: Final = Subkey("pod/id")
 _POD_UID: Final = Subkey("pod/uid")
 _NAMESPACE: Final = Subkey("namespace")
+_NAME: Final = Subkey("name")
 _PSEUDO: Final = {
-    CONTAINER_NAME: Subkey("name"),
+    CONTAINER_NAME: _NAME,
     POD_NAME: Subkey("pod/name"),
     POD_QOS: Subkey("pod/qosclass"),
 }
@@ -34,7 +35,8 @@ def select_term(residents: Residents, owner: Container, term: Term) -> int:
         places = _of_pod(residents, owner)
     else:
         places = _of_namespaces(residents, owner, term)
-    return _select(residents, term.selector, places) & ~instances(residents, owner)
+    found = _select(residents, term.selector, places)
+    return found & ~instances(residents, owner) if found else 0
 
 
 def select_spread(residents: Residents, owner: Container, rule: SpreadRule) -> int:
@@ -42,12 +44,13 @@ def select_spread(residents: Residents, owner: Container, rule: SpreadRule) -> i
     if rule.selector is None:
         return 0
     places = _value(residents, _NAMESPACE, owner.pod.namespace)
-    return _select(residents, rule.selector, places) & ~instances(residents, owner)
+    found = _select(residents, rule.selector, places)
+    return found & ~instances(residents, owner) if found else 0
 
 
 def instances(residents: Residents, container: Container) -> int:
     """The container itself and other instances of it, of which a rule never speaks."""
-    return _of_pod(residents, container) & _value(residents, Subkey("name"), container.name)
+    return _of_pod(residents, container) & _value(residents, _NAME, container.name)
 
 
 def _of_pod(residents: Residents, container: Container) -> int:
@@ -63,14 +66,12 @@ def _of_namespaces(residents: Residents, owner: Container, term: Term) -> int:
     own = owner.pod.namespace
     if scope.is_everything:
         return residents.everyone
+    by_name, places = residents.column(_NAMESPACE).by_value, 0
     if scope.selector is None:
-        names = scope.names or (own,)
-        places = 0
-        for name in names:
-            places |= _value(residents, _NAMESPACE, name)
+        for name in scope.names or (own,):
+            places |= by_name.get(name, 0)
         return places
-    places = 0
-    for name, of_name in residents.column(_NAMESPACE).by_value.items():
+    for name, of_name in by_name.items():
         if scope.holds(name, term.namespace_labels, own):
             places |= of_name
     return places

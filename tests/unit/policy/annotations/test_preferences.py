@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pinfold.policy.annotations.annotation_keys import OWN_DOMAIN, RULE_KEYS
 from pinfold.policy.annotations.annotation_values import (
     HintSource,
     IrqAffinity,
@@ -37,6 +38,12 @@ def parse(key: str, value: str) -> Preferences:
 
 def test_no_annotation_is_no_preference() -> None:
     assert parse_preferences(container({"a.b/c": "d"})) is NO_PREFERENCES
+
+
+def test_rules_between_containers_alone_are_no_preferences() -> None:
+    rules = {f"{key}.{OWN_DOMAIN}/pod": "fail" for key in RULE_KEYS}
+    assert parse_preferences(container(rules)) is NO_PREFERENCES
+    assert parse_preferences(container({**rules, f"move.{OWN_DOMAIN}/pod": "never"})).move
 
 
 @pytest.mark.parametrize(

@@ -441,6 +441,8 @@ def test_a_slice_has_what_it_is_said_to_have_before_it_is_picked(
         cut = ledger.slice(pool.id)
         assert ledger.cut_within(pool.id) <= cut.bit_count()
         assert ledger.cut_within(pool.id, region) <= (cut & region).bit_count()
+    cuts = [ledger.cut_within(pool.id, region) for pool in ledger.tree.pools]
+    assert list(ledger.cuts_within(region)) == cuts
     for least in range(1, 17):
         found = ledger.sliceable_up_to(least)
         for count, exact in zip(found, sliceable, strict=True):
