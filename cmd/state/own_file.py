@@ -5,7 +5,7 @@ import logging
 import os
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +14,8 @@ from ...topology.sets.base_errors import PinfoldError
 BYTES_MAX: Final = 1 << 26
 _ASIDE_MAX: Final = 100
 """Files put aside in one second."""
+_WRITTEN_AT_ONCE: Final = 1 << 16
+"""Bytes; files come in many small pieces."""
 
 
 class ForeignFileError(PinfoldError):
@@ -54,18 +56,18 @@ class OwnFile:
         else:
             self._log.warning("%s — put aside as %s; nothing is remembered", reason, aside.name)
 
-    def replace(self, data: bytes, *, is_durable: bool = True) -> None:
+    def replace(self, pieces: Sequence[bytes], *, is_durable: bool = True) -> None:
         """Replace the file in one step: a crash leaves the old or the new one. Raises `OSError`.
 
         `is_durable`: a crash of the whole machine, too. Folders in the way are put aside.
         """
-        if len(data) > BYTES_MAX:
+        if sum(map(len, pieces)) > BYTES_MAX:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
         fresh = self.path.with_suffix(".new")
         self._clear(fresh)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(fresh, flags, 0o600), "wb") as output:
-            output.write(data)
+        with open(os.open(fresh, flags, 0o600), "wb", _WRITTEN_AT_ONCE) as output:
+            output.writelines(pieces)
             output.flush()
             if is_durable:
                 os.fsync(output.fileno())
