@@ -78,7 +78,7 @@ class Originals:
         )
         try:
             # After a boot all of them are void: nothing has to outlive a crash of the machine.
-            self._file.replace(data, is_durable=False)
+            self._file.replace([data], is_durable=False)
         except OSError as error:
             self._log.warning(
                 "%s: %s — interrupts that were moved cannot be put back after a restart",

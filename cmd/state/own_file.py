@@ -5,15 +5,17 @@ import logging
 import os
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from ...topology.sets.base_errors import PinfoldError
 
 BYTES_MAX: Final = 1 << 26
 _ASIDE_MAX: Final = 100
 """Files put aside in one second."""
+_BYTES_AT_ONCE: Final = 1 << 16
 
 
 class ForeignFileError(PinfoldError):
@@ -34,15 +36,32 @@ class OwnFile:
 
     def read(self) -> bytes | None:
         """The content; None where there is no file, or one that is not ours and is put aside."""
-        try:
-            return read_file(self.path, is_ours=True)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            self.disbelieve(f"{self.path}: {(error.strerror or str(error)).lower()}")
-        except ForeignFileError as error:
-            self.disbelieve(str(error))
+        with self._put_aside_unless_ours(), _opened(self.path, is_ours=True) as file:
+            return file.read()
         return None
+
+    def size(self) -> int:
+        """The number of bytes; 0 where `read` gives None."""
+        with self._put_aside_unless_ours(), _opened(self.path, is_ours=True) as file:
+            return os.fstat(file.fileno()).st_size
+        return 0
+
+    def lines_backwards(self) -> Iterator[bytes]:
+        """The lines that are not empty, the last one first; none where `read` gives None.
+
+        A little is read at once: memory for all of it would hardly be had back.
+        """
+        with self._put_aside_unless_ours(), _opened(self.path, is_ours=True) as file:
+            begin = file.seek(0, os.SEEK_END)
+            rest = b""
+            while begin:
+                end, begin = begin, max(0, begin - _BYTES_AT_ONCE)
+                file.seek(begin)
+                # The first one may begin further ahead.
+                rest, *lines = (file.read(end - begin) + rest).split(b"\n")
+                yield from filter(None, reversed(lines))
+            if rest:
+                yield rest
 
     def disbelieve(self, reason: str) -> None:
         """Keep a file that cannot be believed under another name, with a warning."""
@@ -54,18 +73,18 @@ class OwnFile:
         else:
             self._log.warning("%s — put aside as %s; nothing is remembered", reason, aside.name)
 
-    def replace(self, data: bytes, *, is_durable: bool = True) -> None:
+    def replace(self, pieces: Sequence[bytes], *, is_durable: bool = True) -> None:
         """Replace the file in one step: a crash leaves the old or the new one. Raises `OSError`.
 
         `is_durable`: a crash of the whole machine, too. Folders in the way are put aside.
         """
-        if len(data) > BYTES_MAX:
+        if sum(map(len, pieces)) > BYTES_MAX:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
         fresh = self.path.with_suffix(".new")
         self._clear(fresh)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(fresh, flags, 0o600), "wb") as output:
-            output.write(data)
+        with open(os.open(fresh, flags, 0o600), "wb", _BYTES_AT_ONCE) as output:
+            output.writelines(pieces)
             output.flush()
             if is_durable:
                 os.fsync(output.fileno())
@@ -89,6 +108,17 @@ class OwnFile:
             return self._left == _marks(os.lstat(self.path))
         except OSError:
             return False
+
+    @contextmanager
+    def _put_aside_unless_ours(self) -> Generator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            self.disbelieve(f"{self.path}: {(error.strerror or str(error)).lower()}")
+        except ForeignFileError as error:
+            self.disbelieve(str(error))
 
     def _clear(self, path: Path) -> None:
         try:
@@ -119,12 +149,20 @@ def make_folder(path: Path) -> None:
         path.chmod(0o700)
 
 
-def read_file(path: Path, *, is_ours: bool = False) -> bytes:
+def read_file(path: Path) -> bytes:
     """The content of a regular file of bounded size, whose last step is no symbolic link.
 
-    `is_ours`: neither the file nor its folder may be another user's to change.
-
     Raises `ForeignFileError` and `OSError`.
+    """
+    with _opened(path) as file:
+        return file.read()
+
+
+@contextmanager
+def _opened(path: Path, *, is_ours: bool = False) -> Generator[BinaryIO]:
+    """A file that `read_file` reads.
+
+    `is_ours`: neither the file nor its folder may be another user's to change.
     """
     try:
         # Not blocking: a pipe in its place must not hold up the start.
@@ -141,8 +179,8 @@ def read_file(path: Path, *, is_ours: bool = False) -> bytes:
         _check(path, found)
         if is_ours:
             _check_owners(path, found)
-        with open(descriptor, "rb", closefd=False) as file:
-            return file.read()
+        with open(descriptor, "rb", buffering=0, closefd=False) as file:
+            yield file
     finally:
         os.close(descriptor)
 

@@ -8,7 +8,7 @@ costs nothing but that. And it tells `pinfold config plan` what runs.
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -136,8 +136,8 @@ class StateFile:
 
     def __init__(self, folder: Path, log: logging.Logger) -> None:
         self._own = OwnFile(folder / STATE_NAME, log)
-        self._config: tuple[object, msgspec.Raw] | None = None
-        self._pods: dict[str, tuple[SavedPod, msgspec.Raw]] = {}
+        self._config: tuple[object, bytes] | None = None
+        self._pods: dict[str, tuple[SavedPod, bytes]] = {}
         self._checksum = ""
 
     def write(self, state: State) -> None:
@@ -145,35 +145,35 @@ class StateFile:
 
         Nothing is done where the same lies there. O(length of what is another object than before).
         """
-        content = self._content(state)
-        checksum = _checksum(content)
+        pieces = self._pieces(state)
+        checksum = _checksum(pieces)
         if checksum != self._checksum or not self._own.is_as_left():
-            file = _File(version=VERSION, checksum=checksum, state=msgspec.Raw(content))
-            self._own.replace(msgspec.json.encode(file))
+            head = f'{{"version":{VERSION},"checksum":"{checksum}","state":'
+            self._own.replace([head.encode(), *pieces, b"}"])
             self._checksum = checksum
 
-    def _content(self, state: State) -> bytes:
+    def _pieces(self, state: State) -> list[bytes]:
+        """The JSON of a state, never as a whole: its memory would hardly be had back."""
         if self._config is None or self._config[0] is not state.config:
-            self._config = (state.config, _raw(state.config))
+            self._config = (state.config, _sorted_json(state.config))
         known, self._pods = self._pods, {}
+        machine = msgspec.json.encode(state.machine, order="sorted")
+        pieces = [b'{"config":', self._config[1], b',"machine":', machine, b',"pods":[']
         for pod in state.pods:
             before = known.get(pod.id)
             if before is None or before[0] is not pod:
-                before = (pod, _raw(pod))
+                before = (pod, _sorted_json(pod))
+            if self._pods:
+                pieces.append(b",")
             self._pods[pod.id] = before
-        parts = {
-            "config": self._config[1],
-            "machine": state.machine,
-            "pods": [raw for _, raw in self._pods.values()],
-        }
-        return msgspec.json.encode(parts, order="sorted")
+            pieces.append(before[1])
+        pieces.append(b"]}")
+        return pieces
 
 
-def _raw(value: object) -> msgspec.Raw:
+def _sorted_json(value: object) -> bytes:
     # Page sizes and an operator's free mappings may have numbers for keys, which cannot be sorted.
-    return msgspec.Raw(
-        msgspec.json.encode(msgspec.to_builtins(value, str_keys=True), order="sorted")
-    )
+    return msgspec.json.encode(msgspec.to_builtins(value, str_keys=True), order="sorted")
 
 
 def _parse(path: Path, data: bytes) -> State:
@@ -183,7 +183,7 @@ def _parse(path: Path, data: bytes) -> State:
         if file.version not in (_FLAT_VERSION, VERSION):
             known = f"{_FLAT_VERSION} or {VERSION}"
             raise StateFileError(f"{path}: version {file.version} is not {known}")
-        if file.checksum != _checksum(bytes(file.state)):
+        if file.checksum != _checksum([bytes(file.state)]):
             raise StateFileError(f"{path}: the checksum is not that of its content")
         if file.version == _FLAT_VERSION:
             state = msgspec.json.decode(file.state, type=_FlatState).state()
@@ -196,5 +196,8 @@ def _parse(path: Path, data: bytes) -> State:
     return state
 
 
-def _checksum(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+def _checksum(pieces: Iterable[bytes]) -> str:
+    found = hashlib.sha256()
+    for piece in pieces:
+        found.update(piece)
+    return found.hexdigest()

@@ -66,7 +66,7 @@ class HistoryFile:
         """Add lines, each a JSON text. Raises `OSError`."""
         # The last line of an earlier process may have no end.
         begin = b"" if self._has_appended else b"\n"
-        data = begin + b"".join(line + b"\n" for line in lines)
+        data = begin + b"\n".join([*lines, b""])
         self._has_appended = True
         descriptor = os.open(self._parts[0].path, _FLAGS, 0o600)
         try:
@@ -80,14 +80,12 @@ class HistoryFile:
     def newest(self) -> Iterator[bytes]:
         """The lines, the newest first. O(bytes)."""
         for part in self._parts:
-            data = part.read() or b""
-            lines = (line for line in reversed(data.splitlines()) if line)
-            yield from ALONE.among(lines)
+            yield from ALONE.among(part.lines_backwards())
 
     def _newer_size(self) -> int:
         if self._size is None:
             # What is not ours, or no file at all, is put aside.
-            self._size = len(self._parts[0].read() or b"")
+            self._size = self._parts[0].size()
         return self._size
 
 

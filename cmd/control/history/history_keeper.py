@@ -5,6 +5,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +37,9 @@ _TABLES_WAITING_MAX: Final = 64
 """Decisions that wait with all they were made from; further ones are kept without candidates."""
 _WAITING_MAX: Final = 4096
 _BUSY_SECONDS: Final = 10.0
+_LINES_AT_ONCE: Final = 32
+"""A line takes up to a few kilobytes, and memory for all of a busy time would hardly be had back.
+"""
 _SAVED_AT_ONCE: Final = 4
 """The candidates of one decision take a millisecond where there are many pools."""
 
@@ -159,7 +163,6 @@ class HistoryKeeper:
         batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
         if not batch and not (is_last and self._unnamed):
             return
-        lines: list[bytes] = []
         courtesy = plugin.owner.courtesy
         if not self._has_begun:
             self._paths, self._has_begun = dict(self._living()), True
@@ -169,11 +172,16 @@ class HistoryKeeper:
             )
             self.file.turn()
             at = batch[0].at if batch else self._clock()
-            lines.extend(map(msgspec.json.encode, self._present(snapshot, at, courtesy)))
-        saved = self._saved(batch, courtesy, is_last=is_last)
-        lines.extend(map(msgspec.json.encode, saved))
-        if lines:
-            self.file.append(lines)
+            self._append(self._present(snapshot, at, courtesy))
+        self._append(self._saved(batch, courtesy, is_last=is_last))
+
+    def _append(self, saved: Iterator[SavedDecision]) -> None:
+        try:
+            while lines := list(map(msgspec.json.encode, islice(saved, _LINES_AT_ONCE))):
+                self.file.append(lines)
+        finally:
+            # What could not be written has happened all the same.
+            deque(saved, maxlen=0)
 
     def _present(
         self, snapshot: Snapshot, at: float, courtesy: Courtesy

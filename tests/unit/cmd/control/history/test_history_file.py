@@ -33,6 +33,14 @@ def test_the_newest_line_is_read_first(tmp_path: Path) -> None:
     assert list(written(tmp_path, 1, 2, 3).newest()) == [line(3), line(2), line(1)]
 
 
+@pytest.mark.parametrize("length", [1, 100, 65_534, 65_535, 65_536, 65_537, 200_000])
+@pytest.mark.parametrize("end", [b"\n", b"", b"\n\n"])
+def test_lines_of_any_length_are_read_backwards(tmp_path: Path, length: int, end: bytes) -> None:
+    lines = [b"a" * length, b"b", b"c" * length, b"d" * 65_536, b"e" * length]
+    (tmp_path / HISTORY_NAME).write_bytes(b"\n".join(lines) + end)
+    assert list(HistoryFile(tmp_path, LOG).newest()) == lines[::-1]
+
+
 def test_two_parts_are_kept_and_the_oldest_lines_go(tmp_path: Path) -> None:
     file = written(tmp_path, *range(100), bytes_max=1000)
     found = list(file.newest())

@@ -222,3 +222,12 @@ def test_a_history_that_was_lost_begins_anew_with_what_runs(node: KeptNode) -> N
     assert [(one.event, one.path) for one in node.kept()] == [
         ("synchronize", "default/first/first")
     ]
+
+
+def test_more_than_is_written_at_once_is_written_whole(node: KeptNode) -> None:
+    names = [f"pod-{number}" for number in range(40)]
+    node.run(*(burstable(name, 10) for name in names))
+    node.restart(without="decisions.jsonl")
+    node.restart()
+    kept = [(one.event, one.path) for one in node.kept()]
+    assert sorted(kept) == sorted(("synchronize", f"default/{one}/{one}") for one in names)
