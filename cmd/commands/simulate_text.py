@@ -121,6 +121,10 @@ def _verdicts(result: ScenarioResult) -> Iterator[str]:
         yield f"  step {skipped.step} skipped: {skipped.reason}"
     reasons = [one.refused for one in result.containers.values() if one.refused is not None]
     yield from (f"  problem: {problem}" for problem in result.problems)
+    told = {str(remark) for remark in result.remarks}
+    unmet = [f"unmet: {text}" for one in result.containers.values() for text in one.unmet]
+    # Rules stop holding without a new container, too: at a reload, or where cpus go offline.
+    yield from (f"  advice: {text}" for text in dict.fromkeys(unmet) if text not in told)
     for remark in result.remarks:
         # What a container was refused for is said already.
         if not any(str(remark) in reason for reason in reasons):

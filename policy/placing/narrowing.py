@@ -6,7 +6,7 @@ a pen make way together.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, product
 from typing import Final
 
 from msgspec import Struct
@@ -21,7 +21,7 @@ from ..model.container import ContainerId
 from ..model.grant import Grant, PoolId
 from ..model.request import CpuType
 from ..pools.domains import Domains
-from .judging.judgement import Barrier, Judgement
+from .judging.judgement import Barrier, Judgement, bits
 from .judging.restriction import Restriction
 from .openings import Openings, OpeningSearch
 
@@ -87,37 +87,64 @@ def find_narrowings(search: OpeningSearch, books: Books) -> Iterator[Narrowing]:
     everything = search.tree.root.cpus.mask & ~blocked
     for one in own:
         everything &= ~one.forbidden
-    levels = frozenset[Level]().union(*set(movable.values()))
-    widest = next(level for level in Level if level in levels)
     standing = _in_the_way(movable, ledger)
-    kinds = sum([len(some) for some in standing.values()])
-    by_count: dict[int, list[tuple[int, list[_Leave]]]] = {}
-    tries = 0
-    for region in search.regions(everything, own):
-        for domain in domains.masks(widest):
-            if not region & domain or tries > _TRIES_MAX:
+    regions = search.regions(everything, own)
+    looks = _TRIES_MAX // sum([len(some) for some in standing.values()]) + 1
+    has_left = len(_levels(standing)) > 1
+    for find_parts in (_in_one_domain, _in_several_domains):
+        by_count: dict[int, list[_Part]] = {}
+        for part in find_parts(search, regions, standing, looks):
+            by_count.setdefault(sum([one.count for one, _ in part[1]]), []).append(part)
+        for count in sorted(by_count):
+            # Whether they can leave is dear to know.
+            left = [cpus for cpus, leaving in by_count[count] if _can_leave(leaving)]
+            if not left:
                 continue
-            tries += kinds
-            leaving = _leaving(standing, region & domain, domains)
-            count = sum([one.count for one, _ in leaving])
-            by_count.setdefault(count, []).append((region & domain, leaving))
-    for count in sorted(by_count):
-        # Whether they can leave is dear to know.
-        regions = [
-            part
-            for part, leaving in by_count[count]
-            if all(one.can_leave(cover) for one, cover in leaving)
-        ]
-        if not regions:
+            has_left = True
+            openings = search.openings(left, search.judgement.closed(), own)
+            counts = [count] * len(openings.regions)
+            openings = replace(openings, narrowed=counts)
+            yield Narrowing(openings=openings, movable=movable, ledger=ledger, domains=domains)
+        if not has_left:
+            # Who can leave no domain of the only level leaves no two of them.
+            return
+
+
+def _in_one_domain(
+    search: OpeningSearch, regions: Iterable[int], standing: "_ByLevels", looks: int
+) -> "Iterator[_Part]":
+    """The parts of regions in one domain of the widest level of which a rule speaks."""
+    domains = search.judgement.domains
+    found = product(regions, domains.masks(_levels(standing)[0]))
+    for part in islice((region & one for region, one in found if region & one), looks):
+        yield part, _leaving(standing, part, domains)
+
+
+def _in_several_domains(
+    search: OpeningSearch, regions: Iterable[int], standing: "_ByLevels", looks: int
+) -> "Iterator[_Part]":
+    """The parts of regions in as many domains of the narrowest level as the request needs.
+
+    In each pool those come first in which nobody is in the way, then those of the lowest cpus.
+    """
+    domains, narrowest, near = search.judgement.domains, _levels(standing)[-1], 0
+    for levels, some in standing.items():
+        for one in some:
+            near |= _cover(levels, one.cpus, domains)
+    for region, (pool_id, cpus) in product(regions, enumerate(search.tree.masks)):
+        here = region & cpus
+        if not here & near or not search.fits(pool_id, here):
             continue
-        openings = search.openings(regions, search.judgement.closed(), own)
-        counts = [count] * len(openings.regions)
-        yield Narrowing(
-            openings=replace(openings, narrowed=counts),
-            movable=movable,
-            ledger=ledger,
-            domains=domains,
-        )
+        part = here & ~near
+        for index in islice(bits(domains.indexes(narrowest, here & near)), looks):
+            looks -= 1
+            wider = part | here & domains.members(narrowest, index)
+            leaving = _leaving(standing, wider, domains)
+            if _can_leave(leaving):
+                part = wider
+                if search.fits(pool_id, part):
+                    yield part, leaving
+                    break
 
 
 def _is_hopeless(judgement: Judgement, books: Books) -> bool:
@@ -329,6 +356,17 @@ def _in_the_way(movable: _Movable, ledger: Ledger) -> _ByLevels:
 
 _Leave = tuple[_InTheWay, int]
 """Residents, and the cpus that they have to leave."""
+_Part = tuple[int, list[_Leave]]
+"""A mask of cpus for a newcomer, and who has to leave it."""
+
+
+def _levels(standing: _ByLevels) -> list[Level]:
+    """The levels of which rules speak, the widest first."""
+    return [level for level in Level if any(level in some for some in standing)]
+
+
+def _can_leave(leaving: Iterable[_Leave]) -> bool:
+    return all(one.can_leave(cover) for one, cover in leaving)
 
 
 def _leaving(standing: _ByLevels, region: int, domains: Domains) -> list[_Leave]:

@@ -563,3 +563,39 @@ def test_an_option_that_names_no_device_is_bad_usage(device: str, message: str) 
     result = run("-", *machine, "--device", device, text=DEVICES)
     assert result.exit_code == 2
     assert message in result.output
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        "{do: update_config, config: {availableResources: {cpu: 'cpuset:4-7'}}}",
+        "{do: set_online, cpus: 4-7}",
+    ],
+)
+def test_a_rule_that_stops_holding_is_told_once(tmp_path: Path, event: str) -> None:
+    rules = (
+        "{podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: "
+        "[{labelSelector: {matchLabels: {app: noisy}}, topologyKey: socket}]}}"
+    )
+    path = tmp_path / "scenario.yaml"
+    path.write_text(f"""
+topologies: {{two: {{machine: "socket:2 core:4"}}}}
+scenarios:
+- id: reload
+  topology: two
+  steps:
+  - {{do: start, config: {{reservedResources: {{cpu: 1}}}}}}
+  - do: create_pod
+    pod: noisy
+    labels: {{app: noisy}}
+    annotations: {{pool-name.pinfold.dev/pod: "socket #1"}}
+    containers: [{{name: noisy, cpu_lim: 1, mem_lim: 1M}}]
+  - do: create_pod
+    pod: db
+    annotations: {{affinity.pinfold.dev/pod: "{rules}", on-unsatisfiable.pinfold.dev/pod: fail}}
+    containers: [{{name: db, cpu_lim: 1, mem_lim: 1M}}]
+  - {event}
+""")
+    told = run(str(path)).stdout
+    assert told.count("advice: unmet: anti-affinity at socket to app=noisy") == 1
+    assert told.count("in one socket with default/noisy/noisy") == 1

@@ -8,6 +8,7 @@ import pytest
 
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container
+from pinfold.policy.model.grant import Grant
 from tests.unit.counted_calls import called_modules
 from tests.unit.policy.engine.ruled_pods import (
     NODES,
@@ -57,6 +58,40 @@ def test_who_shares_a_pool_makes_way_inside_it_alone(
     told = engine.create(web).unmet
     assert bool(told) is not bool(place)
     assert not place or cpus(engine, web) == place
+    engine.check()
+
+
+@pytest.mark.parametrize(
+    ("cpu", "place"),
+    [
+        pytest.param(2, "2-3", id="one core is enough"),
+        pytest.param(4, "2-5", id="two cores"),
+        pytest.param(12, "2-13", id="all but the core of those who make way"),
+        pytest.param(13, "", id="nothing would be left for them"),
+    ],
+)
+def test_a_large_newcomer_has_several_domains_left_to_it(cpu: int, place: str) -> None:
+    engine = engine_of("socket:1 core:8 thread:2 mem:4G", "cpuset:0-1")
+    for number in range(3):
+        engine.create(container_of(f"noisy{number}", 0.1, app="noisy"))
+    rules = apart(term("core", "noisy"))
+    web = container_of("web", cpu, rules, fails=True)
+    result = engine.create(web).result
+    assert isinstance(result, Grant) is bool(place)
+    assert not place or cpus(engine, web) == place
+    engine.check()
+
+
+def test_who_makes_way_at_a_narrow_level_does_so_whatever_others_ask_for_at_wider_ones() -> None:
+    engine = engine_of("socket:2 core:4 thread:2 mem:4G", "cpuset:0-1")
+    owner = container_of("owner", 0.1, apart(term("socket", "web")))
+    engine.create(owner)
+    wide = "0" if cpus(engine, owner).startswith("8") else "1"
+    noisy = _resident("noisy", "core", kind="socket", socket=wide)
+    engine.create(noisy)
+    web = container_of("web", 1)
+    assert not engine.create(web).unmet
+    assert not engine.grants[noisy.id].exclusive
     engine.check()
 
 
