@@ -254,6 +254,8 @@ def test_the_last_size_outlives_the_proxy_and_is_what_a_failure_goes_back_to(
 ) -> None:
     with running(tmp_path, 3) as node:
         node.resize(5)
+        # What its containers have when the proxy ends is what they keep.
+        node.settled()
         snapshot = node.engine.snapshot()
         advice = snapshot.advice()
         shown = {one: each.shown_id for one, each in snapshot.containers.items()}
