@@ -26,7 +26,7 @@ from ..rules.central_rules import naming_rules
 from ..rules.podaffinity.own_rules import has_label_keys
 from ..rules.podaffinity.rule_set import NO_PLACEMENT_RULES, PlacementRules
 from ..rules.podaffinity.rule_text import are_labels_heeded, placement_rules
-from ..text.errors import Problem, first_problems
+from ..text.errors import PROBLEMS_MAX, Problem, first_problems
 from ..text.glob import compile_glob
 from ..text.text_cache import TextCache
 from ..tuning.cpu_class import cpu_class_wish, suitable_cpus
@@ -85,9 +85,10 @@ class Classifier:
         config: Config,
         interrupts: Sequence[Interrupt] = (),
         machine: Machine | None = None,
+        problems_max: int = PROBLEMS_MAX,
     ) -> None:
         """Topology hints and starts without DRAM need a machine."""
-        self._config = config
+        self._config, self._problems_max = config, problems_max
         nodes = _memory_nodes(machine, config) if machine else ()
         self._cold_kinds = _cold_kinds(nodes)
         self._machine = machine
@@ -226,7 +227,8 @@ class Classifier:
         problems = (*problems, *load_problems(container, preferences, config))
         if isinstance(scheduling, Problem):
             problems, scheduling = (*problems, scheduling), None
-        problems = first_problems(problems, container.path, container.name)
+        path, most = container.path, self._problems_max
+        problems = first_problems(problems, path, container.name, most)
         problems = naming_rules(problems, container.given)
         return Classified(
             request=request,

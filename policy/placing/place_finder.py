@@ -95,7 +95,12 @@ class PlaceFinder:
         for narrowing in find_narrowings(search, self._books):
             found = self._chosen(search, lineup, narrowing.openings)
             if found is not None:
-                grants = narrowing.grants(found.cpus(request, self._ledger))
+                cpus = found.cpus(request, self._ledger)
+                if request.needs_shared_cpu:
+                    # What others give back of its pool is for it, too, and then it is there.
+                    whole = self._tree.pools[found.pool_id].sharable.mask
+                    cpus |= whole & narrowing.openings.regions[found.pool_id]
+                grants = narrowing.grants(cpus)
                 if grants is not None:
                     return structs.replace(found, lifted=grants, is_cleared=True)
         found = self._in_room_made(request, facts, lineup, strict)

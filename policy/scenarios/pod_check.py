@@ -5,6 +5,7 @@ for its annotations. What only a node knows (its interrupts, the devices near to
 looked at.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -130,7 +131,8 @@ class PodCheck:
             container, problems = created_container(one, pod, serial, memory=memory)
             containers.append(central.completed(container))
             yield from problems
-        classifier = Classifier(config, machine=self._machine)
+        # A decision tells of the first problems; whoever asks here wants to know them all.
+        classifier = Classifier(config, machine=self._machine, problems_max=sys.maxsize)
         for container in containers:
             yield from classifier.classify(container).problems
             yield from self._idle_hints(container, parse_preferences(container))

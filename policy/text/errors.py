@@ -66,17 +66,19 @@ def position_text(source: str, line: int, column: int) -> str:
     return ":".join((source, *(str(one) for one in (line, column) if one)))
 
 
-def first_problems(problems: Sequence[Problem], path: str, container: str) -> tuple[Problem, ...]:
+def first_problems(
+    problems: Sequence[Problem], path: str, container: str, most: int = PROBLEMS_MAX
+) -> tuple[Problem, ...]:
     """The gravest problems of a container called `path`, and how many others there are.
 
     Those that refuse it come first, then its own and its pod's, then others'; each in order.
     """
-    if len(problems) <= PROBLEMS_MAX:
+    if len(problems) <= most:
         return tuple(problems)
     order = sorted(
         problems,
         key=lambda one: (not one.is_fatal, one.container not in ("", container), one.is_advice),
     )
-    what = f"and {len(problems) - PROBLEMS_MAX} more problems of its annotations"
+    what = f"and {len(problems) - most} more problems of its annotations"
     rest = Problem(where=path, what=what, fix="see 'pinfold lint' for all", is_advice=True)
-    return (*order[:PROBLEMS_MAX], rest)
+    return (*order[:most], rest)

@@ -173,3 +173,11 @@ def test_expansion_is_for_people() -> None:
     run = lint("-o", "json", "--expand", text=POD)
     assert run.exit_code == 2
     assert "--expand is for people" in run.output
+
+
+def test_every_fault_of_a_pod_is_told_however_many_it_has() -> None:
+    pod = ["apiVersion: v1", "kind: Pod", "metadata:", "  name: web", "  annotations:"]
+    keys = [f"    none-{number}.pinfold.dev/pod: x" for number in range(10, 40)]
+    told = document("\n".join([*pod, *keys, "spec: {containers: [{name: a}, {name: b}]}"]))
+    assert [one["line"] for one in told] == [*range(6, 36)]
+    assert not [one["message"] for one in told if "more problems" in one["message"]]

@@ -95,6 +95,23 @@ def test_who_makes_way_at_a_narrow_level_does_so_whatever_others_ask_for_at_wide
     engine.check()
 
 
+def test_who_made_way_does_not_follow_where_others_give_back_cpus_to_the_newcomer() -> None:
+    engine = engine_of(NODES)
+    in_node = {"pool-name.pinfold.dev/pod": "NUMA node #2"}
+    full = container_of("full", 2, annotations=in_node)
+    narrowed = _resident("narrowed", "core", kind="socket", socket="1")
+    elsewhere = _resident("elsewhere", "core", kind="socket", socket="0")
+    for one in (full, narrowed, elsewhere):
+        engine.create(one)
+    rules = apart(term("numa", "elsewhere"))
+    web = container_of("web", 0, rules, fails=True, annotations=in_node)
+    assert not engine.create(web).unmet
+    assert (cpus(engine, web), cpus(engine, narrowed)) == ("10-11", "12-15")
+    engine.remove(full.id)
+    assert (cpus(engine, web), cpus(engine, narrowed)) == ("8-11", "12-15")
+    engine.check()
+
+
 def test_a_further_resident_that_stays_costs_no_call() -> None:
     calls: list[int] = []
     for residents in (8, 80):
