@@ -1,6 +1,6 @@
 """Shares that shift: containers that others' places narrow, or drive out of their pool's cpus."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -15,7 +15,6 @@ from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
 from ..placing.judging.scene import Scene
 from ..placing.narrowing import standing_cpus
-from ..rules.podaffinity.rule_set import RequiredTerm
 from ..rules.podaffinity.term_selection import select_term
 from .roster import Roster
 
@@ -71,21 +70,26 @@ class ShiftedShares:
             return
         container = self._roster.containers[gone]
         levels: dict[Level, dict[ContainerId, None]] = {}
-        for one in known.placement.required:
-            if one.is_anti:
-                residents = books.affinity.residents
-                selected = select_term(residents, container, one.term)
-                others = dict.fromkeys(residents.ids(selected))
-                levels.setdefault(one.term.level, {}).update(others)
+        residents = books.affinity.residents
+        anti = [one.term for one in known.placement.required if one.is_anti]
+        # Many rules are about the same containers, or of the same owners.
+        about = dict.fromkeys([(one.level, select_term(residents, container, one)) for one in anti])
+        for level, selected in about:
+            levels.setdefault(level, {}).update(dict.fromkeys(residents.ids(selected)))
+        crowds: dict[tuple[Level, int], Collection[ContainerId]] = {}
         for standing in books.standing.matching(container):
-            if isinstance(standing.rule, RequiredTerm) and standing.rule.is_anti:
-                others = dict.fromkeys(standing.owners)
-                levels.setdefault(standing.rule.term.level, {}).update(others)
+            if standing.is_required_anti:
+                crowds.setdefault((standing.rule.term.level, standing.crowd), standing.owners)
+        for (level, _), owners in crowds.items():
+            levels.setdefault(level, {}).update(dict.fromkeys(owners))
         left = self._left_by(container)
+        grants, pens = ledger.grants, ledger.pens
         for level, others in levels.items():
             cpus = books.domains.covering(level, left)
             for other in others:
-                grant = ledger.counted(other) if other in ledger.grants else None
+                grant = grants.get(other)
+                if grant is not None and grant.pen is not None:
+                    grant = pens[grant.pen]
                 if grant is None or grant.within is None:
                     continue
                 sharable = ledger.tree.pools[grant.pool_id].sharable.mask
