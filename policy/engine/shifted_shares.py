@@ -70,12 +70,13 @@ class ShiftedShares:
             return
         container = self._roster.containers[gone]
         levels: dict[Level, dict[ContainerId, None]] = {}
-        residents = books.affinity.residents
-        anti = [one.term for one in known.placement.required if one.is_anti]
-        # Many rules are about the same containers, or of the same owners.
-        about = dict.fromkeys([(one.level, select_term(residents, container, one)) for one in anti])
-        for level, selected in about:
-            levels.setdefault(level, {}).update(dict.fromkeys(residents.ids(selected)))
+        for one in known.placement.required:
+            if one.is_anti:
+                residents = books.affinity.residents
+                selected = select_term(residents, container, one.term)
+                others = dict.fromkeys(residents.ids(selected))
+                levels.setdefault(one.term.level, {}).update(others)
+        # Many rules are of the same owners.
         crowds: dict[tuple[Level, int], Collection[ContainerId]] = {}
         for standing in books.standing.matching(container):
             if standing.is_required_anti:

@@ -103,7 +103,8 @@ class OpeningSearch:
         """The best region of each pool that is not closed."""
         best = [0] * len(self.tree.pools)
         parts = self._parts(regions, closed, best)
-        sure = self._surely(parts, regions) if len(parts) > _FEW_PARTS else {}
+        are_many = len(parts) > _FEW_PARTS
+        sure = self._surely(parts, regions) if are_many else dict[int, int]()
         for pool_id, inside in parts.items():
             if pool_id in sure:
                 best[pool_id] = sure[pool_id]
