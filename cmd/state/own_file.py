@@ -53,15 +53,19 @@ class OwnFile:
         """
         with self._put_aside_unless_ours(), _opened(self.path, is_ours=True) as file:
             begin = file.seek(0, os.SEEK_END)
-            rest = b""
+            # Of a line that begins further ahead: joined once, as it may be all there is.
+            rest: list[bytes] = []
             while begin:
                 end, begin = begin, max(0, begin - _BYTES_AT_ONCE)
                 file.seek(begin)
-                # The first one may begin further ahead.
-                rest, *lines = (file.read(end - begin) + rest).split(b"\n")
-                yield from filter(None, reversed(lines))
-            if rest:
-                yield rest
+                first, *lines = file.read(end - begin).split(b"\n")
+                if lines:
+                    lines[-1] += b"".join(reversed(rest))
+                    rest.clear()
+                    yield from filter(None, reversed(lines))
+                rest.append(first)
+            if line := b"".join(reversed(rest)):
+                yield line
 
     def disbelieve(self, reason: str) -> None:
         """Keep a file that cannot be believed under another name, with a warning."""

@@ -60,7 +60,7 @@ class Events:
     ) -> None:
         self.policy = policy
         self.heard: Final = actuator.heard
-        """To be told that the runtime called. For any thread."""
+        """The actuator's notice that the runtime called. For any thread."""
         self.asked: dict[ContainerId, LinuxResources] = {}
         self.advice: Mapping[ContainerId, Advice] = {}
         self._actuator = actuator

@@ -21,7 +21,7 @@ class OpenPins:
     ) -> None:
         """Entries are at this stage from now on, the last of those there. O(entries).
 
-        `due`: the time from which on that is to be done; never, where it is up to somebody else.
+        `due`: the time of the next thing to be done; never, where that is up to somebody else.
         """
         by_stage = self._by_stage
         for container_id, entry in entries.items():

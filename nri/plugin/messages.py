@@ -208,7 +208,7 @@ def container_linux_value(container: nri_pb2.Container) -> LinuxResources:
 
 
 def bare_linux_value(message: nri_pb2.Container) -> LinuxResources:
-    """The cpus that a container asks for which cannot be read, and nothing else."""
+    """The cpus that a container asks for, where nothing else of it can be read."""
     cpu = message.linux.resources.cpu
     return LinuxResources(
         cpu_shares=cpu.shares.value, cpu_quota=cpu.quota.value, cpu_period=cpu.period.value

@@ -5,7 +5,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final
 
@@ -166,14 +166,15 @@ class HistoryKeeper:
         courtesy = plugin.owner.courtesy
         if not self._has_begun:
             self._paths, self._has_begun = dict(self._living()), True
+        present: Iterator[SavedDecision] = iter(())
         if self.file.is_full:
             snapshot = plugin.owner.look(
                 "history", lambda: plugin.events.policy.snapshot(), _BUSY_SECONDS
             )
             self.file.turn()
             at = batch[0].at if batch else self._clock()
-            self._append(self._present(snapshot, at, courtesy))
-        self._append(self._saved(batch, courtesy, is_last=is_last))
+            present = self._present(snapshot, at, courtesy)
+        self._append(chain(present, self._saved(batch, courtesy, is_last=is_last)))
 
     def _append(self, saved: Iterator[SavedDecision]) -> None:
         try:

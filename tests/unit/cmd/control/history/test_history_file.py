@@ -1,6 +1,7 @@
 """The file of the history: bounded, only ever added to, and believed no further than it is ours."""
 
 import logging
+import time
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,14 @@ def test_lines_of_any_length_are_read_backwards(tmp_path: Path, length: int, end
     lines = [b"a" * length, b"b", b"c" * length, b"d" * 65_536, b"e" * length]
     (tmp_path / HISTORY_NAME).write_bytes(b"\n".join(lines) + end)
     assert list(HistoryFile(tmp_path, LOG).newest()) == lines[::-1]
+
+
+def test_a_line_without_end_takes_no_time(tmp_path: Path) -> None:
+    # As zeros, which a crash of the machine leaves in some file systems.
+    (tmp_path / HISTORY_NAME).write_bytes(bytes(24 << 20))
+    begun = time.thread_time()
+    assert [len(line) for line in HistoryFile(tmp_path, LOG).newest()] == [24 << 20]
+    assert time.thread_time() - begun < 1.0
 
 
 def test_two_parts_are_kept_and_the_oldest_lines_go(tmp_path: Path) -> None:

@@ -1,7 +1,10 @@
 """Decisions that outlive the daemon: kept soon after they were made, and explained afterwards."""
 
 import dataclasses
+import errno
 import logging
+import threading
+import time
 from collections.abc import Generator
 from pathlib import Path
 
@@ -11,7 +14,12 @@ from pinfold.cmd.control.control_client import ControlClient, ControlError
 from pinfold.cmd.control.control_server import ControlServer
 from pinfold.cmd.control.control_socket import ControlSocket
 from pinfold.cmd.control.decision_journal import DecisionJournal
-from pinfold.cmd.control.history.history_file import BYTES_MAX, HISTORY_NAME, read_history
+from pinfold.cmd.control.history.history_file import (
+    BYTES_MAX,
+    HISTORY_NAME,
+    HistoryFile,
+    read_history,
+)
 from pinfold.cmd.control.history.history_keeper import HistoryKeeper
 from pinfold.cmd.control.history.saved_decision import SavedDecision
 from pinfold.nri.dispatch.report import Happening
@@ -231,3 +239,29 @@ def test_more_than_is_written_at_once_is_written_whole(node: KeptNode) -> None:
     node.restart()
     kept = [(one.event, one.path) for one in node.kept()]
     assert sorted(kept) == sorted(("synchronize", f"default/{one}/{one}") for one in names)
+
+
+def test_what_could_not_be_written_is_in_the_next_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = KeptNode(tmp_path)
+    # Each part is full at once.
+    node.history = HistoryKeeper(tmp_path, LOG, pause_seconds=0, bytes_max=2)
+    node.start()
+    node.run(burstable("first", 100))
+    while not (tmp_path / HISTORY_NAME).exists():
+        time.sleep(0.001)
+    has_failed = threading.Event()
+
+    def fail(*_: object) -> None:
+        has_failed.set()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as full_disk:
+        full_disk.setattr(HistoryFile, "append", fail)
+        node.run(burstable("second", 100))
+        assert has_failed.wait(10.0)
+    node.run(burstable("third", 100))
+    node.stop()
+    kept = [(one.event, one.path) for one in node.kept()]
+    assert ("present", "default/second/second") in kept
