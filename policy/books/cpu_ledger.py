@@ -359,7 +359,7 @@ class Ledger:
             self._spares.pop(pool_id, None)
 
     def _touched(self, grant: Grant) -> Collection[int]:
-        """The pools that have some of the exclusive cpus of a grant."""
+        """The pools that may have some of the exclusive cpus of a grant."""
         pool_id, tree = grant.pool_id, self.tree
         # Adopted cpus may lie outside the pool's own set, so the whole tree is looked at then.
         if grant.exclusive.mask & ~tree.masks[pool_id]:

@@ -5,7 +5,6 @@ Few decisions are ever looked at: the choice itself needs neither, and keeping t
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from operator import attrgetter
 from typing import Final, NamedTuple, TypeVar, cast
 
 from msgspec import Struct, field
@@ -29,7 +28,6 @@ _PACKED_ALONE: Final = (
     "narrowed",
 )
 """The columns of a contest that are like no other; most are empty as a rule."""
-_columns_alone: Final = attrgetter(*_PACKED_ALONE)
 MILLI: Final = "m"
 """The unit of demands for thousandths of a cpu."""
 
@@ -104,7 +102,7 @@ class Lineup(Struct, frozen=True, kw_only=True):
         is_own = contest.request.wants_isolated
         room = contest.room
         packed_room = packed(room)
-        columns = zip(_PACKED_ALONE, _columns_alone(contest), strict=True)
+        columns = {name: getattr(contest, name) for name in _PACKED_ALONE}
         return replace(
             self,
             contest=replace(
@@ -113,7 +111,7 @@ class Lineup(Struct, frozen=True, kw_only=True):
                 shared=beside(contest.shared, room, packed_room),
                 isolated=packed(contest.isolated) if is_own else contest.isolated,
                 zones=_shared(contest.zones),
-                **{name: packed(column) for name, column in columns if column},
+                **{name: packed(column) for name, column in columns.items() if column},
             ),
             demands=tuple(
                 [

@@ -115,7 +115,7 @@ class Contest(Struct, frozen=True, kw_only=True):
     free_of_priority: Column
     """Number of free sharable cpus of the priority asked for; empty where none was."""
     has_usual_memory: bool = False
-    """Whether all zones are of exactly the types asked for, and none is below the limit."""
+    """Whether all zones have just the types asked for; no pool lacks one or is below the limit."""
     preferred: Column = ()
     """Sum of the preferred rules; this and the next ones are empty where no rule says so."""
     unmet: Column = ()
