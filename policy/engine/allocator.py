@@ -316,6 +316,9 @@ class Allocator:
         pinning, changes = self.books.settle(decision.container_id)
         decision = structs.replace(decision, pinning=pinning, changes=changes)
         self.roster.decisions[decision.container_id] = decision
+        if self.books.standing.rules:
+            # Who was adopted on fewer cpus than it could have may grow with this event.
+            self.unmet.note_moves(changes)
         self.unmet.look_at_displaced()
         self.unmet.refresh_moved(decision.container_id, changes, is_awaited=is_awaited)
         return self.roster.decisions[decision.container_id]

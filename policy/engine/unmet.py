@@ -167,7 +167,7 @@ class UnmetRules:
                 continue
             grant = ledger.grants[one.container_id]
             # In a pen it comes to others of its pod, and its rules may be about those.
-            own = 0 if grant.pen else ledger.tree.masks[grant.pool_id]
+            own = 0 if grant.pen else (grant.within or ledger.tree.pools[grant.pool_id].cpus).mask
             if before.mask & ~after.mask or lent & ~own:
                 self._displaced.append(one.container_id)
 

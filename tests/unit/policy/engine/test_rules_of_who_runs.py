@@ -325,3 +325,23 @@ def test_who_is_lent_what_comes_free_is_told_whom_it_comes_beside() -> None:
     (unmet,) = engine.decisions[owner.id].unmet
     assert guest.path in unmet
     engine.check()
+
+
+def test_who_grows_as_somebody_arrives_is_told_whom_it_comes_beside() -> None:
+    """The cpu that its share was on has gone offline: it gets others with the next event."""
+    engine = engine_of("socket:1 core:8 mem:8G")
+    rules = apart(term("core", "shop"))
+    wide = container_of("wide", 0.1, rules, app="shop", fails=True)
+    mixed = container_of("mixed", 2, rules, app="shop", fails=True)
+    told = {**mixed.pod.annotations, "prefer-shared-cpus.resource-policy.nri.io/pod": "false"}
+    request = replace(mixed.resources, cpu_request_milli=1500, cpu_limit_milli=1500)
+    mixed = replace(mixed, pod=replace(mixed.pod, annotations=told), resources=request)
+    assert placed(engine, wide) == "1-7"
+    # Its own cpu, and one for the rest, which the other one left.
+    assert placed(engine, mixed) == "1-2"
+    engine, _ = engine.reconfigured(engine.config, without(engine.machine, CpuSet.of(2)))
+    assert (cpus(engine, wide), cpus(engine, mixed)) == ("3-7", "1")
+    assert not is_told(engine, wide, mixed)
+    assert placed(engine, container_of("newcomer", 2)) == "4-5"
+    assert cpus(engine, mixed) == "1,3,6-7"
+    assert is_told(engine, wide, mixed)
