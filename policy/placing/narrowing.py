@@ -133,7 +133,7 @@ def _in_several_domains(
             near |= _cover(levels, one.cpus, domains)
     for region, (pool_id, cpus) in product(regions, enumerate(search.tree.masks)):
         here = region & cpus
-        if not here & near or not search.fits(pool_id, here):
+        if not (looks and here & near and search.fits(pool_id, here)):
             continue
         part = here & ~near
         for index in islice(bits(domains.indexes(narrowest, here & near)), looks):
