@@ -15,7 +15,8 @@ import click
 
 from ..nri.dispatch.report import Report
 from ..nri.plugin.cri_socket_paths import AUTO
-from ..policy.configuration.config import Config, Log, LogFormat, LogLevel
+from ..policy.configuration.config import Log, LogFormat, LogLevel
+from ..policy.configuration.config_text import CheckedConfig
 from ..policy.model.cpuset_conflicts import runc_warning
 from ..topology.sets.base_errors import PinfoldError
 from .commands.exit_status import FAULT, StatusCommand
@@ -168,8 +169,7 @@ def command(
     _warn((*loaded.warnings, *found.warnings), log)
     notifier = Notifier(environment)
     keeper = None if state_dir is None else _state_keeper(state_dir, log)
-    garbage, journal, counts = Garbage(), DecisionJournal(), EventCounts()
-    traces = TraceReport(log)
+    garbage, journal, counts, traces = Garbage(), DecisionJournal(), EventCounts(), TraceReport(log)
     history = None if state_dir is None else HistoryKeeper(state_dir, log)
     reports: list[Report] = [DecisionLog(log, access.where), notifier, garbage, journal, counts]
     is_here = sysfs_root is None and machine is None and access.embedded is None
@@ -177,15 +177,16 @@ def command(
     tuner = None if kernel_root is None else tuner_below(kernel_root, state_dir, log)
     reports.extend(one for one in (keeper, history, tuner, traces) if one is not None)
     surroundings = find_surroundings(root, environment)
-    daemon = Daemon(
-        found,
-        loaded.config,
-        access.link,
-        reports=reports,
-        identity=access.identity,
-        finder=surroundings,
-        as_found=tuner.as_found if tuner else None,
-    )
+    with loaded.placing():
+        daemon = Daemon(
+            found,
+            loaded.config,
+            access.link,
+            reports=reports,
+            identity=access.identity,
+            finder=surroundings,
+            as_found=tuner.as_found if tuner else None,
+        )
     _look_for_conflicts(daemon, log, is_here=is_here)
     server = _control_server(control, state_dir, daemon, (journal, history), access, root, log)
     _remember(daemon, keeper, history, state_dir, counts, log)
@@ -296,16 +297,16 @@ def _remember(
 
 def _load_again(
     watch: ConfigWatch, path: Path | None, settings: tuple[str, ...], log: logging.Logger
-) -> Config:
+) -> CheckedConfig:
     watch.take()
     again = load_config(path, environment=os.environ, settings=settings)
     _warn(again.warnings, log)
-    return again.config
+    return again
 
 
 def _reload(
     daemon: Daemon,
-    load: Callable[[], Config],
+    load: Callable[[], CheckedConfig],
     notifier: Notifier,
     metrics: MetricsServer,
     traces: TraceReport,

@@ -68,10 +68,11 @@ def plan_config(
     """
     loaded = load_config(file)
     present = saved_engine(state, machine, interrupts)
-    planned, _ = present.reconfigured(loaded.config)
+    with loaded.placing():
+        planned, _ = present.reconfigured(loaded.config)
     return ConfigPlan(
         moves=find_moves(present.snapshot(), planned.snapshot()),
-        warnings=(*loaded.warnings, *planned.warnings, *cut_pods(state)),
+        warnings=(*loaded.warnings, *map(loaded.placed, planned.warnings), *cut_pods(state)),
     )
 
 

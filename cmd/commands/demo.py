@@ -69,8 +69,8 @@ def command(
 
     Shown on this machine and on one with two sockets, or on the one machine that options name.
     """
-    config, warnings = chosen_config(config_path)
-    for warning in warnings:
+    loaded = chosen_config(config_path)
+    for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
     texts = [(str(path), read_file(path)) for path in files] or list(DEMO_PODS)
     pods = [pod for source, text in texts for pod in parse_manifests(text, source)]
@@ -85,7 +85,9 @@ def command(
             click.echo()
         click.echo(f"On {title}:")
         played = play_behind_proxy if front == "cri" else play
-        click.echo(played(one, config, pods, memory_qos_of(memory_qos)))
+        with loaded.placing():
+            drawing = played(one, loaded.config, pods, memory_qos_of(memory_qos))
+        click.echo(drawing)
 
 
 def play(

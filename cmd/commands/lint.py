@@ -1,7 +1,6 @@
 """`pinfold lint`: what is wrong with annotations in manifests and with configurations."""
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 import click
@@ -20,12 +19,13 @@ from ...policy.rules.podaffinity.configured_rules import (
 from ...policy.scenarios.creation import created_container, created_pod
 from ...policy.text.errors import ConfigError
 from ...policy.text.yaml_fields import FieldError
-from ..daemon.config_file import ConfigFileError, input_name, load_config, read_input
+from ..daemon.config_file import ConfigFileError, input_name, read_input
 from ..daemon.machine_source import machine_of, machine_options
 from ..report.version import VERSION
 from .check.complaint import Complaint, Gravity, Subject, github_text, json_text, sarif_text
 from .check.file_check import FileCheck, has_something
 from .output_option import output_option
+from .pools import chosen_config
 
 _STATUS: Final = {Gravity.UNREADABLE: 2, Gravity.ERROR: 1, Gravity.ADVICE: 0}
 
@@ -86,9 +86,11 @@ def command(
     """
     if is_expanded and output != "text":
         raise click.UsageError("--expand is for people: leave it or -o out")
-    config = None if config_path is None else load_config(Path(config_path)).config
+    chosen = chosen_config(config_path)
     has_machine = sysfs_root is not None or machine is not None
-    check = FileCheck(config, machine_of(sysfs_root, machine) if has_machine else None)
+    config = None if config_path is None else chosen.config
+    with chosen.placing():
+        check = FileCheck(config, machine_of(sysfs_root, machine) if has_machine else None)
     found: list[Complaint] = []
     for file in files:
         name = input_name(file)
@@ -108,7 +110,7 @@ def command(
             for one in complaints:
                 click.echo(one.placed_text)
         if is_expanded:
-            click.echo(_expansion(name, text, config or Config()), nl=False)
+            click.echo(_expansion(name, text, chosen.config), nl=False)
     between = list(check.between_pods())
     found.extend(between)
     if output == "text":

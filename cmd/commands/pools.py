@@ -8,7 +8,7 @@ import click
 from ...policy.configuration.config import Config
 from ...policy.engine.engine import Engine
 from ...policy.engine.pool_drawing import pool_texts, pools_document, withheld_line
-from ..daemon.config_file import load_config
+from ..daemon.config_file import LoadedConfig, load_config
 from ..daemon.machine_source import machine_of, machine_options
 from ..report.console import tree_lines
 from .output_option import output_option
@@ -28,9 +28,10 @@ def command(
     sysfs_root: str | None, machine: str | None, config_path: str | None, output: str
 ) -> None:
     """Show the pool tree: which cpus and memory each pool could give."""
-    config, warnings = chosen_config(config_path)
-    engine = Engine(machine_of(sysfs_root, machine), config)
-    warnings = (*warnings, *engine.warnings)
+    chosen, found = chosen_config(config_path), machine_of(sysfs_root, machine)
+    with chosen.placing():
+        engine = Engine(found, chosen.config)
+    warnings = (*chosen.warnings, *map(chosen.placed, engine.warnings))
     snapshot = engine.snapshot()
     if output == "json":
         document = pools_document(snapshot, warnings)
@@ -43,13 +44,10 @@ def command(
         click.echo(f"warning: {warning}")
 
 
-def chosen_config(path: str | None) -> tuple[Config, tuple[str, ...]]:
-    """The configuration of a file with its drop-ins, or the built-in one, and its warnings.
+def chosen_config(path: str | None) -> LoadedConfig:
+    """The configuration of a file with its drop-ins, or the built-in one.
 
     This node's own configuration in /etc is not looked at: the same command gives the same answer
     everywhere. Raises `ConfigError`.
     """
-    if path is None:
-        return Config(), ()
-    loaded = load_config(Path(path))
-    return loaded.config, loaded.warnings
+    return LoadedConfig(config=Config()) if path is None else load_config(Path(path))

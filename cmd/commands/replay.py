@@ -9,8 +9,7 @@ from typing import Final
 
 import click
 
-from ...policy.configuration.config import Config
-from ...policy.configuration.config_text import config_from_values
+from ...policy.configuration.config_text import CheckedConfig, config_from_values
 from ...policy.engine.engine import Engine
 from ...topology.sets.base_errors import PinfoldError
 from ..control.history.history_file import (
@@ -62,16 +61,19 @@ def command(
     Exits with 1 if a container would be refused that was not.
     """
     kept = _kept(state_path)
-    config = None if config_path is None else load_config(config_path).config
-    given, state = MachineOptions(sysfs_root, machine), _state(state_path, config)
+    chosen: CheckedConfig | None = None if config_path is None else load_config(config_path)
+    given, state = MachineOptions(sysfs_root, machine), _state(state_path, chosen)
     made_on = given.for_state(state, state_path).machine()
     if state is not None:
-        config = config or config_from_values(state.config, "the state's configuration")
+        values = state.config
+        chosen = chosen or CheckedConfig(config_from_values(values, "the state's configuration"))
         # Whoever names none means the node's own, wherever its files were taken.
         if not given.is_given:
             check_machine(state, made_on)
-    assert config is not None
-    found = replay(Engine(made_on, config), kept)
+    assert chosen is not None
+    with chosen.placing():
+        engine = Engine(made_on, chosen.config)
+    found = replay(engine, kept)
     shown = [one for one in found if shows_all or one.outcome is not ReplayOutcome.SAME]
     click.echo(_as_json(found, shown) if output == "json" else _as_text(found, shown))
     return _WORSE if any(one.outcome is ReplayOutcome.REFUSED for one in found) else 0
@@ -88,7 +90,7 @@ def _kept(path: Path) -> tuple[SavedDecision, ...]:
     return parse_history(parts, path)
 
 
-def _state(path: Path, config: Config | None) -> State | None:
+def _state(path: Path, config: CheckedConfig | None) -> State | None:
     """The state beside the decisions; with a configuration these are enough."""
     try:
         return saved_state(path)

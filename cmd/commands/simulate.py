@@ -121,8 +121,8 @@ def command(
     source = NodeSource(state_path, is_running, control)
     if not files and not source:
         raise click.UsageError("name a FILE, or a running node with --state or --running")
-    config, warnings = chosen_config(config_path)
-    for warning in warnings:
+    chosen = chosen_config(config_path)
+    for warning in chosen.warnings:
         click.echo(f"warning: {warning}", err=True)
     state = source.state() if source else None
     meant = MachineOptions(sysfs_root, machine).for_state(state, state_path)
@@ -135,13 +135,13 @@ def command(
             source.check(job.scenario)
         is_live = meant.spec is None and Path(meant.sysfs_root or "/").is_dir()
         root = Path(meant.sysfs_root or "/") if is_live else None
-        other = None if config_path is None else config
+        other = None if config_path is None else chosen
         node = running_node(state, hardware.topology().machine, root, other)
         hardware.name = source.name
     if unused := hardware.unused_option(jobs):
         click.echo(unused, err=True)
     with ProgressBar(sum(len(job.scenario.steps) for job in jobs)) as bar:
-        results = [_run(job, config, hardware, node, bar) for job in jobs]
+        results = [_run(job, chosen.config, hardware, node, bar) for job in jobs]
     if junit is not None:
         report = junit_text(results, allows_refusals=allow_refusals)
         write_whole(junit, report.encode())

@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
-
-from ...policy.configuration.config import Config
 from ...policy.configuration.config_text import (
+    CheckedConfig,
     build_config,
     environment_document,
     environment_warnings,
@@ -32,11 +30,9 @@ class ConfigFileError(ConfigError):
     """A configuration file cannot be read at all."""
 
 
-class LoadedConfig(Struct, frozen=True, kw_only=True):
+class LoadedConfig(CheckedConfig, frozen=True, kw_only=True):
     """A usable configuration. `sources`: the files it came from, in the order they were applied."""
 
-    config: Config
-    warnings: tuple[str, ...] = ()
     sources: tuple[Path, ...] = ()
 
 
@@ -73,7 +69,10 @@ def load_config(
     except ConfigError as error:
         raise error if is_readable else ConfigFileError(str(error)) from error
     return LoadedConfig(
-        config=checked.config, warnings=(*warnings, *checked.warnings), sources=tuple(sources)
+        config=checked.config,
+        warnings=(*warnings, *checked.warnings),
+        document=checked.document,
+        sources=tuple(sources),
     )
 
 

@@ -17,6 +17,7 @@ from ...nri.hints.hint_finder import HintFinder
 from ...nri.plugin.plugin import Plugin, RuntimeLink, Timing
 from ...nri.plugin.session import Identity
 from ...policy.configuration.config import Config
+from ...policy.configuration.config_text import CheckedConfig
 from ...policy.engine.engine import Engine
 from ...policy.text.errors import ConfigError
 from ...topology.model.machine import Machine
@@ -221,7 +222,7 @@ def memory_bytes(machine: Machine) -> int | None:
 
 
 def reload_configuration(
-    daemon: Daemon, load: Callable[[], Config], notifier: Notifier, log: logging.Logger
+    daemon: Daemon, load: Callable[[], CheckedConfig], notifier: Notifier, log: logging.Logger
 ) -> None:
     """Read the configuration again; with a fault in it the old one stays in force."""
     notifier.reloading()
@@ -239,7 +240,14 @@ def reload_configuration(
         notifier.reloaded("configuration reloaded")
 
     try:
-        tell(daemon.reconfigure(load(), late=tell))
+        loaded = load()
+
+        def tell_late(answer: bool | ConfigError) -> None:
+            tell(loaded.placed_error(answer) if isinstance(answer, ConfigError) else answer)
+
+        with loaded.placing():
+            differs = daemon.reconfigure(loaded.config, late=tell_late)
+        tell(differs)
     except PinfoldError as error:
         daemon.note_reload(is_good=False)
         _tell_fault(error, notifier, log)

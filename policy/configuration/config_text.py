@@ -1,7 +1,9 @@
 """Configuration text as a `Config`: strict, with file and line in every complaint."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import repeat
 from typing import Final, cast
 
 import msgspec
@@ -41,10 +43,37 @@ _OTHER_VARIABLE: Final = re.compile(
 
 
 class CheckedConfig(Struct, frozen=True):
-    """A configuration that can be used, and what its author should know."""
+    """A configuration that can be used, and what its author should know.
+
+    `document`: its fields as they were written, and where.
+    """
 
     config: Config
     warnings: tuple[str, ...] = ()
+    document: Document = Document({})
+
+    @contextmanager
+    def placing(self) -> Generator[None]:
+        """Faults that show only beside a machine get file and line, as all others have them."""
+        try:
+            yield
+        except ConfigError as error:
+            raise self.placed_error(error) from error
+
+    def placed_error(self, error: ConfigError) -> ConfigError:
+        """Such faults, each line with the place of its field."""
+        lines = str(error).splitlines()
+        paths = error.fields if len(error.fields) == len(lines) else repeat(None)
+        return ConfigError("\n".join(map(self.placed, lines, paths)), error.fields)
+
+    def placed(self, message: str, path: Path | None = None) -> str:
+        """A message about a field, by its path or as it begins itself, with the field's place."""
+        if not self.document.places:
+            # Built-in defaults stand in no file.
+            return message
+        document = self.document
+        place = document.named_place(message) if path is None else document.place(path)
+        return f"{place}: {message}"
 
 
 def read_config(text: str, source: str = "configuration") -> CheckedConfig:
@@ -90,7 +119,7 @@ def build_config(documents: Sequence[Document]) -> CheckedConfig:
     faults = (*shaped.faults, *(one for one in find_faults(config) if not one.rests_on(doubtful)))
     if not faults and not document.faults:
         idle = find_idle_fields(config)
-        return CheckedConfig(config, tuple(fault.line(document) for fault in idle))
+        return CheckedConfig(config, tuple(fault.line(document) for fault in idle), document)
     order: dict[str, int] = {}
     for index, one in enumerate(documents):
         order.update((place.source, index) for place in one.places.values())

@@ -1,7 +1,6 @@
 """Checks of configurations, wherever they are written, with the places of their fields."""
 
 from collections.abc import Iterator
-from itertools import repeat
 
 from ....policy.configuration.config_text import build_config
 from ....policy.engine.engine import Engine
@@ -26,20 +25,12 @@ def config_complaints(
     for warning in loaded.warnings:
         yield Complaint.of_line(warning, source, subject, Gravity.ADVICE)
     try:
-        CentralRules(loaded.config)
-        warnings = () if machine is None else Engine(machine, loaded.config).warnings
+        with loaded.placing():
+            CentralRules(loaded.config)
+            warnings = () if machine is None else Engine(machine, loaded.config).warnings
     except ConfigError as error:
-        for line in _placed_lines(error, document):
+        for line in str(error).splitlines():
             yield Complaint.of_line(line, source, subject, Gravity.ERROR)
         return
     for warning in warnings:
-        line = f"{document.named_place(warning)}: {warning}"
-        yield Complaint.of_line(line, source, subject, Gravity.ADVICE)
-
-
-def _placed_lines(error: ConfigError, document: Document) -> Iterator[str]:
-    lines = str(error).splitlines()
-    paths = error.fields if len(error.fields) == len(lines) else repeat(None)
-    for line, path in zip(lines, paths, strict=False):
-        place = document.named_place(line) if path is None else document.place(path)
-        yield f"{place}: {line}"
+        yield Complaint.of_line(loaded.placed(warning), source, subject, Gravity.ADVICE)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from ....policy.configuration.config import Config
+from ....policy.configuration.config_text import CheckedConfig
 from ....policy.scenarios.running_node import RunningNode
 from ....policy.scenarios.scenario_file import Scenario
 from ....policy.scenarios.step import Start
@@ -62,7 +62,7 @@ class NodeSource:
 
 
 def running_node(
-    state: State, machine: Machine, root: Path | None, config: Config | None
+    state: State, machine: Machine, root: Path | None, config: CheckedConfig | None
 ) -> RunningNode:
     """The node of a state, reconfigured where a configuration is given.
 
@@ -70,7 +70,11 @@ def running_node(
     `SavedStateError` and `ConfigError`.
     """
     interrupts = () if root is None else Knobs(root).hardware().interrupts
-    return RunningNode.of(saved_engine(state, machine, interrupts), config)
+    engine = saved_engine(state, machine, interrupts)
+    if config is None:
+        return RunningNode.of(engine)
+    with config.placing():
+        return RunningNode.of(engine, config.config)
 
 
 def node_options(command: _Command) -> _Command:

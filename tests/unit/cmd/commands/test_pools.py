@@ -89,7 +89,7 @@ def test_the_configuration_counts(tmp_path: Path) -> None:
     result = run("--machine", SPEC, "--config", str(config))
     assert result.exit_code == 0
     assert "socket #1: sharable 10-13, reserved 8-9, isolated 14-15" in result.stdout
-    assert "warning: reservedResources.cpu: cpus 99" in result.stdout
+    assert f"warning: {config}:1:21: reservedResources.cpu: cpus 99" in result.stdout
 
 
 def test_memory_that_is_kept_from_containers_is_in_no_pool(tmp_path: Path) -> None:
@@ -155,4 +155,4 @@ def test_what_speed_select_comes_to_depends_on_the_machine(
     document = json.loads(result.stdout)
     assert document["extended_resources"] == resources
     (said,) = document["warnings"]
-    assert said.startswith(warning)
+    assert said.startswith(f"{path}:2:1: {warning}")

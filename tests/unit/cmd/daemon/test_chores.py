@@ -373,7 +373,7 @@ def fixture_reload_after(run: Run, tmp_path: Path) -> Generator[ReloadAfter]:
 
         def load() -> None:
             reload_configuration(
-                node.daemon, lambda: load_config(config, environment={}).config, notifier, LOG
+                node.daemon, lambda: load_config(config, environment={}), notifier, LOG
             )
             reloads.put("reloaded")
 

@@ -11,6 +11,7 @@ from pinfold.cmd.daemon.sd_notify import Notifier
 from pinfold.nri.embedded.embedded_cri import embedded_link
 from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
 from pinfold.policy.configuration.config import Amounts, Config
+from pinfold.policy.configuration.config_text import CheckedConfig, read_config
 from pinfold.policy.text.errors import ConfigError
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine
@@ -40,7 +41,11 @@ def fixture_daemon(
 
 
 def reload(daemon: Daemon, config: Config) -> None:
-    reload_configuration(daemon, lambda: config, Notifier({}), LOG)
+    reload_checked(daemon, CheckedConfig(config))
+
+
+def reload_checked(daemon: Daemon, checked: CheckedConfig) -> None:
+    reload_configuration(daemon, lambda: checked, Notifier({}), LOG)
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -115,3 +120,26 @@ def test_a_fault_that_shows_late_is_told(
     assert fault.endswith("; the old configuration stays in force")
     with pytest.raises(ConfigError):
         daemon.reconfigure(IMPOSSIBLE)
+
+
+WRITTEN = "pinCPU: true\nreservedResources:\n  cpu: cpuset:77\n"
+
+
+def test_what_does_not_fit_the_machine_is_told_with_file_and_line(
+    daemon: Daemon, caplog: pytest.LogCaptureFixture
+) -> None:
+    reload_checked(daemon, read_config(WRITTEN, "pinfold.yaml"))
+    (fault,) = said(caplog)
+    assert fault.startswith("pinfold.yaml:3:3: reservedResources.cpu: 'cpuset:77'")
+    assert daemon.engine.config == OLD
+
+
+def test_a_fault_that_shows_late_is_told_with_file_and_line(
+    daemon: Daemon, slow: Slow, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = slow()
+    reload_checked(daemon, read_config(WRITTEN, "pinfold.yaml"))
+    gate.set()
+    assert daemon.plugin.settle()
+    _, fault = said(caplog)
+    assert fault.startswith("pinfold.yaml:3:3: reservedResources.cpu: 'cpuset:77'")
