@@ -16,7 +16,7 @@ from prometheus_client.utils import (
 )
 
 from ...nri.dispatch.courtesy import ALONE, Courtesy
-from ...policy.engine.gauges import Gauge
+from ...policy.engine.gauges.gauge import Gauge
 from ..report.version import VERSION
 from .process_figures import ProcessFigures
 

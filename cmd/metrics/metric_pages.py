@@ -8,7 +8,8 @@ from typing import Final
 from prometheus_client.core import Metric
 
 from ...nri.dispatch.actuator import SUSPECT
-from ...policy.engine.gauges import GaugeReader, is_selected
+from ...policy.engine.gauges.gauge import is_selected
+from ...policy.engine.gauges.gauge_reader import GaugeReader
 from ...policy.engine.rebalance.satisfied_weight import SatisfiedWeight
 from ...topology.sysfs.available_memory import read_used_memory
 from ...topology.sysfs.sysfs_tree import SysfsTree

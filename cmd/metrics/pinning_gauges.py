@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ...nri.dispatch.pin_state import PinningCounts
-from ...policy.engine.gauges import Gauge
+from ...policy.engine.gauges.gauge import Gauge
 
 GROUP: Final = "policy/pinning"
 _STATES: Final = ("acknowledged", "waiting", "failing", "unknown")

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.gauges import Sample, read_gauges
+from pinfold.policy.engine.gauges.gauge import Sample
+from pinfold.policy.engine.gauges.gauge_reader import read_gauges
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine

@@ -16,7 +16,8 @@ from pinfold.nri.plugin.plugin import Timing
 from pinfold.policy.books.books import Books
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.gauges import Gauge, read_gauges
+from pinfold.policy.engine.gauges.gauge import Gauge
+from pinfold.policy.engine.gauges.gauge_reader import read_gauges
 from pinfold.policy.engine.pool_drawing import pool_texts
 from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
 from pinfold.policy.memory.memory_choice import ZoneSummary

@@ -13,7 +13,7 @@ from pinfold.cmd.control.documents import RuntimeDocument
 from pinfold.cmd.control.status_document import status_document
 from pinfold.cmd.pinfold import main
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.gauges import read_gauges
+from pinfold.policy.engine.gauges.gauge_reader import read_gauges
 from pinfold.policy.engine.pool_drawing import spare_supplies
 from pinfold.policy.model.container import (
     Container,

@@ -9,7 +9,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from pinfold.cmd.metrics.exposition import Exposition
-from pinfold.policy.engine.gauges import Gauge, Sample
+from pinfold.policy.engine.gauges.gauge import Gauge, Sample
 
 NAMES = ("a", "many_created", "zone.with-dots")
 TEXTS = st.text('abs%0. }\\"\n\r\u2028', max_size=4)

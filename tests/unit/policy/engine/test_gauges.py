@@ -8,7 +8,8 @@ import pytest
 
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.gauges import Gauge, is_selected, read_gauges
+from pinfold.policy.engine.gauges.gauge import Gauge, is_selected
+from pinfold.policy.engine.gauges.gauge_reader import read_gauges
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.model.grant import Grant
 from pinfold.topology.made.spec import machine_from_spec

@@ -7,7 +7,8 @@ import pytest
 
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.gauges import Gauge, read_gauges
+from pinfold.policy.engine.gauges.gauge import Gauge
+from pinfold.policy.engine.gauges.gauge_reader import read_gauges
 from pinfold.policy.engine.snapshot import Snapshot
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.model.pinning import Pinning

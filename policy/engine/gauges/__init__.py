@@ -1,0 +1,1 @@
+"""Measurements of the books, as values."""
