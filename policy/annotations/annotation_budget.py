@@ -13,14 +13,14 @@ from typing import Final
 from msgspec import Struct
 
 from ..text.errors import Problem
-from ..text.yaml_nodes import marks
+from ..text.yaml_text import marks
 from .annotation_keys import RESOURCES_KEY
 
 ANNOTATIONS_MAX: Final = 256
 CHARACTERS_MAX: Final = 64 * 1024
 """Of keys and values together."""
 MARKS_MAX: Final = 2816
-"""Signs between the values of all texts; see `yaml_nodes.marks`."""
+"""Signs between the values of all texts; see `yaml_text.marks`."""
 
 
 class Admitted(Struct, frozen=True):

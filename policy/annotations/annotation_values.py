@@ -16,7 +16,8 @@ from ..text.errors import ConfigError
 from ..text.glob import GlobError, compile_glob
 from ..text.quantity import parse_nanoseconds
 from ..text.suggestion import suggestion
-from ..text.yaml_nodes import TextError, TextMap, TextNode, TextScalar, parse_text, scalars_of
+from ..text.yaml_nodes import TextError, TextMap, TextNode, TextScalar, scalars_of
+from ..text.yaml_text import parse_text
 
 # As Go's strconv.ParseBool.
 _BOOLEANS: Final[Mapping[str, bool]] = {

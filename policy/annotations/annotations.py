@@ -18,7 +18,8 @@ from ..model.container import Pod
 from ..text.errors import Problem
 from ..text.suggestion import nearest, suggestion
 from ..text.text_cache import TextCache
-from ..text.yaml_nodes import TextError, TextList, TextMap, TextNode, TextScalar, parse_text
+from ..text.yaml_nodes import TextError, TextList, TextMap, TextNode, TextScalar
+from ..text.yaml_text import parse_text
 from .annotation_budget import is_ours
 from .annotation_keys import (
     CRI_DOMAIN,

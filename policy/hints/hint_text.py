@@ -9,7 +9,8 @@ from ..model.container import Container
 from ..model.hint import Hint, HintOrigin, parse_sockets
 from ..text.errors import Problem
 from ..text.suggestion import suggestion
-from ..text.yaml_nodes import TextError, TextMap, TextNode, TextScalar, parse_text
+from ..text.yaml_nodes import TextError, TextMap, TextNode, TextScalar
+from ..text.yaml_text import parse_text
 
 TEST_APIS: Final = "ENABLE_TEST_APIS"
 """The variable of the environment that makes hints in annotations count."""

@@ -15,7 +15,8 @@ from ..engine.snapshot import Snapshot
 from ..model.container import Container
 from ..placing.classifier import Classifier
 from ..text.yaml_fields import Field
-from ..text.yaml_nodes import TextList, TextMap, TextNode, parse_text
+from ..text.yaml_nodes import TextList, TextMap, TextNode
+from ..text.yaml_text import parse_text
 from .counted_rules import CountedRule, RuleKind, own_rules
 
 _SOURCE: Final = re.compile(r"\(([^()\s]+):(\d+)\)$")

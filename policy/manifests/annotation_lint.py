@@ -17,16 +17,9 @@ from ..rules.affinity import parse_affinity
 from ..text.errors import Problem, placed_text, position_text
 from ..text.suggestion import nearest
 from ..text.yaml_fields import Field, FieldError
-from ..text.yaml_nodes import (
-    Limits,
-    TextError,
-    TextList,
-    TextMap,
-    TextNode,
-    TextScalar,
-    parse_documents,
-)
+from ..text.yaml_nodes import TextError, TextList, TextMap, TextNode, TextScalar
 from ..text.yaml_scalars import STRING, kind_of
+from ..text.yaml_text import Limits, parse_documents
 from .container_mentions import mentions
 from .pod_places import PodPlaces, distinct
 from .workloads import Workload, find_workloads, follow

@@ -6,7 +6,8 @@ from ..annotations.annotations import Scope, read_annotations
 from ..model.container import Pod
 from ..rules.affinity import AFFINITY_KEYS
 from ..rules.operators import ANYTHING
-from ..text.yaml_nodes import Position, TextError, TextList, TextMap, TextScalar, parse_text
+from ..text.yaml_nodes import Position, TextError, TextList, TextMap, TextScalar
+from ..text.yaml_text import parse_text
 
 
 def mentions(pod: Pod) -> Iterator[tuple[str, TextScalar]]:

@@ -14,15 +14,8 @@ from ..model.container import Container, Pod
 from ..text.errors import Problem
 from ..text.suggestion import suggestion
 from ..text.text_cache import TextCache
-from ..text.yaml_nodes import (
-    Position,
-    TextError,
-    TextList,
-    TextMap,
-    TextNode,
-    TextScalar,
-    parse_text,
-)
+from ..text.yaml_nodes import Position, TextError, TextList, TextMap, TextNode, TextScalar
+from ..text.yaml_text import parse_text
 from .expression import ALWAYS, Condition, Expression, Reading, condition, parse_expression
 from .operators import ANYTHING
 

@@ -8,18 +8,9 @@ import msgspec
 from msgspec import Struct
 
 from .errors import position_text
-from .yaml_nodes import (
-    MAPPING,
-    SEQUENCE,
-    Limits,
-    TextError,
-    TextList,
-    TextMap,
-    TextNode,
-    TextScalar,
-    parse_text,
-)
+from .yaml_nodes import MAPPING, SEQUENCE, TextError, TextList, TextMap, TextNode, TextScalar
 from .yaml_scalars import MERGE, ScalarError, kind_of, scalar_value
+from .yaml_text import Limits, parse_text
 
 Path = tuple[str | int, ...]
 """Keys and positions from the root of a document."""

@@ -7,16 +7,9 @@ from msgspec import Struct
 
 from ...topology.sets.base_errors import PinfoldError
 from .errors import Problem, position_text
-from .yaml_nodes import (
-    Limits,
-    TextError,
-    TextList,
-    TextMap,
-    TextNode,
-    TextScalar,
-    parse_documents,
-)
+from .yaml_nodes import TextError, TextList, TextMap, TextNode, TextScalar
 from .yaml_scalars import ScalarError, Value, scalar_value
+from .yaml_text import Limits, parse_documents
 
 LIMITS: Final = Limits(
     characters=16 << 20, depth=64, nodes=1_000_000, documents=100_000, has_aliases=True

@@ -13,7 +13,8 @@ from pinfold.policy.rules.residents import Residents
 from pinfold.policy.rules.selection import Selection
 from pinfold.policy.text.glob import GlobError, check_glob, compile_glob
 from pinfold.policy.text.glob_set import GlobSet
-from pinfold.policy.text.yaml_nodes import TextError, parse_documents
+from pinfold.policy.text.yaml_nodes import TextError
+from pinfold.policy.text.yaml_text import parse_documents
 from tests.unit.counted_calls import count_calls
 
 TEXTS = st.text("ab*?[]^-\\/é", max_size=12)

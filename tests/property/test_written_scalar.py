@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinfold.policy.text.written_scalar import WrittenScalar
-from pinfold.policy.text.yaml_nodes import Limits, TextMap, TextScalar, parse_text
+from pinfold.policy.text.yaml_nodes import TextMap, TextScalar
+from pinfold.policy.text.yaml_text import Limits, parse_text
 
 LIMITS = Limits(has_aliases=True)
 WORDS = st.text(alphabet=string.ascii_letters + "äß✓😀 \n\t'\"\\:#-[]{}\x01", max_size=80)

@@ -46,7 +46,7 @@ from pinfold.policy.scenarios.pod_check import PodCheck
 from pinfold.policy.scenarios.scenario_file import Topology
 from pinfold.policy.scenarios.simulation import pods_scenario, run_scenario
 from pinfold.policy.text.glob import MAX_LENGTH
-from pinfold.policy.text.yaml_nodes import ANNOTATION_LIMITS
+from pinfold.policy.text.yaml_text import ANNOTATION_LIMITS
 from pinfold.topology.made.spec import machine_from_spec
 
 TEXT = (Path(__file__).parents[2] / "docs/annotations.md").read_text()

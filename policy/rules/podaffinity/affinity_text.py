@@ -9,7 +9,8 @@ from typing import Final
 
 from ...configuration.affinity_fields import REQUIREMENTS_MAX, RULES_MAX
 from ...text.errors import Problem
-from ...text.yaml_nodes import TextError, TextList, TextMap, TextNode, TextScalar, parse_text
+from ...text.yaml_nodes import TextError, TextList, TextMap, TextNode, TextScalar
+from ...text.yaml_text import parse_text
 from .execution import REQUIRED_FIELDS
 from .pool_term import PoolPreference, PoolRequirement
 from .pool_text import parse_pool_preference, parse_pool_requirement

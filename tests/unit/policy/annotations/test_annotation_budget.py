@@ -26,14 +26,8 @@ from pinfold.policy.placing.classifier import Classifier
 from pinfold.policy.rules import affinity
 from pinfold.policy.text.errors import PROBLEMS_MAX, Problem, first_problems
 from pinfold.policy.text.text_cache import LONG_MAX, SHORT_MAX, TextCache
-from pinfold.policy.text.yaml_nodes import (
-    TextError,
-    TextList,
-    TextMap,
-    TextNode,
-    marks,
-    parse_text,
-)
+from pinfold.policy.text.yaml_nodes import TextError, TextList, TextMap, TextNode
+from pinfold.policy.text.yaml_text import marks, parse_text
 from pinfold.topology.made.spec import machine_from_spec
 from tests.bench.hostile_pods import hostile_pods
 

@@ -5,7 +5,8 @@ from pinfold.policy.rules.container_facts import FIELDS, Subkey, facts, parse_ke
 from pinfold.policy.rules.expression import Expression, condition, evaluate, parse_expression
 from pinfold.policy.rules.operators import OPERATORS, Arity, meant_operator
 from pinfold.policy.text.glob import MAX_LENGTH, GlobError, compile_glob
-from pinfold.policy.text.yaml_nodes import TextError, parse_text
+from pinfold.policy.text.yaml_nodes import TextError
+from pinfold.policy.text.yaml_text import parse_text
 
 CONTAINER = Container(
     id=ContainerId("c-1"),

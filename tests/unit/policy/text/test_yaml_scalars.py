@@ -2,8 +2,9 @@
 
 import pytest
 
-from pinfold.policy.text.yaml_nodes import Limits, TextList, TextScalar, parse_text
+from pinfold.policy.text.yaml_nodes import TextList, TextScalar
 from pinfold.policy.text.yaml_scalars import ScalarError, kind_of, scalar_value
+from pinfold.policy.text.yaml_text import Limits, parse_text
 
 
 def scalar(text: str) -> TextScalar:
