@@ -94,7 +94,7 @@ class _Reader:
         self._unshared = CpuSet()
         self._without_id = False
         self.left_out = 0
-        """The mask of cpus whose core has a cache that another of its threads shows without them."""
+        """The mask of cpus that a cache of another thread of their core does not name."""
         self.found: list[Cache] = []
 
     def read(self, cpu: int, core: CpuSet, indexes: list[int]) -> None:
