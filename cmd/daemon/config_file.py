@@ -106,11 +106,15 @@ def find_sources(
     return files, warnings
 
 
-def read_file(path: Path) -> str:
+def read_file(path: Path, *, may_be_pipe: bool = False) -> str:
     """The text of a regular file of at most `MAX_BYTES`. Raises `ConfigFileError`."""
     try:
         with open(path, "rb", opener=_open_at_once) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            mode = os.fstat(file.fileno()).st_mode
+            if may_be_pipe and stat.S_ISFIFO(mode):
+                # Read to its end, as standard input; one that nobody writes to is at its end.
+                os.set_blocking(file.fileno(), True)
+            elif not stat.S_ISREG(mode):
                 raise ConfigFileError(f"{path}: not a regular file — name a readable file")
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
@@ -119,9 +123,12 @@ def read_file(path: Path) -> str:
 
 
 def read_input(name: str) -> str:
-    """The text of a file, or of standard input for "-", as `read_file` has it."""
+    """The text of a file, or of standard input for "-", as `read_file` has it.
+
+    A pipe will do: a shell gives the output of a command as one, `pinfold lint <(helm template .)`.
+    """
     if name != "-":
-        return read_file(Path(name))
+        return read_file(Path(name), may_be_pipe=True)
     try:
         # Absent where the process was started with it closed.
         content = b"" if sys.stdin is None else sys.stdin.buffer.read(MAX_BYTES + 1)

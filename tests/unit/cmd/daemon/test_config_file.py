@@ -1,6 +1,9 @@
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 from click.testing import CliRunner
@@ -11,6 +14,7 @@ from pinfold.cmd.daemon.config_file import (
     LoadedConfig,
     load_config,
     read_file,
+    read_input,
 )
 from pinfold.cmd.pinfold import main
 from pinfold.policy.configuration.config import Config
@@ -185,6 +189,24 @@ def test_a_pipe_or_a_device_is_refused_at_once(tmp_path: Path) -> None:
     for path in (tmp_path / "pipe", Path("/dev/zero")):
         with pytest.raises(ConfigFileError, match="not a regular file — name a readable file"):
             read_file(path)
+
+
+def test_a_pipe_that_a_shell_made_of_a_command_is_read_to_its_end() -> None:
+    text = "# a comment\n" * 5000
+    with subprocess.Popen([sys.executable, "-c", f"print({text!r}, end='')"], stdout=PIPE) as one:
+        assert one.stdout is not None
+        assert read_input(f"/dev/fd/{one.stdout.fileno()}") == text
+
+
+def test_a_pipe_that_nobody_writes_to_is_empty(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert read_input(str(tmp_path / "pipe")) == ""
+
+
+def test_an_input_that_is_a_device_or_a_folder_is_refused(tmp_path: Path) -> None:
+    for path in ("/dev/zero", str(tmp_path)):
+        with pytest.raises(ConfigFileError, match="— name a readable file"):
+            read_input(path)
 
 
 def test_a_huge_file_is_refused(tmp_path: Path) -> None:
