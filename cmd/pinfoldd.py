@@ -61,7 +61,10 @@ _SWITCH_SECONDS: Final = 0.001
 
 @click.command(cls=StatusCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
-    "--config", "config_path", type=click.Path(path_type=Path), help="Read FILE and its drop-ins."
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path, readable=False),
+    help="Read FILE and its drop-ins.",
 )
 @click.option(
     "--set", "settings", multiple=True, metavar="FIELD=VALUE", help="Set one field, last of all."
@@ -97,12 +100,12 @@ _SWITCH_SECONDS: Final = 0.001
     "--manifest",
     "manifests",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),
     help="Run the pods of FILE (with --runtime embedded; repeatable).",
 )
 @click.option(
     "--state-dir",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),
     envvar="STATE_DIRECTORY",
     help="Remember in DIR over restarts, made if need be; systemd's STATE_DIRECTORY by default.",
 )
@@ -114,7 +117,7 @@ _SWITCH_SECONDS: Final = 0.001
 )
 @click.option(
     "--kernel-root",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),
     help="Set interrupts and clocks of cpus below DIR; '/' by default on this machine itself.",
 )
 @machine_options

@@ -85,14 +85,16 @@ def find_sources(
 ) -> tuple[list[Path], list[str]]:
     """The files to read, in the order they apply, and warnings about files passed over."""
     if path is None:
-        files = [default_path] if default_path.exists() else []
+        files = [default_path] if _is_there(default_path) else []
         folder = default_drop_ins
     else:
         files = [path]
         folder = path.with_name(f"{path.name}.d")
     warnings: list[str] = []
     try:
-        found = sorted(folder.iterdir(), key=lambda one: one.name) if folder.is_dir() else []
+        found = sorted(folder.iterdir(), key=lambda one: one.name) if _is_there(folder) else []
+    except NotADirectoryError:
+        found = []
     except OSError as error:
         raise ConfigFileError(f"{folder}: {error.strerror} — make it readable") from error
     for one in found:
@@ -104,6 +106,17 @@ def find_sources(
         elif one.suffix in (".yml", ".json"):
             warnings.append(f"{one}: passed over — rename it to {one.stem}.yaml")
     return files, warnings
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        # Not to be taken for absent: the defaults would hold without a word.
+        raise ConfigFileError(f"{path}: {error.strerror} — make it readable") from error
+    return True
 
 
 def read_file(path: Path, *, may_be_pipe: bool = False) -> str:

@@ -184,6 +184,17 @@ def test_effective_of_a_bad_file_is_bad_input(tmp_path: Path) -> None:
     assert result.stdout == ""
 
 
+@pytest.mark.parametrize("closed", ["pinfold.yaml", "conf.d"])
+def test_a_usual_place_that_cannot_be_looked_at_is_not_taken_for_absent(
+    tmp_path: Path, closed: str
+) -> None:
+    places = {name: tmp_path / name for name in ("pinfold.yaml", "conf.d")}
+    # As below a folder that is closed, which root does not know.
+    places[closed] = tmp_path / ("a" * 300)
+    with pytest.raises(ConfigFileError, match="File name too long — make it readable"):
+        load_config(default_path=places["pinfold.yaml"], default_drop_ins=places["conf.d"])
+
+
 def test_a_pipe_or_a_device_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero")):
