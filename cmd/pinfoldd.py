@@ -46,8 +46,8 @@ from .report.daemon_logger import DaemonLogger
 from .report.decision_log import DecisionLog
 from .report.log_setup import end_logging
 from .report.trace_report import TraceReport
-from .state.own_file import make_folder
 from .state.state_file import read_state
+from .state.state_folder import StateFolderInUseError, claim_folder
 from .state.state_keeper import StateKeeper
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def command(
     _tell_choice(access, log)
     _warn((*loaded.warnings, *found.warnings), log)
     notifier = Notifier(environment)
-    keeper = None if state_dir is None else _state_keeper(state_dir, log)
+    keeper = None if state_dir is None else _state_keeper(state_dir, log, access)
     garbage, journal, counts = Garbage(), DecisionJournal(), EventCounts()
     traces = TraceReport(log)
     history = None if state_dir is None else HistoryKeeper(state_dir, log)
@@ -270,15 +270,15 @@ def _warn(warnings: Iterable[str], log: logging.Logger) -> None:
         log.warning("%s", warning)
 
 
-def _state_keeper(folder: Path, log: logging.Logger) -> StateKeeper:
+def _state_keeper(folder: Path, log: logging.Logger, access: Access) -> StateKeeper:
     """A folder that cannot be written is told of later, since a full disk must stop nobody."""
     try:
-        make_folder(folder)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise PinfoldError(
-            f"--state-dir: {folder}: {reason} — name a folder that is there or can be made"
-        ) from error
+        # Ours until this process ends.
+        claim_folder(folder)
+    except StateFolderInUseError as error:
+        if not access.identity.is_preinstalled:
+            raise
+        log.error("%s", error)
     return StateKeeper(folder, log)
 
 
