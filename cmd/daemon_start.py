@@ -1,14 +1,22 @@
-"""`pinfoldd` from its first moment: nothing is collected until the daemon collects by itself.
+"""`pinfoldd` from its first moment, before the daemon has handlers of signals of its own.
 
-What is loaded at the start stays, and Python goes through it ninety times meanwhile.
+Nothing is collected until the daemon collects by itself: what is loaded at the start stays, and
+Python goes through it ninety times meanwhile.
 """
 
 import gc
+import signal
 
 
 def main() -> None:
     """Load the daemon and run it."""
     gc.disable()
+    # Ctrl-C ends it without a word, as SIGTERM does.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # Both would end it, too. The configuration is still to be read, or watched already.
+    for number in (signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
     # Imported here: that is what is to be spared the collector.
     from .pinfoldd import main as run
 

@@ -47,8 +47,8 @@ from .report.daemon_logger import DaemonLogger
 from .report.decision_log import DecisionLog
 from .report.log_setup import end_logging
 from .report.trace_report import TraceReport
-from .state.own_file import make_folder
 from .state.state_file import read_state
+from .state.state_folder import StateFolderInUseError, claim_folder
 from .state.state_keeper import StateKeeper
 
 if TYPE_CHECKING:
@@ -62,7 +62,10 @@ _SWITCH_SECONDS: Final = 0.001
 
 @click.command(cls=StatusCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
-    "--config", "config_path", type=click.Path(path_type=Path), help="Read FILE and its drop-ins."
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path, readable=False),
+    help="Read FILE and its drop-ins.",
 )
 @click.option(
     "--set", "settings", multiple=True, metavar="FIELD=VALUE", help="Set one field, last of all."
@@ -98,12 +101,12 @@ _SWITCH_SECONDS: Final = 0.001
     "--manifest",
     "manifests",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),
     help="Run the pods of FILE (with --runtime embedded; repeatable).",
 )
 @click.option(
     "--state-dir",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),
     envvar="STATE_DIRECTORY",
     help="Remember in DIR over restarts, made if need be; systemd's STATE_DIRECTORY by default.",
 )
@@ -115,7 +118,7 @@ _SWITCH_SECONDS: Final = 0.001
 )
 @click.option(
     "--kernel-root",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),
     help="Set interrupts and clocks of cpus below DIR; '/' by default on this machine itself.",
 )
 @machine_options
@@ -168,7 +171,7 @@ def command(
     _tell_choice(access, log)
     _warn((*loaded.warnings, *found.warnings), log)
     notifier = Notifier(environment)
-    keeper = None if state_dir is None else _state_keeper(state_dir, log)
+    keeper = None if state_dir is None else _state_keeper(state_dir, log, access)
     garbage, journal, counts, traces = Garbage(), DecisionJournal(), EventCounts(), TraceReport(log)
     history = None if state_dir is None else HistoryKeeper(state_dir, log)
     reports: list[Report] = [DecisionLog(log, access.where), notifier, garbage, journal, counts]
@@ -268,15 +271,15 @@ def _warn(warnings: Iterable[str], log: logging.Logger) -> None:
         log.warning("%s", warning)
 
 
-def _state_keeper(folder: Path, log: logging.Logger) -> StateKeeper:
+def _state_keeper(folder: Path, log: logging.Logger, access: Access) -> StateKeeper:
     """A folder that cannot be written is told of later, since a full disk must stop nobody."""
     try:
-        make_folder(folder)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise PinfoldError(
-            f"--state-dir: {folder}: {reason} — name a folder that is there or can be made"
-        ) from error
+        # Ours until this process ends.
+        claim_folder(folder)
+    except StateFolderInUseError as error:
+        if not access.identity.is_preinstalled:
+            raise
+        log.error("%s", error)
     return StateKeeper(folder, log)
 
 

@@ -21,7 +21,8 @@ from .targets import Targets, TargetsError, is_hidden_from_service, read_targets
 from .versions import Versions, VersionsError, link, write
 
 ROOT = Path(__file__).parents[1]
-PROGRAMS = ("pinfold", "pinfoldd")
+PROGRAMS = {"pinfold": "command_start", "pinfoldd": "daemon_start"}
+"""The module of `cmd` that each program begins with, as in pyproject.toml."""
 UNIT = "pinfoldd.service"
 PROXY_UNIT = "pinfoldd-cri.service"
 """The same daemon as a CRI proxy; older versions have none."""
@@ -204,7 +205,7 @@ def program_text(name: str, python: Path) -> str:
             'sys.path.insert(0, os.path.join(version, "packages"))',
             # What the operator adds stays over upgrades, and stands behind what was tested.
             'sys.path.append(os.path.join(version, "..", "..", "extras"))',
-            f"from pinfold.cmd.{name} import main",
+            f"from pinfold.cmd.{PROGRAMS[name]} import main",
             "",
             "sys.exit(main())",
             "",

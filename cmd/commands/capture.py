@@ -17,7 +17,7 @@ _CAPTURE_SECONDS: Final = 55.0
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, readable=False))
 @click.option(
     "--sysfs-root",
     metavar="DIR|ARCHIVE",

@@ -21,7 +21,7 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path, readable=False))
 def check(files: tuple[Path, ...]) -> None:
     """Check FILES, each alone; without any, what the daemon would read.
 
@@ -47,7 +47,10 @@ def check(files: tuple[Path, ...]) -> None:
 
 @command.command()
 @click.option(
-    "--config", "path", type=click.Path(path_type=Path), help="Read this file and its drop-ins."
+    "--config",
+    "path",
+    type=click.Path(path_type=Path, readable=False),
+    help="Read this file and its drop-ins.",
 )
 @click.option(
     "--set", "settings", multiple=True, metavar="FIELD=VALUE", help="Set one field, last of all."

@@ -35,7 +35,7 @@ class ConfigPlan(Struct, frozen=True):
 
 
 @click.command(name="plan")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path, readable=False))
 @state_option
 @output_option("text", "json", meaning="A line for each container or one JSON document for tools.")
 @machine_options

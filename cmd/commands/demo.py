@@ -44,7 +44,7 @@ _SECONDS: Final = 10.0
     "--config",
     "config_path",
     metavar="FILE",
-    type=click.Path(),
+    type=click.Path(readable=False),
     help="Configuration; built-in defaults.",
 )
 @click.option(
@@ -56,7 +56,7 @@ _SECONDS: Final = 10.0
     help="How the daemon stands to the embedded runtime: as a plugin, or as a proxy before it.",
 )
 @memory_qos_option
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path, readable=False))
 def command(
     sysfs_root: str | None,
     machine: str | None,

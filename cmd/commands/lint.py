@@ -48,13 +48,15 @@ _FORMATS: Final[Mapping[str, Callable[[Sequence[Complaint]], str]]] = {
 
 
 @click.command()
-@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
+@click.argument(
+    "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(readable=False)
+)
 @machine_options
 @click.option(
     "--config",
     "config_path",
     metavar="FILE",
-    type=click.Path(),
+    type=click.Path(readable=False),
     help="The node's configuration; without it, classes that pods name are taken to exist.",
 )
 @click.option(

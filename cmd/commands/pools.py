@@ -20,7 +20,7 @@ from .output_option import output_option
     "--config",
     "config_path",
     metavar="FILE",
-    type=click.Path(),
+    type=click.Path(readable=False),
     help="Configuration; built-in defaults.",
 )
 @output_option("tree", "json", meaning="A tree for people or one JSON document for tools.")

@@ -46,7 +46,7 @@ _COLUMNS: Final = ("container", "from", "to", "gain", "memory to migrate")
 @click.option(
     "--state",
     "state_path",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),
     metavar="FILE|DIR",
     help="What runs: a state file, its folder or a support bundle; without, the running daemon"
     " says.",

@@ -38,7 +38,7 @@ _WORSE: Final = 1
 @click.option(
     "--config",
     "config_path",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),
     metavar="FILE",
     help="Decide under this configuration; that of the state by default.",
 )

@@ -1,5 +1,6 @@
 """The node that a state file describes: its containers in an engine, without its daemon."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -27,7 +28,7 @@ class SavedStateError(PinfoldError):
 state_option: Final = click.option(
     "--state",
     "state_path",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),
     default=DEFAULT_STATE,
     show_default=True,
     metavar="FILE|DIR",
@@ -46,7 +47,7 @@ def saved_state(path: Path) -> State:
             return parse_state(path, read_bundle(path, STATE))
         except StateFileError as error:
             raise SavedStateError(f"{error} — gather it anew") from error
-    file = path / STATE_NAME if path.is_dir() else path
+    file = path / STATE_NAME if os.path.isdir(path) else path
     try:
         return load_state(file)
     except StateFileError as error:

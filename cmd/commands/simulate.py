@@ -2,6 +2,7 @@
 
 import fnmatch
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -56,7 +57,7 @@ class Job(Struct, frozen=True):
 
 
 @click.command()
-@click.argument("files", metavar="FILE...", nargs=-1, type=click.Path())
+@click.argument("files", metavar="FILE...", nargs=-1, type=click.Path(readable=False))
 @machine_options
 @click.option(
     "--device",
@@ -69,7 +70,7 @@ class Job(Struct, frozen=True):
     "--config",
     "config_path",
     metavar="FILE",
-    type=click.Path(),
+    type=click.Path(readable=False),
     help="Configuration; else that of the running node, or built-in defaults.",
 )
 @memory_qos_option
@@ -83,7 +84,7 @@ class Job(Struct, frozen=True):
 @click.option(
     "--junit",
     metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(path_type=Path, dir_okay=False, readable=False),
     help="Also write what was expected to FILE as JUnit XML, for CI systems.",
 )
 @output_option(
@@ -133,7 +134,7 @@ def command(
         jobs = jobs or [Job(pods_scenario(()), hardware.topology)]
         for job in jobs:
             source.check(job.scenario)
-        is_live = meant.spec is None and Path(meant.sysfs_root or "/").is_dir()
+        is_live = meant.spec is None and os.path.isdir(meant.sysfs_root or "/")
         root = Path(meant.sysfs_root or "/") if is_live else None
         other = None if config_path is None else chosen
         node = running_node(state, hardware.topology().machine, root, other)

@@ -14,7 +14,7 @@ def control_option(command: _Command) -> _Command:
     return click.option(
         "--control",
         metavar="PATH",
-        type=click.Path(path_type=Path),
+        type=click.Path(path_type=Path, readable=False),
         help="The daemon's control socket; /run/pinfold/control.sock or /var/lib/pinfold/"
         "control.sock by default.",
     )(command)

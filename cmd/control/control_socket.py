@@ -5,7 +5,6 @@ A lock beside it tells a daemon that runs from one that was killed and left its 
 
 import contextlib
 import errno
-import fcntl
 import grp
 import os
 import socket
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from ...topology.sets.base_errors import PinfoldError
+from ..state.state_folder import is_free_soon, is_locked
 
 SOCKET_NAME: Final = "control.sock"
 USUAL_PLACES: Final = (Path("/run/pinfold") / SOCKET_NAME, Path("/var/lib/pinfold") / SOCKET_NAME)
@@ -28,9 +28,6 @@ _INNER_BYTES: Final = 16
 """What the path of the service's own socket beside it is longer."""
 _WAITING_CLIENTS: Final = 128
 """In the kernel, while the first one has the service loaded."""
-_LAST_SECONDS: Final = 3.0
-"""For which the daemon before us may take to end: a runtime starts the next one meanwhile."""
-_LOOK_SECONDS: Final = 0.05
 
 
 class ControlSocketError(PinfoldError):
@@ -132,26 +129,15 @@ def _lock(path: Path, clock: Callable[[], float], sleep: Callable[[float], None]
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(f"{path}.lock", flags, 0o600)
     try:
-        until = clock() + _LAST_SECONDS
-        while not (_is_free(descriptor) and not _answers(path)):
-            if clock() > until:
-                raise ControlInUseError(
-                    f"--control: {path}: another pinfoldd listens there — stop it, or name another"
-                    " place"
-                )
-            sleep(_LOOK_SECONDS)
+        if not is_free_soon(lambda: is_locked(descriptor) and not _answers(path), clock, sleep):
+            raise ControlInUseError(
+                f"--control: {path}: another pinfoldd listens there — stop it, or name another"
+                " place"
+            )
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
-
-
-def _is_free(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _answers(path: Path) -> bool:

@@ -84,14 +84,16 @@ def find_sources(
 ) -> tuple[list[Path], list[str]]:
     """The files to read, in the order they apply, and warnings about files passed over."""
     if path is None:
-        files = [default_path] if default_path.exists() else []
+        files = [default_path] if _is_there(default_path) else []
         folder = default_drop_ins
     else:
         files = [path]
         folder = path.with_name(f"{path.name}.d")
     warnings: list[str] = []
     try:
-        found = sorted(folder.iterdir(), key=lambda one: one.name) if folder.is_dir() else []
+        found = sorted(folder.iterdir(), key=lambda one: one.name) if _is_there(folder) else []
+    except NotADirectoryError:
+        found = []
     except OSError as error:
         raise ConfigFileError(f"{folder}: {error.strerror} — make it readable") from error
     for one in found:
@@ -105,11 +107,26 @@ def find_sources(
     return files, warnings
 
 
-def read_file(path: Path) -> str:
+def _is_there(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        # Not to be taken for absent: the defaults would hold without a word.
+        raise ConfigFileError(f"{path}: {error.strerror} — make it readable") from error
+    return True
+
+
+def read_file(path: Path, *, may_be_pipe: bool = False) -> str:
     """The text of a regular file of at most `MAX_BYTES`. Raises `ConfigFileError`."""
     try:
         with open(path, "rb", opener=_open_at_once) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            mode = os.fstat(file.fileno()).st_mode
+            if may_be_pipe and stat.S_ISFIFO(mode):
+                # Read to its end, as standard input; one that nobody writes to is at its end.
+                os.set_blocking(file.fileno(), True)
+            elif not stat.S_ISREG(mode):
                 raise ConfigFileError(f"{path}: not a regular file — name a readable file")
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
@@ -118,9 +135,12 @@ def read_file(path: Path) -> str:
 
 
 def read_input(name: str) -> str:
-    """The text of a file, or of standard input for "-", as `read_file` has it."""
+    """The text of a file, or of standard input for "-", as `read_file` has it.
+
+    A pipe will do: a shell gives the output of a command as one, `pinfold lint <(helm template .)`.
+    """
     if name != "-":
-        return read_file(Path(name))
+        return read_file(Path(name), may_be_pipe=True)
     try:
         # Absent where the process was started with it closed.
         content = b"" if sys.stdin is None else sys.stdin.buffer.read(MAX_BYTES + 1)

@@ -18,7 +18,7 @@ def machine_options(command: _Command) -> _Command:
     sysfs_root = click.option(
         "--sysfs-root",
         metavar="DIR|ARCHIVE",
-        type=click.Path(),
+        type=click.Path(readable=False),
         help="Read sys/ and proc/ below DIR or in a snapshot archive instead of this machine's.",
     )
     machine = click.option(

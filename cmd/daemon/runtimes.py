@@ -75,15 +75,15 @@ def find_runtime(
             f"--nri-plugin-name: {name!r} — write letters, digits and '_.+-' alone, as in 'pinfold'"
         )
     choice, reason = choose_kind(kind, path, environment, cri_listen)
-    if choice == "embedded":
-        return structs.replace(_embedded(identity), reason=reason)
     if choice == "cri":
         return structs.replace(_proxy(identity, cri_socket, cri_listen, root), reason=reason)
     if cri_listen is not None:
+        whom = "the runtime is served over NRI" if choice == "nri" else "the runtime is on paper"
         raise RuntimeOptionError(
-            "--cri-listen: the runtime is served over NRI — choose --runtime cri or auto, or leave"
-            " --cri-listen out"
+            f"--cri-listen: {whom} — choose --runtime cri or auto, or leave --cri-listen out"
         )
+    if choice == "embedded":
+        return structs.replace(_embedded(identity), reason=reason)
     handed = environment.get("NRI_PLUGIN_SOCKET", "")
     is_usual = bool(handed) or os.path.realpath(path) == os.path.realpath(DEFAULT_SOCKET)
 

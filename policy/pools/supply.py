@@ -133,7 +133,7 @@ def _reserved(
         warnings.append(f"{where}: {text or 'one cpu'!r} is the only cpu: nothing is reserved")
         return NO_CPUS
     if not reserved:
-        raise ConfigError(f"{where}: {text!r} reserves no cpu — reserve at least one")
+        raise ConfigError(f"{where}: {text!r} reserves no cpu — reserve some of {allowed}")
     if reserved & isolated and len(reserved) > 1:
         raise ConfigError(
             f"{where}: {text!r} reserves the isolated cpus {reserved & isolated} among others"

@@ -229,7 +229,7 @@ class _Reader:
     def value(self, node: TextNode, path: Path) -> object:
         """Raises `_UnreadableError` for a node that stands for too much."""
         if len(self.places) >= _VALUES_MAX:
-            what = f"more than {_VALUES_MAX} values, aliases expanded"
+            what = f"more than {_VALUES_MAX} values, aliases expanded — write fewer"
             raise self._unreadable(node, what)
         if len(path) > _DEPTH_MAX:
             raise self._unreadable(node, f"nested too deep — at most {_DEPTH_MAX} levels")

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -72,11 +73,11 @@ class Node:
         built = self.folder / "built"
         shutil.rmtree(built, ignore_errors=True)
         (built / "bin").mkdir(parents=True)
-        for name in PROGRAMS:
+        for name, start in PROGRAMS.items():
             path = built / "bin" / name
             path.write_text(program_text(name, Path("/bin/true")))
             path.chmod(0o700)
-            module = built / "packages" / "pinfold" / "cmd" / f"{name}.py"
+            module = built / "packages" / "pinfold" / "cmd" / f"{start}.py"
             module.parent.mkdir(parents=True, exist_ok=True)
             module.write_text(PROGRAM)
         (built / "packages" / "pinfold" / "cmd" / "late.py").write_text(f"WORD = {word!r}")
@@ -141,6 +142,11 @@ def test_an_installed_program_runs_from_a_prefix_with_a_space(node: Node) -> Non
     assert (node.targets.examples / "pinfold.yaml").read_text() == "# one"
     assert (node.targets.config_folder / "pinfold.yaml").read_text() == "# one"
     assert (node.targets.config_folder / "conf.d").is_dir()
+
+
+def test_an_installed_program_starts_as_that_of_a_virtual_environment_does() -> None:
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert {name: f"pinfold.cmd.{start}:main" for name, start in PROGRAMS.items()} == scripts
 
 
 def test_packages_that_an_operator_adds_are_found_over_upgrades(node: Node) -> None:

@@ -25,11 +25,13 @@ def read_caches(attributes: Attributes, cores: tuple[CpuSet, ...]) -> tuple[Cach
     for core in cores:
         shown: list[int] = []
         for cpu in core:
-            # One thread speaks for its core, unless it shows few caches and another shows others.
-            if shown and len(shown) >= most and core is not cores[0]:
-                break
+            # One thread speaks for its core, unless it shows few caches and another shows others,
+            # or a cache is of some threads only: s390, and the cores of POWER9 that are two in one.
+            is_left_out = reader.left_out >> cpu & 1
+            if shown and len(shown) >= most and core is not cores[0] and not is_left_out:
+                continue
             indexes = attributes.numbered(f"{CPU}/cpu{cpu}/cache", "index")
-            if indexes != shown and indexes:
+            if indexes and (indexes != shown or is_left_out):
                 shown = indexes
                 reader.read(cpu, core, indexes)
         most = max(most, len(shown))
@@ -91,6 +93,8 @@ class _Reader:
         self._taken: dict[tuple[int, str], int] = {}
         self._unshared = CpuSet()
         self._without_id = False
+        self.left_out = 0
+        """The mask of cpus that a cache of another thread of their core does not name."""
         self.found: list[Cache] = []
 
     def read(self, cpu: int, core: CpuSet, indexes: list[int]) -> None:
@@ -127,6 +131,7 @@ class _Reader:
             # ia64 kernels show all-zero maps; such a cache belongs to the core.
             self._unshared |= core
             shared = core
+        self.left_out |= core.mask & ~shared.mask
         taken = self._taken.get((level, name), 0)
         mask = shared.mask & self._online.mask & ~taken | 1 << cpu
         # A core's caches and the core itself share one set: thousands of them are megabytes.

@@ -155,7 +155,12 @@ def _by_distance(
 
 def _by_size(attributes: Attributes, node: MemoryNode, near: Sequence[MemoryNode]) -> MemoryKind:
     dram = [one.memory_bytes for one in near if one.memory_bytes]
-    is_small = bool(dram) and node.memory_bytes * len(dram) < sum(dram)
+    if not dram:
+        # Partitions of POWER can have all memory in nodes without cpus; a kernel runs in some.
+        what = "no cpus, and no node with cpus shows memory to compare with: taken as dram"
+        attributes.warn(f"{_NODE}/node{node.id}", what)
+        return MemoryKind.DRAM
+    is_small = node.memory_bytes * len(dram) < sum(dram)
     kind = MemoryKind.HBM if is_small else MemoryKind.PMEM
     attributes.warn(
         f"{_NODE}/node{node.id}",

@@ -12,6 +12,7 @@ from typing import Final
 from ..model.machine import NumaNode, NumaNodeId
 from ..sets.cpuset import CpuSet, IdListError, NodeSet
 from .attributes import Attributes
+from .cpus import CPU
 from .meminfo import parse_meminfo
 from .memory_kind import MemoryNode, memory_kinds
 
@@ -91,13 +92,23 @@ def _whole_machine(attributes: Attributes, online: CpuSet) -> NumaNode:
 def _read_cpus(attributes: Attributes, node: int, online: CpuSet, present: CpuSet) -> CpuSet:
     listed = attributes.first_cpus(f"{NODE}/node{node}", ("cpulist", "cpumap"))
     if listed is None:
-        attributes.warn(f"{NODE}/node{node}", "no cpulist or cpumap: taken as without cpus")
-        return CpuSet()
+        listed = _linked_cpus(attributes, node, online)
+        how = f"cpus {listed} told by links" if listed else "taken as without cpus"
+        attributes.warn(f"{NODE}/node{node}", f"no cpulist or cpumap: {how}")
     if listed - present:
         attributes.warn(f"{NODE}/node{node}/cpulist", f"names absent cpus {listed - present}")
     elif listed - online:
         attributes.warn(f"{NODE}/node{node}/cpulist", f"names offline cpus {listed - online}")
     return listed & online
+
+
+def _linked_cpus(attributes: Attributes, node: int, online: CpuSet) -> CpuSet:
+    """The cpus that the folder of a node links to, or whose own folders link to the node."""
+    inside = attributes.numbered(f"{NODE}/node{node}", "cpu")
+    if inside:
+        return CpuSet.collect(inside)
+    name = f"node{node}"
+    return CpuSet.collect(cpu for cpu in online if name in attributes.tree.names(f"{CPU}/cpu{cpu}"))
 
 
 def _read_memory(attributes: Attributes, path: str) -> tuple[int | None, int | None]:

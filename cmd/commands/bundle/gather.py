@@ -40,11 +40,11 @@ _LIBRARIES: Final = ("grpcio", "protobuf", "msgspec", "click", "psutil", "promet
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, readable=False))
 @control_option
 @click.option(
     "--state-dir",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),
     default=DEFAULT_STATE,
     show_default=True,
     metavar="DIR",

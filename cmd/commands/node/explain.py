@@ -23,7 +23,7 @@ _MATCHES_SHOWN: Final = 8
 @click.argument("container", shell_complete=complete_container)
 @click.option(
     "--bundle",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),
     metavar="FILE",
     help="Look into what 'pinfold gather' wrote instead of asking the daemon.",
 )

@@ -82,7 +82,7 @@ def node_options(command: _Command) -> _Command:
     state = click.option(
         "--state",
         "state_path",
-        type=click.Path(path_type=Path),
+        type=click.Path(path_type=Path, readable=False),
         metavar="FILE|DIR",
         help="Go on from what runs: a daemon's state file, its folder, or a support bundle.",
     )

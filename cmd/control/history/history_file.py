@@ -103,7 +103,7 @@ def parse_line(line: bytes) -> SavedDecision | None:
 
 def read_history(path: Path) -> tuple[SavedDecision, ...]:
     """The decisions in a folder, or in one file, the oldest first. Raises `HistoryError`."""
-    files = (path / OLDER_NAME, path / HISTORY_NAME) if path.is_dir() else (path,)
+    files = (path / OLDER_NAME, path / HISTORY_NAME) if os.path.isdir(path) else (path,)
     texts: list[bytes] = []
     for file in files:
         try:

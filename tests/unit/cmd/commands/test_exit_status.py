@@ -4,7 +4,11 @@ import os
 import subprocess
 import sys
 
+import click
 import pytest
+
+from pinfold.cmd.pinfold import COMMANDS, main
+from pinfold.cmd.pinfoldd import command as daemon
 
 BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 UNBUFFERED = {**BUFFERED, "PYTHONUNBUFFERED": "1"}
@@ -107,3 +111,50 @@ def test_a_full_disk_is_one_line_and_status_2(
         )
     assert done.returncode == 2
     assert done.stderr == "standard output: no space left on device — write to another place\n"
+
+
+def paths_of(command: click.Command, name: str) -> list[tuple[str, click.Path]]:
+    """The options and arguments below a command that name files."""
+    if isinstance(command, click.Group):
+        below = [(f"{name} {one}", command.commands.get(one)) for one in command.commands]
+        return [path for where, one in below if one for path in paths_of(one, where)]
+    return [
+        (f"{name} {one.name}", one.type)
+        for one in command.params
+        if isinstance(one.type, click.Path)
+    ]
+
+
+def test_who_reads_a_file_says_why_it_cannot_be_read_and_what_to_do() -> None:
+    """click knows no remedy: "Path ... is not readable", also of the socket of a daemon."""
+    context = click.Context(main)
+    commands = {row.name: main.get_command(context, row.name) for row in COMMANDS}
+    found = [path for name, one in commands.items() if one for path in paths_of(one, name)]
+    found += paths_of(daemon, "pinfoldd")
+    assert len(found) > 40
+    assert not [where for where, one in found if one.readable]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(["rebalance", "--state"], id="a state"),
+        pytest.param(["config", "plan", "/dev/null", "--state"], id="a state to compare with"),
+        pytest.param(["replay", "--state"], id="a history"),
+        pytest.param(["simulate", "--state"], id="a state to go on from"),
+        pytest.param(["config", "check"], id="a configuration"),
+        pytest.param(["lint"], id="a manifest"),
+        pytest.param(["topology", "--sysfs-root"], id="a machine"),
+        pytest.param(["status", "--control"], id="a socket"),
+    ],
+)
+def test_a_path_that_cannot_even_be_looked_at_is_told_in_a_line(arguments: list[str]) -> None:
+    """As below a folder that is closed, which root does not know."""
+    path = f"/tmp/{'a' * 300}"
+    done = subprocess.run(
+        [*command("pinfold", *arguments), path], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith(path)
+    assert " — " in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -1,6 +1,9 @@
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 from click.testing import CliRunner
@@ -11,6 +14,7 @@ from pinfold.cmd.daemon.config_file import (
     LoadedConfig,
     load_config,
     read_file,
+    read_input,
 )
 from pinfold.cmd.pinfold import main
 from pinfold.policy.configuration.config import Config
@@ -180,11 +184,40 @@ def test_effective_of_a_bad_file_is_bad_input(tmp_path: Path) -> None:
     assert result.stdout == ""
 
 
+@pytest.mark.parametrize("closed", ["pinfold.yaml", "conf.d"])
+def test_a_usual_place_that_cannot_be_looked_at_is_not_taken_for_absent(
+    tmp_path: Path, closed: str
+) -> None:
+    places = {name: tmp_path / name for name in ("pinfold.yaml", "conf.d")}
+    # As below a folder that is closed, which root does not know.
+    places[closed] = tmp_path / ("a" * 300)
+    with pytest.raises(ConfigFileError, match="File name too long — make it readable"):
+        load_config(default_path=places["pinfold.yaml"], default_drop_ins=places["conf.d"])
+
+
 def test_a_pipe_or_a_device_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero")):
         with pytest.raises(ConfigFileError, match="not a regular file — name a readable file"):
             read_file(path)
+
+
+def test_a_pipe_that_a_shell_made_of_a_command_is_read_to_its_end() -> None:
+    text = "# a comment\n" * 5000
+    with subprocess.Popen([sys.executable, "-c", f"print({text!r}, end='')"], stdout=PIPE) as one:
+        assert one.stdout is not None
+        assert read_input(f"/dev/fd/{one.stdout.fileno()}") == text
+
+
+def test_a_pipe_that_nobody_writes_to_is_empty(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert read_input(str(tmp_path / "pipe")) == ""
+
+
+def test_an_input_that_is_a_device_or_a_folder_is_refused(tmp_path: Path) -> None:
+    for path in ("/dev/zero", str(tmp_path)):
+        with pytest.raises(ConfigFileError, match="— name a readable file"):
+            read_input(path)
 
 
 def test_a_huge_file_is_refused(tmp_path: Path) -> None:

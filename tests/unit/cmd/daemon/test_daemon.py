@@ -242,6 +242,30 @@ def test_second_daemon_at_a_control_socket_is_refused_with_status_two(
     assert daemon.end() == 0
 
 
+def test_second_daemon_with_a_state_directory_is_refused_whatever_its_control_socket(
+    tmp_path: Path, start: Start
+) -> None:
+    folder = tmp_path / "state"
+    daemon = start("--runtime=embedded", f"--state-dir={folder}", "--control=off")
+    daemon.await_notice("READY=1")
+    second = subprocess.run(
+        [
+            *(sys.executable, "-m", "pinfold.cmd.daemon_start", f"--machine={MACHINE}"),
+            *("--runtime=embedded", f"--state-dir={folder}", "--control=off"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert second.returncode == 2
+    assert second.stderr == (
+        f"--state-dir: {folder}: another pinfoldd keeps its state there — stop it, or name another"
+        " folder\n"
+    )
+    assert daemon.end() == 0
+
+
 def test_daemon_that_was_killed_leaves_a_socket_that_the_next_one_replaces(
     tmp_path: Path, start: Start
 ) -> None:

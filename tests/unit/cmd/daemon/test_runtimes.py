@@ -113,6 +113,7 @@ def test_a_proxy_reads_the_pins_of_its_runtimes_containers(tmp_path: Path) -> No
         pytest.param("cri", "/run/r.sock", None, "name one with --cri-listen", id="no socket"),
         pytest.param("cri", "off", "cri.sock", "names no socket of a runtime", id="no runtime"),
         pytest.param("nri", "auto", "cri.sock", "choose --runtime cri or auto", id="NRI is named"),
+        pytest.param("embedded", "auto", "cri.sock", "on paper — choose --runtime", id="on paper"),
         pytest.param("cri", "SAME", "SAME", "is the runtime's own socket", id="equal paths"),
     ],
 )

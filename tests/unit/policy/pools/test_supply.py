@@ -63,7 +63,9 @@ ERRORS = [
     pytest.param(EIGHT, "cpus:1", None, r"failed to parse .*cpus", id="no such kind of set"),
     pytest.param(EIGHT, "0", None, r"reserves no cpu", id="no cpu"),
     pytest.param(EIGHT, "cpuset:", None, r"reserves no cpu", id="an empty set"),
-    pytest.param(EIGHT, "cpuset:12", None, r"reserves no cpu", id="only cpus that are not there"),
+    pytest.param(
+        EIGHT, "cpuset:12", None, r"no cpu — reserve some of 0-7", id="only cpus that are not there"
+    ),
     pytest.param(EIGHT, "9", None, r"9 cpus of 8 usable ones", id="too many"),
     pytest.param(EIGHT, "cpuset:0", "cpuset:1-3", r"cpus 0 .* not among the available", id="apart"),
     pytest.param(ISOLATED, "7", None, r"7 cpus of 6 usable", id="more than are not isolated"),

@@ -93,6 +93,29 @@ def test_what_all_cores_have_in_common_is_read_once() -> None:
     assert counts["shared_cpu_list"] == 2 + 16 + 4
 
 
+@pytest.mark.parametrize("index", [2, 3])
+def test_threads_of_a_core_may_have_caches_of_their_own(index: int) -> None:
+    """As s390 shows them, and POWER9 whose cores of eight threads are two of four in one."""
+    machine = read(changed("shared_cpu_list", {cpu: str(cpu) for cpu in CPUS}, index))
+    groups = machine.l2_groups if index == 2 else machine.l3_groups
+    assert [str(one) for one in groups] == [str(cpu) for cpu in CPUS]
+    assert not [text for text in machine.warnings if "no caches" in text]
+
+
+def test_halves_of_a_core_may_have_caches_of_their_own() -> None:
+    files = dict(machine_snapshot(machine_from_spec("socket:2 core:2 thread:8 mem:2G")).files)
+    for cpu in CPUS:
+        first = cpu // 8 * 8 + cpu % 2
+        for index in range(4):
+            halves = f"{first},{first + 2},{first + 4},{first + 6}"
+            files[f"{CPU}/cpu{cpu}/cache/index{index}/shared_cpu_list"] = halves
+    machine = read(files)
+    assert [str(one) for one in machine.cores] == ["0-7", "8-15", "16-23", "24-31"]
+    for groups in (machine.l2_groups, machine.l3_groups):
+        assert [str(one) for one in groups[:3]] == ["0,2,4,6", "1,3,5,7", "8,10,12,14"]
+        assert len(groups) == 8
+
+
 def test_a_core_and_its_caches_share_one_set() -> None:
     """Of a machine with thousands of cpus, each set has half a kilobyte."""
     machine = read(FILES)

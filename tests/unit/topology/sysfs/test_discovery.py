@@ -321,6 +321,26 @@ def test_nodes_may_overlap_name_absent_cpus_or_have_nothing() -> None:
     assert any("absent cpus 4-140" in text for text in machine.warnings)
 
 
+@pytest.mark.parametrize(
+    "links",
+    [
+        pytest.param([f"{NODE}/node1/cpu{cpu}" for cpu in (2, 3)], id="to cpus"),
+        pytest.param([f"{CPU}/cpu{cpu}/node1" for cpu in (2, 3)], id="of cpus"),
+    ],
+)
+def test_links_tell_the_cpus_of_a_node_that_lost_its_lists(links: list[str]) -> None:
+    files = without(files_of("socket:2 core:2"), "node1/cpulist")
+    machine = read(files, frozenset(links))
+    assert [str(node.cpus) for node in machine.numa_nodes] == ["0-1", "2-3"]
+    assert any("node1: no cpulist or cpumap: cpus 2-3 told by" in one for one in machine.warnings)
+
+
+def test_a_node_that_lost_its_lists_and_links_is_without_cpus() -> None:
+    machine = read(without(files_of("socket:2 core:2"), "node1/cpulist"))
+    assert [str(node.cpus) for node in machine.numa_nodes] == ["0-1", ""]
+    assert any("node1: no cpulist or cpumap: taken as" in one for one in machine.warnings)
+
+
 def test_asymmetric_distances_are_kept_as_they_are() -> None:
     files = files_of("numa:2 core:1")
     files[f"{NODE}/node0/distance"] = "10 30"

@@ -141,6 +141,16 @@ def test_without_evidence_the_kind_is_guessed_with_a_warning(
     assert [text for text in machine.warnings if warning in text]
 
 
+@pytest.mark.parametrize("memory", ["0 kB", ""])
+def test_memory_of_nodes_without_cpus_is_dram_where_there_is_no_other(memory: str) -> None:
+    """As in partitions of POWER, whose memory can be in another node than their cpus."""
+    text = f"Node 0 MemTotal: {memory}"
+    nodes = {f"{NODE}/node{node}/meminfo": text for node in (0, 1)}
+    machine = kind_of(nodes | {f"{NODE}/has_memory": "2"}, {}, bare()[1])
+    assert machine.node_by_id[2].kind is MemoryKind.DRAM
+    assert [text for text in machine.warnings if "node2: no cpus, and no node with cpus" in text]
+
+
 @pytest.mark.parametrize("zero", ["0", ""])
 def test_zero_access_numbers_are_not_reported_ones(zero: str) -> None:
     files = {**DRAM_ACCESS, **access(2, zero, zero)}

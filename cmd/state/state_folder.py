@@ -1,0 +1,83 @@
+"""The state directory of a daemon: made where it is missing, and one daemon's at a time.
+
+Two would write over each other's state, and each would place containers on the other's cpus.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from ...topology.sets.base_errors import PinfoldError
+from .own_file import make_folder
+
+_LAST_SECONDS: Final = 3.0
+"""For which the daemon before us may take to end: a runtime starts the next one meanwhile."""
+_LOOK_SECONDS: Final = 0.05
+
+
+class StateFolderError(PinfoldError):
+    """A state directory that is not there and cannot be made."""
+
+
+class StateFolderInUseError(StateFolderError):
+    """Another daemon has the state directory."""
+
+
+def claim_folder(
+    folder: Path,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> int | None:
+    """The directory, open and locked until its descriptor is closed or the process ends.
+
+    None where it cannot be locked: a file system may have no locks, and a full or closed one must
+    stop nobody. Raises `StateFolderError` and `StateFolderInUseError`.
+    """
+    try:
+        make_folder(folder)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise StateFolderError(
+            f"--state-dir: {folder}: {reason} — name a folder that is there or can be made"
+        ) from error
+    try:
+        # Of the folder itself: a file in it would need room.
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        is_ours = is_free_soon(lambda: is_locked(descriptor), clock, sleep)
+    except OSError:
+        os.close(descriptor)
+        return None
+    if not is_ours:
+        os.close(descriptor)
+        raise StateFolderInUseError(
+            f"--state-dir: {folder}: another pinfoldd keeps its state there — stop it, or name"
+            " another folder"
+        )
+    return descriptor
+
+
+def is_locked(descriptor: int) -> bool:
+    """Whether an open file or folder is locked now, for its holders alone. Raises `OSError`."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def is_free_soon(
+    is_free: Callable[[], bool], clock: Callable[[], float], sleep: Callable[[float], None]
+) -> bool:
+    """Whether something is free before a daemon that ends must have ended; asked until it is."""
+    until = clock() + _LAST_SECONDS
+    while not is_free():
+        if clock() > until:
+            return False
+        sleep(_LOOK_SECONDS)
+    return True
