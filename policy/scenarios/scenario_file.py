@@ -123,7 +123,7 @@ def _topology_name(scenario: Field, topologies: dict[str, Field]) -> str:
     if not topology.is_mapping:
         return topology.text("")
     name = topology["machine"].text("") or topology["sysfs"].text("") or scenario["id"].text()
-    if name in topologies:
+    if name in topologies and topologies[name].value != topology.value:
         name = f"{name} of {scenario['id'].text()}"
     topologies[name] = topology
     return name

@@ -342,6 +342,7 @@ topologies: {small: {machine: "core:2"}}
 scenarios:
 - {id: a, topology: small, steps: [{do: expect, that: [len(all_cpus) == 2]}]}
 - {id: b, topology: {machine: "core:4"}, steps: [{do: expect, that: [len(all_cpus) == 4]}]}
+- {id: same, topology: {machine: "core:4"}, steps: []}
 - id: c
   topology: {machine: "core:4", aliases: {fast: node0}}
   steps: [{do: expect, that: [fast == "node0"]}]
@@ -355,7 +356,7 @@ def test_a_scenario_may_have_its_topology_in_place() -> None:
     result = run("-", "-o", "json", text=IN_PLACE)
     assert result.exit_code == 0, result.output
     found = {one["id"]: one["topology"] for one in json.loads(result.stdout)["scenarios"]}
-    assert found == {"a": "small", "b": "core:4", "c": "core:4 of c", "d": "d"}
+    assert found == {"a": "small", "b": "core:4", "same": "core:4", "c": "core:4 of c", "d": "d"}
 
 
 @pytest.mark.parametrize(
