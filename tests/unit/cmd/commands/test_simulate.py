@@ -352,6 +352,23 @@ scenarios:
 """
 
 
+MISSPELT = """
+scenarios:
+- {id: a, kind: table, cases: [], steps: [{do: expect, taht: []}]}
+- id: a
+  steps:
+  - {do: expect, taht: ["False"], why: nobody}
+  - {do: fly, taht: []}
+"""
+
+
+def test_a_field_of_a_step_that_is_much_like_another_is_told_and_changes_no_status() -> None:
+    result = run("-", "--machine", "core:2", text=MISSPELT)
+    assert result.exit_code == 0
+    warning = "warning: standard input:6:18: a: unknown field 'taht' — did you mean 'that'?\n"
+    assert result.stderr == warning
+
+
 def test_a_scenario_may_have_its_topology_in_place() -> None:
     result = run("-", "-o", "json", text=IN_PLACE)
     assert result.exit_code == 0, result.output
