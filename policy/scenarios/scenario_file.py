@@ -22,7 +22,7 @@ from ..manifests.manifest import (
     sized,
 )
 from ..manifests.pod_size import pod_size, with_pages_of
-from ..model.container import QosClass, Resources
+from ..model.container import ContainerState, QosClass, Resources
 from ..model.cpuset_conflicts import KubeletManagers
 from ..model.memory_qos import MemoryQos
 from ..text.errors import ConfigError
@@ -222,13 +222,7 @@ def _create_pod(step: Field) -> Step:
 
 
 def _qos(qos: Field, containers: tuple[ContainerSpec, ...]) -> QosClass:
-    if qos.is_missing:
-        return qos_class(containers)
-    for known in QosClass:
-        if known.value.lower() == qos.text().lower():
-            return known
-    known_names = ", ".join(known.value.lower() for known in QosClass)
-    raise qos.error(f"unknown class {qos.text()!r}", f"one of: {known_names}")
+    return qos_class(containers) if qos.is_missing else qos.member(QosClass, "class")
 
 
 def _container(one: Field, *, is_init: bool) -> ContainerSpec:
@@ -249,8 +243,10 @@ def _counts(devices: Field) -> Mapping[str, int]:
 
 
 def _cpus(cpuset: Field) -> CpuSet | None:
-    if cpuset.is_missing:
-        return None
+    return None if cpuset.is_missing else _cpu_list(cpuset)
+
+
+def _cpu_list(cpuset: Field) -> CpuSet:
     try:
         return CpuSet.parse(cpuset.scalar())
     except IdListError as error:
@@ -340,13 +336,8 @@ def _expect(step: Field) -> Step:
 
 def _interrupts(step: Field) -> Step:
     interrupts = step["interrupts"].elements()
-    try:
-        affinity = CpuSet.parse(step["affinity"].scalar())
-    except IdListError as error:
-        raise step["affinity"].error(str(error)) from error
-    return SetInterrupts(
-        {one["num"].integer(): one["description"].text() for one in interrupts}, affinity
-    )
+    descriptions = {one["num"].integer(): one["description"].text() for one in interrupts}
+    return SetInterrupts(descriptions, _cpu_list(step["affinity"]))
 
 
 def _online(step: Field) -> Step:
@@ -356,10 +347,16 @@ def _online(step: Field) -> Step:
 def _synchronize(step: Field) -> Step:
     return Synchronize(
         container=step["container"].text(""),
-        instances=tuple(
-            Instance(one["id"].text(), one["created_at"].integer(0))
-            for one in step["instances"].elements()
-        ),
+        instances=tuple(_instance(one) for one in step["instances"].elements()),
+    )
+
+
+def _instance(one: Field) -> Instance:
+    state = one["state"]
+    return Instance(
+        id=one["id"].text(),
+        created_at=one["created_at"].integer(0),
+        state=ContainerState.RUNNING if state.is_missing else state.member(ContainerState, "state"),
     )
 
 
