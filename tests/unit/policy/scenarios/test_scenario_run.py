@@ -205,7 +205,7 @@ def test_steps_that_make_no_sense_are_problems(steps: str, problem: str) -> None
         pytest.param(("RUNNING", "RUNNING"), {"new"}, id="the newest of those that run"),
         pytest.param(("RUNNING", "EXITED"), {"old"}, id="the one that has not exited"),
         pytest.param(("EXITED", "CREATED"), {"new"}, id="the one that is about to run"),
-        pytest.param(("EXITED", "EXITED"), set(), id="none where all have exited"),
+        pytest.param(("EXITED", "EXITED"), set[str](), id="none where all have exited"),
     ],
 )
 def test_of_the_instances_of_a_container_one_that_runs_is_kept(
