@@ -151,6 +151,36 @@ def test_a_cold_start_is_without_dram_and_its_end_brings_dram_whatever_is_asked_
     engine.check()
 
 
+@pytest.mark.parametrize("types", ["pmem", "dram,pmem"])
+@pytest.mark.parametrize("wish", ["pod-pool.pinfold.dev/pod", "group.pinfold.dev/pod"])
+def test_a_pen_has_dram_from_its_beginning_for_its_memory_is_that_of_all(
+    wish: str, types: str
+) -> None:
+    engine = Engine(machine(), Config())
+    annotations = {**COLD, TYPES: types, wish: "true" if "pool" in wish else "herd"}
+    decision = engine.create(container("cold", GIB, annotations))
+    assert (mems(decision), decision.cold_start_ns) == ("1,3", 0)
+    assert engine.end_cold_start(ContainerId("cold")) == ()
+    engine.check()
+
+
+def test_the_end_of_a_cold_start_is_that_of_the_pen_that_was_made_around_it_meanwhile() -> None:
+    """The runtime does not tell that a pod has a size; that shows with its second container."""
+    engine = Engine(machine(), Config())
+    first = container("first", GIB, COLD)
+    pod = dataclasses.replace(first.pod, resources=first.resources)
+    first = dataclasses.replace(first, pod=pod)
+    assert mems(engine.create(first)) == "3"
+    second = dataclasses.replace(first, id=ContainerId("second"), name="second")
+    assert mems(engine.create(second)) == "3"
+    changes = engine.end_cold_start(ContainerId("first"))
+    assert {(one.container_id, str(one.after.mems)) for one in changes} == {
+        ("first", "1,3"),
+        ("second", "1,3"),
+    }
+    engine.check()
+
+
 @pytest.mark.parametrize("types", ["hbm", "pmem,hbm"])
 def test_without_the_kinds_asked_for_a_cold_start_is_none(types: str) -> None:
     engine = Engine(machine_from_spec("socket:2 core:4 mem:4G"), Config())
