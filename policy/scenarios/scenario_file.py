@@ -222,7 +222,7 @@ def _create_pod(step: Field) -> Step:
 
 
 def _qos(qos: Field, containers: tuple[ContainerSpec, ...]) -> QosClass:
-    return qos_class(containers) if qos.is_missing else qos.member(QosClass, "class")
+    return qos_class(containers) if qos.is_missing else qos.member(QosClass, "unknown class")
 
 
 def _container(one: Field, *, is_init: bool) -> ContainerSpec:
@@ -356,7 +356,9 @@ def _instance(one: Field) -> Instance:
     return Instance(
         id=one["id"].text(),
         created_at=one["created_at"].integer(0),
-        state=ContainerState.RUNNING if state.is_missing else state.member(ContainerState, "state"),
+        state=ContainerState.RUNNING
+        if state.is_missing
+        else state.member(ContainerState, "unknown state"),
     )
 
 

@@ -149,13 +149,16 @@ class Field(Struct, frozen=True, kw_only=True):
             raise self.error(f"{scalar.value!r} is neither true nor false", "write one of them")
         return value
 
-    def member(self, members: type[Member], noun: str) -> Member:
-        """The member whose value is written here, in small letters or not. Raises `FieldError`."""
+    def member(self, members: type[Member], what: str) -> Member:
+        """The member whose value is written here, in small letters or not.
+
+        Raises `FieldError`, which says `what` of any other value.
+        """
         for known in members:
             if known.value.lower() == self.text().lower():
                 return known
         known_names = ", ".join(known.value.lower() for known in members)
-        raise self.error(f"unknown {noun} {self.text()!r}", f"one of: {known_names}")
+        raise self.error(f"{what} {self.text()!r}", f"one of: {known_names}")
 
     def texts(self) -> Mapping[str, str]:
         """A mapping of texts, such as labels. Raises `FieldError`."""
