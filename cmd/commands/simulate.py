@@ -4,6 +4,7 @@ import fnmatch
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +31,7 @@ from ...topology.sysfs.discovery import read_machine
 from ..daemon.config_file import input_name, read_input
 from ..daemon.machine_source import machine_options
 from ..report.console import ProgressBar
+from .check.step_check import misspelt_fields, written_steps
 from .node.simulated_node import NodeSource, node_options, running_node
 from .output_file import write_whole
 from .output_option import output_option
@@ -202,6 +204,7 @@ def _jobs(files: Sequence[str], hardware: _Hardware) -> list[Job]:
                 manifests.append(document)
                 continue
             parsed = parse_scenarios(document)
+            _warn_of_misspelt(document, parsed)
             folder = Path() if name == "-" else Path(name).parent
             jobs.extend(_job(parsed, scenario, folder, hardware) for scenario in parsed.scenarios)
     if manifests:
@@ -213,6 +216,14 @@ def _jobs(files: Sequence[str], hardware: _Hardware) -> list[Job]:
             click.echo(f"{names}: nothing to place — write pods or scenarios", err=True)
         jobs.append(Job(pods_scenario(found.pods), hardware.topology))
     return jobs
+
+
+def _warn_of_misspelt(document: Field, parsed: ScenarioFile) -> None:
+    """Warnings about fields that nobody reads: what such a one expects is never asked."""
+    for scenario, field, step in written_steps(document, parsed):
+        for one in misspelt_fields(field, step):
+            named = replace(one, message=f"{scenario.id}: {one.message}")
+            click.echo(f"warning: {named.placed_text}", err=True)
 
 
 def _job(parsed: ScenarioFile, scenario: Scenario, folder: Path, hardware: _Hardware) -> Job:

@@ -213,8 +213,8 @@ class Engine:
 
     def end_cold_start(self, container_id: ContainerId) -> tuple[Change, ...]:
         """A container has run long enough: DRAM for it now, or once there is room. See `stop`."""
-        if container_id in self.grants:
-            self._allocator.books.end_cold_start(container_id)
+        if (grant := self.grants.get(container_id)) is not None:
+            self._allocator.books.end_cold_start(grant.held_as)
         return self._allocator.books.pinner.changes()
 
     def observe_memory(self, free_bytes: Mapping[int, int]) -> tuple[Change, ...]:

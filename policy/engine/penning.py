@@ -117,7 +117,7 @@ class Penning:
         if request.exclusive and request.shared_milli:
             request = request.as_shared()
         return structs.replace(
-            request,
+            request.as_warm(),
             container_id=name.id,
             cpu_type=CpuType.NORMAL,
             isolation=Isolation.NO,

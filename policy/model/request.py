@@ -120,6 +120,12 @@ class Request(Struct, frozen=True, kw_only=True):
         """The request for as much cpu, all of it from sharable cpus."""
         return replace(self, exclusive=0, shared_milli=self.total_milli)
 
+    def as_warm(self) -> "Request":
+        """The request from the beginning as it is when its cold start is over: for DRAM, too."""
+        if not self.cold_start_ns:
+            return self
+        return replace(self, memory_kinds=self.memory_kinds | {MemoryKind.DRAM}, cold_start_ns=0)
+
     def describe(self) -> str:
         """The demand in a few words, as a refusal quotes it."""
         parts: list[str] = []

@@ -90,7 +90,7 @@ class Classifier:
         """Topology hints and starts without DRAM need a machine."""
         self._config, self._problems_max = config, problems_max
         nodes = _memory_nodes(machine, config) if machine else ()
-        self._cold_kinds = _cold_kinds(nodes)
+        self._movable_kinds = _movable_kinds(nodes)
         self._machine = machine
         self._kinds = _kinds(nodes) if machine else frozenset(MemoryKind)
         self._class_cpus_by_name: dict[str, CpuSet] = {}
@@ -268,17 +268,18 @@ class Classifier:
     def _memory_kinds(self, preferences: Preferences) -> tuple[frozenset[MemoryKind], int]:
         """The kinds of memory to start with, and for how long without DRAM.
 
-        A cold start needs slower memory in which the kernel can put all that a container needs:
-        where a machine has none, or only movable memory of it, a container starts with DRAM.
+        The kernel cannot put all that a container needs into movable memory: with it goes DRAM,
+        and no cold start is possible.
         """
         kinds = preferences.memory_types or _DEFAULT_MEMORY
         if not kinds & self._kinds:
             # What the machine lacks is ignored, and scarce memory stays for those who ask for it.
             kinds = _DEFAULT_MEMORY
+        if kinds <= self._movable_kinds:
+            kinds |= {MemoryKind.DRAM}
         slow = kinds - {MemoryKind.DRAM}
-        if not preferences.cold_start_ns or MemoryKind.DRAM not in kinds:
-            return kinds, 0
-        if not slow & self._cold_kinds:
+        is_off = MemoryKind.PMEM in self._movable_kinds or bool(slow & self._movable_kinds)
+        if not preferences.cold_start_ns or is_off or not slow & self._kinds:
             return kinds, 0
         return slow, preferences.cold_start_ns
 
@@ -327,16 +328,14 @@ def _kinds(nodes: Sequence[NumaNode]) -> frozenset[MemoryKind]:
     return frozenset(kinds | {MemoryKind.PMEM} if MemoryKind.CXL in kinds else kinds)
 
 
-def _cold_kinds(nodes: Sequence[NumaNode]) -> frozenset[MemoryKind]:
-    """The kinds of memory a container can run on without DRAM."""
-    if any(node.kind is MemoryKind.PMEM and not node.is_normal for node in nodes):
-        return frozenset()
-    kinds = {node.kind for node in nodes}
-    kinds -= {MemoryKind.DRAM, MemoryKind.HBM}
-    if MemoryKind.CXL in kinds:
+def _movable_kinds(nodes: Sequence[NumaNode]) -> frozenset[MemoryKind]:
+    """The slower kinds of which there is movable memory."""
+    slower = {MemoryKind.PMEM, MemoryKind.CXL}
+    found = {node.kind for node in nodes if node.kind in slower and not node.is_normal}
+    if MemoryKind.CXL in found and all(node.kind is not MemoryKind.PMEM for node in nodes):
         # Who asks for PMEM gets CXL memory where there is no other.
-        kinds.add(MemoryKind.PMEM)
-    return frozenset(kinds)
+        found.add(MemoryKind.PMEM)
+    return frozenset(found)
 
 
 def classify_cpu(container: Container, preferences: Preferences, config: Config) -> _Cpu:

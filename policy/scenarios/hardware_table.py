@@ -21,6 +21,8 @@ from ...topology.model.machine import (
 )
 from ...topology.model.numa_distances import NumaDistances
 from ...topology.sets.cpuset import NO_NODES, CpuSet, IdListError, NodeSet
+from ..model.memory_qos import MemoryQos
+from ..text.suggestion import suggestion
 from ..text.yaml_fields import Field
 
 # "package 0: 0-19,40-59; package 1: ...", "socket0 0-7, socket1 8-15"
@@ -36,6 +38,16 @@ def machine_from_table(table: Field) -> Machine:
     `numa_nodes: 0` is a kernel without NUMA: one node with every cpu. Raises `FieldError`.
     """
     return _Table(table).machine()
+
+
+def memory_qos(policy: Field) -> MemoryQos:
+    """The kubelet's use of memory QoS, which is on where its policy is named."""
+    if policy.is_missing:
+        return MemoryQos.OFF
+    known = {one.value: one for one in MemoryQos}
+    if policy.text() not in known:
+        raise policy.error(f"unknown policy {policy.text()!r}", suggestion(policy.text(), known))
+    return known[policy.text()]
 
 
 class _Table:

@@ -245,6 +245,9 @@ class PolicyRun:
         del self._runtime.running[one.container.id]
         for instance in sorted(instances, key=lambda each: each.created_at):
             container = replace(
-                one.container, id=ContainerId(instance.id), created_at=instance.created_at
+                one.container,
+                id=ContainerId(instance.id),
+                created_at=instance.created_at,
+                state=instance.state,
             )
             self._runtime.running[container.id] = replace(one, container=container)

@@ -22,14 +22,14 @@ from ..manifests.manifest import (
     sized,
 )
 from ..manifests.pod_size import pod_size, with_pages_of
-from ..model.container import QosClass, Resources
+from ..model.container import ContainerState, QosClass, Resources
 from ..model.cpuset_conflicts import KubeletManagers
 from ..model.memory_qos import MemoryQos
 from ..text.errors import ConfigError
 from ..text.quantity import parse_bytes, parse_milli, parse_nanoseconds, parse_page_bytes
-from ..text.suggestion import nearest, suggestion
+from ..text.suggestion import nearest
 from ..text.yaml_fields import Field, FieldError
-from .hardware_table import machine_from_table
+from .hardware_table import machine_from_table, memory_qos
 from .step import (
     AddContainer,
     CreatePod,
@@ -91,6 +91,7 @@ def is_scenario_file(document: Field) -> bool:
 def parse_scenarios(document: Field) -> ScenarioFile:
     """The scenarios of kind `placement` (the default) of a document. Raises `FieldError`."""
     scenarios: dict[str, Scenario] = {}
+    topologies = {**document["topologies"].entries()}
     if document["scenarios"].is_missing:
         if not document["kind"].is_missing:
             raise document.error(
@@ -106,16 +107,26 @@ def parse_scenarios(document: Field) -> ScenarioFile:
         scenario = Scenario(
             id=one["id"].text(),
             title=one["title"].text(""),
-            topology=one["topology"].text(""),
+            topology=_topology_name(one, topologies),
             where=one["topology"].where,
             steps=tuple(_step(step) for step in one["steps"].elements()),
         )
         if scenario.id in scenarios:
             raise one["id"].error(f"two scenarios have the id {scenario.id!r}", "rename one")
         scenarios[scenario.id] = scenario
-    return ScenarioFile(
-        scenarios=tuple(scenarios.values()), topologies=document["topologies"].entries()
-    )
+    return ScenarioFile(scenarios=tuple(scenarios.values()), topologies=topologies)
+
+
+def _topology_name(scenario: Field, topologies: dict[str, Field]) -> str:
+    """The name of a scenario's hardware, which is put among `topologies` where it is in place."""
+    topology = scenario["topology"]
+    if not topology.is_mapping:
+        return topology.text("")
+    name = topology["machine"].text("") or topology["sysfs"].text("") or scenario["id"].text()
+    if name in topologies and topologies[name].value != topology.value:
+        name = f"{name} of {scenario['id'].text()}"
+    topologies[name] = topology
+    return name
 
 
 def build_topology(table: Field, read_sysfs: Callable[[str], Machine]) -> Topology:
@@ -141,18 +152,8 @@ def build_topology(table: Field, read_sysfs: Callable[[str], Machine]) -> Topolo
             resource: tuple(one.text() for one in names.elements())
             for resource, names in table["devices"].entries().items()
         },
-        memory_qos=_memory_qos(table["memoryReservationPolicy"]),
+        memory_qos=memory_qos(table["memoryReservationPolicy"]),
     )
-
-
-def _memory_qos(policy: Field) -> MemoryQos:
-    """The kubelet's use of memory QoS, which is on where its policy is named."""
-    if policy.is_missing:
-        return MemoryQos.OFF
-    known = {one.value: one for one in MemoryQos}
-    if policy.text() not in known:
-        raise policy.error(f"unknown policy {policy.text()!r}", suggestion(policy.text(), known))
-    return known[policy.text()]
 
 
 def _step(step: Field) -> Step:
@@ -221,13 +222,7 @@ def _create_pod(step: Field) -> Step:
 
 
 def _qos(qos: Field, containers: tuple[ContainerSpec, ...]) -> QosClass:
-    if qos.is_missing:
-        return qos_class(containers)
-    for known in QosClass:
-        if known.value.lower() == qos.text().lower():
-            return known
-    known_names = ", ".join(known.value.lower() for known in QosClass)
-    raise qos.error(f"unknown class {qos.text()!r}", f"one of: {known_names}")
+    return qos_class(containers) if qos.is_missing else qos.member(QosClass, "unknown class")
 
 
 def _container(one: Field, *, is_init: bool) -> ContainerSpec:
@@ -248,8 +243,10 @@ def _counts(devices: Field) -> Mapping[str, int]:
 
 
 def _cpus(cpuset: Field) -> CpuSet | None:
-    if cpuset.is_missing:
-        return None
+    return None if cpuset.is_missing else _cpu_list(cpuset)
+
+
+def _cpu_list(cpuset: Field) -> CpuSet:
     try:
         return CpuSet.parse(cpuset.scalar())
     except IdListError as error:
@@ -307,12 +304,9 @@ def _delete_pods(step: Field) -> Step:
     return DeletePods(namespace=step["namespace"].text("default"), names=names)
 
 
-def _exit(step: Field) -> Step:
-    return EndContainer(container=step["container"].text(), restarts=False)
-
-
-def _restart(step: Field) -> Step:
-    return EndContainer(container=step["container"].text(), restarts=True)
+def _end(step: Field) -> Step:
+    restarts = step["do"].text() == "container_crash_restart"
+    return EndContainer(container=step["container"].text(), restarts=restarts)
 
 
 def _update(step: Field) -> Step:
@@ -342,13 +336,8 @@ def _expect(step: Field) -> Step:
 
 def _interrupts(step: Field) -> Step:
     interrupts = step["interrupts"].elements()
-    try:
-        affinity = CpuSet.parse(step["affinity"].scalar())
-    except IdListError as error:
-        raise step["affinity"].error(str(error)) from error
-    return SetInterrupts(
-        {one["num"].integer(): one["description"].text() for one in interrupts}, affinity
-    )
+    descriptions = {one["num"].integer(): one["description"].text() for one in interrupts}
+    return SetInterrupts(descriptions, _cpu_list(step["affinity"]))
 
 
 def _online(step: Field) -> Step:
@@ -358,10 +347,18 @@ def _online(step: Field) -> Step:
 def _synchronize(step: Field) -> Step:
     return Synchronize(
         container=step["container"].text(""),
-        instances=tuple(
-            Instance(one["id"].text(), one["created_at"].integer(0))
-            for one in step["instances"].elements()
-        ),
+        instances=tuple(_instance(one) for one in step["instances"].elements()),
+    )
+
+
+def _instance(one: Field) -> Instance:
+    state = one["state"]
+    return Instance(
+        id=one["id"].text(),
+        created_at=one["created_at"].integer(0),
+        state=ContainerState.RUNNING
+        if state.is_missing
+        else state.member(ContainerState, "unknown state"),
     )
 
 
@@ -384,8 +381,8 @@ _STEPS: Final[Mapping[str, Callable[[Field], Step]]] = {
     "create_pod": _create_pod,
     "add_container": _add_container,
     "delete_pods": _delete_pods,
-    "container_exit": _exit,
-    "container_crash_restart": _restart,
+    "container_exit": _end,
+    "container_crash_restart": _end,
     "update_container": _update,
     "update_pod": _update_pod,
     "remember": _remember,

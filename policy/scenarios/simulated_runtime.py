@@ -32,6 +32,12 @@ class Running:
     cold_until_ns: int | None = None
     """When its cold start ends; None where it has none any more."""
 
+    @property
+    def state(self) -> ContainerState:
+        """Its state as the runtime lists it; whoever is there was started."""
+        has_exited = self.container.state is ContainerState.EXITED
+        return ContainerState.EXITED if has_exited else ContainerState.RUNNING
+
     def tell(self, pinning: Pinning) -> None:
         """Restrict it; what the pinning leaves alone stays as it is."""
         if pinning.cpus is not None:
@@ -105,7 +111,7 @@ class Runtime:
     def listing(self) -> list[Container]:
         """The containers as the runtime lists them for a policy that starts."""
         return [
-            replace(one.container, state=ContainerState.RUNNING, cpus=one.cpus, mems=one.mems)
+            replace(one.container, state=one.state, cpus=one.cpus, mems=one.mems)
             for one in self.running.values()
         ]
 

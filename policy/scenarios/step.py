@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from ...topology.sets.cpuset import CpuSet
 from ..manifests.manifest import ContainerSpec, PodSpec
-from ..model.container import Resources
+from ..model.container import ContainerState, Resources
 from ..model.cpuset_conflicts import NO_MANAGERS, KubeletManagers
 
 
@@ -108,6 +108,7 @@ class Instance(Struct, frozen=True):
 
     id: str
     created_at: int
+    state: ContainerState = ContainerState.RUNNING
 
 
 class Synchronize(Struct, frozen=True, kw_only=True):

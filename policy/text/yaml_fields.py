@@ -1,7 +1,8 @@
 """Fields of YAML documents: values that know their source, line and path when they are wrong."""
 
 from collections.abc import Iterator, Mapping
-from typing import Final, Self
+from enum import Enum
+from typing import Final, Self, TypeVar
 
 from msgspec import Struct
 
@@ -10,6 +11,8 @@ from .errors import Problem, position_text
 from .yaml_nodes import TextError, TextList, TextMap, TextNode, TextScalar
 from .yaml_scalars import ScalarError, Value, scalar_value
 from .yaml_text import Limits, parse_documents
+
+Member = TypeVar("Member", bound=Enum)
 
 LIMITS: Final = Limits(
     characters=16 << 20, depth=64, nodes=1_000_000, documents=100_000, has_aliases=True
@@ -138,6 +141,17 @@ class Field(Struct, frozen=True, kw_only=True):
         if not isinstance(value, bool):
             raise self.error(f"{scalar.value!r} is neither true nor false", "write one of them")
         return value
+
+    def member(self, members: type[Member], what: str) -> Member:
+        """The member whose value is written here, in small letters or not.
+
+        Raises `FieldError`, which says `what` of any other value.
+        """
+        for known in members:
+            if known.value.lower() == self.text().lower():
+                return known
+        known_names = ", ".join(known.value.lower() for known in members)
+        raise self.error(f"{what} {self.text()!r}", f"one of: {known_names}")
 
     def texts(self) -> Mapping[str, str]:
         """A mapping of texts, such as labels. Raises `FieldError`."""

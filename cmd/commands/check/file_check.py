@@ -19,7 +19,7 @@ from ....policy.text.yaml_fields import Field, FieldError, read_fields
 from ....topology.model.machine import Machine
 from .complaint import Complaint, Gravity, Subject
 from .config_check import config_complaints
-from .step_check import step_complaints
+from .step_check import step_complaints, written_steps
 
 
 class FileCheck:
@@ -57,12 +57,9 @@ class FileCheck:
             source = document.source
             yield Complaint.of_line(str(error), source, Subject.SCENARIO, Gravity.ERROR)
             return
-        fields = {one["id"].text(""): one for one in document["scenarios"].elements()}
-        for scenario in parsed.scenarios:
-            steps = fields[scenario.id]["steps"].elements()
-            for field, step in zip(steps, scenario.steps, strict=True):
-                for one in step_complaints(field, step, self._pods, lines):
-                    yield replace(one, message=f"{scenario.id}: {one.message}")
+        for scenario, field, step in written_steps(document, parsed):
+            for one in step_complaints(field, step, self._pods, lines):
+                yield replace(one, message=f"{scenario.id}: {one.message}")
 
 
 def has_something(text: str) -> bool:

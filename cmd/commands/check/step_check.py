@@ -9,6 +9,7 @@ from ....policy.manifests.manifest import PodSpec
 from ....policy.manifests.pod_places import FilePlace, PodPlaces, distinct
 from ....policy.scenarios.evaluator import EvaluatorError, check_expression
 from ....policy.scenarios.pod_check import PodCheck
+from ....policy.scenarios.scenario_file import KIND, Scenario, ScenarioFile
 from ....policy.scenarios.step import (
     CreatePod,
     Expect,
@@ -39,17 +40,19 @@ _OF_CONTAINERS: Final = (
 )
 
 
+def written_steps(document: Field, parsed: ScenarioFile) -> Iterator[tuple[Scenario, Field, Step]]:
+    """Each step of the scenarios of a document, and the field it is written in."""
+    written = [one for one in document["scenarios"].elements() if one["kind"].text(KIND) == KIND]
+    for one, scenario in zip(written, parsed.scenarios, strict=True):
+        for field, step in zip(one["steps"].elements(), scenario.steps, strict=True):
+            yield scenario, field, step
+
+
 def step_complaints(
     field: Field, step: Step, pods: PodCheck, lines: Sequence[str]
 ) -> Iterator[Complaint]:
     """Complaints about a step that is written in a field, in a file of these lines."""
-    if not isinstance(step, UnsupportedStep):
-        yield from _misspelt(field, _OF_STEPS)
-        for written in (field["init_containers"], field["containers"]):
-            for one in written.elements():
-                yield from _misspelt(one, _OF_CONTAINERS)
-        if isinstance(field["container"].node, TextMap):
-            yield from _misspelt(field["container"], _OF_CONTAINERS)
+    yield from misspelt_fields(field, step)
     match step:
         case Start(expected_error="") | Reconfigure(expected_error=""):
             yield from _of_config(field["config"])
@@ -72,6 +75,18 @@ def step_complaints(
                     )
         case _:
             pass
+
+
+def misspelt_fields(field: Field, step: Step) -> Iterator[Complaint]:
+    """Complaints about fields of a step, and of its containers, that nobody reads."""
+    if isinstance(step, UnsupportedStep):
+        return
+    yield from _misspelt(field, _OF_STEPS)
+    for written in (field["init_containers"], field["containers"]):
+        for one in written.elements():
+            yield from _misspelt(one, _OF_CONTAINERS)
+    if isinstance(field["container"].node, TextMap):
+        yield from _misspelt(field["container"], _OF_CONTAINERS)
 
 
 def _misspelt(field: Field, known: Sequence[str]) -> Iterator[Complaint]:

@@ -103,6 +103,12 @@ def test_an_old_domain_is_advice_and_says_what_to_write() -> None:
             ],
             id="a scenario with fields that are misspelt",
         ),
+        pytest.param(
+            "scenarios:\n- {id: a, steps: [{do: expect, taht: []}]}\n"
+            "- {id: a, kind: table, cases: []}\n",
+            [(2, "scenario", "a: unknown field 'taht' — did you mean 'that'?")],
+            id="a scenario with the id of a table that is passed over",
+        ),
         pytest.param("a: [\n", [(2, "annotation", "manifest: not valid YAML")], id="no YAML"),
     ],
 )

@@ -337,6 +337,45 @@ def test_expectations_that_do_not_hold_are_status_1(scenarios: str) -> None:
     assert "step 1: 1 == 2 — does not hold" in text
 
 
+IN_PLACE = """
+topologies: {small: {machine: "core:2"}}
+scenarios:
+- {id: a, topology: small, steps: [{do: expect, that: [len(all_cpus) == 2]}]}
+- {id: b, topology: {machine: "core:4"}, steps: [{do: expect, that: [len(all_cpus) == 4]}]}
+- {id: same, topology: {machine: "core:4"}, steps: []}
+- id: c
+  topology: {machine: "core:4", aliases: {fast: node0}}
+  steps: [{do: expect, that: [fast == "node0"]}]
+- id: d
+  topology: {nodes: [{id: 0, cpus: 0-2}]}
+  steps: [{do: expect, that: [len(all_cpus) == 3]}]
+"""
+
+
+MISSPELT = """
+scenarios:
+- {id: a, kind: table, cases: [], steps: [{do: expect, taht: []}]}
+- id: a
+  steps:
+  - {do: expect, taht: ["False"], why: nobody}
+  - {do: fly, taht: []}
+"""
+
+
+def test_a_field_of_a_step_that_is_much_like_another_is_told_and_changes_no_status() -> None:
+    result = run("-", "--machine", "core:2", text=MISSPELT)
+    assert result.exit_code == 0
+    warning = "warning: standard input:6:18: a: unknown field 'taht' — did you mean 'that'?\n"
+    assert result.stderr == warning
+
+
+def test_a_scenario_may_have_its_topology_in_place() -> None:
+    result = run("-", "-o", "json", text=IN_PLACE)
+    assert result.exit_code == 0, result.output
+    found = {one["id"]: one["topology"] for one in json.loads(result.stdout)["scenarios"]}
+    assert found == {"a": "small", "b": "core:4", "same": "core:4", "c": "core:4 of c", "d": "d"}
+
+
 @pytest.mark.parametrize(
     ("text", "arguments", "message"),
     [

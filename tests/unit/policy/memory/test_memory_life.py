@@ -129,6 +129,85 @@ def test_without_slower_memory_a_container_starts_warm() -> None:
     assert mems(decision) in ("0", "1")
 
 
+TYPES = "memory-type.resource-policy.nri.io/pod"
+
+COLD_KINDS = [
+    pytest.param(MemoryKind.PMEM, "pmem", "3", "1,3", id="PMEM alone gets DRAM at the end"),
+    pytest.param(MemoryKind.HBM, "hbm", "3", "1,3", id="HBM alone gets DRAM at the end"),
+    pytest.param(MemoryKind.HBM, "dram,hbm", "3", "1,3", id="HBM comes before DRAM"),
+    pytest.param(MemoryKind.CXL, "pmem", "3", "1,3", id="CXL in place of PMEM gets DRAM"),
+]
+
+
+@pytest.mark.parametrize(("kind", "types", "first", "last"), COLD_KINDS)
+def test_a_cold_start_is_without_dram_and_its_end_brings_dram_whatever_is_asked_for(
+    kind: MemoryKind, types: str, first: str, last: str
+) -> None:
+    engine = Engine(machine(kind=kind), Config())
+    decision = engine.create(container("cold", GIB, {**COLD, TYPES: types}))
+    assert (mems(decision), decision.cold_start_ns) == (first, 10 * 10**9)
+    (change,) = engine.end_cold_start(ContainerId("cold"))
+    assert str(change.after.mems) == last
+    engine.check()
+
+
+@pytest.mark.parametrize("types", ["pmem", "dram,pmem"])
+@pytest.mark.parametrize("wish", ["pod-pool.pinfold.dev/pod", "group.pinfold.dev/pod"])
+def test_a_pen_has_dram_from_its_beginning_for_its_memory_is_that_of_all(
+    wish: str, types: str
+) -> None:
+    engine = Engine(machine(), Config())
+    annotations = {**COLD, TYPES: types, wish: "true" if "pool" in wish else "herd"}
+    decision = engine.create(container("cold", GIB, annotations))
+    assert (mems(decision), decision.cold_start_ns) == ("1,3", 0)
+    assert engine.end_cold_start(ContainerId("cold")) == ()
+    engine.check()
+
+
+def test_the_end_of_a_cold_start_is_that_of_the_pen_that_was_made_around_it_meanwhile() -> None:
+    """The runtime does not tell that a pod has a size; that shows with its second container."""
+    engine = Engine(machine(), Config())
+    first = container("first", GIB, COLD)
+    pod = dataclasses.replace(first.pod, resources=first.resources)
+    first = dataclasses.replace(first, pod=pod)
+    assert mems(engine.create(first)) == "3"
+    second = dataclasses.replace(first, id=ContainerId("second"), name="second")
+    assert mems(engine.create(second)) == "3"
+    changes = engine.end_cold_start(ContainerId("first"))
+    assert {(one.container_id, str(one.after.mems)) for one in changes} == {
+        ("first", "1,3"),
+        ("second", "1,3"),
+    }
+    engine.check()
+
+
+@pytest.mark.parametrize("types", ["hbm", "pmem,hbm"])
+def test_without_the_kinds_asked_for_a_cold_start_is_none(types: str) -> None:
+    engine = Engine(machine_from_spec("socket:2 core:4 mem:4G"), Config())
+    decision = engine.create(container("cold", GIB, {**COLD, TYPES: types}))
+    assert (mems(decision), decision.cold_start_ns) == ("1", 0)
+
+
+@pytest.mark.parametrize("kind", [MemoryKind.PMEM, MemoryKind.CXL])
+@pytest.mark.parametrize("more", [{}, COLD])
+def test_who_asks_for_movable_memory_alone_gets_the_dram_of_its_pool_with_it(
+    kind: MemoryKind, more: dict[str, str]
+) -> None:
+    """Memory of one NUMA node of two, which are equally near to the movable one."""
+    plain = machine_from_spec("socket:1 numa:2 core:4 mem:4G")
+    slow = NumaNode(id=NumaNodeId(2), memory_bytes=4 * GIB, kind=kind, is_normal=False)
+    found = dataclasses.replace(
+        plain,
+        numa_nodes=(*plain.numa_nodes, slow),
+        distances=((10, 11, 17), (11, 10, 17), (17, 17, 10)),
+    )
+    engine = Engine(found, Config())
+    decision = engine.create(container("slow", GIB, {TYPES: "pmem", **more}))
+    assert (decision.pool, mems(decision)) == ("NUMA node #1", "1-2")
+    assert decision.cold_start_ns == 0
+    engine.check()
+
+
 def test_movable_memory_alone_cannot_start_anybody() -> None:
     engine = Engine(machine(is_normal=False), Config())
     decision = engine.create(container("cold", GIB, COLD))

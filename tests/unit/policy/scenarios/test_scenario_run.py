@@ -199,6 +199,34 @@ def test_steps_that_make_no_sense_are_problems(steps: str, problem: str) -> None
     assert result.has_failed
 
 
+@pytest.mark.parametrize(
+    ("states", "kept"),
+    [
+        pytest.param(("RUNNING", "RUNNING"), {"new"}, id="the newest of those that run"),
+        pytest.param(("RUNNING", "EXITED"), {"old"}, id="the one that has not exited"),
+        pytest.param(("EXITED", "CREATED"), {"new"}, id="the one that is about to run"),
+        pytest.param(("EXITED", "EXITED"), set[str](), id="none where all have exited"),
+    ],
+)
+def test_of_the_instances_of_a_container_one_that_runs_is_kept(
+    states: tuple[str, str], kept: set[str]
+) -> None:
+    old, new = states
+    result = run(
+        f"""
+        - {{do: create_pod, pod: p, {EXCLUSIVE}}}
+        - do: synchronize
+          container: a
+          instances:
+          - {{id: new, created_at: 200, state: {new}}}
+          - {{id: old, created_at: 100, state: {old}}}
+        - {{do: expect, that: ['allocation_ids("a") == set("{" ".join(kept)}".split())']}}
+        """
+    )
+    assert [(one.holds, one.error) for one in result.expectations] == [(True, None)]
+    assert len(result.containers) == len(kept)
+
+
 def test_a_regular_expression_that_is_none_does_not_hold() -> None:
     result = run("- {do: start, config: {nope: 1}, expect_start_error: '('}")
     assert [one.holds for one in result.expectations] == [False]
@@ -335,6 +363,11 @@ def test_overrides_of_a_start_change_the_machine() -> None:
             "{id: a, steps: [{do: expect, that: [1]}]}", "that[0]: '1' is not", id="no text"
         ),
         pytest.param("{id: a}, {id: a}", "two scenarios have the id 'a'", id="one id twice"),
+        pytest.param(
+            "{id: a, steps: [{do: synchronize, container: c, instances: [{id: i, state: GONE}]}]}",
+            "instances[0].state: unknown state 'GONE' — one of: created, running, exited",
+            id="unknown state",
+        ),
     ],
 )
 def test_files_that_make_no_sense_are_errors(scenario: str, message: str) -> None:
