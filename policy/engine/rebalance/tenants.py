@@ -53,7 +53,8 @@ def staying_reason(
     if reason := own_objection(snapshot, container_id, moves_exclusive=moves_exclusive):
         return reason
     grant = snapshot.grants[container_id]
-    if is_tied(snapshot.containers[container_id], grant, standing):
+    container = snapshot.containers[container_id]
+    if is_tied(container, grant, standing) or standing.is_counted(container):
         return "required rules hold it where it is"
     return immovable(grant, snapshot.classified[container_id].request)
 
