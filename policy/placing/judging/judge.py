@@ -237,8 +237,9 @@ class _Reading(Struct):
         if is_inside:
             return
         own = self.whereabouts.exclusive(places)
+        shared, told = presence & ~own, self.own[-1]
         self.companions.append(
-            Companions(level=level, own=own, shared=presence & ~own, rule=self.own[-1])
+            Companions(level=level, own=own, shared=shared, rule=told, containers=matches)
         )
 
     def _choices(self, level: Level, allowed: int, size: int) -> tuple[int, ...]:
