@@ -55,12 +55,17 @@ def reviewed_pools(
 
 
 def reviewed_labels(
-    containers: Sequence[Container], config: Config, *, is_nodes: bool
+    containers: Sequence[Container],
+    config: Config,
+    *,
+    is_nodes: bool,
+    labels: Sequence[Mapping[str, str]] = (),
 ) -> Iterator[Problem]:
-    """Findings about labels of pools in a pod's rules, whatever the machine.
+    """Findings about labels of pools in a pod's rules, on any machine.
 
     `is_nodes`: whether the configuration is that of the nodes, and other labels are nobody's. A
-    label that is much like a known one is taken for that one anyway.
+    label that is much like a known one is taken for that one anyway. `labels` are those of a
+    machine's pools: what none of them meets is found by `reviewed_pools`.
     """
     known = (
         *MACHINE_LABELS,
@@ -69,13 +74,21 @@ def reviewed_labels(
     )
     for container in containers:
         rules = placement_rules(container, config)[0]
-        for requirement in rules.pool_required:
-            for key in dict.fromkeys(_keys(requirement.terms)):
+        written = [
+            (one.source, f"{one.text} asks for", one.terms)
+            for one in rules.pool_required
+            if not labels or any(map(one.holds, labels))
+        ]
+        written += [
+            (one.source, f"the {one.text} asks for", (one.term,)) for one in rules.pool_preferred
+        ]
+        for source, asking, terms in written:
+            for key in dict.fromkeys(_keys(terms)):
                 near = nearest(key, known, _ALIKE)
                 if key in known or key.startswith(_FLAG) or not (is_nodes or near):
                     continue
-                what = f"no pool has a label {quoted(key)}, which {requirement.text} asks for"
-                yield _finding(requirement.source, container, what, suggestion(key, known))
+                what = f"no pool has a label {quoted(key)}, which {asking}"
+                yield _finding(source, container, what, suggestion(key, known))
 
 
 def _keys(terms: Sequence[PoolTerm]) -> Iterator[str]:
