@@ -99,6 +99,13 @@ def _pools(path: Path, section: PoolAffinityFields) -> Iterator[Fault]:
         yield from _pool_term((*at, "preference"), one.preference)
 
 
+def pool_label_keys(section: PoolAffinityFields) -> Iterator[tuple[Path, str]]:
+    """The labels that rules about pools ask for, and where in them."""
+    for at, value in _values((), msgspec.to_builtins(section)):
+        if at and at[-1] == "key":
+            yield at, str(value)
+
+
 def _term(path: Path, term: TermFields) -> Iterator[Fault]:
     yield from _level((*path, "topologyKey"), term.topology_key)
     selector = term.label_selector
