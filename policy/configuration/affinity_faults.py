@@ -5,6 +5,7 @@ from typing import Final, cast
 
 import msgspec
 
+from ..model.container import QosClass
 from ..model.level_name import RULE_LEVELS, parse_level
 from ..model.selector_operator import PSEUDO_LABEL_NAMES, values_fault
 from ..text.glob import GlobError, compile_glob
@@ -31,6 +32,7 @@ from .shape import Fault, name_advice, range_faults
 
 _IGNORED: Final = "required_during_scheduling_ignored_during_execution"
 _REQUIRED: Final = "required_during_scheduling_required_during_execution"
+_POD_QOS: Final = "pod.qos"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -99,12 +101,20 @@ def _pools(path: Path, section: PoolAffinityFields) -> Iterator[Fault]:
         yield from _pool_term((*at, "preference"), one.preference)
 
 
+def pool_label_keys(section: PoolAffinityFields) -> Iterator[tuple[Path, str]]:
+    """The labels that rules about pools ask for, and where in them."""
+    for at, value in _values((), msgspec.to_builtins(section)):
+        if at and at[-1] == "key":
+            yield at, str(value)
+
+
 def _term(path: Path, term: TermFields) -> Iterator[Fault]:
     yield from _level((*path, "topologyKey"), term.topology_key)
     selector = term.label_selector
     for name, one in (("labelSelector", selector), ("namespaceSelector", term.namespace_selector)):
         if one is not None:
             yield from selector_faults((*path, name), one)
+    yield from _classes((*path, "labelSelector"), selector or LabelSelectorFields())
     if selector is None:
         yield Fault(path, "without labelSelector it is about nobody — write {} to mean all")
     if term.scope is not None:
@@ -114,6 +124,25 @@ def _term(path: Path, term: TermFields) -> Iterator[Fault]:
         if key in own or key in term.mismatch_label_keys:
             what = f"{key!r} is also in labelSelector or mismatchLabelKeys — leave it out of one"
             yield Fault((*path, "matchLabelKeys", index), what)
+
+
+def _classes(path: Path, selector: LabelSelectorFields) -> Iterator[Fault]:
+    """Classes of pods that are none."""
+    accepted = [one.value for one in QosClass]
+    named = [
+        ((*path, "matchLabels", key), value)
+        for key, value in selector.match_labels.items()
+        if key == _POD_QOS
+    ]
+    named += [
+        ((*path, "matchExpressions", index, "values", place), value)
+        for index, one in enumerate(selector.match_expressions)
+        if one.key == _POD_QOS
+        for place, value in enumerate(one.values)
+    ]
+    for at, value in named:
+        if value not in accepted:
+            yield Fault(at, f"unknown QoS class {value!r} — {name_advice(value, accepted)}")
 
 
 def _scope(path: Path, term: TermFields) -> Iterator[Fault]:

@@ -11,7 +11,7 @@ from ..text.errors import ConfigError
 from ..text.glob import compile_glob
 from ..text.quantity import AllCpusBut, CpuAmount, CpuQuantity, OnlyCpus, parse_nanoseconds
 from ..text.yaml_document import Path, mapping_of
-from .affinity_faults import affinity_faults
+from .affinity_faults import affinity_faults, pool_label_keys
 from .annotation_rule_faults import annotation_rule_faults
 from .config import Config, MetricsExporter
 from .cpu_class_faults import cpu_class_faults
@@ -36,12 +36,33 @@ def find_idle_fields(config: Config) -> list[Fault]:
         for path, advice in IDLE_FIELDS.items()
         if _value_at(values, path) != _value_at(defaults, path)
     )
-    return [*idle, *_idle_nices(config), *_idle_export(config), *_idle_traces(config)]
+    return [
+        *idle,
+        *_idle_nices(config),
+        *_idle_export(config),
+        *_idle_traces(config),
+        *_unknown_pool_labels(config),
+    ]
 
 
 def _idle_nices(config: Config) -> Iterator[Fault]:
     for index, one in enumerate(config.scheduling_classes):
         yield from idle_nice(("schedulingClasses", index), one)
+
+
+def _unknown_pool_labels(config: Config) -> Iterator[Fault]:
+    """Labels in rules of profiles that no pool of any machine has."""
+    known = (
+        *MACHINE_LABELS,
+        *MEASURED_LABELS,
+        *(key for one in config.pool_labels for key in one.labels),
+    )
+    for index, profile in enumerate(config.profiles):
+        section = profile.added_affinity.pool_affinity
+        for at, key in pool_label_keys(section) if section is not None else ():
+            if key not in known and not key.startswith(FLAG_LABEL):
+                path = ("profiles", index, "addedAffinity", "poolAffinity", *at)
+                yield Fault(path, f"no pool has a label {key!r} — {name_advice(key, known)}")
 
 
 def _idle_export(config: Config) -> Iterator[Fault]:
@@ -299,6 +320,22 @@ def _naming(field: str, names: Sequence[str]) -> tuple[Path, ...]:
 
 MACHINE_LABELS: Final = ("kind", "socket", "die", "numa", "l3", "cpus", "core-kind", "isolated")
 """Labels of pools that are found out, beside those that begin with memory. and cpu."""
+
+MEASURED_LABELS: Final = (
+    "memory.dram-gib",
+    "memory.hbm-gib",
+    "memory.pmem-gib",
+    "memory.cxl-gib",
+    "memory.types",
+    "cpu.vendor",
+    "cpu.model",
+    "cpu.base-mhz",
+    "cpu.max-mhz",
+)
+"""Those, without the flags of the processor."""
+
+FLAG_LABEL: Final = "cpu.flag/"
+"""The begin of the label of a flag."""
 
 _CHECKS: Final[tuple[Callable[[Config], Iterator[Fault]], ...]] = (
     _resources,

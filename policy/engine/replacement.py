@@ -22,12 +22,14 @@ from ..model.request import Request
 from ..pens.pen_slices import rest_of
 from ..placing.classifier import Classified
 from ..placing.judging.judge import Judge
-from ..placing.judging.judgement import Judgement
+from ..placing.judging.judgement import Judgement, bits
 from ..placing.judging.restriction import names_text
 from ..placing.mover import bound_to_place, immovable
 from ..placing.placer import Failure, Placement, Placer
 from ..placing.pool_choice import Chooser
-from ..rules.podaffinity.rule_set import PlacementRules, RequiredTerm, is_lasting
+from ..rules.podaffinity.rule_set import PlacementRules, RequiredTerm, SpreadRule, is_lasting
+from ..rules.podaffinity.term import container_labels
+from ..rules.podaffinity.term_selection import select_spread
 from .decision import Decision
 from .penning import Penning
 from .roster import Roster
@@ -127,6 +129,8 @@ def plan_replacement(
         return _failure(f"its rules would hold in {books.tree.pools[grant.pool_id].name} by now")
     if followers := _left_alone(party, grant, books):
         return _failure(f"{followers} must be with it")
+    if counting := _made_uneven(party, grant, books):
+        return _failure(f"the spread of {counting} would be uneven")
     wanted = books.pool_memory.choice(request).request_at(grant.pool_id)
     offer = books.memory.offer(wanted, replaces=held.container_id)
     if isinstance(offer, Refusal):
@@ -218,10 +222,7 @@ def _with_memory(placement: Placement, offer: Offer, decided_by: str) -> Placeme
 def _left_alone(party: Party, grant: Grant, books: Books) -> str:
     """The residents that must be with a party, are, and would not follow it; for people."""
     standing, domains = books.standing, books.domains
-    before, after = _presence(party, books), grant.exclusive.mask
-    if grant.has_shared_part:
-        shared = books.ledger.share(grant.pool_id)
-        after |= shared if grant.within is None else shared & grant.within.mask
+    before, after = _presence(party, books), _presence_after(grant, books)
     found: dict[ContainerId, Container] = {}
     for container, _ in party.members.values():
         for one in standing.matching(container):
@@ -233,6 +234,52 @@ def _left_alone(party: Party, grant: Grant, books: Books) -> str:
                 if owner_id not in party.members and around & before and not around & after:
                     found[owner_id] = owner
     return names_text(tuple(found.values()))
+
+
+def _presence_after(grant: Grant, books: Books) -> int:
+    cpus = grant.exclusive.mask
+    if grant.has_shared_part:
+        shared = books.ledger.share(grant.pool_id)
+        cpus |= shared if grant.within is None else shared & grant.within.mask
+    return cpus
+
+
+def _made_uneven(party: Party, grant: Grant, books: Books) -> str:
+    """The residents whose required spread rules hold, and would not with a party there."""
+    standing, residents = books.standing, books.affinity.residents
+    owners = [residents.container(one) for one in standing.spreading if one not in party.members]
+    after = _presence_after(grant, books)
+    found: dict[ContainerId, Container] = {}
+    for container, _ in party.members.values():
+        for owner_id in standing.counting(container, owners):
+            owner = residents.container(owner_id)
+            for rule in standing.of(owner_id).spread if owner_id not in found else ():
+                counted = tuple(residents.ids(select_spread(residents, owner, rule)))
+                before = books.reaches(counted)
+                moved = [
+                    after if one in party.members else cpus
+                    for one, cpus in zip(counted, before, strict=True)
+                ]
+                holds = rule.is_required and not _is_uneven(rule, owner, before, books)
+                if holds and _is_uneven(rule, owner, moved, books):
+                    found[owner_id] = owner
+    return names_text(tuple(found.values()))
+
+
+def _is_uneven(rule: SpreadRule, owner: Container, others: Sequence[int], books: Books) -> bool:
+    """Whether a spread rule breaks where its owner is; `others`: cpus of each that it counts."""
+    indexes, level = books.domains.indexes, rule.level
+    counts = dict.fromkeys(bits(indexes(level, books.supply.usable.mask)), 0)
+    for cpus in others:
+        for bit in bits(indexes(level, cpus)):
+            if bit in counts:
+                counts[bit] += 1
+    own = indexes(level, books.reach(owner.id))
+    selector = rule.selector
+    itself = selector is not None and selector.matches(container_labels(owner))
+    most = max([count for bit, count in counts.items() if bit & own], default=0) + itself
+    least = min(counts.values(), default=0) if len(counts) >= rule.min_domains else 0
+    return most - least > rule.max_skew
 
 
 def _failure(reason: str) -> Failure:

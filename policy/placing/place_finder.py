@@ -1,5 +1,6 @@
 """Places for newcomers: a pool, the region of it that rules leave, and the cpus taken there."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -9,13 +10,14 @@ from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..books.books import Books
 from ..books.cpu_ledger import Ledger
 from ..memory.memory_choice import ZoneSummary
+from ..model.container import Container
 from ..model.grant import Grant, PoolId
 from ..model.request import Request
 from .breaking import degraded
 from .growth import reserved_region
 from .hint_demand import pick_by_hints, suitable_cpus
 from .judging.judge import Judge
-from .judging.judgement import Judgement
+from .judging.judgement import OWNERS_MAX, Judgement
 from .lifting import Lift, make_room
 from .lineup import Lineup
 from .narrowing import find_narrowings
@@ -120,6 +122,29 @@ class PlaceFinder:
             # Not only rules stand in the way: what is missing beside them is the reason.
             return lineup if openings is None else within_rules(lineup, openings)
         return found
+
+    def who_could_leave(
+        self, request: Request, facts: Facts, judgement: Judgement
+    ) -> Sequence[Container]:
+        """The containers without which a refused newcomer has a place; none where it lacks more.
+
+        Of very many not even the cpus are counted that they would give back.
+        """
+        blockers = judgement.blockers()
+        leaving = {one.id for one in blockers}
+        firm = (one.containers for one in judgement.companions if not one.rule.can_break)
+        if not leaving or any(one.id in leaving for some in firm for one in some):
+            # Nobody, or some whom it must be with.
+            return ()
+        ledger = self._ledger
+        if len(blockers) <= OWNERS_MAX:
+            ledger = ledger.copy()
+            for one in blockers:
+                ledger.drop(one.id)
+        rules = judgement.without_blockers()
+        search = OpeningSearch(request=request, judgement=rules, tree=self._tree, ledger=ledger)
+        lineup = self._chooser.lineup(request, ledger, facts)
+        return blockers if within_rules(lineup, search.strict()).feasible() else ()
 
     def _chosen(
         self, search: OpeningSearch, lineup: Lineup, openings: Openings

@@ -20,7 +20,7 @@ from .growth import held_back, kept_in
 from .hint_demand import reserved_objection
 from .judging.judge import Judge
 from .judging.judgement import Judgement
-from .judging.restriction import Restriction
+from .judging.restriction import Restriction, names_text
 from .lineup import Lineup
 from .place_finder import PlaceFinder
 from .pool_choice import Chooser, Facts
@@ -103,8 +103,10 @@ class Placer:
             choice = self._finder.find_by_rules(request, facts, judgement)
         if isinstance(choice, Lineup):
             reason = self._reason(request, choice)
-            if judgement is not None and (names := judgement.names_in_the_way()):
-                reason = f"{reason} — to make room, stop or move {names}"
+            if judgement is not None:
+                leaving = self._finder.who_could_leave(request, facts, judgement)
+                if leaving:
+                    reason = f"{reason} — to make room, stop or move {names_text(leaving)}"
             return Failure(refusal=Refusal(reason=reason), lineup=choice)
         offer = memory.offer(choice.pool_id)
         grant = grant_of(request, choice.pool_id, choice.exclusive, choice.isolated, offer)

@@ -178,9 +178,11 @@ class PodCheck:
     ) -> Iterator[Problem]:
         """Rules about pools that the machine does not have."""
         rules = [placement_rules(container, config)[0] for container in containers]
-        if any(one.pool_required or one.pool_name is not None for one in rules):
+        if any(one.pool_required or one.pool_preferred or one.pool_name for one in rules):
             labels = pool_labels(tree, machine, config)
             yield from reviewed_pools(containers, config, tree, labels)
+            is_nodes = self._config is not None
+            yield from reviewed_labels(containers, config, is_nodes=is_nodes, labels=labels)
 
     def _refusals(
         self, spec: PodSpec, containers: Sequence[Container], config: Config, engine: Engine

@@ -215,6 +215,10 @@ ODD_TERMS = st.fixed_dictionaries(
 @settings(deadline=None)
 @given(ODD_TERMS, st.sampled_from(["podAffinity", "podAntiAffinity"]))
 @example({"topologyKey": "numa", "scope": "pod", "mismatchLabelKeys": []}, "podAffinity")
+@example(
+    {"topologyKey": "numa", "labelSelector": {"matchLabels": {"pod.qos": "guaranteed"}}},
+    "podAffinity",
+)
 def test_a_profile_may_say_what_an_annotation_may(term: Plain, section: str) -> None:
     added = {section: {REQUIRED: [term]}}
     written = parse_affinity_text(yaml.safe_dump(added, sort_keys=False), "text")

@@ -7,7 +7,12 @@ from click import Context
 from click.testing import CliRunner
 
 from pinfold.cmd.pinfold import main
-from pinfold.policy.annotations.annotation_keys import CRI_DOMAIN, KEYS
+from pinfold.policy.annotations.annotation_keys import (
+    CRI_DOMAIN,
+    KEYS,
+    RESOURCES_KEY,
+    KnownKey,
+)
 from pinfold.policy.annotations.preferences import parse_preferences
 from pinfold.policy.configuration.affinity_fields import (
     ITEMS_MAX,
@@ -80,8 +85,21 @@ def test_there_are_examples() -> None:
 
 
 def test_every_annotation_is_in_an_example() -> None:
-    written = "\n".join(EXAMPLES)
-    assert [key.name for key in KEYS if key.name not in written] == []
+    written = {key for example in EXAMPLES for key in keys_of(example)}
+    assert [key.name for key in KEYS if not any(is_key(one, key) for one in written)] == []
+    assert RESOURCES_KEY in written
+
+
+def keys_of(example: str) -> list[str]:
+    return [*yaml.safe_load(example)["metadata"]["annotations"]]
+
+
+def is_key(written: str, key: KnownKey) -> bool:
+    """Whether an annotation is written as a row of the table has it."""
+    prefix, _, name = written.partition("/")
+    if key.is_plain:
+        return prefix in key.domains and name == key.name
+    return prefix in [f"{key.name}.{domain}" for domain in key.domains]
 
 
 @pytest.mark.parametrize("example", EXAMPLES)

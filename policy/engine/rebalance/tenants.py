@@ -1,6 +1,7 @@
 """The model of a snapshot: which containers may be moved, where to, and what they need there."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 from ....topology.model.machine import MemoryKind
 from ....topology.sets.cpuset import NodeSet
@@ -11,7 +12,9 @@ from ...model.cpu_preference import MovePreference
 from ...model.grant import Grant, PoolId
 from ...model.request import CpuType, Request
 from ...placing.mover import immovable
+from ...pools.pool_labels import LabelsOfPool, pool_labels
 from ...pools.pool_tree import Pool, PoolTree
+from ...rules.podaffinity.pool_term import PoolPreference
 from ...rules.podaffinity.standing_rules import StandingRules
 from ..snapshot import Snapshot
 from .model import PlacementModel, Tenant
@@ -28,9 +31,11 @@ def placement_model(
 
     `moves_exclusive`: whether containers with exclusive cpus may be moved as well.
     """
-    zones, standing = _Zones(snapshot.tree), standing_rules(snapshot)
+    zones, standing, wishes = _Zones(snapshot.tree), standing_rules(snapshot), _PoolWishes(snapshot)
     tenants = tuple(
-        _tenant(snapshot, container_id, grant, standing, zones, moves_exclusive=moves_exclusive)
+        _tenant(
+            snapshot, container_id, grant, standing, zones, wishes, moves_exclusive=moves_exclusive
+        )
         for container_id, grant in snapshot.grants.items()
     )
     memory = {mask: _free_bytes(snapshot, NodeSet(mask)) for mask in zones.masks()}
@@ -53,7 +58,8 @@ def staying_reason(
     if reason := own_objection(snapshot, container_id, moves_exclusive=moves_exclusive):
         return reason
     grant = snapshot.grants[container_id]
-    if is_tied(snapshot.containers[container_id], grant, standing):
+    container = snapshot.containers[container_id]
+    if is_tied(container, grant, standing) or standing.is_counted(container):
         return "required rules hold it where it is"
     return immovable(grant, snapshot.classified[container_id].request)
 
@@ -77,6 +83,7 @@ def _tenant(
     grant: Grant,
     standing: StandingRules,
     zones: "_Zones",
+    wishes: "_PoolWishes",
     *,
     moves_exclusive: bool,
 ) -> Tenant:
@@ -85,7 +92,7 @@ def _tenant(
         return Tenant(id=container_id, pool_id=grant.pool_id, milli=milli, is_movable=False)
     # Who asks for nothing must not be the one to be left without a cpu.
     milli = max(milli, 1)
-    targets = _targets(snapshot.tree, grant, milli)
+    targets = wishes.kept(container_id, _targets(snapshot.tree, grant, milli))
     request = snapshot.classified[container_id].request
     return Tenant(
         id=container_id,
@@ -93,7 +100,7 @@ def _tenant(
         milli=milli,
         is_movable=True,
         targets=targets,
-        narrower=_narrower(snapshot.tree, grant, request, milli),
+        narrower=wishes.kept(container_id, _narrower(snapshot.tree, grant, request, milli)),
         has_own_cpus=bool(grant.exclusive),
         memory_bytes=grant.memory_bytes,
         zones=None if request.spreads_memory else zones.of(request.memory_kinds),
@@ -128,6 +135,30 @@ def _narrower(tree: PoolTree, grant: Grant, request: Request, milli: int) -> tup
         for pool in tree.pools[tree.pools[grant.pool_id].first : grant.pool_id]
         if len(pool.memory_nodes) < 2 and 1000 * len(pool.sharable) >= size
     )
+
+
+class _PoolWishes:
+    """Preferred rules about pools, which are in no sum over pairs: no move costs one of them."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    @cached_property
+    def _labels(self) -> Sequence[LabelsOfPool]:
+        snapshot = self._snapshot
+        return pool_labels(snapshot.tree, snapshot.machine, snapshot.config)
+
+    def kept(self, container_id: ContainerId, pools: tuple[PoolId, ...]) -> tuple[PoolId, ...]:
+        """The pools, of some, that a container prefers no less than the one where it is."""
+        preferred = self._snapshot.classified[container_id].placement.pool_preferred
+        if not preferred:
+            return pools
+        here = self._worth(preferred, self._snapshot.grants[container_id].pool_id)
+        return tuple(one for one in pools if self._worth(preferred, one) >= here)
+
+    def _worth(self, preferred: Sequence[PoolPreference], pool_id: PoolId) -> int:
+        labels = self._labels[pool_id]
+        return sum([one.weight for one in preferred if one.term.matches(labels)])
 
 
 class _Zones:

@@ -112,8 +112,10 @@ class Judge:
 
     def is_tied(self, container_id: ContainerId) -> bool:
         """Whether to move a resident might break a required rule, of its own or of others."""
-        books, find = self._books, self._books.affinity.residents.container
-        return is_tied(find(container_id), books.ledger.grants[container_id], books.standing)
+        books, standing = self._books, self._books.standing
+        container = books.affinity.residents.container(container_id)
+        grant = books.ledger.grants[container_id]
+        return is_tied(container, grant, standing) or standing.is_counted(container)
 
 
 class _Limits(TypedDict, total=False):
@@ -235,8 +237,9 @@ class _Reading(Struct):
         if is_inside:
             return
         own = self.whereabouts.exclusive(places)
+        shared, told = presence & ~own, self.own[-1]
         self.companions.append(
-            Companions(level=level, own=own, shared=presence & ~own, rule=self.own[-1])
+            Companions(level=level, own=own, shared=shared, rule=told, containers=matches)
         )
 
     def _choices(self, level: Level, allowed: int, size: int) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from ...model.container import Container, ContainerId
 from ...model.level_name import a_level
 from ...pools.domains import Domains
 from ...rules.pulls import Pulls
-from .restriction import Restriction, ids_in_the_way, in_the_way, names_text
+from .restriction import Restriction, ids_in_the_way, names_text
 
 OWNERS_MAX: Final = 48
 """More than the containers with rules about one newcomer on an ordinary node: of more, nobody is
@@ -156,6 +156,7 @@ class Companions(Struct, frozen=True, kw_only=True):
     """Those that they lose when somebody takes them."""
     rule: Restriction
     """The rule that says so."""
+    containers: Sequence[Container] = ()
 
 
 class Judgement(Struct, frozen=True, kw_only=True, dict=True):
@@ -341,11 +342,16 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
         for index in bits(here & domains.indexes(level, cpus)):
             yield domains.members(level, index)
 
-    def names_in_the_way(self) -> str:
-        """The first of those that must not share a domain with the newcomer, for people."""
-        rules = self.restrictions()
-        found = {other.id: other for some in in_the_way(rules) for other in some}
-        return names_text(list(found.values()))
+    def blockers(self) -> tuple[Container, ...]:
+        """The containers because of which a rule that insists keeps the newcomer from some cpus."""
+        rules = [one.blockers for one in self.own if not one.can_break]
+        rules += [one.insisting.containers for one in self.barriers if not one.can_break]
+        return tuple({other.id: other for some in rules for other in some}.values())
+
+    def without_blockers(self) -> "Judgement":
+        """The rules that insist whoever else is there."""
+        own = tuple(one for one in self.own if not one.can_break and not one.blockers)
+        return replace(self, own=own, barriers=())
 
     def kept_apart(self) -> frozenset[ContainerId]:
         """The residents that must not share a domain with the newcomer."""

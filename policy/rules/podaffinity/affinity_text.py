@@ -12,14 +12,15 @@ from ...text.errors import Problem
 from ...text.yaml_nodes import TextError, TextList, TextMap, TextNode, TextScalar
 from ...text.yaml_text import parse_text
 from .execution import REQUIRED_FIELDS
+from .label_selector import LabelSelector
 from .pool_term import PoolPreference, PoolRequirement
 from .pool_text import parse_pool_preference, parse_pool_requirement
 from .rule_set import PreferredTerm, RequiredTerm
 from .term_text import (
-    misspelt_pseudo_labels,
     parse_spread,
     parse_term,
     parse_weight,
+    pseudo_label_slips,
 )
 from .written_fields import WrittenFields, is_absent, unknown_field
 from .written_rules import (
@@ -124,7 +125,7 @@ class _Reader:
                             term=written.term, is_anti=is_anti, execution=REQUIRED_FIELDS[field]
                         )
                         self._required.append(WrittenRequired(rule, written.label_keys))
-                        self._review(written, item)
+                        self._review(written.term.selector, item)
                 except TextError as error:
                     self._fault(error)
 
@@ -135,7 +136,7 @@ class _Reader:
         written = self._term(node, item, f"preferred {kind}")
         rule = PreferredTerm(term=written.term, weight=-weight if is_anti else weight)
         self._preferred.append(WrittenPreferred(rule, written.label_keys))
-        self._review(written, node)
+        self._review(written.term.selector, node)
 
     def _term(self, node: TextNode, item: TextNode, kind: str) -> WrittenTerm:
         written = parse_term(node, self._source(item), kind)
@@ -189,8 +190,7 @@ class _Reader:
                 count = written.label_keys.count_with(written.rule.selector)
                 self._charge_requirements(item, count)
                 self._spread.append(written)
-                if written.rule.selector is None:
-                    self._advise_null(item)
+                self._review(written.rule.selector, item)
             except TextError as error:
                 self._fault(error)
 
@@ -220,13 +220,11 @@ class _Reader:
             self._problems.append(error.problem(self._key))
         return weight
 
-    def _review(self, written: WrittenTerm, node: TextNode) -> None:
-        selector = written.term.selector
+    def _review(self, selector: LabelSelector | None, node: TextNode) -> None:
         if selector is None:
             self._advise_null(node)
-        for key, meant in misspelt_pseudo_labels(selector) if self._advised < MAX_FAULTS else ():
-            fix = f"did you mean {meant!r}?" if meant else "write it with its prefix, as a label"
-            self._advise(node, f"{key!r} is no pseudo-label, only a label of that name", fix)
+        for what, fix in pseudo_label_slips(selector) if self._advised < MAX_FAULTS else ():
+            self._advise(node, what, fix)
 
     def _advise_null(self, node: TextNode) -> None:
         fix = "write labelSelector: {} to mean all containers"

@@ -5,7 +5,7 @@ from typing import Final
 
 from ....topology.sets.base_errors import quoted
 from ...annotations.annotations import effective
-from ...configuration.check import MACHINE_LABELS
+from ...configuration.check import FLAG_LABEL, MACHINE_LABELS, MEASURED_LABELS
 from ...configuration.config import Config
 from ...model.container import Container
 from ...pools.pool_tree import PoolTree
@@ -15,18 +15,6 @@ from .own_rules import POOL_NAME_KEY
 from .pool_term import PoolTerm
 from .rule_text import placement_rules
 
-_FLAG: Final = "cpu.flag/"
-_MORE_LABELS: Final = (
-    "memory.dram-gib",
-    "memory.hbm-gib",
-    "memory.pmem-gib",
-    "memory.cxl-gib",
-    "memory.types",
-    "cpu.vendor",
-    "cpu.model",
-    "cpu.base-mhz",
-    "cpu.max-mhz",
-)
 _ALIKE: Final = 0.75
 """Labels of which so much is the same are slips of one another."""
 
@@ -55,27 +43,40 @@ def reviewed_pools(
 
 
 def reviewed_labels(
-    containers: Sequence[Container], config: Config, *, is_nodes: bool
+    containers: Sequence[Container],
+    config: Config,
+    *,
+    is_nodes: bool,
+    labels: Sequence[Mapping[str, str]] = (),
 ) -> Iterator[Problem]:
-    """Findings about labels of pools in a pod's rules, whatever the machine.
+    """Findings about labels of pools in a pod's rules, on any machine.
 
     `is_nodes`: whether the configuration is that of the nodes, and other labels are nobody's. A
-    label that is much like a known one is taken for that one anyway.
+    label that is much like a known one is taken for that one anyway. `labels` are those of a
+    machine's pools: what none of them meets is found by `reviewed_pools`.
     """
     known = (
         *MACHINE_LABELS,
-        *_MORE_LABELS,
+        *MEASURED_LABELS,
         *(key for one in config.pool_labels for key in one.labels),
     )
     for container in containers:
         rules = placement_rules(container, config)[0]
-        for requirement in rules.pool_required:
-            for key in dict.fromkeys(_keys(requirement.terms)):
+        written = [
+            (one.source, f"{one.text} asks for", one.terms)
+            for one in rules.pool_required
+            if not labels or any(map(one.holds, labels))
+        ]
+        written += [
+            (one.source, f"the {one.text} asks for", (one.term,)) for one in rules.pool_preferred
+        ]
+        for source, asking, terms in written:
+            for key in dict.fromkeys(_keys(terms)):
                 near = nearest(key, known, _ALIKE)
-                if key in known or key.startswith(_FLAG) or not (is_nodes or near):
+                if key in known or key.startswith(FLAG_LABEL) or not (is_nodes or near):
                     continue
-                what = f"no pool has a label {quoted(key)}, which {requirement.text} asks for"
-                yield _finding(requirement.source, container, what, suggestion(key, known))
+                what = f"no pool has a label {quoted(key)}, which {asking}"
+                yield _finding(source, container, what, suggestion(key, known))
 
 
 def _keys(terms: Sequence[PoolTerm]) -> Iterator[str]:
@@ -83,7 +84,7 @@ def _keys(terms: Sequence[PoolTerm]) -> Iterator[str]:
 
 
 def _advice(terms: Sequence[PoolTerm], labels: Sequence[Mapping[str, str]]) -> str:
-    known = {key for one in labels for key in one if not key.startswith(_FLAG)}
+    known = {key for one in labels for key in one if not key.startswith(FLAG_LABEL)}
     for term in terms:
         for one in term.expressions:
             values = sorted({found[one.key] for found in labels if one.key in found})

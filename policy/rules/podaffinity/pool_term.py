@@ -92,3 +92,5 @@ class PoolPreference(Struct, frozen=True, kw_only=True):
     term: PoolTerm
     weight: int
     text: str = ""
+    source: str = ""
+    """The annotation and line, or the field of the configuration, that it comes from."""

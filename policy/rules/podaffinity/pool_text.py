@@ -32,7 +32,7 @@ def parse_pool_preference(fields: WrittenFields, weight: int, source: str) -> Po
     fields.need("preference", "write preference: {matchExpressions: [..]}")
     term = _parse_pool_term(fields.find("preference"), "'preference'")
     text = f"preferred pool with {term} ({source})"
-    return PoolPreference(term=term, weight=weight, text=text)
+    return PoolPreference(term=term, weight=weight, text=text, source=source)
 
 
 def parse_pool_selector(text: str, key: str) -> PoolRequirement:

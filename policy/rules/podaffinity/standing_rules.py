@@ -65,7 +65,7 @@ class StandingRules:
         # How many of them are of a namespace.
         self._sizes: dict[tuple[IndexKey, str], int] = {}
         self._lasting: dict[ContainerId, None] = {}
-        self._spreading: dict[ContainerId, None] = {}
+        self._spreading: dict[ContainerId, Container] = {}
         self._requiring: dict[_GroupName, StandingRule] = {}
         """Those that require somebody."""
         # The containers with rules, by what the instances of one have in common.
@@ -106,7 +106,7 @@ class StandingRules:
         if rules.are_lasting:
             self._lasting[owner.id] = None
         if any([one.is_required for one in rules.spread]):
-            self._spreading[owner.id] = None
+            self._spreading[owner.id] = owner
         wanted = dict.fromkeys([_group_name(owner, one) for one in _terms(rules)])
         groups: dict[_GroupName, StandingRule] = {}
         for name in wanted:
@@ -230,6 +230,10 @@ class StandingRules:
             spread = self.of(owner.id).spread
             if any(one.is_required and one.matches(owner, newcomer, labels) for one in spread):
                 yield owner.id
+
+    def is_counted(self, container: Container) -> bool:
+        """Whether a required spread rule of another counts a container where it is."""
+        return any(self.counting(container, self._spreading.values()))
 
     def _matches(self, newcomer: Container) -> Sequence[StandingRule]:
         labels = container_labels(newcomer)

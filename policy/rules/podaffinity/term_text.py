@@ -6,14 +6,15 @@ from typing import Final
 from ....topology.model.machine import Level
 from ....topology.sets.base_errors import quoted
 from ...configuration.affinity_fields import RULE_WEIGHT_MAX
+from ...model.container import QosClass
 from ...model.level_name import parse_level
-from ...text.suggestion import nearest
+from ...text.suggestion import nearest, suggestion
 from ...text.yaml_nodes import TextError, TextList, TextNode
 from .label_selector import LabelSelector
 from .namespace_scope import NamespaceScope
 from .rule_set import SpreadRule
 from .selector_text import parse_selector
-from .term import PSEUDO_LABELS, Term
+from .term import POD_QOS, PSEUDO_LABELS, Term
 from .written_fields import WrittenFields, whole_number, word_of
 from .written_rules import LabelKeys, WrittenSpread, WrittenTerm
 
@@ -34,6 +35,7 @@ SPREAD_FIELDS: Final = (
     "matchLabelKeys",
     "minDomains",
 )
+_QOS_NAMES: Final = tuple(one.value for one in QosClass)
 _WHEN_UNSATISFIABLE: Final = {"DoNotSchedule": True, "ScheduleAnyway": False}
 
 
@@ -111,15 +113,23 @@ def parse_weight(node: TextNode) -> tuple[int, str]:
     return used, f"weight {word_of(node, 'weight')[:20]} is outside the range, {used} is used"
 
 
-def misspelt_pseudo_labels(selector: LabelSelector | None) -> Iterator[tuple[str, str]]:
-    """Keys that look like pseudo-labels and are none, and the pseudo-label that may be meant.
+def pseudo_label_slips(selector: LabelSelector | None) -> Iterator[tuple[str, str]]:
+    """Keys that look like pseudo-labels and are none, and classes that are none; and how to fix it.
 
     The first of a selector alone: what may be meant takes a while to find.
     """
     for requirement in selector.requirements if selector is not None else ():
         key = requirement.key
-        if key.startswith(("pod.", "container.")) and key not in PSEUDO_LABELS and "/" not in key:
-            yield key, nearest(key, PSEUDO_LABELS) or ""
+        if key == POD_QOS:
+            wrong = [one for one in requirement.values if one not in _QOS_NAMES]
+            if wrong:
+                what = f"{quoted(wrong[0])} is no QoS class, no pod is of it"
+                yield what, suggestion(wrong[0], _QOS_NAMES)
+                break
+        elif key.startswith(("pod.", "container.")) and key not in PSEUDO_LABELS and "/" not in key:
+            meant = nearest(key, PSEUDO_LABELS)
+            fix = f"did you mean {meant!r}?" if meant else "write it with its prefix, as a label"
+            yield f"{key!r} is no pseudo-label, only a label of that name", fix
             break
 
 

@@ -653,6 +653,45 @@ def test_fields_without_effect_are_accepted_with_a_word() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("field", "rules"),
+    [
+        pytest.param(
+            "requiredDuringSchedulingIgnoredDuringExecution",
+            "{nodeSelectorTerms: [{matchExpressions: [EXPRESSION]}]}",
+            id="required",
+        ),
+        pytest.param(
+            "preferredDuringSchedulingIgnoredDuringExecution",
+            "[{weight: 1, preference: {matchExpressions: [EXPRESSION]}}]",
+            id="preferred",
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    ("key", "fix"),
+    [
+        ("nuna", "did you mean 'numa'?"),
+        ("disc", "did you mean 'disk'?"),
+        ("numa", ""),
+        ("disk", ""),
+        ("cpu.flag/avx2", ""),
+        ("memory.dram-gib", ""),
+    ],
+)
+def test_a_label_that_no_pool_has_is_told_of_a_profile(
+    field: str, rules: str, key: str, fix: str
+) -> None:
+    rules = rules.replace("EXPRESSION", f"{{key: {key}, operator: Exists}}")
+    text = f"""
+poolLabels: [{{cpus: 0-3, labels: {{disk: fast}}}}]
+profiles: [{{name: p, addedAffinity: {{poolAffinity: {{{field}: {rules}}}}}}}]
+"""
+    warnings = read_config(text, "p.yaml").warnings
+    assert len(warnings) == bool(fix)
+    assert all(f"no pool has a label '{key}' — {fix}" in line for line in warnings)
+
+
 RDT = "control: {{rdt: {{partitions: {{p: {{{}}}}}}}}}"
 
 

@@ -524,6 +524,48 @@ def test_a_refusal_names_who_could_make_room() -> None:
     assert reason(engine.create(sheep)).endswith("to make room, stop or move default/wolf/main")
 
 
+NOWHERE = {"pool-selector.pinfold.dev/pod": "socket=7"}
+ABSENT = near(term("socket", "nobody"))
+WITH_SHEEP = near(term("socket", "sheep"))
+
+
+@pytest.mark.parametrize(
+    ("cpu", "more", "annotations"),
+    [
+        pytest.param(1, {}, NOWHERE, id="no pool has the label"),
+        pytest.param(9, {}, {}, id="the machine is too small"),
+        pytest.param(1, ABSENT, {}, id="nobody it must be with is there"),
+        pytest.param(1, WITH_SHEEP, {}, id="it must be with whom it avoids"),
+    ],
+)
+def test_a_refusal_names_nobody_without_whom_there_is_no_room_either(
+    cpu: int, more: dict[str, Any], annotations: dict[str, str]
+) -> None:
+    engine = engine_of(CORES)
+    placed(engine, container_of("sheep", 1))
+    rules = {**apart(term("socket", "sheep")), **more}
+    lion = container_of("lion", cpu, rules, fails=True, annotations=annotations)
+    assert "to make room" not in reason(engine.create(lion))
+
+
+def test_a_refusal_names_nobody_whose_rule_gives_way() -> None:
+    engine = engine_of(CORES)
+    placed(engine, container_of("wolf", 1))
+    placed(engine, container_of("owner", 1, apart(term("socket", "sheep"))))
+    sheep = container_of("sheep", 1, apart(term("socket", "wolf")), fails=True)
+    assert reason(engine.create(sheep)).endswith("to make room, stop or move default/wolf/main")
+
+
+def test_who_is_named_gives_back_its_cpus() -> None:
+    engine = engine_of(CORES)
+    placed(engine, wolf := container_of("wolf", 7))
+    sheep = container_of("sheep", 1, apart(term("core", "wolf")), fails=True)
+    assert reason(engine.create(sheep)).endswith("to make room, stop or move default/wolf/main")
+    engine.remove(sheep.id)
+    engine.stop(wolf.id)
+    assert placed(engine, sheep) == "1"
+
+
 def test_who_made_way_has_its_cpus_again_once_the_other_is_gone() -> None:
     engine = engine_of(CORES, "cpuset:7")
     placed(engine, wide := container_of("wide", 0.5))

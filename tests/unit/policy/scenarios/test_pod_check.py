@@ -238,6 +238,38 @@ def test_a_label_that_no_pool_has_is_found_without_a_machine(
     assert what in found
 
 
+def pool_rules(kind: str, rules: str) -> str:
+    field = f"{kind}DuringSchedulingIgnoredDuringExecution"
+    return f"affinity.pinfold.dev/pod: |\n      poolAffinity: {{{field}: {rules}}}"
+
+
+def slip(operator: str) -> str:
+    return f"matchExpressions: [{{key: isolatd, operator: {operator}}}]"
+
+
+def requiring(operator: str) -> str:
+    return pool_rules("required", f"{{nodeSelectorTerms: [{{{slip(operator)}}}]}}")
+
+
+def preferring(operator: str) -> str:
+    return pool_rules("preferred", f"[{{weight: 5, preference: {{{slip(operator)}}}}}]")
+
+
+@pytest.mark.parametrize("machine", ["", MACHINE])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        pytest.param(requiring("DoesNotExist"), id="all pools lack it"),
+        pytest.param(requiring("Exists"), id="no pool has it"),
+        pytest.param(preferring("DoesNotExist"), id="preferred where it is not"),
+        pytest.param(preferring("Exists"), id="preferred where it is"),
+    ],
+)
+def test_a_slip_in_a_label_of_pools_is_found_once(rule: str, machine: str) -> None:
+    (found,) = lint(rule, machine=machine)
+    assert "'isolatd'" in found
+
+
 @pytest.mark.parametrize(
     ("selector", "config"),
     [

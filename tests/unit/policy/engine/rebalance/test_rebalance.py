@@ -274,3 +274,51 @@ def test_whoever_a_required_rule_is_about_is_not_moved_for_a_wish(owner: str, ki
     assert "required rules" in result.reason
     assert engine.grants[mover.id].pool_id == held
     after(plan, engine)
+
+
+@pytest.mark.parametrize(
+    ("app", "is_moved"), [pytest.param("a", False, id="counted"), pytest.param("x", True, id="not")]
+)
+def test_whoever_a_required_spread_rule_counts_is_not_moved_for_a_wish(
+    app: str, is_moved: bool
+) -> None:
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "numa",
+        "labelSelector": {
+            "matchExpressions": [{"key": "app", "operator": "In", "values": [app, "c"]}]
+        },
+    }
+    rule = {"affinity.pinfold.dev/pod": json.dumps({"topologySpread": [spread]})}
+    friend = wishing("b", more={"move.pinfold.dev/pod": "never"})
+    engine = placed((friend, NODE_2), (wishing("a", wishes={"b": 3}), NODE_1))
+    owner = wishing("c", more={**rule, "pool-name.pinfold.dev/pod": NODE_2})
+    assert isinstance(engine.create(owner).result, Grant)
+    plan = rebalance(engine.snapshot())
+    assert [move.container.name for move in plan.moves] == ["a"] * is_moved
+    result = engine.move(ContainerId("a"), pool_named(engine, NODE_2)).result
+    assert isinstance(result, Grant) is is_moved
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted", "expected"),
+    [
+        pytest.param(NODE_2, "2", [], id="it is where it prefers to be"),
+        pytest.param(NODE_2, "0", [("a", NODE_2, NODE_0)], id="its friend is where it does"),
+        pytest.param(NODE_2, "3", [("a", NODE_2, NODE_0)], id="neither of the two"),
+    ],
+)
+def test_no_wish_moves_a_container_out_of_the_pool_that_it_prefers(
+    held: str, wanted: str, expected: list[tuple[str, str, str]]
+) -> None:
+    expression = {"key": "numa", "operator": "In", "values": [wanted]}
+    preferred = [{"weight": 100, "preference": {"matchExpressions": [expression]}}]
+    text = json.dumps(
+        {"poolAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    )
+    friend = wishing("b", more={"move.pinfold.dev/pod": "never"})
+    mover = wishing("a", wishes={"b": 1}, more={"affinity.pinfold.dev/pod": text})
+    engine = placed((friend, NODE_0), (mover, held))
+    plan = rebalance(engine.snapshot())
+    assert ways(plan) == expected
+    after(plan, engine)

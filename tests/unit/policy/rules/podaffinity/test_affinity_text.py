@@ -213,12 +213,31 @@ def test_of_too_many_requirements_the_rules_that_fit_count() -> None:
     assert f"more than {REQUIREMENTS_MAX} requirements" in problem
 
 
-def test_a_misspelt_pseudo_label_is_told() -> None:
-    _, rules, (problem,) = rules_of(
-        affinity("topologyKey: numa, labelSelector: {matchLabels: {container.nam: a}}")
-    )
+@pytest.mark.parametrize(
+    ("selector", "fix"),
+    [
+        ("matchLabels: {container.nam: a}", "did you mean 'container.name'?"),
+        ("matchLabels: {pod.qos: guaranteed}", "did you mean 'Guaranteed'?"),
+        (
+            "matchExpressions: [{key: pod.qos, operator: NotIn, values: [Burstable, None]}]",
+            "one of Guaranteed, Burstable, BestEffort",
+        ),
+    ],
+)
+@pytest.mark.parametrize("kind", ["a term", "a spread rule"])
+def test_a_misspelt_pseudo_label_is_told(kind: str, selector: str, fix: str) -> None:
+    text = f"topologyKey: numa, labelSelector: {{{selector}}}"
+    spread = f"topologySpread: [{{maxSkew: 1, {text}}}]"
+    _, rules, (problem,) = rules_of(affinity(text) if kind == "a term" else spread)
     assert rules
-    assert "did you mean 'container.name'?" in problem
+    assert fix in problem
+
+
+def test_classes_of_pods_are_no_slips() -> None:
+    values = "values: [Guaranteed, Burstable, BestEffort]"
+    selector = f"matchExpressions: [{{key: pod.qos, operator: In, {values}}}]"
+    _, _, problems = rules_of(affinity(f"topologyKey: numa, labelSelector: {{{selector}}}"))
+    assert problems == ()
 
 
 def annotated(annotations: Mapping[str, str]) -> tuple[PlacementRules, tuple[str, ...]]:
