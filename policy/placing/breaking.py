@@ -79,9 +79,10 @@ class _Weak(NamedTuple):
 
 
 def _distinct(rules: Sequence[Restriction]) -> list[_Weak]:
-    found: dict[object, _Weak] = {}
+    found: dict[int, _Weak] = {}
     for number, one in enumerate(rules):
-        key: object = number if one.is_own else one.forbidden
+        # No mask is negative.
+        key = ~number if one.is_own else one.forbidden
         cost = _RULE + (not one.is_own)
         before = found.get(key)
         found[key] = _Weak(one, cost + (before.cost if before else 0))
