@@ -91,9 +91,10 @@ class OpeningSearch:
         """The sets of cpus of which the newcomer has to stay in one."""
         found = [everything]
         # Many rules may ask for the same domains.
-        for choices in dict.fromkeys([one.choices for one in own]):
+        for (level, _), choices in {(one.level, one.choices): one.choices for one in own}.items():
             if choices:
-                found = [mask & part for mask in found for part in choices if mask & part]
+                wanted, parts = reduce(int.__or__, choices), self.judgement.domains.parts
+                found = [part for mask in found for part in parts(level, mask & wanted)]
                 found = found[:_REGIONS_MAX]
         return found if everything else []
 
@@ -176,13 +177,17 @@ class OpeningSearch:
 
     def preference(self, pool_id: int, region: int) -> int:
         """The sum of preferred rules for a region of a pool."""
-        judgement = self.judgement
-        score = judgement.pool_scores[pool_id] if judgement.pool_scores else 0
-        if not judgement.pulls or not region:
-            return score
-        if (pool_id, region) not in self._scores:
-            self._scores[pool_id, region] = score + self._pulled(pool_id, region)
-        return self._scores[pool_id, region]
+        scores = self.judgement.pool_scores
+        return (scores[pool_id] if scores else 0) + self.liking(pool_id, region)
+
+    def liking(self, pool_id: int, region: int) -> int:
+        """The sum of preferred rules between containers, without those about pools."""
+        if not self.judgement.pulls or not region:
+            return 0
+        known = self._scores.get((pool_id, region))
+        if known is None:
+            known = self._scores[pool_id, region] = self._pulled(pool_id, region)
+        return known
 
     def _pulled(self, pool_id: int, region: int) -> int:
         judgement = self.judgement

@@ -65,7 +65,7 @@ def atoms(region: int, weak: Sequence[Restriction]) -> list[tuple[int, int]]:
 
 
 def price(cpus: int, pool_id: int, weak: Sequence[Restriction]) -> tuple[int, int]:
-    """How many rules a place breaks, and how many of others; equal ones of others break together."""
+    """How many rules a place breaks, and how many of those are of others."""
     broken = [one for one in weak if one.is_broken_by(cpus, pool_id)]
     return len(broken), sum(not one.is_own for one in broken)
 
@@ -114,7 +114,6 @@ def test_each_pool_gets_the_part_that_breaks_least_of_all_that_are_tried(
         for _ in range(2)
     )
     firm = [one for one in rules if not one.can_break]
-    # Equal rules of residents break at the same time.
     weak = [one for one in rules if one.can_break]
     found = degraded(search)
     if not weak:
