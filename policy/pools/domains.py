@@ -81,6 +81,10 @@ class Domains:
         """All cpus of some domains."""
         return self._blocks[level].members(indexes)
 
+    def highest(self, level: Level, cpus: int) -> int:
+        """The highest of some cpus in each domain that has any."""
+        return self._blocks[level].highest_members(cpus)
+
     def name(self, level: Level, index: int) -> str:
         """A domain for people, by its number in the order of lowest cpus."""
         lowest = (index & -index).bit_length() - 1
