@@ -149,6 +149,11 @@ class _Breaking:
 
         What is liked best of those that break as little.
         """
+        everywhere = 0
+        for one in parts:
+            everywhere |= one.cpus
+        if not self._search.may_fit(pool_id, everywhere):
+            return None
         by_region = [list(some) for _, some in groupby(parts, attrgetter("region"))]
         single: list[_Part] = []
         for some in by_region:

@@ -229,6 +229,16 @@ class OpeningSearch:
         free = self._slices[pool_id] & region & ~self.judgement.owed(region)
         return strict_cpus(request, free)
 
+    def may_fit(self, pool_id: int, region: int) -> bool:
+        """Whether some part of a region of a pool may have what the newcomer asks for."""
+        request, ledger, count = self.request, self.ledger, self.request.exclusive
+        free, isolated = ledger.free_sharable[pool_id] & region, ledger.free_isolated[pool_id]
+        if (free | isolated & region).bit_count() < count:
+            return False
+        if not request.needs_shared_cpu:
+            return True
+        return bool(free) and ledger.room.grantable_milli[pool_id] >= request.shared_milli
+
     def fits(self, pool_id: int, region: int) -> bool:
         """Whether a region of a pool has what the newcomer asks for."""
         request, ledger = self.request, self.ledger

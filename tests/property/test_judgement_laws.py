@@ -176,7 +176,7 @@ def owed(some: Sequence[Companions], region: int) -> int:
             here = shared & domain
             if here and domain & region and not domain & own and not kept & here:
                 kept |= 1 << (here.bit_length() - 1)
-    return kept
+    return kept & region
 
 
 @settings(deadline=None, max_examples=500)

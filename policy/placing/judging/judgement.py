@@ -359,12 +359,15 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
 
         For all domains at once: there may be thousands, and regions as many.
         """
+        sharing = self._sharing
+        if len(sharing) == 1:
+            return sharing[0][3] & region
         kept, covering = 0, self.domains.covering
-        for level, shared, _, last in self._sharing:
+        for level, shared, _, last in sharing:
             here = last & covering(level, region)
             # Where a cpu is left anyway nobody needs another one.
-            kept |= here & ~covering(level, kept & shared) if kept else here
-        return kept
+            kept |= here & ~covering(level, kept & shared)
+        return kept & region
 
     @property
     def owed_at_most(self) -> int:
