@@ -125,21 +125,29 @@ class _Breaking:
 
     def parts_of_pools(self, regions: Sequence[int]) -> Iterator[tuple[int, Sequence[_Part]]]:
         """The parts of regions in each pool; a pool comes after the one around it."""
-        tree, found = self._search.tree, dict[int, Sequence[_Part]]()
-        everywhere = [
-            self._part(number, cpus, broken)
-            for number, region in enumerate(regions)
-            for cpus, broken in self._costs.atoms(region)
-        ]
+        tree = self._search.tree
+        found: list[list[_Part]] = [[] for _ in tree.pools]
+        for number, region in enumerate(regions):
+            for cpus, broken in self._costs.atoms(region):
+                part = self._part(number, cpus, broken)
+                # Most are in one pool, and in all around it: the others need not be asked.
+                holding = tree.holding(cpus)
+                for pool_id in (holding, *tree.ancestors[holding]):
+                    found[pool_id].append(part)
+                self._cut(part, holding, found)
         for pool in reversed(tree.pools):
-            around = everywhere if pool.parent is None else found[pool.parent]
-            mask = tree.masks[pool.id]
-            found[pool.id] = parts = [
-                one if here == one.cpus else self._part(one.region, here, one.broken)
-                for one in around
-                if (here := one.cpus & mask)
-            ]
-            yield pool.id, parts
+            yield pool.id, found[pool.id]
+
+    def _cut(self, part: _Part, pool_id: int, found: Sequence[list[_Part]]) -> None:
+        """Divide a part of a pool among the pools inside."""
+        tree = self._search.tree
+        for child in tree.pools[pool_id].children:
+            here = part.cpus & tree.masks[child]
+            if here:
+                is_whole = here == part.cpus
+                inside = part if is_whole else self._part(part.region, here, part.broken)
+                found[child].append(inside)
+                self._cut(inside, child, found)
 
     def _part(self, region: int, cpus: int, broken: int) -> _Part:
         return _Part(region, cpus, broken, self._costs.cost(cpus, broken))

@@ -294,7 +294,12 @@ class OpeningSearch:
         counts_whole = not (self.request.exclusive and self.judgement.companions)
         found: dict[int, list[int]] = {}
         for region in regions:
-            pending = [self.tree.root.id]
+            pending: list[int] = [self.tree.root.id]
+            if not closed and not has_repeated:
+                # A narrower pool holds all that pools around it have of a region. There may be one
+                # region for each core.
+                holding = self.tree.holding(region)
+                pending = [holding] if region != masks[holding] else pending
             while pending:
                 pool_id = pending.pop()
                 mask, children = masks[pool_id], pools[pool_id].children
