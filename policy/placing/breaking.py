@@ -157,6 +157,9 @@ class _Breaking:
 
         What is liked best of those that break as little.
         """
+        if len(parts) == 1:
+            # Most pools have one: nothing is to be chosen.
+            return parts[0] if self._search.fits(pool_id, parts[0].cpus) else None
         everywhere = 0
         for one in parts:
             everywhere |= one.cpus
