@@ -159,6 +159,22 @@ class CpuBlocks:
                 exactly[count] |= at_least[count] & ~at_least[count + 1]
         return exactly
 
+    def highest_members(self, cpus: int) -> int:
+        """The highest of `cpus` in each group that has any."""
+        highest = 0
+        for shape in self._shapes:
+            if not shape.is_shifted:
+                for mask in shape.masks:
+                    if here := mask & cpus:
+                        highest |= 1 << (here.bit_length() - 1)
+                continue
+            seen = 0
+            for offset in reversed(shape.offsets):
+                here = (cpus >> offset) & shape.firsts & ~seen
+                highest |= here << offset
+                seen |= here
+        return highest
+
     def lowest_members(self, cpus: int) -> int:
         """The lowest of `cpus` in each group that has any."""
         lowest = 0

@@ -211,7 +211,8 @@ def _kept_apart(judgement: Judgement) -> Mapping[Level, _Residents]:
     """The residents that must not share a domain with the newcomer, by level."""
     by_level: dict[Level, _Residents] = {}
     # Many rules are about the same containers.
-    in_the_way = {(one.level, id(one.blockers)): one.blockers for one in judgement.own}
+    rules = [one for one in judgement.own if one.blockers]
+    in_the_way = {(one.level, id(one.blockers)): one.blockers for one in rules}
     for (level, _), some in in_the_way.items():
         by_level.setdefault(level, {}).update(dict.fromkeys([one.id for one in some]))
     for level, owners in dict.fromkeys((one.level, one.insisting) for one in judgement.barriers):

@@ -91,9 +91,10 @@ class OpeningSearch:
         """The sets of cpus of which the newcomer has to stay in one."""
         found = [everything]
         # Many rules may ask for the same domains.
-        for choices in dict.fromkeys([one.choices for one in own]):
+        for (level, _), choices in {(one.level, one.choices): one.choices for one in own}.items():
             if choices:
-                found = [mask & part for mask in found for part in choices if mask & part]
+                wanted, parts = reduce(int.__or__, choices), self.judgement.domains.parts
+                found = [part for mask in found for part in parts(level, mask & wanted)]
                 found = found[:_REGIONS_MAX]
         return found if everything else []
 
@@ -176,13 +177,17 @@ class OpeningSearch:
 
     def preference(self, pool_id: int, region: int) -> int:
         """The sum of preferred rules for a region of a pool."""
-        judgement = self.judgement
-        score = judgement.pool_scores[pool_id] if judgement.pool_scores else 0
-        if not judgement.pulls or not region:
-            return score
-        if (pool_id, region) not in self._scores:
-            self._scores[pool_id, region] = score + self._pulled(pool_id, region)
-        return self._scores[pool_id, region]
+        scores = self.judgement.pool_scores
+        return (scores[pool_id] if scores else 0) + self.liking(pool_id, region)
+
+    def liking(self, pool_id: int, region: int) -> int:
+        """The sum of preferred rules between containers, without those about pools."""
+        if not self.judgement.pulls or not region:
+            return 0
+        known = self._scores.get((pool_id, region))
+        if known is None:
+            known = self._scores[pool_id, region] = self._pulled(pool_id, region)
+        return known
 
     def _pulled(self, pool_id: int, region: int) -> int:
         judgement = self.judgement
@@ -223,6 +228,16 @@ class OpeningSearch:
             self._slices[pool_id] = ledger.slice(self.tree.pools[pool_id].id)
         free = self._slices[pool_id] & region & ~self.judgement.owed(region)
         return strict_cpus(request, free)
+
+    def may_fit(self, pool_id: int, region: int) -> bool:
+        """Whether some part of a region of a pool may have what the newcomer asks for."""
+        request, ledger, count = self.request, self.ledger, self.request.exclusive
+        free, isolated = ledger.free_sharable[pool_id] & region, ledger.free_isolated[pool_id]
+        if (free | isolated & region).bit_count() < count:
+            return False
+        if not request.needs_shared_cpu:
+            return True
+        return bool(free) and ledger.room.grantable_milli[pool_id] >= request.shared_milli
 
     def fits(self, pool_id: int, region: int) -> bool:
         """Whether a region of a pool has what the newcomer asks for."""
@@ -279,7 +294,12 @@ class OpeningSearch:
         counts_whole = not (self.request.exclusive and self.judgement.companions)
         found: dict[int, list[int]] = {}
         for region in regions:
-            pending = [self.tree.root.id]
+            pending: list[int] = [self.tree.root.id]
+            if not closed and not has_repeated:
+                # A narrower pool holds all that pools around it have of a region. There may be one
+                # region for each core.
+                holding = self.tree.holding(region)
+                pending = [holding] if region != masks[holding] else pending
             while pending:
                 pool_id = pending.pop()
                 mask, children = masks[pool_id], pools[pool_id].children

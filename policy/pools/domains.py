@@ -37,6 +37,7 @@ class Domains:
             self._masks[level], self._stand_ins[level] = found, wider
         blocks = {level: CpuBlocks(masks) for level, masks in self._masks.items()}
         self._blocks: Mapping[Level, CpuBlocks] = blocks
+        self._holders: dict[Level, Mapping[int, int]] = {}
         # The containers of one pool share one set of cpus, and there are few others.
         self.indexes = lru_cache(maxsize=_KNOWN_SETS)(partial(_indexes, blocks))
         """The domains of a level that hold some of a mask of cpus, by their lowest cpus."""
@@ -56,9 +57,33 @@ class Domains:
         """The level whose domains serve for a level: itself, or the next wider where absent."""
         return self._stand_ins[level]
 
+    def holders(self, level: Level) -> Mapping[int, int]:
+        """The domain of a level in which each cpu is; worked out for the first who asks."""
+        found = self._holders.get(level)
+        if found is None:
+            found = {cpu: mask for mask in self._masks[level] for cpu in iter_bits(mask)}
+            self._holders[level] = found
+        return found
+
+    def parts(self, level: Level, cpus: int) -> list[int]:
+        """The parts of some cpus in each domain of a level, by the domains' lowest cpus.
+
+        O(domains of the cpus), where a level may have thousands.
+        """
+        holders, found = self.holders(level), list[int]()
+        if not cpus & ~holders.get((cpus & -cpus).bit_length() - 1, 0):
+            return [cpus] if cpus else found
+        for first in iter_bits(self._blocks[level].touched(cpus)):
+            found.append(cpus & holders[first])
+        return found
+
     def members(self, level: Level, indexes: int) -> int:
         """All cpus of some domains."""
         return self._blocks[level].members(indexes)
+
+    def highest(self, level: Level, cpus: int) -> int:
+        """The highest of some cpus in each domain that has any."""
+        return self._blocks[level].highest_members(cpus)
 
     def name(self, level: Level, index: int) -> str:
         """A domain for people, by its number in the order of lowest cpus."""

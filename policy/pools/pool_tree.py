@@ -5,13 +5,14 @@ subtree are the ids `first..id` and the root has the highest id.
 """
 
 import enum
-from collections.abc import Iterable, Mapping
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ...topology.model.machine import Domain, Machine, MemoryKind, NumaNode
-from ...topology.sets.cpuset import CpuSet, NodeSet
+from ...topology.sets.cpuset import CpuSet, NodeSet, iter_bits
 from ..model.grant import PoolId
 from .memory_supply import MemorySupply
 from .supply import Supply
@@ -74,6 +75,8 @@ class PoolTree(Struct, frozen=True, kw_only=True):
     """For each pool its ancestors, the parent first, the root last."""
     masks: tuple[int, ...]
     """The cpus of each pool."""
+    deepest: Sequence[int]
+    """By cpu id the narrowest pool that has it; the root for those that none has."""
     ids: Mapping[str, PoolId]
     """By name the first pool that has it."""
     has_repeated_pools: bool
@@ -93,6 +96,17 @@ class PoolTree(Struct, frozen=True, kw_only=True):
         """The nearest pool with all of these cpus, from a pool upwards; the root if none has."""
         for one in (pool_id, *self.ancestors[pool_id]):
             if not cpus & ~self.pools[one].cpus.mask:
+                return one
+        return self.root.id
+
+    def holding(self, cpus: int) -> PoolId:
+        """The narrowest pool with all of some cpus; the root if none has. O(depth)."""
+        lowest = (cpus & -cpus).bit_length() - 1
+        pool_id = PoolId(self.deepest[lowest]) if lowest < len(self.deepest) else self.root.id
+        if not cpus & ~self.masks[pool_id]:
+            return pool_id
+        for one in self.ancestors[pool_id]:
+            if not cpus & ~self.masks[one]:
                 return one
         return self.root.id
 
@@ -241,12 +255,23 @@ def number_branches(root: Branch, machine: Machine, supply: Supply) -> PoolTree:
         pools=linked,
         ancestors=tuple(ancestors[pool.id] for pool in pools),
         masks=masks,
+        deepest=_deepest(masks),
         ids={pool.name: pool.id for pool in reversed(pools)},
         has_repeated_pools=any(
             len(pool.children) == 1 and masks[pool.children[0]] == masks[pool.id] for pool in pools
         ),
         root=linked[-1],
     )
+
+
+def _deepest(masks: Sequence[int]) -> Sequence[int]:
+    """The narrowest pool of each cpu; two bytes each, for there may be thousands."""
+    found = array("h", [len(masks) - 1] * masks[-1].bit_length())
+    # Pools come after those below them.
+    for pool_id in reversed(range(len(masks))):
+        for cpu in iter_bits(masks[pool_id]):
+            found[cpu] = pool_id
+    return found
 
 
 class _MemoryMap:

@@ -85,8 +85,14 @@ class Pulls:
             self._spread()
         if not cpus & self._reach:
             return 0
-        total = 0
+        total, lowest = 0, (cpus & -cpus).bit_length() - 1
         for level, weights in self._by_weight.items():
+            domain = self._domains.holders(level).get(lowest, 0)
+            if not cpus & ~domain:
+                # The parts of pools that rules about narrow domains leave are thousands.
+                first = (domain & -domain).bit_length() - 1
+                total += self._weights[level].get(first, 0) * SCALE
+                continue
             indexes = self._domains.indexes(level, cpus)
             pulling, found = indexes & self._pulling[level], 0
             for weight, some in weights if pulling else ():

@@ -14,7 +14,13 @@ from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, Q
 from pinfold.policy.model.grant import Grant
 from pinfold.policy.model.request import Request
 from pinfold.policy.placing.judging.guard import guard
-from pinfold.policy.placing.judging.judgement import Barrier, BarrierOwners, Judgement
+from pinfold.policy.placing.judging.judgement import (
+    Barrier,
+    BarrierOwners,
+    Companions,
+    Judgement,
+)
+from pinfold.policy.placing.judging.restriction import Restriction
 from pinfold.policy.placing.openings import OpeningSearch
 from pinfold.policy.pools.domains import Domains
 from pinfold.policy.pools.pool_tree import build_tree
@@ -159,3 +165,34 @@ def test_a_pool_is_preferred_as_much_as_what_is_left_of_its_region(
     places = [one & mask for one, mask in zip(regions, TREE.masks, strict=True)]
     found = search.preferences(places) or [0] * len(places)
     assert [*found] == [search.preference(*one) for one in enumerate(places)]
+
+
+def owed(some: Sequence[Companions], region: int) -> int:
+    """The cpus that are left to companions, domain by domain in the order of the rules."""
+    kept = 0
+    for one in dict.fromkeys((one.level, one.shared, one.own) for one in some):
+        level, shared, own = one
+        for domain in DOMAINS.masks(level):
+            here = shared & domain
+            if here and domain & region and not domain & own and not kept & here:
+                kept |= 1 << (here.bit_length() - 1)
+    return kept & region
+
+
+@settings(deadline=None, max_examples=500)
+@given(data=st.data())
+def test_what_is_owed_to_companions_is_what_each_domain_by_itself_owes(data: st.DataObject) -> None:
+    masks = st.integers(0, (1 << CPUS) - 1)
+    rule = Restriction(
+        text="rule", owner="o", owner_id=ContainerId("o"), can_break=False, wanted="it"
+    )
+    drawn = st.tuples(st.sampled_from(LEVELS), st.just(0) | masks, masks)
+    companions = tuple(
+        Companions(level=level, own=own & ~shared, shared=shared, rule=rule)
+        for level, own, shared in data.draw(st.lists(drawn, max_size=3))
+    )
+    judgement = Judgement(companions=companions, pulls=Pulls(DOMAINS), domains=DOMAINS)
+    region = data.draw(masks)
+    found = judgement.owed(region)
+    assert found == owed(companions, region)
+    assert found.bit_count() <= judgement.owed_at_most

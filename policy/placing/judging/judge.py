@@ -232,6 +232,7 @@ class _Reading(Struct):
             about=places,
             forbidden=self._everything & ~allowed,
             choices=choices,
+            level=level,
             is_lasting=is_lasting(rule),
         )
         if is_inside:

@@ -361,30 +361,39 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
         return frozenset(found.union(*(one.presence for one in crowds)))
 
     def owed(self, region: int) -> int:
-        """Cpus of a region that the newcomer must leave, so that companions stay beside it."""
-        kept = 0
-        for level, shared, indexes in self._sharing:
-            for index in bits(indexes & self.domains.indexes(level, region)):
-                here = shared & self.domains.members(level, index)
-                if not kept & here:
-                    kept |= 1 << (here.bit_length() - 1)
-        return kept
+        """Cpus of a region that the newcomer must leave, so that companions stay beside it.
+
+        For all domains at once: there may be thousands, and regions as many.
+        """
+        sharing = self._sharing
+        if len(sharing) == 1:
+            return sharing[0][3] & region
+        kept, covering = 0, self.domains.covering
+        for level, shared, _, last in sharing:
+            here = last & covering(level, region)
+            # Where a cpu is left anyway nobody needs another one.
+            kept |= here & ~covering(level, kept & shared)
+        return kept & region
 
     @property
     def owed_at_most(self) -> int:
         """The number of cpus that `owed` comes to at most, whatever the region."""
-        return sum([indexes.bit_count() for _, _, indexes in self._sharing])
+        return sum([indexes.bit_count() for _, _, indexes, _ in self._sharing])
 
     @cached_property
-    def _sharing(self) -> Sequence[tuple[Level, int, int]]:
-        """Shared cpus of companions, and the domains in which they have those alone, by level."""
+    def _sharing(self) -> Sequence[tuple[Level, int, int, int]]:
+        """Shared cpus of companions, and the domains in which they have those alone, by level.
+
+        And the last cpu of each of those domains that is shared.
+        """
         # Many rules may be about the same companions.
         alike = dict.fromkeys([(one.level, one.shared, one.own) for one in self.companions])
-        indexes = self.domains.indexes
-        return [
-            (level, shared, indexes(level, shared) & ~indexes(level, own))
-            for level, shared, own in alike
-        ]
+        domains, found = self.domains, list[tuple[Level, int, int, int]]()
+        for level, shared, own in alike:
+            indexes = domains.indexes(level, shared) & ~domains.indexes(level, own)
+            last = domains.highest(level, shared & domains.members(level, indexes))
+            found.append((level, shared, indexes, last))
+        return found
 
 
 def bits(mask: int) -> Iterator[int]:

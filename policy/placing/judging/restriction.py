@@ -40,7 +40,7 @@ class Restriction(Struct, frozen=True, kw_only=True):
     blocker_names: str = ""
     """Their names, where they are at hand."""
     level: Level = Level.SYSTEM
-    """The level at which they do."""
+    """The level at which they do, or of the domains of which it must be in one."""
 
     @property
     def name(self) -> str:

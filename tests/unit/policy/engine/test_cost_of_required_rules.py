@@ -4,7 +4,7 @@ How long anything takes is nobody's concern here: see `tests/bench`.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -15,7 +15,7 @@ from tests.bench.sizes import MEDIUM, SMALL, Size
 from tests.bench.timings import Timings, percentile
 from tests.bench.turnover import Turnover
 from tests.unit.counted_calls import count_calls
-from tests.unit.policy.engine.ruled_pods import container_of, engine_of, near, term
+from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, near, term
 
 _TURNS = 300
 
@@ -54,3 +54,27 @@ def test_whom_a_newcomer_mends_is_looked_at_when_somebody_asks_what_is_told_of_i
     asked = count_calls(lambda: engine.decisions)
     assert asked > 10 * count_calls(lambda: engine.decisions)
     assert not all(engine.decisions[one.id].unmet for one in lonely)
+
+
+_CORES: Final = 1024
+
+
+@pytest.mark.parametrize(
+    ("cpu", "calls_max"),
+    [
+        pytest.param(0.5, 70, id="a share"),
+        pytest.param(1, 70, id="a cpu of its own"),
+        pytest.param(2, 160, id="a core of its own, which leaves nobody beside it"),
+    ],
+)
+def test_a_rule_about_cores_that_cannot_be_met_costs_each_core_a_little(
+    cpu: float, calls_max: int
+) -> None:
+    engine = engine_of(f"socket:4 numa:4 l3:4 core:{_CORES // 64} thread:2 mem:4G")
+    for number in range(128):
+        engine.create(container_of(f"friend{number}", 0.1, app="friend"))
+    rules = {**near(term("core", "friend")), **apart(term("core", "friend"))}
+    newcomer = container_of("newcomer", cpu, rules)
+    calls = count_calls(lambda: engine.create(newcomer))
+    assert engine.decisions[newcomer.id].unmet
+    assert calls < calls_max * _CORES

@@ -1,6 +1,7 @@
 """The pool tree: which levels become pools, their names, numbers and memory."""
 
 import dataclasses
+import random
 
 import pytest
 
@@ -251,3 +252,19 @@ def test_the_smallest_pool_that_holds_cpus() -> None:
     assert tree.smallest_holding(CpuSet.parse("2-3")).name == "NUMA node #1"
     assert tree.smallest_holding(CpuSet.parse("1-2")).name == "socket #0"
     assert tree.smallest_holding(CpuSet.parse("1,7")).name == "root"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param("socket:2 numa:2 l3:2 core:2 thread:2", id="four levels"),
+        pytest.param("socket:1 numa:1 core:4", id="one NUMA node in one socket"),
+        pytest.param("socket:2 numa:3 core:1 isolated:1", id="NUMA nodes of one core"),
+    ],
+)
+def test_the_pool_that_holds_cpus_is_found_from_below_as_from_above(spec: str) -> None:
+    tree, chance = tree_of(machine_from_spec(spec)), random.Random(1)
+    numbers = range(len(tree.root.cpus))
+    for count in (1, 1, 2, 2, 3, 4, len(numbers)) * 20:
+        cpus = CpuSet.collect(chance.sample(numbers, min(count, len(numbers))))
+        assert tree.holding(cpus.mask) == tree.smallest_holding(cpus).id
