@@ -219,7 +219,10 @@ class Session:
         event = self._unread.popleft()
         if not isinstance(event, Call):
             return event
-        self._serving = served = ServedCall(call=event, started=self._clock())
+        now, seconds = self._clock(), self._service.deadline_of(event)
+        self._serving = served = ServedCall(call=event, started=now, deadline=now + seconds)
+        if seconds < self._service.deadline_seconds:
+            self._turns.hurry()
         return served
 
     def _serve(self, served: ServedCall) -> None:
@@ -246,7 +249,7 @@ class Session:
     def _due(self, away_since: float) -> float:
         """The time at which another thread has to answer, or to read, for the one that does."""
         served = self._serving
-        if served is not None and served.turn is not None:
+        if served is not None:
             return served.deadline
         return away_since + self._service.deadline_seconds
 
