@@ -208,6 +208,7 @@ def command(
         _stop(server, metrics, keeper, history, tuner, daemon, traces)
         surroundings.close()
         notifier.close()
+        signal.set_wakeup_fd(-1)
     if ended is Command.ENDED and not (access.identity.is_preinstalled and daemon.has_served):
         raise click.exceptions.Exit(FAULT)
 
@@ -355,6 +356,7 @@ def _listen(daemon: Daemon) -> None:
         (signal.SIGUSR1, Command.TOGGLE_DEBUG),
     ):
         signal.signal(number, partial(_obey, daemon, order))
+    signal.set_wakeup_fd(daemon.commands.waker, warn_on_full_buffer=False)
 
 
 def _obey(daemon: Daemon, order: Command, _number: int, _frame: object) -> None:
