@@ -208,7 +208,6 @@ def command(
         _stop(server, metrics, keeper, history, tuner, daemon, traces)
         surroundings.close()
         notifier.close()
-        signal.set_wakeup_fd(-1)
     if ended is Command.ENDED and not (access.identity.is_preinstalled and daemon.has_served):
         raise click.exceptions.Exit(FAULT)
 
@@ -254,6 +253,8 @@ def _stop(
     for part in parts:
         if part is not None:
             part.stop()
+    # Nobody waits for a signal any more, and the pipe goes with the daemon.
+    signal.set_wakeup_fd(-1)
 
 
 def _look_for_conflicts(daemon: Daemon, log: logging.Logger, *, is_here: bool) -> None:

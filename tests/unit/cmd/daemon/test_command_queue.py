@@ -18,7 +18,11 @@ _SECONDS = 1.0
 def fixture_commands() -> Generator[CommandQueue]:
     commands = CommandQueue()
     before = signal.set_wakeup_fd(commands.waker, warn_on_full_buffer=False)
-    handler = signal.signal(signal.SIGUSR2, lambda *_: commands.put(Command.RELOAD))
+
+    def obey(_number: int, _frame: object) -> None:
+        commands.put(Command.RELOAD)
+
+    handler = signal.signal(signal.SIGUSR2, obey)
     yield commands
     signal.set_wakeup_fd(before)
     signal.signal(signal.SIGUSR2, handler)
