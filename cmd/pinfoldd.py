@@ -256,6 +256,8 @@ def _stop(
     for part in parts:
         if part is not None:
             part.stop()
+    # Nobody waits for a signal any more, and the pipe goes with the daemon.
+    signal.set_wakeup_fd(-1)
 
 
 def _look_for_conflicts(daemon: Daemon, log: logging.Logger, *, is_here: bool) -> None:
@@ -358,6 +360,7 @@ def _listen(daemon: Daemon) -> None:
         (signal.SIGUSR1, Command.TOGGLE_DEBUG),
     ):
         signal.signal(number, partial(_obey, daemon, order))
+    signal.set_wakeup_fd(daemon.commands.waker, warn_on_full_buffer=False)
 
 
 def _obey(daemon: Daemon, order: Command, _number: int, _frame: object) -> None:

@@ -2,9 +2,11 @@
 
 import contextlib
 import logging
+import os
 import queue
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
@@ -32,7 +34,7 @@ from .sd_notify import Notifier
 from .timetable import Timetable
 
 _BUSY_SECONDS: Final = 10.0
-_SIGNAL_SECONDS: Final = 0.5
+_WAKINGS_MAX: Final = 1 << 16
 
 
 def _do_nothing() -> None:
@@ -47,6 +49,41 @@ class Command(Enum):
     TOGGLE_DEBUG = "toggle debug"
     ENDED = "ended"
     """The plugin has nobody to talk to any more."""
+
+
+class CommandQueue:
+    """Commands to the main thread, which sleeps until there is one.
+
+    Python runs a signal's handler once the main thread is back from its wait: one that comes on the
+    way into it would be heard with the next one, or never. So it waits at a pipe, and `waker` is
+    for `signal.set_wakeup_fd`: the kernel's signal writes there, before any handler is run.
+    """
+
+    def __init__(self) -> None:
+        self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self._pipe, self.waker = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self.waker, False)
+        # Never before: a signal would be written to whatever file has the number then.
+        weakref.finalize(self, _close, self._pipe, self.waker).atexit = False
+
+    def put(self, command: Command) -> None:
+        """Have a command heard soon; for any thread, and for handlers of signals."""
+        self._commands.put(command)
+        with contextlib.suppress(BlockingIOError):  # so much there that it wakes in any case
+            os.write(self.waker, b"\0")
+
+    def get(self) -> Command:
+        """The next command, waited for; for the main thread."""
+        while True:
+            try:
+                return self._commands.get_nowait()
+            except queue.Empty:
+                os.read(self._pipe, _WAKINGS_MAX)
+
+
+def _close(*descriptors: int) -> None:
+    for one in descriptors:
+        os.close(one)
 
 
 class Daemon:
@@ -79,7 +116,7 @@ class Daemon:
         cold_starts = ColdStarts(self.timetable)
         self.first_service = FirstService(self.timetable)
         self._report = Fanout((self.tally, cold_starts, self.first_service, *reports))
-        self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self.commands: Final = CommandQueue()
         policy, memory = Engine(self._as_found(machine), config), memory_bytes(machine)
         self.plugin: Front
         """What stands between the runtime and the policy: an NRI plugin, or a CRI proxy."""
@@ -129,7 +166,7 @@ class Daemon:
 
     def tell(self, command: Command) -> None:
         """Have `run` do this soon."""
-        self._commands.put(command)
+        self.commands.put(command)
 
     def run(
         self,
@@ -141,19 +178,12 @@ class Daemon:
         heartbeat = self._heartbeat(notifier)
         try:
             orders = {Command.RELOAD: reload, Command.TOGGLE_DEBUG: toggle_debug}
-            while (order := orders.get(command := self._next_command())) is not None:
+            while (order := orders.get(command := self.commands.get())) is not None:
                 order()
         finally:
             if heartbeat is not None:
                 heartbeat.stop()
         return command
-
-    def _next_command(self) -> Command:
-        while True:
-            # Python runs a signal's handler once the main thread is back from the wait: a signal
-            # that comes on the way into it would be heard with the next one, or never.
-            with contextlib.suppress(queue.Empty):
-                return self._commands.get(timeout=_SIGNAL_SECONDS)
 
     def reconfigure(
         self,

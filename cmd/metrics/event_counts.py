@@ -2,7 +2,7 @@
 
 import threading
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Final
 
@@ -37,6 +37,11 @@ _UNCOUNTED_MAX: Final = 1024
 """Sets of cpus of placements whose alignment is worked out when somebody asks."""
 
 
+_UNCOUNTED_ANSWERS_MAX: Final = 256
+"""So many answers wait to be counted until somebody asks: each by itself takes time from whoever
+gave it."""
+
+
 class Durations:
     """Durations of one kind by size. Not for several threads."""
 
@@ -61,18 +66,16 @@ class EventCounts:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.durations: dict[tuple[str, str], Durations] = {}
-        """By event and result of calls of the runtime."""
+        self._answers: deque[Answered] = deque()
+        """Those that are not counted yet."""
         self._durations: dict[tuple[str, Outcome], Durations] = {}
-        """The same ones: to ask an outcome for its word is a call of Python."""
         self.placements: Counter[tuple[str, str]] = Counter()
         """By result and reason."""
         self.updates: Counter[str] = Counter()
         """Containers that were told other cpus or memory, by cause."""
         self.drift: Counter[str] = Counter()
         """By what was done about it."""
-        self.unpinned: Counter[str] = Counter()
-        """Starts without a decision in time, by cause."""
+        self._unpinned: Counter[str] = Counter()
         self.recoveries: Counter[str] = Counter()
         """Readings of the state file, by outcome."""
         self.faults = 0
@@ -82,11 +85,25 @@ class EventCounts:
 
     def __call__(self, happening: Happening) -> None:
         """Count it."""
+        if isinstance(happening, Answered):  # most of what happens
+            self._answers.append(happening)
+            if len(self._answers) > _UNCOUNTED_ANSWERS_MAX:
+                self._count_answers()
+            return
         with self._lock:
-            if isinstance(happening, Answered):  # most of what happens
-                self._count_answer(happening)
-            else:
-                self._count(happening)
+            self._count(happening)
+
+    @property
+    def durations(self) -> Mapping[tuple[str, str], Durations]:
+        """By event and result of calls of the runtime."""
+        self._count_answers()
+        return {(method, outcome.value): one for (method, outcome), one in self._durations.items()}
+
+    @property
+    def unpinned(self) -> Mapping[str, int]:
+        """Starts without a decision in time, by cause."""
+        self._count_answers()
+        return self._unpinned
 
     def alignment(self, machine: Machine) -> Mapping[tuple[str, str], int]:
         """Placements by level and whether their cpus are in one domain of it."""
@@ -106,17 +123,21 @@ class EventCounts:
     def _is_full(self) -> bool:
         return len(self._uncounted) >= _UNCOUNTED_MAX
 
+    def _count_answers(self) -> None:
+        with self._lock:
+            while self._answers:
+                self._count_answer(self._answers.popleft())
+
     def _count_answer(self, answered: Answered) -> None:
         method, outcome = answered.method, answered.outcome
         durations = self._durations.get((method, outcome))
         if durations is None:
-            durations = Durations()
-            self._durations[method, outcome] = self.durations[method, outcome.value] = durations
+            durations = self._durations[method, outcome] = Durations()
         durations.add(answered.seconds)
         if method == CREATION and outcome is Outcome.LATE:
-            self.unpinned[LATE] += 1
+            self._unpinned[LATE] += 1
         elif method == CREATION and outcome is Outcome.CRASHED:
-            self.unpinned[FAULT] += 1
+            self._unpinned[FAULT] += 1
 
     def _count(self, happening: Happening) -> None:
         match happening:
@@ -143,7 +164,7 @@ class EventCounts:
         decision = decided.decision
         self.updates[decided.event] += len(decision.changes)
         if decided.event == "adopt":
-            self.unpinned[UNANNOUNCED] += 1
+            self._unpinned[UNANNOUNCED] += 1
         if decided.event not in _NEW:
             return
         if not isinstance(decision.result, Grant):

@@ -26,7 +26,7 @@ LATE_MAX: Final = 64
 """So many records wait with all that their texts are made from; the texts of others are shorter."""
 _LATE_CHARACTERS: Final = 500
 """The length that such a text is taken to have."""
-_GATHER_SECONDS: Final = 0.2
+_GATHER_SECONDS: Final = 0.15
 """Lines that come so soon after the first are written with it: each waking of the writing thread
 takes time from whoever logs."""
 

@@ -20,8 +20,9 @@ from ...nri.dispatch.report import (
 from .saved_states import SavedStates
 from .state_file import StateFile
 
-_PAUSE_SECONDS: Final = 1.0
-"""What a crash may cost: of the last second, what the cpus in the runtime's list do not tell."""
+_PAUSE_SECONDS: Final = 0.95
+"""And until then it takes a moment to be told. A crash may cost, of the last second, what the cpus
+in the runtime's list do not tell."""
 _PAUSES: Final = 200
 """A pause is so many times as long as the saving before it took: half a hundredth of a processor.
 """

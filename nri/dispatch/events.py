@@ -364,14 +364,16 @@ class Events:
         changes = release(container_id)
         self._actuator.forget(container_id)
         if known is not None and (changes or known.state is not ContainerState.EXITED):
-            self._owner.afterwards(self.policy.prepare)
-            self._owner.afterwards(lambda: self._report(Released(known, changes)))
+            self._owner.afterwards(lambda: self._released(known, changes))
         return Answer(others=_pinnings(changes))
+
+    def _released(self, known: Container, changes: tuple[Change, ...]) -> None:
+        self._report(Released(known, changes))
+        self.policy.prepare()
 
     def _is_news(self, mention: Mention) -> bool:
         """Whether a container that runs holds nothing."""
-        container_id = mention.container_id
-        known = self.policy.containers.get(container_id)
+        known = self.policy.containers.get(container_id := mention.container_id)
         return (
             container_id not in self.policy.grants
             and container_id not in self._gone

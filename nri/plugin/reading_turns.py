@@ -10,11 +10,12 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-_LOOK_SECONDS: Final = 0.025
-_LOOKS: Final = 4
-"""The thread that waits looks at the other one so often in the time of its patience, or oftener:
-a call may have a shorter deadline of its own."""
-_QUIET_LOOKS: Final = 8
+_LOOK_SECONDS: Final = 0.15
+"""The thread that waits looks at the other one so often, or once in the time of its patience where
+that is less: whoever went away since the last look is not late before the next one."""
+_LATE_LOOK_SECONDS: Final = 0.025
+"""And so often at one that is late, but must not be stood in for yet."""
+_QUIET_LOOKS: Final = 2
 """After so many looks at one who only waits it sleeps until it is woken."""
 _FAULT: Final = "a fault of ours"
 
@@ -43,7 +44,7 @@ class ReadingTurns:
         self._stand_in = stand_in
         self._left = left
         self._clock = clock
-        self._look_seconds = min(_LOOK_SECONDS, patience_seconds / _LOOKS)
+        self._look_seconds = min(_LOOK_SECONDS, patience_seconds)
         self._place = threading.Lock()
         """For who reads, and whether it only waits."""
         self._reader = 0
@@ -51,6 +52,8 @@ class ReadingTurns:
         """Since when the one that reads does something else; None while it waits for bytes."""
         self._changed = threading.Condition()
         self._is_asleep = False
+        self._is_hurried = False
+        """Whether the time of the next look is to be found anew."""
         self._over = ""
         self._present = 2
 
@@ -80,6 +83,12 @@ class ReadingTurns:
         if self._is_asleep:
             with self._changed:
                 self._changed.notify()
+
+    def hurry(self) -> None:
+        """Have the other one look now: the caller is late sooner than by its patience."""
+        with self._changed:
+            self._is_hurried = True
+            self._changed.notify()
 
     def take(self, take: Callable[[], T]) -> T | None:
         """Value of `take`, done while nobody stands in; None where another one reads by now."""
@@ -113,13 +122,14 @@ class ReadingTurns:
                 left = self._due(since) - self._clock()
                 if left <= 0 and self._has_stood_in(me, since):
                     return
-                pause = min(pause, left) if left > 0 else pause
+                pause = min(pause, left if left > 0 else _LATE_LOOK_SECONDS)
             quiet_looks = quiet_looks + 1 if since is None else 0
             with self._changed:
                 self._is_asleep = quiet_looks > _QUIET_LOOKS
-                if not self._over and not (self._is_asleep and self._away_since is not None):
+                is_due = self._is_hurried or (self._is_asleep and self._away_since is not None)
+                if not self._over and not is_due:
                     self._changed.wait(None if self._is_asleep else pause)
-                self._is_asleep = False
+                self._is_asleep = self._is_hurried = False
 
     def _has_stood_in(self, me: int, since: float) -> bool:
         with self._place:

@@ -144,6 +144,11 @@ class Service:
             self.report(Crashed(served.call.method, error))
             served.answer, served.outcome = SAFE_ANSWER, Outcome.CRASHED
 
+    def deadline_of(self, call: Call) -> float:
+        """The seconds after which a call is answered safely."""
+        patience = call.timeout_nano / 1e9 or self._request_timeout_seconds
+        return min(self.deadline_seconds, _PATIENCE * patience)
+
     def give_up(self, served: ServedCall) -> bool:
         """Whether a call has to be answered safely: the policy has said nothing so far.
 
@@ -244,7 +249,7 @@ class Service:
 
     def _create(self, served: ServedCall) -> tuple[Message | Rejection, Outcome]:
         request = nri_pb2.CreateContainerRequest.FromString(served.call.payload)
-        seconds = self._deadline(served.call)
+        seconds = self.deadline_of(served.call)
         # Not in the policy's turn: looking for what a container is near takes time.
         limit = min(FIND_SECONDS, _FINDING * seconds)
         read = attempt(
@@ -324,7 +329,7 @@ class Service:
         )
         wanted = linux_value(request.linux_resources)
         answer, outcome = self._ask(
-            served, lambda: self._events.update(mention, wanted), self._deadline(served.call)
+            served, lambda: self._events.update(mention, wanted), self.deadline_of(served.call)
         )
         if answer.refusal:
             return Rejection(Code.FAILED_PRECONDITION, answer.refusal), outcome
@@ -342,7 +347,7 @@ class Service:
         answer, outcome = self._ask(
             served,
             lambda: update_pod(self._events, pod, merge(created, size)),
-            self._deadline(served.call),
+            self.deadline_of(served.call),
         )
         if answer.refusal:
             return Rejection(Code.FAILED_PRECONDITION, answer.refusal), outcome
@@ -356,7 +361,7 @@ class Service:
         answer, outcome = self._ask(
             served,
             partial(self._events.stop, container_id, is_undone=is_undone),
-            self._deadline(served.call),
+            self.deadline_of(served.call),
         )
         return nri_pb2.StopContainerResponse(update=update_messages(answer.all)), outcome
 
@@ -380,8 +385,7 @@ class Service:
     ) -> tuple[Answer, Outcome]:
         """The policy's answer; where it fails or is late, one that changes nothing."""
         turn = Turn(served.call.method, work, self._events.post, in_time or self._events.answered)
-        served.deadline = self._clock() + seconds
-        served.turn = turn
+        served.deadline, served.turn = self._clock() + seconds, turn
         match self.owner.serve(turn, seconds):
             case Done(value=answer):
                 return answer, Outcome.REFUSED if answer.refusal else Outcome.DONE
@@ -389,10 +393,6 @@ class Service:
                 return Answer(), Outcome.CRASHED
             case None:
                 return Answer(), Outcome.LATE
-
-    def _deadline(self, call: Call) -> float:
-        patience = call.timeout_nano / 1e9 or self._request_timeout_seconds
-        return min(self.deadline_seconds, _PATIENCE * patience)
 
 
 def _refuse(served: ServedCall) -> tuple[Rejection, Outcome]:

@@ -3,7 +3,7 @@
 They are for people, and are worked out when nobody waits for an answer.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -13,7 +13,7 @@ from ...topology.model.machine import Level
 from ..books.books import Books
 from ..books.whereabouts import Whereabouts
 from ..model.container import Container, ContainerId
-from ..model.grant import Refusal
+from ..model.grant import PoolId, Refusal
 from ..model.level_name import a_level, level_noun
 from ..placing.judging.judgement import OWNERS_MAX
 from ..placing.judging.restriction import names_text, together_text
@@ -152,19 +152,31 @@ class _Look:
         books, residents = self._books, self._books.affinity.residents
         away: list[Container] = []
         near: list[Container] = []
-        for container_id, weight in islice(weights.items(), _LOOKED_AT_MAX):
-            if container_id in books.ledger.grants:
-                is_near = self._is_in_one_pool(container_id)
-                if is_near is not (weight > 0):
-                    (near if is_near else away).append(residents.container(container_id))
+        looked_at = islice(weights, _LOOKED_AT_MAX)
+        placed = [one for one in looked_at if one in books.ledger.grants]
+        for container_id, is_near in zip(placed, self._are_in_one_pool(placed), strict=True):
+            if is_near is not (weights[container_id] > 0):
+                (near if is_near else away).append(residents.container(container_id))
         if away:
             yield f"affinity: in no one pool with {names_text(away)}"
         if near:
             yield f"anti-affinity: in one pool with {names_text(near)}"
 
-    def _is_in_one_pool(self, other_id: ContainerId) -> bool:
-        tree, other = self._books.tree, self._books.pool_around(other_id)
-        return other in tree.subtree(self._pool_id) or self._pool_id in tree.subtree(other)
+    def _are_in_one_pool(self, others: Sequence[ContainerId]) -> Iterator[bool]:
+        """Whether each of other containers is in one pool with this one, see `Books.pool_around`.
+
+        Those side by side are at the same place: it is looked at once.
+        """
+        tree, grants = self._books.tree, self._books.ledger.grants
+        known: dict[tuple[PoolId, int], bool] = {}
+        for one, cpus in zip(others, self._books.reaches(others), strict=True):
+            place = grants[one].pool_id, cpus
+            is_near = known.get(place)
+            if is_near is None:
+                other = tree.around(*place)
+                is_near = other in tree.subtree(self._pool_id)
+                is_near = known[place] = is_near or self._pool_id in tree.subtree(other)
+            yield is_near
 
     def _of_levels(self, rules: PlacementRules) -> Iterator[str]:
         levels = [one.term.level for one in rules.required]

@@ -254,6 +254,19 @@ def test_what_happens_is_counted_once(
     assert values(daemon_families(look(node, counts)))[name][labels] == before + 1
 
 
+def test_answers_are_counted_however_many_come_before_somebody_asks(
+    node: PaperNode, counts: EventCounts
+) -> None:
+    for _ in range(1000):
+        counts(Answered("StopContainer", 0.0015, Outcome.DONE))
+    counts(Answered("CreateContainer", 0.15, Outcome.LATE))
+    found = values(daemon_families(look(node, counts)))
+    assert found["pinfold_events_total"]["StopContainer", "done"] == 1000
+    assert found["pinfold_event_duration_seconds_bucket"]["StopContainer", "done", "0.002"] == 1000
+    assert found["pinfold_event_duration_seconds_bucket"]["StopContainer", "done", "0.001"] == 0
+    assert found["pinfold_unpinned_starts_total"]["late",] == 1
+
+
 def told_metrics() -> set[str]:
     return set(re.findall(r"\| `((?:nri|pinfold|process)_\w+)` \|", MANUAL.read_text()))
 

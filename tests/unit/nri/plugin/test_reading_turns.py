@@ -3,6 +3,8 @@
 import threading
 from collections.abc import Callable
 
+import pytest
+
 from pinfold.nri.plugin.reading_turns import ReadingTurns
 
 PATIENCE = 0.15
@@ -140,6 +142,20 @@ def test_one_that_slept_is_woken() -> None:
         return is_reader
 
     desk.turns.begin_wait = begin_wait  # type: ignore[method-assign]  # a wait that lasts
+    assert desk.run() == "nothing more"
+    assert desk.stood_in.is_set()
+
+
+def test_one_that_looks_seldom_comes_where_it_is_hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pinfold.nri.plugin.reading_turns._LOOK_SECONDS", 100 * SECONDS)
+    monkeypatch.setattr("tests.unit.nri.plugin.test_reading_turns.PATIENCE", 100 * SECONDS)
+    gate = threading.Event()
+
+    def last() -> None:
+        desk.turns.hurry()
+        desk.last_until(gate)
+
+    desk = Desk(last, gate.set)
     assert desk.run() == "nothing more"
     assert desk.stood_in.is_set()
 

@@ -20,6 +20,7 @@ from pinfold.policy.model.container import Container, QosClass, Resources
 from tests.unit.nri.plugin.session_node import (
     MACHINE,
     MEMORY,
+    GatedEngine,
     eventually,
     exclusive,
     running,
@@ -49,6 +50,21 @@ def test_a_call_is_answered_that_came_before_a_late_one_was_over() -> None:
         assert not node.seen(Disconnected)
         assert node.cpus(late) == "1"
         assert node.cpus(next_one) == "2"
+
+
+def test_a_call_of_a_hasty_runtime_is_answered_in_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The other thread would look much later; each request carries the time that it has left.
+    monkeypatch.setattr("pinfold.nri.plugin.reading_turns._LOOK_SECONDS", 100.0)
+    monkeypatch.setattr("pinfold.nri.plugin.service._PATIENCE", 0.02)
+    policy = GatedEngine(MACHINE)
+    with running(policy=policy, timing=Timing(deadline_seconds=100.0), timeout=5.0) as node:
+        node.create("late", exclusive(1))
+        assert node.answered(Outcome.LATE, 1)
+        policy.gate.set()
+        node.settled()
+        assert node.tally.connections == 1
 
 
 def test_calls_that_come_together_are_each_answered_whoever_serves_them() -> None:
