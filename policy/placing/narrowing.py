@@ -21,7 +21,8 @@ from ..model.container import ContainerId
 from ..model.grant import Grant, PoolId
 from ..model.request import CpuType
 from ..pools.domains import Domains
-from .judging.judgement import Barrier, Judgement, bits
+from .judging.barrier import Barrier
+from .judging.judgement import Judgement, bits
 from .judging.restriction import Restriction
 from .openings import Openings, OpeningSearch
 

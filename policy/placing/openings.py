@@ -16,7 +16,8 @@ from ..pools.domains import Domains
 from ..pools.pool_tree import PoolTree
 from ..rules.pulls import Pulls
 from .hint_demand import strict_cpus
-from .judging.judgement import Barrier, Judgement
+from .judging.barrier import Barrier
+from .judging.judgement import Judgement
 from .judging.restriction import Restriction
 from .rank import Column
 

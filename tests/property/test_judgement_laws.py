@@ -13,13 +13,9 @@ from pinfold.policy.cpus.picker import CpuPicker
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass
 from pinfold.policy.model.grant import Grant
 from pinfold.policy.model.request import Request
+from pinfold.policy.placing.judging.barrier import Barrier, BarrierOwners
 from pinfold.policy.placing.judging.guard import guard
-from pinfold.policy.placing.judging.judgement import (
-    Barrier,
-    BarrierOwners,
-    Companions,
-    Judgement,
-)
+from pinfold.policy.placing.judging.judgement import Companions, Judgement
 from pinfold.policy.placing.judging.restriction import Restriction
 from pinfold.policy.placing.openings import OpeningSearch
 from pinfold.policy.pools.domains import Domains

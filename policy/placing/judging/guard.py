@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from ....topology.model.machine import Level
 from ...configuration.config import Config
 from ...model.container import Container, ContainerId
-from .judgement import Barrier, BarrierOwners
+from .barrier import Barrier, BarrierOwners
 
 _Presence = dict[ContainerId, tuple[Container, int]]
 _Parts = tuple[Sequence[BarrierOwners], Sequence[BarrierOwners], int]

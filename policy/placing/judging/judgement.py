@@ -1,8 +1,8 @@
 """Judgements: what all rules together say about the place of one newcomer."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import accumulate, islice
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
@@ -11,139 +11,17 @@ from msgspec.structs import replace
 from ....topology.model.machine import Level
 from ....topology.sets.cpuset import CpuSet
 from ...model.container import Container, ContainerId
-from ...model.level_name import a_level
 from ...pools.domains import Domains
 from ...rules.pulls import Pulls
-from .restriction import Restriction, ids_in_the_way, names_text
+from .barrier import Barrier
+from .restriction import Restriction, ids_in_the_way
 
 OWNERS_MAX: Final = 48
 """More than the containers with rules about one newcomer on an ordinary node: of more, nobody is
 counted by himself."""
-_COLON: Final = ": "
-_COLON_JOINED: Final = "{}: {}".format
 _TOLD_MAX: Final = 256
 """Rules of residents that are told where they do not hold, each of each owner: an ordinary node has
 not so many of them."""
-
-
-class BarrierOwners(Struct, frozen=True, kw_only=True, dict=True, eq=False):
-    """Owners of a standing rule that insist on it alike: the same of many rules."""
-
-    presence: Mapping[ContainerId, tuple[Container, int]]
-    """Each with a mask of the cpus it runs on."""
-    cpus: int
-    can_break: bool
-    are_systems: bool
-    """Whether they are of the system: what they block is not limited."""
-
-    @classmethod
-    def of(
-        cls,
-        presence: Mapping[ContainerId, tuple[Container, int]],
-        can_break: bool,
-        are_systems: bool,
-    ) -> "BarrierOwners":
-        """The owners of which each runs on these cpus."""
-        everywhere = 0
-        for _, cpus in presence.values():
-            everywhere |= cpus
-        return cls(presence=presence, cpus=everywhere, can_break=can_break, are_systems=are_systems)
-
-    @cached_property
-    def sizes(self) -> Mapping[int, int]:
-        """Numbers of owners that run on the same cpus, by these."""
-        found: dict[int, int] = {}
-        for _, cpus in self.presence.values():
-            found[cpus] = found.get(cpus, 0) + 1
-        return found
-
-    @cached_property
-    def containers(self) -> tuple[Container, ...]:
-        """The owners themselves; never none."""
-        return tuple([owner for owner, _ in self.presence.values()])
-
-    @cached_property
-    def paths(self) -> tuple[str, ...]:
-        """The path of each, in the same order."""
-        return tuple([owner.path for owner, _ in self.presence.values()])
-
-    @cached_property
-    def names(self) -> str:
-        """The names of the first of them, for people."""
-        return names_text(self.containers)
-
-
-class Barrier(Struct, frozen=True, kw_only=True):
-    """Equal required anti-affinity of some residents that is about a newcomer."""
-
-    text: str
-    level: Level
-    can_break: bool
-    forbidden: int
-    """A mask of the cpus of all their domains."""
-    insisting: BarrierOwners
-    domains: Domains
-
-    @property
-    def owners(self) -> Mapping[ContainerId, tuple[Container, int]]:
-        """Each with a mask of the cpus it runs on."""
-        return self.insisting.presence
-
-    @property
-    def guard_text(self) -> str:
-        """The rule and its owners, for people."""
-        return f"{self.text} of {self.insisting.names}"
-
-    @property
-    def whole(self) -> Restriction:
-        """The rule of all owners as one."""
-        owners, names = self.insisting.containers, self.insisting.names
-        return Restriction(
-            text=self.text,
-            owner=names,
-            owner_id=owners[0].id,
-            is_own=False,
-            can_break=self.can_break,
-            forbidden=self.forbidden,
-            blockers=owners,
-            blocker_names=names,
-            wanted=f"{a_level(self.level)} without {names}",
-            level=self.level,
-        )
-
-    def restrictions(
-        self, cpus: int = -1, paths: Collection[str] | None = None
-    ) -> Iterator[Restriction]:
-        """The rule of each owner by itself.
-
-        `cpus`: of those alone whom it keeps from some. `paths`: of containers of these paths.
-        """
-        concerned = -1 if cpus == -1 else self.domains.covering(self.level, cpus)
-        place = a_level(self.level)
-        for path, (owner, presence) in zip(self.insisting.paths, self.owners.values(), strict=True):
-            if not presence & concerned or (paths is not None and path not in paths):
-                continue
-            yield Restriction(
-                text=self.text,
-                owner=path,
-                owner_id=owner.id,
-                is_own=False,
-                can_break=self.can_break,
-                forbidden=self.domains.covering(self.level, presence),
-                blockers=(owner,),
-                wanted=f"{place} without {path}",
-                level=self.level,
-            )
-
-    def told_by(self, texts: Sequence[str], cpus: int) -> Iterator[Restriction]:
-        """The rule of each owner whom it keeps from some cpus, and whose rule a text tells."""
-        head = f"{self.text} of "
-        told = [one[len(head) :] for one in texts if one.startswith(head)]
-        # What follows the path and a colon is the reason, in which there may be some more.
-        paths = {path for one in told for path in accumulate(one.split(_COLON), _COLON_JOINED)}
-        for one in self.restrictions(cpus, paths) if paths else ():
-            if cpus & one.forbidden:
-                yield one
 
 
 class Companions(Struct, frozen=True, kw_only=True):

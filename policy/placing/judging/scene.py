@@ -10,7 +10,7 @@ from ...model.container import Container, ContainerId
 from ...model.request import CpuType
 from ...rules.podaffinity.standing_rules import StandingRule
 from ..classifier import SYSTEM_NAMESPACE
-from .judgement import BarrierOwners
+from .barrier import BarrierOwners
 
 # Members of an enum are looked up by a call of Python.
 _DEGRADE: Final = OnUnsatisfiable.DEGRADE

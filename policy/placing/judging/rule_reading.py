@@ -1,0 +1,319 @@
+"""Readings of all rules that say something of one newcomer."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from typing import Final, TypedDict, Unpack
+
+from msgspec import Struct, field
+
+from ....topology.model.machine import Level
+from ...books.books import Books
+from ...books.whereabouts import Whereabouts
+from ...configuration.affinity_fields import KubeCompat
+from ...configuration.config import Config, OnUnsatisfiable
+from ...model.container import Container
+from ...model.level_name import a_level
+from ...model.request import CpuType, Request
+from ...rules.podaffinity.rule_set import (
+    PlacementRules,
+    PreferredTerm,
+    RequiredTerm,
+    SpreadRule,
+    is_lasting,
+)
+from ...rules.podaffinity.standing_rules import StandingRule
+from ...rules.podaffinity.term import Term, container_labels
+from ...rules.podaffinity.term_selection import select_spread, select_term
+from ...rules.pulls import SCALE, Pulls
+from .barrier import Barrier, BarrierOwners
+from .guard import guard
+from .judgement import Companions, Judgement
+from .restriction import Restriction, names_text
+from .scene import Scene, is_exempt
+
+_GUARD_WEIGHT: Final = 100
+"""The weight of what a namespace may not require of containers of others."""
+
+
+class _Limits(TypedDict, total=False):
+    forbidden: int
+    choices: tuple[int, ...]
+    closed_pools: frozenset[int]
+    blockers: tuple[Container, ...]
+    level: Level
+    is_lasting: bool
+
+
+class RuleReading(Struct):
+    """A newcomer's rules and those about it, on the way to a judgement."""
+
+    books: Books
+    config: Config
+    container: Container
+    rules: PlacementRules
+    request: Request
+    scene: Scene
+    whereabouts: Whereabouts
+    has_pulls: bool = True
+    own: list[Restriction] = field(default_factory=list[Restriction])
+    inside: list[Restriction] = field(default_factory=list[Restriction])
+    companions: list[Companions] = field(default_factory=list[Companions])
+    guarded: list[str] = field(default_factory=list[str])
+    choices: dict[tuple[Level, int, int], tuple[int, ...]] = field(
+        default_factory=dict[tuple[Level, int, int], tuple[int, ...]]
+    )
+
+    def read(self, matching: Sequence[StandingRule], uncounted: int) -> Judgement:
+        """The judgement: what all of them come to. `matching`: those of others about it."""
+        pulls = Pulls(self.books.domains)
+        if self.rules:
+            self._read_affinity()
+            self._read_anti_affinity()
+            self._read_pools()
+            for rule in self.rules.spread:
+                if rule.is_required or self.has_pulls:
+                    self._read_spread(rule, pulls)
+            for one in self.rules.preferred if self.has_pulls else ():
+                for presence, count in self.whereabouts.sizes(self._select(one.term)).items():
+                    pulls.add(one.term.level, presence, one.weight * count)
+        barriers, passed = self._read_standing(matching, pulls)
+        return Judgement(
+            own=tuple(self.own),
+            barriers=barriers,
+            passed=passed,
+            inside=tuple(self.inside),
+            part=self.whereabouts.cpus_of(self.container.id) if self.inside else 0,
+            companions=tuple(self.companions),
+            pulls=pulls,
+            pool_scores=self._pool_scores(),
+            guarded=tuple(self.guarded),
+            uncounted=uncounted,
+            domains=self.books.domains,
+        )
+
+    @property
+    def _usable(self) -> int:
+        supply = self.books.supply
+        is_reserved = self.request.cpu_type is CpuType.RESERVED
+        return (supply.reserved if is_reserved else supply.usable).mask
+
+    def _select(self, term: Term) -> int:
+        return select_term(self.books.affinity.residents, self.container, term)
+
+    def _restrict(self, text: str, wanted: str, about: int = 0, **more: Unpack[_Limits]) -> None:
+        """Note a rule of the newcomer's; `about`: the containers that it is about."""
+        (self.inside if about & self.whereabouts.mates else self.own).append(
+            Restriction(
+                text=text,
+                owner=self.container.path,
+                owner_id=self.container.id,
+                can_break=self.rules.on_unsatisfiable is OnUnsatisfiable.DEGRADE,
+                wanted=wanted,
+                **more,
+            )
+        )
+
+    def _read_affinity(self) -> None:
+        rules = [one for one in self.rules.required if not one.is_anti]
+        if not rules:
+            return
+        places = [self._select(one.term) for one in rules]
+        is_strict = self.config.kube_compat is KubeCompat.STRICT
+        if is_strict:
+            # Kubernetes' code counts a pod only if it matches all terms, and waives all or none.
+            places = [reduce(int.__and__, places)] * len(rules)
+        for rule, selected in zip(rules, places, strict=True):
+            matches = self.whereabouts.placed(selected)
+            if matches:
+                self._stay_with(rule, matches, selected)
+            elif not self._includes_itself(rules if is_strict else (rule,)):
+                self._restrict(
+                    rule.term.text,
+                    "a container that it is about",
+                    forbidden=self._everything,
+                    is_lasting=is_lasting(rule),
+                )
+
+    def _includes_itself(self, rules: Iterable[RequiredTerm]) -> bool:
+        """Whether rules are about the newcomer, too: it may be the first of its group."""
+        return all(one.term.includes(self.container, self.container) for one in rules)
+
+    def _stay_with(self, rule: RequiredTerm, matches: Sequence[Container], places: int) -> None:
+        domains, term, level = self.books.domains, rule.term, rule.term.level
+        presence = self.whereabouts.cpus(places)
+        allowed = domains.covering(level, presence)
+        is_inside = bool(places & self.whereabouts.mates)
+        choices = self._choices(level, allowed, self._size(is_inside=is_inside))
+        self._restrict(
+            term.text,
+            f"cpus of {a_level(level)} with {names_text(matches)}",
+            about=places,
+            forbidden=self._everything & ~allowed,
+            choices=choices,
+            level=level,
+            is_lasting=is_lasting(rule),
+        )
+        if is_inside:
+            return
+        own = self.whereabouts.exclusive(places)
+        shared, told = presence & ~own, self.own[-1]
+        self.companions.append(
+            Companions(level=level, own=own, shared=shared, rule=told, containers=matches)
+        )
+
+    def _choices(self, level: Level, allowed: int, size: int) -> tuple[int, ...]:
+        """The allowed domains of which so many cpus must be in one; none where none has room."""
+        key = level, allowed, size
+        known = self.choices.get(key)
+        if known is None:
+            masks, usable = self.books.domains.masks(level), self._usable
+            fits = any((mask & usable).bit_count() >= size for mask in masks)
+            known = self.choices[key] = tuple([one for one in masks if fits and one & allowed])
+        return known
+
+    @property
+    def _everything(self) -> int:
+        return self.books.tree.root.cpus.mask
+
+    def _size(self, *, is_inside: bool) -> int:
+        """How many cpus the newcomer asks for; `is_inside`: of its pen, else that does for it."""
+        ledger, request = self.books.ledger, self.request
+        held = ledger.grants.get(self.container.id)
+        if held is not None and held.pen is not None and not is_inside:
+            pen = ledger.pens[held.pen]
+            return len(pen.exclusive) + max(-(-pen.shared_milli // 1000), not pen.exclusive)
+        count = request.exclusive + -(-request.shared_milli // 1000)
+        return max(count, request.exclusive + 1) if request.needs_shared_cpu else count
+
+    def _read_anti_affinity(self) -> None:
+        mates = self.whereabouts.mates
+        for one in self.rules.required:
+            selected = self._select(one.term) if one.is_anti else 0
+            for places in (selected & ~mates, selected & mates):
+                matches = self.whereabouts.placed(places) if places else ()
+                if not matches:
+                    continue
+                level = one.term.level
+                self._restrict(
+                    one.term.text,
+                    f"{a_level(level)} without {names_text(matches)}",
+                    about=places,
+                    forbidden=self.books.domains.covering(level, self.whereabouts.cpus(places)),
+                    blockers=tuple(matches),
+                    level=level,
+                    is_lasting=is_lasting(one),
+                )
+
+    def _read_spread(self, rule: SpreadRule, pulls: Pulls) -> None:
+        domains, level = self.books.domains, rule.level
+        places = select_spread(self.books.affinity.residents, self.container, rule)
+        by_count = self.whereabouts.domains_by_count(level, places, self._usable)
+        eligible = sum(bits.bit_count() for bits in by_count.values())
+        least = min(by_count, default=0) if eligible >= rule.min_domains else 0
+        selector = rule.selector
+        counts_itself = selector is not None and selector.matches(container_labels(self.container))
+        most = least + rule.max_skew - counts_itself
+        full = 0
+        for count, bits in by_count.items():
+            if count > most:
+                full |= bits
+                if not rule.is_required:
+                    pulls.add(level, domains.members(level, bits), most - count)
+        if rule.is_required and full:
+            self._restrict(
+                rule.text,
+                f"{a_level(level)} with at most {max(most, 0)} of them",
+                about=places,
+                forbidden=domains.members(level, full),
+            )
+
+    def _read_pools(self) -> None:
+        pools, rules = self.books.tree.pools, self.rules
+        if rules.pool_name is not None:
+            others = frozenset(pool.id for pool in pools if pool.name != rules.pool_name)
+            self._restrict(
+                f"pool-name {rules.pool_name!r}", f"pool {rules.pool_name}", closed_pools=others
+            )
+        for one in rules.pool_required:
+            labels = self.books.pool_labels
+            others = frozenset(pool.id for pool in pools if not one.holds(labels[pool.id]))
+            if others:
+                self._restrict(
+                    one.text,
+                    "a pool with these labels",
+                    closed_pools=others,
+                    is_lasting=is_lasting(one),
+                )
+
+    def _pool_scores(self) -> Sequence[int]:
+        preferred = self.rules.pool_preferred
+        if not preferred or not self.has_pulls:
+            return ()
+        return [
+            SCALE * sum([one.weight for one in preferred if one.term.matches(labels)])
+            for labels in self.books.pool_labels
+        ]
+
+    def _read_standing(
+        self, matching: Sequence[StandingRule], pulls: Pulls
+    ) -> tuple[tuple[Barrier, ...], tuple[Barrier, ...]]:
+        """What blocks the newcomer, and what would if it were not exempt."""
+        barriers: list[Barrier] = []
+        # Many rules are of the same owners: each of those pulls once, as much as all of them.
+        weights: dict[tuple[Level, BarrierOwners], int] = {}
+        mates = self.whereabouts.mates
+        if matching:
+            self.scene.expect(matching)
+        for one in matching:
+            rule = one.rule
+            parts = self.scene.owners(self._outside(one, mates) if mates else one)
+            if isinstance(rule, RequiredTerm) and rule.is_anti:
+                for part in parts:
+                    barriers.append(self._barrier(rule, part))
+                continue
+            weight = self.config.hard_affinity_weight
+            if isinstance(rule, PreferredTerm):
+                weight = rule.weight
+            for part in parts if weight else ():
+                weights[rule.term.level, part] = weights.get((rule.term.level, part), 0) + weight
+        for (level, part), weight in weights.items():
+            for presence, count in part.sizes.items():
+                pulls.add(level, presence, weight * count)
+        if not barriers:
+            return (), ()
+        if is_exempt(self.container, self.request.cpu_type):
+            return (), tuple(barriers)
+        kept, preferred = guard(barriers, self.container, self.config, self._everything.bit_count())
+        if not preferred:
+            return kept, ()
+        self.guarded += [one.guard_text for one in preferred]
+        # Many rules are of the same owners.
+        alike = Counter([(one.level, one.insisting) for one in preferred])
+        for (level, owners), rules in alike.items():
+            for presence, count in owners.sizes.items():
+                pulls.add(level, presence, -_GUARD_WEIGHT * count * rules)
+        return kept, ()
+
+    def _outside(self, one: StandingRule, mates: int) -> StandingRule:
+        """A rule of those alone who are not in its pen; what it says inside is noted."""
+        residents = self.books.affinity.residents
+        inside = {key: own for key, own in one.owners.items() if residents.place(key) & mates}
+        if not inside:
+            return one
+        if isinstance(one.rule, RequiredTerm) and one.rule.is_anti:
+            for part in self.scene.owners(StandingRule(one.rule, inside)):
+                self.inside.extend(self._barrier(one.rule, part).restrictions())
+        others = {key: own for key, own in one.owners.items() if key not in inside}
+        return StandingRule(one.rule, others)
+
+    def _barrier(self, rule: RequiredTerm, part: BarrierOwners) -> Barrier:
+        domains, level = self.books.domains, rule.term.level
+        return Barrier(
+            text=rule.term.text,
+            level=level,
+            can_break=part.can_break,
+            forbidden=domains.covering(level, part.cpus),
+            insisting=part,
+            domains=domains,
+        )
