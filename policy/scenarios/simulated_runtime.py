@@ -34,7 +34,7 @@ class Running:
 
     @property
     def state(self) -> ContainerState:
-        """Its state as the runtime lists it; whoever is there was started."""
+        """The state that the runtime lists; whoever is there was started."""
         has_exited = self.container.state is ContainerState.EXITED
         return ContainerState.EXITED if has_exited else ContainerState.RUNNING
 

@@ -10,8 +10,11 @@ import pytest
 
 STARTS = ("command_start", "daemon_start")
 
+# Whoever runs the tests may ignore interrupts, as a script does that runs them by "&".
+HEEDED = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
 
-def run(folder: Path, start: str, library: str, before: str = "") -> tuple[int, str]:
+
+def run(folder: Path, start: str, library: str, before: str = HEEDED) -> tuple[int, str]:
     """The status and the standard error of a program whose first library is this one."""
     (folder / "click.py").write_text(f"import os, signal\n{library}\n")
     done = subprocess.run(
@@ -51,7 +54,7 @@ def test_signals_that_a_daemon_takes_orders_by_do_not_end_one_that_loads(
 
 def test_a_command_that_was_loaded_is_interrupted_as_ever() -> None:
     program = (
-        "import signal\n"
+        f"{HEEDED}\n"
         "import pinfold.cmd.pinfold as loaded\n"
         "from pinfold.cmd.command_start import main\n"
         "loaded.main = lambda: print(signal.getsignal(signal.SIGINT).__name__)\n"
