@@ -3,6 +3,7 @@
 For a container by itself, or for a pen with all who are in it: the pen is the unit of a rule.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Final
@@ -29,7 +30,7 @@ from ..placing.placer import Failure, Placement, Placer
 from ..placing.pool_choice import Chooser
 from ..rules.podaffinity.rule_set import PlacementRules, RequiredTerm, SpreadRule, is_lasting
 from ..rules.podaffinity.term import container_labels
-from ..rules.podaffinity.term_selection import select_spread
+from ..rules.podaffinity.term_selection import instances, select_counted
 from .decision import Decision
 from .penning import Penning
 from .roster import Roster
@@ -245,41 +246,87 @@ def _presence_after(grant: Grant, books: Books) -> int:
 
 
 def _made_uneven(party: Party, grant: Grant, books: Books) -> str:
-    """The residents whose required spread rules hold, and would not with a party there."""
-    standing, residents = books.standing, books.affinity.residents
-    owners = [residents.container(one) for one in standing.spreading if one not in party.members]
+    """The residents whose required spread rules hold, and would not with a party there.
+
+    O(different rules x containers + owners).
+    """
     after = _presence_after(grant, books)
     found: dict[ContainerId, Container] = {}
+    rules: dict[tuple[str, SpreadRule], Mapping[ContainerId, Container]] = {}
     for container, _ in party.members.values():
-        for owner_id in standing.counting(container, owners):
-            owner = residents.container(owner_id)
-            for rule in standing.of(owner_id).spread if owner_id not in found else ():
-                counted = tuple(residents.ids(select_spread(residents, owner, rule)))
-                before = books.reaches(counted)
-                moved = [
-                    after if one in party.members else cpus
-                    for one, cpus in zip(counted, before, strict=True)
-                ]
-                holds = rule.is_required and not _is_uneven(rule, owner, before, books)
-                if holds and _is_uneven(rule, owner, moved, books):
-                    found[owner_id] = owner
+        for rule, owners in books.standing.spread_about(container):
+            rules[container.pod.namespace, rule] = owners
+    for (namespace, rule), owners in rules.items():
+        evenness = _Evenness(namespace, rule, party, after, books)
+        for owner_id, owner in owners.items():
+            if owner_id not in party.members and evenness.is_lost(owner):
+                found[owner_id] = owner
     return names_text(tuple(found.values()))
 
 
-def _is_uneven(rule: SpreadRule, owner: Container, others: Sequence[int], books: Books) -> bool:
-    """Whether a spread rule breaks where its owner is; `others`: cpus of each that it counts."""
-    indexes, level = books.domains.indexes, rule.level
-    counts = dict.fromkeys(bits(indexes(level, books.supply.usable.mask)), 0)
-    for cpus in others:
-        for bit in bits(indexes(level, cpus)):
-            if bit in counts:
-                counts[bit] += 1
-    own = indexes(level, books.reach(owner.id))
-    selector = rule.selector
-    itself = selector is not None and selector.matches(container_labels(owner))
-    most = max([count for bit, count in counts.items() if bit & own], default=0) + itself
-    least = min(counts.values(), default=0) if len(counts) >= rule.min_domains else 0
-    return most - least > rule.max_skew
+class _Evenness:
+    """A required spread rule before and after a move; counted once for all of its owners."""
+
+    def __init__(
+        self, namespace: str, rule: SpreadRule, party: Party, after: int, books: Books
+    ) -> None:
+        residents = books.affinity.residents
+        self._rule = rule
+        self._books = books
+        self._counted = select_counted(residents, namespace, rule)
+        counted = tuple(residents.ids(self._counted))
+        self._before = dict(zip(counted, books.reaches(counted), strict=True))
+        moved = dict.fromkeys([one for one in counted if one in party.members], after)
+        self._after = {**self._before, **moved}
+        self._counts = self._count(self._before), self._count(self._after)
+        self._least = tuple([min(one.values(), default=0) for one in self._counts])
+        self._known: dict[tuple[int, bool, tuple[int, ...], tuple[int, ...]], bool] = {}
+
+    def _count(self, presence: Mapping[ContainerId, int]) -> dict[int, int]:
+        """The numbers of containers by domain; domains are bits."""
+        indexes, level = self._books.domains.indexes, self._rule.level
+        counts = dict.fromkeys(bits(indexes(level, self._books.supply.usable.mask)), 0)
+        for cpus, count in Counter(presence.values()).items():
+            for bit in bits(indexes(level, cpus)):
+                if bit in counts:
+                    counts[bit] += count
+        return counts
+
+    def is_lost(self, owner: Container) -> bool:
+        """Whether the rule of an owner holds, and would not any more."""
+        residents, selector = self._books.affinity.residents, self._rule.selector
+        own = self._books.domains.indexes(self._rule.level, self._books.reach(owner.id))
+        itself = selector is not None and selector.matches(container_labels(owner))
+        # Of these its rule never speaks.
+        same = tuple(residents.ids(instances(residents, owner) & self._counted))
+        before, after = (
+            tuple([known[one] for one in same]) for known in (self._before, self._after)
+        )
+        # Most owners share the cpus of some pool.
+        key = own, itself, before, after
+        known = self._known.get(key)
+        if known is None:
+            holds, will_hold = (
+                self._is_even(number, own, itself, some)
+                for number, some in enumerate((before, after))
+            )
+            known = self._known[key] = holds and not will_hold
+        return known
+
+    def _is_even(self, number: int, own: int, itself: bool, uncounted: Sequence[int]) -> bool:
+        """Whether the rule of an owner holds before or after the move.
+
+        `uncounted`: cpus of those that it leaves out.
+        """
+        indexes, level = self._books.domains.indexes, self._rule.level
+        counts = self._counts[number]
+        less = Counter([bit for cpus in uncounted for bit in bits(indexes(level, cpus))])
+        left = {bit: counts[bit] - less[bit] for bit in bits(own) if bit in counts}
+        most = max(left.values(), default=0) + itself
+        fewer = [counts[bit] - count for bit, count in less.items() if bit in counts]
+        has_least = len(counts) >= self._rule.min_domains
+        least = min([self._least[number], *fewer]) if has_least else 0
+        return most - least <= self._rule.max_skew
 
 
 def _failure(reason: str) -> Failure:

@@ -7,6 +7,7 @@ and may overlap. Source: Documentation/ABI/stable/sysfs-devices-node.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from ..model.machine import NumaNode, NumaNodeId
@@ -39,7 +40,8 @@ def read_numa(attributes: Attributes, online: CpuSet, present: CpuSet) -> Numa:
         attributes.warn(NODE, "no NUMA nodes: one node 0 with all cpus and memory assumed")
         return Numa(nodes=(_whole_machine(attributes, online),), distances=())
     distances = _read_distances(attributes, ids)
-    cpus = {node: _read_cpus(attributes, node, online, present) for node in ids}
+    links = _CpuLinks(attributes, online)
+    cpus = {node: _read_cpus(attributes, node, online, present, links) for node in ids}
     homeless = online
     for own in cpus.values():
         homeless -= own
@@ -89,10 +91,12 @@ def _whole_machine(attributes: Attributes, online: CpuSet) -> NumaNode:
     return NumaNode(id=NumaNodeId(0), cpus=online, memory_bytes=total, free_bytes=free)
 
 
-def _read_cpus(attributes: Attributes, node: int, online: CpuSet, present: CpuSet) -> CpuSet:
+def _read_cpus(
+    attributes: Attributes, node: int, online: CpuSet, present: CpuSet, links: "_CpuLinks"
+) -> CpuSet:
     listed = attributes.first_cpus(f"{NODE}/node{node}", ("cpulist", "cpumap"))
     if listed is None:
-        listed = _linked_cpus(attributes, node, online)
+        listed = links.of(node)
         how = f"cpus {listed} told by links" if listed else "taken as without cpus"
         attributes.warn(f"{NODE}/node{node}", f"no cpulist or cpumap: {how}")
     if listed - present:
@@ -102,13 +106,25 @@ def _read_cpus(attributes: Attributes, node: int, online: CpuSet, present: CpuSe
     return listed & online
 
 
-def _linked_cpus(attributes: Attributes, node: int, online: CpuSet) -> CpuSet:
-    """The cpus that the folder of a node links to, or whose own folders link to the node."""
-    inside = attributes.numbered(f"{NODE}/node{node}", "cpu")
-    if inside:
-        return CpuSet.collect(inside)
-    name = f"node{node}"
-    return CpuSet.collect(cpu for cpu in online if name in attributes.tree.names(f"{CPU}/cpu{cpu}"))
+class _CpuLinks:
+    """The links between NUMA nodes and cpus; those of the cpus are read once for all nodes."""
+
+    def __init__(self, attributes: Attributes, online: CpuSet) -> None:
+        self._attributes = attributes
+        self._online = online
+
+    def of(self, node: int) -> CpuSet:
+        """The cpus that the folder of a node links to, or whose own folders link to the node."""
+        inside = self._attributes.numbered(f"{NODE}/node{node}", "cpu")
+        return CpuSet.collect(inside or self._by_node.get(node, ()))
+
+    @cached_property
+    def _by_node(self) -> Mapping[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for cpu in self._online:
+            for node in self._attributes.numbered(f"{CPU}/cpu{cpu}", "node"):
+                found.setdefault(node, []).append(cpu)
+        return found
 
 
 def _read_memory(attributes: Attributes, path: str) -> tuple[int | None, int | None]:

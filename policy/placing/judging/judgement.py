@@ -54,6 +54,8 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
     """By pool id the sum of preferred pool terms, scaled like pulls; empty without any."""
     guarded: tuple[str, ...] = ()
     """Rules of others that would block too much, and are preferences for this newcomer."""
+    counted: int = 0
+    """The containers that its own required spread rules count where they insist, as a set."""
     uncounted: int = 0
     """How many rules of others do not count: their namespaces have too many about the newcomer."""
     domains: Domains
@@ -119,6 +121,7 @@ class Judgement(Struct, frozen=True, kw_only=True, dict=True):
             pulls=pulls,
             pool_scores=scores or self.pool_scores or other.pool_scores,
             guarded=(*self.guarded, *other.guarded),
+            counted=self.counted | other.counted,
             uncounted=max(self.uncounted, other.uncounted),
         )
 

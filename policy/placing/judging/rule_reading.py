@@ -60,6 +60,7 @@ class RuleReading(Struct):
     inside: list[Restriction] = field(default_factory=list[Restriction])
     companions: list[Companions] = field(default_factory=list[Companions])
     guarded: list[str] = field(default_factory=list[str])
+    counted: int = 0
     choices: dict[tuple[Level, int, int], tuple[int, ...]] = field(
         default_factory=dict[tuple[Level, int, int], tuple[int, ...]]
     )
@@ -88,6 +89,7 @@ class RuleReading(Struct):
             pulls=pulls,
             pool_scores=self._pool_scores(),
             guarded=tuple(self.guarded),
+            counted=self.counted,
             uncounted=uncounted,
             domains=self.books.domains,
         )
@@ -208,6 +210,8 @@ class RuleReading(Struct):
     def _read_spread(self, rule: SpreadRule, pulls: Pulls) -> None:
         domains, level = self.books.domains, rule.level
         places = select_spread(self.books.affinity.residents, self.container, rule)
+        if rule.is_required and self.rules.on_unsatisfiable is not OnUnsatisfiable.DEGRADE:
+            self.counted |= places
         by_count = self.whereabouts.domains_by_count(level, places, self._usable)
         eligible = sum(bits.bit_count() for bits in by_count.values())
         least = min(by_count, default=0) if eligible >= rule.min_domains else 0

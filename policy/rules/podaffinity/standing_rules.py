@@ -10,12 +10,19 @@ from typing import Final
 from msgspec import Struct, field
 
 from ...model.container import Container, ContainerId
-from .rule_set import NO_PLACEMENT_RULES, PlacementRules, PreferredTerm, RequiredTerm
+from .rule_set import (
+    NO_PLACEMENT_RULES,
+    PlacementRules,
+    PreferredTerm,
+    RequiredTerm,
+    SpreadRule,
+)
 from .term import (
     IndexKey,
     InstanceKey,
     container_labels,
     instance_key,
+    is_same_instance,
     pod_identity,
     sought_keys,
 )
@@ -66,6 +73,8 @@ class StandingRules:
         self._sizes: dict[tuple[IndexKey, str], int] = {}
         self._lasting: dict[ContainerId, None] = {}
         self._spreading: dict[ContainerId, Container] = {}
+        # The owners of required spread rules, by namespace: those of one workload are equal.
+        self._spread: dict[str, dict[SpreadRule, dict[ContainerId, Container]]] = {}
         self._requiring: dict[_GroupName, StandingRule] = {}
         """Those that require somebody."""
         # The containers with rules, by what the instances of one have in common.
@@ -105,8 +114,11 @@ class StandingRules:
         self._doubt()
         if rules.are_lasting:
             self._lasting[owner.id] = None
-        if any([one.is_required for one in rules.spread]):
-            self._spreading[owner.id] = owner
+        for one in rules.spread:
+            if one.is_required:
+                self._spreading[owner.id] = owner
+                alike = self._spread.setdefault(owner.pod.namespace, {}).setdefault(one, {})
+                alike[owner.id] = owner
         wanted = dict.fromkeys([_group_name(owner, one) for one in _terms(rules)])
         groups: dict[_GroupName, StandingRule] = {}
         for name in wanted:
@@ -144,11 +156,14 @@ class StandingRules:
         """Forget the rules of a container; unknown ids are ignored."""
         self._matching.pop(owner_id, None)
         self._required.pop(owner_id, None)
-        if self._rules.pop(owner_id, None) is None:
+        rules = self._rules.pop(owner_id, None)
+        if rules is None:
             return
         self._doubt()
         self._lasting.pop(owner_id, None)
-        self._spreading.pop(owner_id, None)
+        spreading = self._spreading.pop(owner_id, None)
+        if spreading is not None:
+            self._forget_spread(spreading, rules)
         bit = self._bits.pop(owner_id, 0)
         if bit:
             self._free_bits.append(bit)
@@ -174,6 +189,16 @@ class StandingRules:
                 self._sizes[size] -= 1
                 if not self._sizes[size]:
                     del self._sizes[size]
+
+    def _forget_spread(self, owner: Container, rules: PlacementRules) -> None:
+        namespace = owner.pod.namespace
+        by_rule = self._spread[namespace]
+        for rule in rules.spread:
+            owners = by_rule.get(rule, {})
+            if owners.pop(owner.id, None) is not None and not owners:
+                del by_rule[rule]
+        if not by_rule:
+            del self._spread[namespace]
 
     def _doubt(self) -> None:
         self._matching.clear()
@@ -233,7 +258,23 @@ class StandingRules:
 
     def is_counted(self, container: Container) -> bool:
         """Whether a required spread rule of another counts a container where it is."""
-        return any(self.counting(container, self._spreading.values()))
+        return any(
+            not is_same_instance(owner, container)
+            for _, owners in self.spread_about(container)
+            for owner in owners.values()
+        )
+
+    def spread_about(
+        self, container: Container
+    ) -> Iterator[tuple[SpreadRule, Mapping[ContainerId, Container]]]:
+        """Required spread rules that count a container, each with its owners, itself among them.
+
+        O(different rules of its namespace).
+        """
+        labels = container_labels(container)
+        for rule, owners in self._spread.get(container.pod.namespace, {}).items():
+            if rule.selector is not None and rule.selector.matches(labels):
+                yield rule, owners
 
     def _matches(self, newcomer: Container) -> Sequence[StandingRule]:
         labels = container_labels(newcomer)

@@ -41,11 +41,15 @@ def select_term(residents: Residents, owner: Container, term: Term) -> int:
 
 def select_spread(residents: Residents, owner: Container, rule: SpreadRule) -> int:
     """The containers that a spread rule of this owner counts."""
+    found = select_counted(residents, owner.pod.namespace, rule)
+    return found & ~instances(residents, owner) if found else 0
+
+
+def select_counted(residents: Residents, namespace: str, rule: SpreadRule) -> int:
+    """The containers that a spread rule counts, whoever of a namespace owns it; owners, too."""
     if rule.selector is None:
         return 0
-    places = _value(residents, _NAMESPACE, owner.pod.namespace)
-    found = _select(residents, rule.selector, places)
-    return found & ~instances(residents, owner) if found else 0
+    return _select(residents, rule.selector, _value(residents, _NAMESPACE, namespace))
 
 
 def instances(residents: Residents, container: Container) -> int:

@@ -566,6 +566,46 @@ def test_who_is_named_gives_back_its_cpus() -> None:
     assert placed(engine, sheep) == "1"
 
 
+def test_who_is_named_gives_back_the_cpus_of_its_pod() -> None:
+    engine = engine_of(CORES)
+    pod = {"pod-pool.pinfold.dev/pod": "true"}
+    placed(engine, wolf := container_of("wolf", 7, annotations=pod))
+    sheep = container_of("sheep", 1, apart(term("core", "wolf")), fails=True)
+    assert reason(engine.create(sheep)).endswith("to make room, stop or move default/wolf/main")
+    engine.remove(sheep.id)
+    engine.stop(wolf.id)
+    assert placed(engine, sheep) == "1"
+
+
+def even(level: str) -> dict[str, Any]:
+    """A required spread of web over a level."""
+    selector = {"matchLabels": {"app": "web"}}
+    return {"topologySpread": [{"maxSkew": 1, "topologyKey": level, "labelSelector": selector}]}
+
+
+def test_a_refusal_names_nobody_less_of_whom_its_spread_allows_less_elsewhere() -> None:
+    engine = engine_of("socket:1 numa:2 core:4 mem:4G")
+    nodes = [{"pool-name.pinfold.dev/pod": f"NUMA node #{number}"} for number in (0, 1)]
+    placed(engine, container_of("wolf", 1, app="web", labels={"is": "wolf"}, annotations=nodes[0]))
+    placed(engine, container_of("dog", 1, app="web", annotations=nodes[1]))
+    rules = {**apart(term("socket", labelSelector={"matchLabels": {"is": "wolf"}})), **even("numa")}
+    sheep = container_of("sheep", 1, rules, app="web", fails=True, annotations=nodes[1])
+    assert "to make room" not in reason(engine.create(sheep))
+
+
+def test_a_refusal_names_nobody_whose_cpus_others_would_share_that_its_spread_counts() -> None:
+    engine = engine_of("core:4 mem:4G")
+    placed(engine, container_of("other", 1))
+    placed(engine, wolf := container_of("wolf", 1))
+    placed(engine, container_of("dog", 0.1, app="web"))
+    rules = {**apart(term("socket", "wolf")), **even("core")}
+    sheep = container_of("sheep", 0.1, rules, app="web", fails=True)
+    assert "to make room" not in reason(engine.create(sheep))
+    engine.remove(sheep.id)
+    engine.stop(wolf.id)
+    assert "spread" in reason(engine.create(sheep))
+
+
 def test_who_made_way_has_its_cpus_again_once_the_other_is_gone() -> None:
     engine = engine_of(CORES, "cpuset:7")
     placed(engine, wide := container_of("wide", 0.5))

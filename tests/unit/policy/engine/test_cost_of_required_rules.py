@@ -10,12 +10,22 @@ import pytest
 
 from pinfold.cmd.daemon.garbage_collection import Garbage
 from pinfold.policy.engine.decision import Decision
+from pinfold.policy.engine.engine import Engine
+from pinfold.policy.engine.rebalance.tenants import standing_rules, staying_reason
+from pinfold.policy.model.container import ContainerId
 from pinfold.policy.model.grant import Grant
 from tests.bench.sizes import MEDIUM, SMALL, Size
 from tests.bench.timings import Timings, percentile
 from tests.bench.turnover import Turnover
 from tests.unit.counted_calls import count_calls
-from tests.unit.policy.engine.ruled_pods import apart, container_of, engine_of, near, term
+from tests.unit.policy.engine.ruled_pods import (
+    LASTING,
+    apart,
+    container_of,
+    engine_of,
+    near,
+    term,
+)
 
 _TURNS = 300
 
@@ -78,3 +88,52 @@ def test_a_rule_about_cores_that_cannot_be_met_costs_each_core_a_little(
     calls = count_calls(lambda: engine.create(newcomer))
     assert engine.decisions[newcomer.id].unmet
     assert calls < calls_max * _CORES
+
+
+_WEB: Final = {"matchLabels": {"app": "web"}}
+_SPREAD: Final = {
+    "topologySpread": [{"maxSkew": 999, "topologyKey": "numa", "labelSelector": _WEB}]
+}
+_WITH_CACHE: Final = {"podAffinity": {LASTING: [term("numa", "cache")]}}
+
+
+def spread_webs(count: int) -> Engine:
+    """Containers with one required spread rule, and one more that it counts."""
+    engine = engine_of("socket:2 numa:2 core:8 thread:2 mem:64G")
+    at_first = {"pool-name.pinfold.dev/pod": "NUMA node #1"}
+    engine.create(first := container_of("cache-0", 1, app="cache", annotations=at_first))
+    for number in range(count):
+        engine.create(container_of(f"web{number}", 0.01, _SPREAD, app="web"))
+    engine.create(container_of("owner", 0.01, _WITH_CACHE, app="web"))
+    engine.remove(first.id)
+    at_last = {"pool-name.pinfold.dev/pod": "NUMA node #3"}
+    engine.create(container_of("cache-1", 1, app="cache", annotations=at_last))
+    return engine
+
+
+def test_a_move_costs_no_more_than_linearly_beside_many_of_one_spread() -> None:
+    def cost(count: int) -> int:
+        engine = spread_webs(count)
+        owner = ContainerId("owner-main")
+        calls = count_calls(lambda: engine.place_anew(owner))
+        assert engine.tree.pools[engine.grants[owner].pool_id].name == "NUMA node #3"
+        return calls
+
+    assert cost(160) < 5 * cost(40)
+
+
+def test_who_may_be_moved_is_told_in_no_more_than_linear_time_beside_many_of_one_spread() -> None:
+    def cost(count: int) -> int:
+        engine = spread_webs(count)
+        for number in range(count):
+            engine.create(container_of(f"other{number}", 0.01))
+        snapshot = engine.snapshot()
+        standing = standing_rules(snapshot)
+        return count_calls(
+            lambda: [
+                staying_reason(snapshot, one, standing, moves_exclusive=False)
+                for one in snapshot.grants
+            ]
+        )
+
+    assert cost(160) < 5 * cost(40)

@@ -12,6 +12,7 @@ from pinfold.topology.model.machine import CoreKind, Domain, Machine
 from pinfold.topology.sets.base_errors import TopologyError
 from pinfold.topology.sets.cpuset import CpuSet
 from pinfold.topology.sysfs.discovery import discover
+from tests.unit.counted_calls import count_calls
 
 CPU = "sys/devices/system/cpu"
 NODE = "sys/devices/system/node"
@@ -339,6 +340,17 @@ def test_a_node_that_lost_its_lists_and_links_is_without_cpus() -> None:
     machine = read(without(files_of("socket:2 core:2"), "node1/cpulist"))
     assert [str(node.cpus) for node in machine.numa_nodes] == ["0-1", ""]
     assert any("node1: no cpulist or cpumap: taken as" in one for one in machine.warnings)
+
+
+def test_the_links_of_each_cpu_are_looked_at_once_for_all_nodes() -> None:
+    files = files_of("numa:16 core:8")
+    stripped = without(files, "/cpulist")
+    links = frozenset(f"{CPU}/cpu{cpu}/node{cpu // 8}" for cpu in range(128))
+    extra = count_calls(lambda: read(stripped, links)) - count_calls(lambda: read(files, links))
+    assert [one.cpus for one in read(stripped, links).numa_nodes] == [
+        one.cpus for one in read(files, links).numa_nodes
+    ]
+    assert extra < 16 * 128
 
 
 def test_asymmetric_distances_are_kept_as_they_are() -> None:

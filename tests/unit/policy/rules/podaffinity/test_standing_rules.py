@@ -2,7 +2,7 @@
 
 from pinfold.policy.model.container import Container
 from pinfold.policy.rules.podaffinity.label_selector import LabelSelector
-from pinfold.policy.rules.podaffinity.rule_set import PlacementRules, RequiredTerm
+from pinfold.policy.rules.podaffinity.rule_set import PlacementRules, RequiredTerm, SpreadRule
 from pinfold.policy.rules.podaffinity.standing_rules import StandingRules
 from pinfold.policy.rules.podaffinity.term import Term
 from pinfold.topology.model.machine import Level
@@ -44,3 +44,19 @@ def test_who_is_required_is_known_until_nobody_requires_it_any_more() -> None:
     assert standing.is_required(quiet)
     standing.remove(first.id)
     assert not standing.is_required(quiet)
+
+
+def test_who_is_counted_is_so_as_long_as_another_of_its_namespace_has_the_rule() -> None:
+    first, second, quiet = map(container_of, ("first", "second", "quiet"))
+    rule = SpreadRule(level=Level.NUMA, selector=QUIET.selector, max_skew=1, is_required=True)
+    standing = StandingRules()
+    for one in (first, second):
+        standing.add(one, PlacementRules(spread=(rule, rule)))
+    assert standing.is_counted(quiet)
+    assert not standing.is_counted(container_of("quiet", namespace="other"))
+    standing.remove(first.id)
+    assert standing.is_counted(quiet)
+    standing.remove(second.id)
+    assert not standing.is_counted(quiet)
+    standing.add(quiet, PlacementRules(spread=(rule,)))
+    assert not standing.is_counted(quiet)
