@@ -57,10 +57,14 @@ class CommandQueue:
     Python runs a signal's handler once the main thread is back from its wait: one that comes on the
     way into it would be heard with the next one, or never. So it waits at a pipe, and `waker` is
     for `signal.set_wakeup_fd`: the kernel's signal writes there, before any handler is run.
+
+    Of several readings of the configuration that nobody began one waits: it sees all changes, and a
+    stop that is told behind them comes soon.
     """
 
     def __init__(self) -> None:
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self._is_reload_waiting = False
         self._pipe, self.waker = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self.waker, False)
         # Never before: a signal would be written to whatever file has the number then.
@@ -68,6 +72,10 @@ class CommandQueue:
 
     def put(self, command: Command) -> None:
         """Have a command heard soon; for any thread, and for handlers of signals."""
+        if command is Command.RELOAD:
+            if self._is_reload_waiting:
+                return
+            self._is_reload_waiting = True
         self._commands.put(command)
         with contextlib.suppress(BlockingIOError):  # so much there that it wakes in any case
             os.write(self.waker, b"\0")
@@ -76,9 +84,14 @@ class CommandQueue:
         """The next command, waited for; for the main thread."""
         while True:
             try:
-                return self._commands.get_nowait()
+                command = self._commands.get_nowait()
             except queue.Empty:
                 os.read(self._pipe, _WAKINGS_MAX)
+                continue
+            if command is Command.RELOAD:
+                # Before it is begun: what changes from here on it may not see.
+                self._is_reload_waiting = False
+            return command
 
 
 def _close(*descriptors: int) -> None:

@@ -50,8 +50,29 @@ def test_a_signal_is_heard_at_once_whichever_thread_it_interrupts(commands: Comm
 def test_commands_are_heard_in_their_order_and_none_is_lost(commands: CommandQueue) -> None:
     # More than a pipe holds wakings for.
     for _ in range(70_000):
-        commands.put(Command.RELOAD)
+        commands.put(Command.TOGGLE_DEBUG)
     commands.put(Command.STOP)
     found = [commands.get() for _ in range(70_000)]
-    assert set(found) == {Command.RELOAD}
+    assert set(found) == {Command.TOGGLE_DEBUG}
+    assert commands.get() is Command.STOP
+
+
+def test_one_reading_of_the_configuration_is_waited_for_however_many_are_told(
+    commands: CommandQueue,
+) -> None:
+    for _ in range(70_000):
+        commands.put(Command.RELOAD)
+    commands.put(Command.STOP)
+    assert commands.get() is Command.RELOAD
+    assert commands.get() is Command.STOP
+
+
+def test_a_change_while_the_configuration_is_read_has_it_read_again(
+    commands: CommandQueue,
+) -> None:
+    commands.put(Command.RELOAD)
+    assert commands.get() is Command.RELOAD
+    commands.put(Command.RELOAD)
+    commands.put(Command.STOP)
+    assert commands.get() is Command.RELOAD
     assert commands.get() is Command.STOP

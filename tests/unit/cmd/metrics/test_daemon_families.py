@@ -2,6 +2,8 @@
 
 import json
 import re
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,6 +42,7 @@ MANUAL = Path(__file__).parents[4] / "docs" / "operating.md"
 ALERTS = CONFIGS / "prometheus" / "pinfold-alerts.yaml"
 DASHBOARD = CONFIGS / "grafana" / "pinfold.json"
 FOREIGN = {"up"}
+_KINDS = 500
 SHOP = """
 apiVersion: v1
 kind: Pod
@@ -265,6 +268,29 @@ def test_answers_are_counted_however_many_come_before_somebody_asks(
     assert found["pinfold_event_duration_seconds_bucket"]["StopContainer", "done", "0.002"] == 1000
     assert found["pinfold_event_duration_seconds_bucket"]["StopContainer", "done", "0.001"] == 0
     assert found["pinfold_unpinned_starts_total"]["late",] == 1
+
+
+def test_durations_are_read_while_calls_of_further_kinds_are_counted(counts: EventCounts) -> None:
+    is_over = threading.Event()
+
+    def count() -> None:
+        for number in range(_KINDS):
+            for outcome in Outcome:
+                counts(Answered(f"Call{number}", 0.0015, outcome))
+        is_over.set()
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    other = threading.Thread(target=count)
+    other.start()
+    try:
+        while not is_over.is_set():
+            found = counts.durations
+            assert len(found) <= _KINDS * len(Outcome)
+    finally:
+        other.join()
+        sys.setswitchinterval(before)
+    assert len(counts.durations) == _KINDS * len(Outcome)
 
 
 def told_metrics() -> set[str]:
