@@ -48,7 +48,7 @@ from .report.decision_log import DecisionLog
 from .report.log_setup import end_logging
 from .report.trace_report import TraceReport
 from .state.state_file import read_state
-from .state.state_folder import StateFolderInUseError, claim_folder
+from .state.state_folder import claim_patiently
 from .state.state_keeper import StateKeeper
 
 if TYPE_CHECKING:
@@ -171,9 +171,9 @@ def command(
     _tell_choice(access, log)
     _warn((*loaded.warnings, *found.warnings), log)
     notifier = Notifier(environment)
-    keeper = None if state_dir is None else _state_keeper(state_dir, log, access)
+    patience, keeper, history = _keepers(state_dir, log, access)
+    place = control, state_dir, patience
     garbage, journal, counts, traces = Garbage(), DecisionJournal(), EventCounts(), TraceReport(log)
-    history = None if state_dir is None else HistoryKeeper(state_dir, log)
     reports: list[Report] = [DecisionLog(log, access.where), notifier, garbage, journal, counts]
     is_here = sysfs_root is None and machine is None and access.embedded is None
     kernel_root = Path("/") if kernel_root is None and is_here else kernel_root
@@ -191,7 +191,7 @@ def command(
             as_found=tuner.as_found if tuner else None,
         )
     _look_for_conflicts(daemon, log, is_here=is_here)
-    server = _control_server(control, state_dir, daemon, (journal, history), access, root, log)
+    server = _control_server(place, daemon, (journal, history), access, root, log)
     _remember(daemon, keeper, history, state_dir, counts, log)
     if tuner is not None:
         tuner.start(daemon.plugin)
@@ -273,16 +273,14 @@ def _warn(warnings: Iterable[str], log: logging.Logger) -> None:
         log.warning("%s", warning)
 
 
-def _state_keeper(folder: Path, log: logging.Logger, access: Access) -> StateKeeper:
-    """A folder that cannot be written is told of later, since a full disk must stop nobody."""
-    try:
-        # Ours until this process ends.
-        claim_folder(folder)
-    except StateFolderInUseError as error:
-        if not access.identity.is_preinstalled:
-            raise
-        log.error("%s", error)
-    return StateKeeper(folder, log)
+def _keepers(
+    folder: Path | None, log: logging.Logger, access: Access
+) -> tuple[float, StateKeeper | None, HistoryKeeper | None]:
+    """What keeps state and history, and the seconds that a daemon before us may take to end."""
+    patience = claim_patiently(folder, log, goes_on=access.identity.is_preinstalled)
+    if folder is None:
+        return patience, None, None
+    return patience, StateKeeper(folder, log), HistoryKeeper(folder, log)
 
 
 def _remember(
@@ -327,8 +325,7 @@ def _reload(
 
 
 def _control_server(
-    option: str | None,
-    state_dir: Path | None,
+    place: tuple[str | None, Path | None, float],
     daemon: Daemon,
     known: tuple[DecisionJournal, HistoryKeeper | None],
     access: Access,
@@ -336,11 +333,12 @@ def _control_server(
     log: logging.Logger,
 ) -> ControlServer | None:
     """The control API, unless it is off; a place that nobody named must stop nobody."""
+    option, state_dir, patience = place
     path = control_path(option, os.environ, state_dir)
     if path is None:
         return None
     try:
-        control_socket = ControlSocket(path)
+        control_socket = ControlSocket(path, patience_seconds=patience)
     except ControlSocketError as error:
         # One that the runtime starts is started once: containers would stay unpinned.
         is_rival = isinstance(error, ControlInUseError) and not access.identity.is_preinstalled

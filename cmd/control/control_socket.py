@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from ...topology.sets.base_errors import PinfoldError
-from ..state.state_folder import is_free_soon, is_locked
+from ..state.state_folder import LAST_SECONDS, is_free_soon, is_locked
 
 SOCKET_NAME: Final = "control.sock"
 USUAL_PLACES: Final = (Path("/run/pinfold") / SOCKET_NAME, Path("/var/lib/pinfold") / SOCKET_NAME)
@@ -65,8 +65,12 @@ class ControlSocket:
         path: Path,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        patience_seconds: float = LAST_SECONDS,
     ) -> None:
-        """Raises `ControlInUseError`, `ControlSocketError`."""
+        """`patience_seconds`: how long the daemon before us may still take to end.
+
+        Raises `ControlInUseError`, `ControlSocketError`.
+        """
         self.path: Final = path
         if len(os.fsencode(path)) + _INNER_BYTES > _PATH_MAX:
             raise ControlSocketError(
@@ -74,7 +78,7 @@ class ControlSocket:
                 f" {_PATH_MAX - _INNER_BYTES} bytes at most"
             )
         try:
-            self._lock = _lock(path, clock, sleep)
+            self._lock = _lock(path, clock, sleep, patience_seconds)
             try:
                 self.listener: Final = _listen(path)
             except BaseException:
@@ -124,12 +128,18 @@ def find_group(name: str) -> int:
     raise UnknownGroupError(f"control.group: no group {name!r} — see 'getent group'")
 
 
-def _lock(path: Path, clock: Callable[[], float], sleep: Callable[[float], None]) -> int:
+def _lock(
+    path: Path, clock: Callable[[], float], sleep: Callable[[float], None], seconds: float
+) -> int:
     """The open lock file beside a socket, held by this process alone."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(f"{path}.lock", flags, 0o600)
     try:
-        if not is_free_soon(lambda: is_locked(descriptor) and not _answers(path), clock, sleep):
+
+        def is_free() -> bool:
+            return is_locked(descriptor) and not _answers(path)
+
+        if not is_free_soon(is_free, clock, sleep, seconds):
             raise ControlInUseError(
                 f"--control: {path}: another pinfoldd listens there — stop it, or name another"
                 " place"

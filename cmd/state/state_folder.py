@@ -4,6 +4,7 @@ Two would write over each other's state, and each would place containers on the 
 """
 
 import fcntl
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from typing import Final
 from ...topology.sets.base_errors import PinfoldError
 from .own_file import make_folder
 
-_LAST_SECONDS: Final = 3.0
+LAST_SECONDS: Final = 3.0
 """For which the daemon before us may take to end: a runtime starts the next one meanwhile."""
 _LOOK_SECONDS: Final = 0.05
 
@@ -24,6 +25,26 @@ class StateFolderError(PinfoldError):
 
 class StateFolderInUseError(StateFolderError):
     """Another daemon has the state directory."""
+
+
+def claim_patiently(folder: Path | None, log: logging.Logger, *, goes_on: bool) -> float:
+    """The seconds for which a daemon before us may still take to end; its folder is ours then.
+
+    `goes_on`: where another one keeps it that is told, and no more. Raises `StateFolderError`.
+    A folder that cannot be written is told of later, since a full disk must stop nobody.
+    """
+    if folder is None:
+        return LAST_SECONDS
+    try:
+        # Ours until this process ends.
+        claim_folder(folder)
+    except StateFolderInUseError as error:
+        if not goes_on:
+            raise
+        log.error("%s", error)
+        # It was waited for, and a runtime waits for a plugin's registration for five seconds.
+        return 0.0
+    return LAST_SECONDS
 
 
 def claim_folder(
@@ -72,10 +93,13 @@ def is_locked(descriptor: int) -> bool:
 
 
 def is_free_soon(
-    is_free: Callable[[], bool], clock: Callable[[], float], sleep: Callable[[float], None]
+    is_free: Callable[[], bool],
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+    seconds: float = LAST_SECONDS,
 ) -> bool:
     """Whether something is free before a daemon that ends must have ended; asked until it is."""
-    until = clock() + _LAST_SECONDS
+    until = clock() + seconds
     while not is_free():
         if clock() > until:
             return False

@@ -386,6 +386,34 @@ def test_plugin_started_by_its_runtime_serves_the_socket_it_got_and_ends_with_it
     assert (tmp_path / "state.json").exists()
 
 
+def test_plugin_started_beside_another_daemon_registers_before_its_runtime_gives_up(
+    tmp_path: Path, start: Start
+) -> None:
+    folder = tmp_path / "state"
+    service = start("--runtime=embedded", f"--state-dir={folder}")
+    service.await_notice("READY=1")
+    ours, theirs = socket.socketpair()
+    ours.settimeout(SECONDS)
+    begun = time.monotonic()
+    plugin = subprocess.Popen(
+        [*(sys.executable, "-m", "pinfold.cmd.pinfoldd"), f"--machine={MACHINE}"],
+        pass_fds=[theirs.fileno()],
+        stderr=subprocess.DEVNULL,
+        env={"STATE_DIRECTORY": str(folder), "NRI_PLUGIN_SOCKET": str(theirs.fileno())},
+    )
+    theirs.close()
+    try:
+        assert ours.recv(1)
+        # Runtimes wait for five; and it waits for three, once, as the other one might be ending.
+        assert time.monotonic() - begun < 6
+        ours.close()
+        plugin.wait(SECONDS)
+    finally:
+        plugin.kill()
+        plugin.wait(SECONDS)
+    assert service.end() == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
