@@ -11,7 +11,7 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from ...policy.configuration.config import Config
+from ...policy.configuration.config_text import CheckedConfig
 from ...policy.manifests.manifest import pods_of
 from ...policy.model.memory_qos import MemoryQos
 from ...policy.scenarios.result import ScenarioResult, result_document
@@ -144,7 +144,7 @@ def command(
     if unused := hardware.unused_option(jobs):
         click.echo(unused, err=True)
     with ProgressBar(sum(len(job.scenario.steps) for job in jobs)) as bar:
-        results = [_run(job, chosen.config, hardware, node, bar) for job in jobs]
+        results = [_run(job, chosen, hardware, node, bar) for job in jobs]
     if junit is not None:
         report = junit_text(results, allows_refusals=allow_refusals)
         write_whole(junit, report.encode())
@@ -256,7 +256,7 @@ def _chosen(jobs: list[Job], only: Sequence[str]) -> list[Job]:
 
 
 def _run(
-    job: Job, config: Config, hardware: _Hardware, node: RunningNode | None, bar: ProgressBar
+    job: Job, config: CheckedConfig, hardware: _Hardware, node: RunningNode | None, bar: ProgressBar
 ) -> ScenarioResult:
     name = job.scenario.topology or hardware.name
     topology = job.topology()

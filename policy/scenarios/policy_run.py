@@ -11,7 +11,7 @@ from ...topology.sets.cpuset import NO_CPUS, NodeSet
 from ...topology.sysfs.overrides import override_machine, parse_overrides
 from ..annotations.cpu_claims import CLAIM_PREFIX
 from ..configuration.config import Config
-from ..configuration.config_text import config_from_values
+from ..configuration.config_text import CheckedConfig, config_from_values
 from ..engine.engine import Engine
 from ..hints.hint_text import TEST_APIS
 from ..manifests.manifest import ContainerSpec
@@ -43,7 +43,7 @@ class PolicyRun:
     """The policy of one scenario, which may run, and what it is started with."""
 
     def __init__(
-        self, machine: Machine, config: Config, runtime: Runtime, verdicts: Verdicts
+        self, machine: Machine, config: CheckedConfig, runtime: Runtime, verdicts: Verdicts
     ) -> None:
         """Begin without a policy; `config`: of a start that has none."""
         self.machine = self._whole = machine
@@ -63,14 +63,14 @@ class PolicyRun:
         """The owners of rules that do not hold, and when each is to be moved."""
         self._moves: list[int] = []
         """When owners were moved."""
-        self._config = config
+        self._checked = config
         self._runtime = runtime
         self._verdicts = verdicts
 
     @property
     def config(self) -> Config:
         """The configuration in force, or the one to begin with."""
-        return self.engine.config if self.engine is not None else self._config
+        return self.engine.config if self.engine is not None else self._checked.config
 
     def take_over(self, node: RunningNode) -> None:
         """Go on from what a node's policy holds."""
@@ -87,13 +87,15 @@ class PolicyRun:
             self._verdicts.note("start: the policy runs already")
         error = ""
         try:
-            config = self._config if step.config is None else config_from_values(step.config)
+            own = None if step.config is None else CheckedConfig(config_from_values(step.config))
+            checked = own or self._checked
             if step.environment:
                 self.reads_test_hints = bool(step.environment.get(TEST_APIS))
                 overrides, online = parse_overrides(step.environment), self.machine.online
                 self._whole = override_machine(self._whole, overrides)
                 self.machine = with_online(self._whole, online)
-            engine = Engine(self.machine, config, interrupts=self.interrupts)
+            with checked.placing():
+                engine = Engine(self.machine, checked.config, interrupts=self.interrupts)
         except PinfoldError as caught:
             error = str(caught)
         else:

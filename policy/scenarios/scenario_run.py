@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import assert_never
 
-from ..configuration.config import Config
+from ..configuration.config_text import CheckedConfig
 from ..engine.engine import Engine
 from ..engine.pool_drawing import spare_supplies
 from ..engine.rebalance.plan import placement_quality
@@ -49,7 +49,7 @@ from .verdict import Verdicts
 class ScenarioRun:
     """One scenario on its way: `take` a step, then `look` whether every law holds."""
 
-    def __init__(self, topology: Topology, config: Config) -> None:
+    def __init__(self, topology: Topology, config: CheckedConfig) -> None:
         """Begin with an empty runtime, and without a policy."""
         self.verdicts = Verdicts()
         self.runtime = Runtime(topology.machine, topology.devices)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from ..configuration.config import Config
+from ..configuration.config_text import CheckedConfig
 from ..manifests.manifest import PodSpec
 from .result import ScenarioResult
 from .running_node import RunningNode
@@ -19,7 +20,7 @@ def pods_scenario(pods: tuple[PodSpec, ...]) -> Scenario:
 def run_scenario(
     scenario: Scenario,
     topology: Topology,
-    config: Config,
+    config: Config | CheckedConfig,
     name: str = "",
     node: RunningNode | None = None,
     track: Callable[[Iterable[Step]], Iterable[Step]] = iter,
@@ -30,7 +31,8 @@ def run_scenario(
     has no start. `node`: what runs there already, under a configuration of its own. `track` sees
     the steps go by.
     """
-    run = ScenarioRun(topology, config)
+    checked = config if isinstance(config, CheckedConfig) else CheckedConfig(config)
+    run = ScenarioRun(topology, checked)
     if node is not None:
         run.take_over(node)
     elif not any(isinstance(step, Start) for step in scenario.steps):

@@ -38,6 +38,15 @@ def test_a_command_says_where_the_field_is(
     )
 
 
+def test_a_simulation_says_where_the_field_is(config: str, tmp_path: Path) -> None:
+    (tmp_path / "pod.yaml").write_text(POD)
+    words = ["simulate", str(tmp_path / "pod.yaml"), "--machine", SPEC, "--config", config]
+    result = CliRunner().invoke(main, [*words, "-o", "json"])
+    assert result.exit_code == 1
+    where = f"{config}.d/10-more.yaml:3:3: availableResources.cpu: "
+    assert f"start_error: {where}" in result.stdout
+
+
 def test_the_daemon_says_where_the_field_is_and_does_not_start(config: str) -> None:
     options = ["--runtime", "embedded", "--machine", SPEC, "--config", config]
     result = CliRunner().invoke(daemon, options)
