@@ -8,6 +8,7 @@ from msgspec import structs
 
 from pinfold.nri.embedded.runtime_dialects import DIALECTS, Dialect
 from pinfold.policy.configuration.config import Config
+from pinfold.policy.configuration.config_text import CheckedConfig
 from pinfold.policy.model.memory_qos import MemoryQos
 from pinfold.policy.scenarios.scenario_file import Scenario, Topology
 from pinfold.policy.scenarios.scenario_run import ScenarioRun
@@ -49,7 +50,10 @@ def test_a_node_does_what_the_simulation_says(
     """
     if dialect.nri_version:
         topology = structs.replace(topology, memory_qos=MemoryQos.TIERED)
-    simulated, node = ScenarioRun(topology, Config()), NodeRun(topology, dialect, tmp_path)
+    simulated, node = (
+        ScenarioRun(topology, CheckedConfig(Config())),
+        NodeRun(topology, dialect, tmp_path),
+    )
     steps = scenario.steps
     if not any(isinstance(step, Start) for step in steps):
         steps = (Start(config=None, environment={}), *steps)

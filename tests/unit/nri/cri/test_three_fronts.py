@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from pinfold.policy.configuration.config import Config
+from pinfold.policy.configuration.config_text import CheckedConfig
 from pinfold.policy.model.memory_qos import MemoryQos
 from pinfold.policy.scenarios.scenario_file import (
     Scenario,
@@ -119,7 +120,7 @@ def test_a_scenario_comes_to_the_same_decisions(
     wire: Wire = NriWire(memory, qos) if front == "nri" else CriWire(memory, tmp_path, qos)
     devices = DeviceNode(topology) if topology.machine.devices else None
     run = WiredRun(wire, topology.machine, Config(), devices)
-    expected = ScenarioRun(topology, Config())
+    expected = ScenarioRun(topology, CheckedConfig(Config()))
     if not any(isinstance(step, Start) for step in scenario.steps):
         start = Start(config=None, environment={})
         expected.take(start)
