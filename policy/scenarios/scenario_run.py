@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import assert_never
 
+from ..configuration.config import Config
 from ..configuration.config_text import CheckedConfig
 from ..engine.engine import Engine
 from ..engine.pool_drawing import spare_supplies
@@ -49,11 +50,12 @@ from .verdict import Verdicts
 class ScenarioRun:
     """One scenario on its way: `take` a step, then `look` whether every law holds."""
 
-    def __init__(self, topology: Topology, config: CheckedConfig) -> None:
+    def __init__(self, topology: Topology, config: Config | CheckedConfig) -> None:
         """Begin with an empty runtime, and without a policy."""
         self.verdicts = Verdicts()
         self.runtime = Runtime(topology.machine, topology.devices)
-        self.policy = PolicyRun(topology.machine, config, self.runtime, self.verdicts)
+        checked = config if isinstance(config, CheckedConfig) else CheckedConfig(config)
+        self.policy = PolicyRun(topology.machine, checked, self.runtime, self.verdicts)
         self._memory_qos = topology.memory_qos
         self._names = MachineNames(topology.machine)
         self._remembered: dict[str, Value] = dict(topology.aliases)

@@ -31,8 +31,7 @@ def run_scenario(
     has no start. `node`: what runs there already, under a configuration of its own. `track` sees
     the steps go by.
     """
-    checked = config if isinstance(config, CheckedConfig) else CheckedConfig(config)
-    run = ScenarioRun(topology, checked)
+    run = ScenarioRun(topology, config)
     if node is not None:
         run.take_over(node)
     elif not any(isinstance(step, Start) for step in scenario.steps):
