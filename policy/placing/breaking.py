@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import accumulate, groupby
-from operator import attrgetter, or_
+from operator import attrgetter
 from typing import Final
 
 from msgspec import Struct, field
@@ -135,7 +135,7 @@ class _Breaking:
         for pool, nest in zip(pools, nests, strict=True):
             inner = [nests[child] for child in pool.children if nests[child].count]
             nest.count = len(nest.held) + sum([one.count for one in inner])
-            nest.cpus = reduce(or_, map(_CPUS, nest.held), 0)
+            nest.cpus = reduce(int.__or__, map(_CPUS, nest.held), 0)
             for one in inner:
                 nest.cpus |= one.cpus
             if self._left is not None:
@@ -190,7 +190,7 @@ class _Breaking:
             # Most pools have one: nothing is to be chosen.
             (one,) = self._parts(pool_id)
             return one if self._fits(pool_id, one) else None
-        cpus = reduce(or_, map(_CPUS, nest.pieces), nest.cpus)
+        cpus = reduce(int.__or__, map(_CPUS, nest.pieces), nest.cpus)
         if not self._search.may_fit(pool_id, cpus):
             return None
         if self._left is not None and (
@@ -298,8 +298,8 @@ class _Breaking:
         least = self._cost(one.cpus | other.cpus, one.broken | other.broken)
         if most is not None and least > most:
             return
-        cpus = list(accumulate(map(_CPUS, ordered), or_))
-        broken = list(accumulate(map(_BROKEN, ordered), or_))
+        cpus = list(accumulate(map(_CPUS, ordered), int.__or__))
+        broken = list(accumulate(map(_BROKEN, ordered), int.__or__))
         may_ever_fit, count = self._search.may_ever_fit, len(ordered)
         if not may_ever_fit(cpus[-1]):
             return
@@ -340,7 +340,7 @@ class _Breaking:
 
     def _closures(self, parts: Sequence[BrokenPart]) -> Iterator[BrokenPart]:
         """Each part with all others on which nothing more breaks."""
-        everywhere = reduce(or_, map(_CPUS, parts))
+        everywhere = reduce(int.__or__, map(_CPUS, parts))
         for one in parts:
             rest = self._costs.rest_around(one, everywhere)
             if not rest:
