@@ -23,7 +23,7 @@ def is_tied(container: Container, grant: Grant, standing: StandingRules) -> bool
 def required_among(
     container_ids: Iterable[ContainerId], standing: StandingRules, residents: Residents
 ) -> Sequence[ContainerId]:
-    """Those of some residents that others must be with, see `StandingRules.is_required`.
+    """The residents among some that others must be with, see `StandingRules.is_required`.
 
     O(rules that require one of them), however many they are.
     """

@@ -31,6 +31,11 @@ LOOKED_AT_MAX: Final = 32
 """So many different rules of a namespace count of those that are looked at together: nobody who
 writes them decides how long the next newcomer takes. Equal ones are one."""
 
+SPREADS_MAX: Final = 256
+"""So many different required spread rules of a namespace are told apart. Where there are more, each
+is taken for one that counts whoever is asked about: what might be uneven then is looked at again,
+and nobody is moved."""
+
 _FEW: Final = 32
 """So many rules are asked one by one in less time than the keys of a container are looked up."""
 
@@ -265,17 +270,27 @@ class StandingRules:
 
     def counting(self, newcomer: Container, owners: Iterable[Container]) -> Iterator[ContainerId]:
         """Owners, among these, of required spread rules that count a newcomer."""
-        if not self._spreading:
+        by_rule = self._spread.get(newcomer.pod.namespace)
+        if not by_rule:
             return
-        labels = container_labels(newcomer)
-        for owner in owners:
-            spread = self.of(owner.id).spread
-            if any(one.is_required and one.matches(owner, newcomer, labels) for one in spread):
+        are_few = len(by_rule) <= SPREADS_MAX
+        about = [some for _, some in self.spread_about(newcomer)] if are_few else by_rule.values()
+        ids = {owner_id for some in about for owner_id in some}
+        key = instance_key(newcomer)
+        for owner in owners if ids else ():
+            if owner.id in ids and instance_key(owner) != key:
                 yield owner.id
 
+    def has_too_many_spreads(self, namespace: str) -> bool:
+        """Whether a namespace has more different required spread rules than are told apart."""
+        return len(self._spread.get(namespace, ())) > SPREADS_MAX
+
     def is_counted(self, container: Container) -> bool:
-        """Whether a required spread rule of another counts a container where it is."""
-        return any(
+        """Whether a required spread rule of another counts a container where it is.
+
+        Or may do so: its namespace has too many of them.
+        """
+        return self.has_too_many_spreads(container.pod.namespace) or any(
             not is_same_instance(owner, container)
             for _, owners in self.spread_about(container)
             for owner in owners.values()
