@@ -48,7 +48,7 @@ from .report.decision_log import DecisionLog
 from .report.log_setup import end_logging
 from .report.trace_report import TraceReport
 from .state.state_file import read_state
-from .state.state_folder import claim_patiently
+from .state.state_folder import StateClaim, claim_patiently
 from .state.state_keeper import StateKeeper
 
 if TYPE_CHECKING:
@@ -171,13 +171,15 @@ def command(
     _tell_choice(access, log)
     _warn((*loaded.warnings, *found.warnings), log)
     notifier = Notifier(environment)
-    patience, keeper, history = _keepers(state_dir, log, access)
-    place = control, state_dir, patience
+    claim = claim_patiently(state_dir, log, goes_on=access.identity.is_preinstalled)
+    keeper, history = _keepers(claim.folder, log)
     garbage, journal, counts, traces = Garbage(), DecisionJournal(), EventCounts(), TraceReport(log)
     reports: list[Report] = [DecisionLog(log, access.where), notifier, garbage, journal, counts]
     is_here = sysfs_root is None and machine is None and access.embedded is None
     kernel_root = Path("/") if kernel_root is None and is_here else kernel_root
-    tuner = None if kernel_root is None else tuner_below(kernel_root, state_dir, log)
+    tuner = None
+    if kernel_root is not None and not claim.is_anothers:
+        tuner = tuner_below(kernel_root, claim.folder, log)
     reports.extend(one for one in (keeper, history, tuner, traces) if one is not None)
     surroundings = find_surroundings(root, environment)
     with loaded.placing():
@@ -191,8 +193,8 @@ def command(
             as_found=tuner.as_found if tuner else None,
         )
     _look_for_conflicts(daemon, log, is_here=is_here)
-    server = _control_server(place, daemon, (journal, history), access, root, log)
-    _remember(daemon, keeper, history, state_dir, counts, log)
+    server = _control_server((control, claim), daemon, (journal, history), access, root, log)
+    _remember(daemon, keeper, history, claim.folder, counts, log)
     if tuner is not None:
         tuner.start(daemon.plugin)
     plan_chores(daemon, watch, root, log)
@@ -274,13 +276,11 @@ def _warn(warnings: Iterable[str], log: logging.Logger) -> None:
 
 
 def _keepers(
-    folder: Path | None, log: logging.Logger, access: Access
-) -> tuple[float, StateKeeper | None, HistoryKeeper | None]:
-    """What keeps state and history, and the seconds that a daemon before us may take to end."""
-    patience = claim_patiently(folder, log, goes_on=access.identity.is_preinstalled)
+    folder: Path | None, log: logging.Logger
+) -> tuple[StateKeeper | None, HistoryKeeper | None]:
     if folder is None:
-        return patience, None, None
-    return patience, StateKeeper(folder, log), HistoryKeeper(folder, log)
+        return None, None
+    return StateKeeper(folder, log), HistoryKeeper(folder, log)
 
 
 def _remember(
@@ -325,7 +325,7 @@ def _reload(
 
 
 def _control_server(
-    place: tuple[str | None, Path | None, float],
+    place: tuple[str | None, StateClaim],
     daemon: Daemon,
     known: tuple[DecisionJournal, HistoryKeeper | None],
     access: Access,
@@ -333,12 +333,12 @@ def _control_server(
     log: logging.Logger,
 ) -> ControlServer | None:
     """The control API, unless it is off; a place that nobody named must stop nobody."""
-    option, state_dir, patience = place
-    path = control_path(option, os.environ, state_dir)
+    option, claim = place
+    path = control_path(option, os.environ, claim.folder)
     if path is None:
         return None
     try:
-        control_socket = ControlSocket(path, patience_seconds=patience)
+        control_socket = ControlSocket(path, patience_seconds=claim.patience_seconds)
     except ControlSocketError as error:
         # One that the runtime starts is started once: containers would stay unpinned.
         is_rival = isinstance(error, ControlInUseError) and not access.identity.is_preinstalled
