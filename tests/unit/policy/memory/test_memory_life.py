@@ -181,6 +181,31 @@ def test_the_end_of_a_cold_start_is_that_of_the_pen_that_was_made_around_it_mean
     engine.check()
 
 
+def test_a_restart_meanwhile_begins_the_cold_start_of_such_a_pen_anew() -> None:
+    before = Engine(machine(), Config())
+    first = container("first", GIB, COLD)
+    first = dataclasses.replace(
+        first, pod=dataclasses.replace(first.pod, resources=first.resources)
+    )
+    second = dataclasses.replace(first, id=ContainerId("second"), name="second")
+    told = {one.id: before.create(one).pinning for one in (first, second)}
+    running = [
+        dataclasses.replace(one, cpus=told[one.id].cpus, mems=told[one.id].mems)
+        for one in (first, second)
+    ]
+    engine = Engine(machine(), Config())
+    adopted = engine.synchronize(running)
+    assert [one.cold_start_ns for one in adopted.decisions] == [10 * 10**9] * 2
+    changes = engine.end_cold_start(ContainerId("first"))
+    warm = {one.container_id: one.after.mems for one in changes}
+    assert warm == {"first": NodeSet.of(1, 3), "second": NodeSet.of(1, 3)}
+    assert engine.end_cold_start(ContainerId("second")) == ()
+    engine.check()
+    again = Engine(machine(), Config())
+    adopted = again.synchronize([dataclasses.replace(one, mems=warm[one.id]) for one in running])
+    assert [one.cold_start_ns for one in adopted.decisions] == [0, 0]
+
+
 @pytest.mark.parametrize("types", ["hbm", "pmem,hbm"])
 def test_without_the_kinds_asked_for_a_cold_start_is_none(types: str) -> None:
     engine = Engine(machine_from_spec("socket:2 core:4 mem:4G"), Config())
