@@ -160,6 +160,13 @@ def test_a_pen_has_dram_from_its_beginning_for_its_memory_is_that_of_all(
     annotations = {**COLD, TYPES: types, wish: "true" if "pool" in wish else "herd"}
     decision = engine.create(container("cold", GIB, annotations))
     assert (mems(decision), decision.cold_start_ns) == ("1,3", 0)
+    (problem,) = decision.problems
+    whose = "pod" if "pool" in wish else "group"
+    assert problem.where == "cold-start.resource-policy.nri.io/pod of default/cold/cold"
+    assert problem.what == (
+        f"no cold start: its memory nodes are those of its {whose}, and have DRAM"
+    )
+    assert problem.is_advice
     assert engine.end_cold_start(ContainerId("cold")) == ()
     engine.check()
 
@@ -178,6 +185,32 @@ def test_the_end_of_a_cold_start_is_that_of_the_pen_that_was_made_around_it_mean
         ("first", "1,3"),
         ("second", "1,3"),
     }
+    engine.check()
+
+
+@pytest.mark.parametrize(
+    ("scope", "last"),
+    [
+        pytest.param("pod", None, id="the others begin cold, too, and have a time of their own"),
+        pytest.param("container.first", "1,3", id="the others have none"),
+    ],
+)
+def test_who_goes_early_leaves_nobody_cold_for_ever(scope: str, last: str | None) -> None:
+    engine = Engine(machine(), Config())
+    first = container("first", GIB, {f"cold-start.resource-policy.nri.io/{scope}": "duration: 10s"})
+    first = dataclasses.replace(
+        first, pod=dataclasses.replace(first.pod, resources=first.resources)
+    )
+    engine.create(first)
+    decision = engine.create(dataclasses.replace(first, id=ContainerId("second"), name="second"))
+    assert (mems(decision), decision.problems) == ("3", ())
+    assert bool(decision.cold_start_ns) == (last is None)
+    changes = engine.stop(ContainerId("first"))
+    told = {one.container_id: str(one.after.mems) for one in changes}
+    assert told.get(ContainerId("second")) == last
+    if last is None:
+        (change,) = engine.end_cold_start(ContainerId("second"))
+        assert str(change.after.mems) == "1,3"
     engine.check()
 
 
