@@ -22,12 +22,7 @@ from ..topology.sets.base_errors import PinfoldError
 from .commands.exit_status import FAULT, StatusCommand
 from .control.background_rebalance import REBALANCE_SECONDS, BackgroundRebalance
 from .control.control_server import ControlServer
-from .control.control_socket import (
-    ControlInUseError,
-    ControlSocket,
-    ControlSocketError,
-    control_path,
-)
+from .control.control_socket import place_control_socket
 from .control.decision_journal import DecisionJournal
 from .control.history.history_keeper import HistoryKeeper
 from .daemon.chores import live_root, plan_chores
@@ -176,10 +171,7 @@ def command(
     garbage, journal, counts, traces = Garbage(), DecisionJournal(), EventCounts(), TraceReport(log)
     reports: list[Report] = [DecisionLog(log, access.where), notifier, garbage, journal, counts]
     is_here = sysfs_root is None and machine is None and access.embedded is None
-    kernel_root = Path("/") if kernel_root is None and is_here else kernel_root
-    tuner = None
-    if kernel_root is not None and not claim.is_anothers:
-        tuner = tuner_below(kernel_root, claim.folder, log)
+    tuner = _tuner(kernel_root, claim, log, is_here=is_here)
     reports.extend(one for one in (keeper, history, tuner, traces) if one is not None)
     surroundings = find_surroundings(root, environment)
     with loaded.placing():
@@ -275,6 +267,15 @@ def _warn(warnings: Iterable[str], log: logging.Logger) -> None:
         log.warning("%s", warning)
 
 
+def _tuner(
+    root: Path | None, claim: StateClaim, log: logging.Logger, *, is_here: bool
+) -> Tuner | None:
+    root = Path("/") if root is None and is_here else root
+    if root is None or claim.is_anothers:
+        return None
+    return tuner_below(root, claim.folder, log)
+
+
 def _keepers(
     folder: Path | None, log: logging.Logger
 ) -> tuple[StateKeeper | None, HistoryKeeper | None]:
@@ -332,22 +333,12 @@ def _control_server(
     root: str | None,
     log: logging.Logger,
 ) -> ControlServer | None:
-    """The control API, unless it is off; a place that nobody named must stop nobody."""
-    option, claim = place
-    path = control_path(option, os.environ, claim.folder)
-    if path is None:
-        return None
-    try:
-        control_socket = ControlSocket(path, patience_seconds=claim.patience_seconds)
-    except ControlSocketError as error:
-        # One that the runtime starts is started once: containers would stay unpinned.
-        is_rival = isinstance(error, ControlInUseError) and not access.identity.is_preinstalled
-        if option is not None or is_rival:
-            raise
-        log.error("%s; pinfold cannot ask this daemon", error)
+    # A plugin that its runtime starts is started once: containers would stay unpinned.
+    found = place_control_socket(*place, log, goes_on=access.identity.is_preinstalled)
+    if found is None:
         return None
     journal, history = known
-    return ControlServer(daemon, journal, control_socket, access.kind, log, history, root)
+    return ControlServer(daemon, journal, found, access.kind, log, history, root)
 
 
 def _listen(daemon: Daemon) -> None:

@@ -28,7 +28,7 @@ class StateFolderInUseError(StateFolderError):
 
 
 class StateClaim(NamedTuple):
-    """What a daemon has of the state directory that it was given."""
+    """The claim of a daemon on the state directory that it was given."""
 
     folder: Path | None = None
     """Where it may remember; None where it was given none, or another daemon has it."""
