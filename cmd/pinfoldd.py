@@ -184,6 +184,7 @@ def command(
             finder=surroundings,
             as_found=tuner.as_found if tuner else None,
         )
+    daemon.written = loaded
     _look_for_conflicts(daemon, log, is_here=is_here)
     server = _control_server((control, claim), daemon, (journal, history), access, root, log)
     _remember(daemon, keeper, history, claim.folder, counts, log)
@@ -255,7 +256,8 @@ def _stop(
 
 
 def _look_for_conflicts(daemon: Daemon, log: logging.Logger, *, is_here: bool) -> None:
-    _warn((*daemon.engine.warnings, *filter(None, (runc_warning(daemon.machine),))), log)
+    _warn(map(daemon.written.placed, daemon.engine.warnings), log)
+    _warn(filter(None, (runc_warning(daemon.machine),)), log)
     if is_here:
         managers = read_managers()
         daemon.plugin.events.foreign_pins.kubelet_pins = managers.pins_cpus

@@ -302,6 +302,23 @@ def test_watchdog_is_fed(start: Start) -> None:
     assert daemon.end() == 0
 
 
+def test_warnings_about_the_configuration_name_file_and_line_at_the_start_and_at_a_reload(
+    tmp_path: Path, start: Start
+) -> None:
+    config = tmp_path / "pinfold.yaml"
+    config.write_text("availableResources:\n  cpu: cpuset:0-9\n")
+    daemon = start("--runtime=embedded")
+    daemon.await_notice("READY=1")
+    config.write_text("\navailableResources:\n  cpu: cpuset:0-8\n")
+    daemon.await_notice("STATUS=configuration reloaded")
+    assert daemon.end() == 0
+    said = [one for one in daemon.log.read_text().splitlines() if "not online" in one]
+    assert [one.partition(str(tmp_path))[2] for one in said] == [
+        "/pinfold.yaml:2:3: availableResources.cpu: cpus 8-9 of 'cpuset:0-9' are not online",
+        "/pinfold.yaml:3:3: availableResources.cpu: cpus 8 of 'cpuset:0-8' are not online",
+    ]
+
+
 def unread_pipe() -> tuple[int, int]:
     """The ends of the smallest pipe there is, which nobody reads."""
     reading, writing = os.pipe()
