@@ -200,7 +200,7 @@ def _add_numa_or_l3(machine: Machine, parent: Branch) -> None:
 
 
 def _add_l3(machine: Machine, parent: Branch) -> None:
-    groups = [group for group in machine.l3_groups if group <= parent.cpus]
+    groups = [group for group in _whole_l3_groups(machine, parent.cpus) if group <= parent.cpus]
     if len(groups) < 2:
         return
     ids = {cache.cpus: cache.id for cache in machine.caches if cache.level == 3}
@@ -213,6 +213,28 @@ def _add_l3(machine: Machine, parent: Branch) -> None:
             taken |= group
             name = f"{parent.name}/L3 cache #{cache_id}"
             parent.children.append(Branch(name, PoolKind.L3, group))
+
+
+def _whole_l3_groups(machine: Machine, among: CpuSet) -> list[CpuSet]:
+    """The L3 groups that have some of these cpus, those that divide a core as one.
+
+    Threads of a core may have a cache for some of them each. A pool has whole cores: else two
+    containers that seem to be apart would share one.
+    """
+    groups = [group for group in machine.l3_groups if not group.isdisjoint(among)]
+    core_of = machine.core_of
+    if all(core_of[cpu] <= group for group in groups for cpu in group):
+        return groups
+    found: list[CpuSet] = []
+    for group in groups:
+        for cpu in group:
+            group |= core_of[cpu]
+        apart = [one for one in found if one.isdisjoint(group)]
+        for one in found:
+            if not one.isdisjoint(group):
+                group |= one
+        found = [*apart, group]
+    return sorted(found, key=lambda one: one.lowest)
 
 
 def number_branches(root: Branch, machine: Machine, supply: Supply) -> PoolTree:
