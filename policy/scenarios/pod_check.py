@@ -83,7 +83,7 @@ class PodCheck:
         A pod that cannot be read is passed over: that has been said. So is an object of a name that
         another one before it has: both never run in one cluster.
         """
-        first: dict[tuple[str, str, str], TextNode] = {}
+        first: dict[tuple[str, ...], TextNode] = {}
         readable: list[WrittenPod] = []
         pods: list[ReviewedPod] = []
         config = self._config or Config()
