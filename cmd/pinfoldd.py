@@ -113,7 +113,7 @@ _SWITCH_SECONDS: Final = 0.001
 )
 @click.option(
     "--kernel-root",
-    type=click.Path(path_type=Path, readable=False),
+    type=click.Path(path_type=Path, exists=True, file_okay=False, readable=False),
     help="Set interrupts and clocks of cpus below DIR; '/' by default on this machine itself.",
 )
 @machine_options

@@ -484,6 +484,16 @@ def state_of(folder: Path) -> dict[str, bytes]:
         ),
         pytest.param(["--machine=cheese:2"], "cheese", id="a machine that makes no sense"),
         pytest.param(
+            ["--runtime=embedded", "--kernel-root=/nonexistent"],
+            "pinfoldd: invalid value for '--kernel-root': Directory '/nonexistent' does not exist",
+            id="a kernel that is not there",
+        ),
+        pytest.param(
+            ["--runtime=embedded", "--kernel-root=/dev/null"],
+            "pinfoldd: invalid value for '--kernel-root': Directory '/dev/null' is a file",
+            id="a kernel that is a file",
+        ),
+        pytest.param(
             ["--manifest=pods.yaml"],
             "pinfoldd: --manifest needs --runtime embedded",
             id="pods for a real runtime",
