@@ -113,7 +113,8 @@ _SWITCH_SECONDS: Final = 0.001
 )
 @click.option(
     "--kernel-root",
-    type=click.Path(path_type=Path, exists=True, file_okay=False, readable=False),
+    type=click.Path(path_type=Path, readable=False),
+    callback=lambda _context, _option, path: _existing_folder(path),
     help="Set interrupts and clocks of cpus below DIR; '/' by default on this machine itself.",
 )
 @machine_options
@@ -267,6 +268,14 @@ def _look_for_conflicts(daemon: Daemon, log: logging.Logger, *, is_here: bool) -
 def _warn(warnings: Iterable[str], log: logging.Logger) -> None:
     for warning in warnings:
         log.warning("%s", warning)
+
+
+def _existing_folder(path: Path | None) -> Path | None:
+    if path is not None and not path.is_dir():
+        raise PinfoldError(
+            f"--kernel-root: {path}: no folder is there — name the one with sys/ and proc/ in it"
+        )
+    return path
 
 
 def _tuner(

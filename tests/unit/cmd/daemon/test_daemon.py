@@ -485,12 +485,12 @@ def state_of(folder: Path) -> dict[str, bytes]:
         pytest.param(["--machine=cheese:2"], "cheese", id="a machine that makes no sense"),
         pytest.param(
             ["--runtime=embedded", "--kernel-root=/nonexistent"],
-            "pinfoldd: invalid value for '--kernel-root': Directory '/nonexistent' does not exist",
+            "--kernel-root: /nonexistent: no folder is there — name the one with sys/ and proc/ in",
             id="a kernel that is not there",
         ),
         pytest.param(
             ["--runtime=embedded", "--kernel-root=/dev/null"],
-            "pinfoldd: invalid value for '--kernel-root': Directory '/dev/null' is a file",
+            "--kernel-root: /dev/null: no folder is there",
             id="a kernel that is a file",
         ),
         pytest.param(
