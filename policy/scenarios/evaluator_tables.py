@@ -91,9 +91,10 @@ def elements(value: Value) -> list[Value]:
 
 def part_of(value: Value, bounds: Sequence[Value]) -> Value:
     """The part of a list, tuple or text from one bound to another. Raises `TypeError` otherwise."""
-    are_bounds = all(one is None or isinstance(one, int) for one in bounds)
-    if are_bounds and isinstance(value, list | tuple | str):
-        return value[slice(*bounds)]
+    numbers = [one for one in bounds if one is None or isinstance(one, int)]
+    if len(numbers) == len(bounds) and isinstance(value, list | tuple | str):
+        first, end, step = numbers
+        return value[first:end:step]
     raise TypeError(f"{brief(value)} has no part from {' to '.join(map(brief, bounds[:2]))}")
 
 
