@@ -99,7 +99,7 @@ class Allocator:
         problems = classified.problems
         failure = self.planner.objection(container, problems) if problems else None
         if failure is None:
-            penned = self.pens.place(container, classified)
+            penned = self.pens.place(container, classified, runs=runs)
             if penned is not None:
                 return self._outside_again(penned, container, classified)
             last = self.roster.last_place(container)
