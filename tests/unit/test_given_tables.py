@@ -122,7 +122,8 @@ def best_pool(books: Books, request: Request, weights: Mapping[str, int]) -> Poo
         {PoolId(by_name[name]): weight for name, weight in weights.items()}
     )
     facts = Facts(memory=books.pool_memory.choice(request), affinities=affinities)
-    winner = Chooser(books.tree, books.picker.classes).rank(request, books.ledger, facts).winner
+    chooser = Chooser(books.tree, books.picker.classes)
+    winner = chooser.best(chooser.lineup(request, books.ledger, facts)).winner
     assert winner is not None
     return books.tree.pools[winner]
 

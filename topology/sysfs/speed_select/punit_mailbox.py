@@ -53,7 +53,6 @@ _CORE_REGISTER: Final = 0x20
 _CLASS_SHIFT: Final = 16
 
 _SUPPORTS_TURBO: Final = 1 << 0
-_SUPPORTS_BASE: Final = 1 << 1
 _HAS_TURBO: Final = 1 << 16
 _HAS_BASE: Final = 1 << 17
 _SUPPORTS_CORE_POWER: Final = 1 << 0
