@@ -17,7 +17,7 @@ from pinfold.policy.books.books import Books
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.gauges.gauge import Gauge
-from pinfold.policy.engine.gauges.gauge_reader import read_gauges
+from pinfold.policy.engine.gauges.gauge_reader import GaugeReader
 from pinfold.policy.engine.pool_drawing import pool_texts
 from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
 from pinfold.policy.memory.memory_choice import ZoneSummary
@@ -175,7 +175,7 @@ def test_memory_is_offered_as_given(table_id: str, row: Field) -> None:
 
 
 def measured(policy: Engine) -> dict[str, Gauge]:
-    return {one.name: one for one in read_gauges(policy.snapshot(), {})}
+    return {one.name: one for one in GaugeReader().read(policy.snapshot(), {})}
 
 
 def shared(policy: Engine, name: str) -> dict[str, float]:

@@ -8,7 +8,7 @@ import pytest
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.gauges.gauge import Gauge
-from pinfold.policy.engine.gauges.gauge_reader import read_gauges
+from pinfold.policy.engine.gauges.gauge_reader import GaugeReader
 from pinfold.policy.engine.snapshot import Snapshot
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.model.pinning import Pinning
@@ -75,7 +75,7 @@ def events(policy: Engine) -> Iterator[object]:
 def contents(snapshot: Snapshot) -> tuple[object, ...]:
     """All that can be asked of a snapshot."""
     everything = NodeSet.parse("0-3")
-    gauges: tuple[Gauge, ...] = tuple(read_gauges(snapshot, {}))
+    gauges: tuple[Gauge, ...] = tuple(GaugeReader().read(snapshot, {}))
     return (
         dict(snapshot.containers),
         dict(snapshot.grants),

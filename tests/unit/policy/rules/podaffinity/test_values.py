@@ -1,6 +1,6 @@
 from pinfold.policy.model.selector_operator import LabelOperator
 from pinfold.policy.rules.podaffinity.label_selector import LabelRequirement, LabelSelector
-from pinfold.policy.rules.podaffinity.namespace_scope import EVERY_NAMESPACE, NamespaceScope
+from pinfold.policy.rules.podaffinity.namespace_scope import NamespaceScope
 from pinfold.policy.rules.podaffinity.rule_set import NO_PLACEMENT_RULES, PlacementRules
 from pinfold.policy.rules.podaffinity.term import (
     IndexKey,
@@ -12,6 +12,8 @@ from pinfold.policy.rules.podaffinity.term import (
 from pinfold.topology.model.machine import Level
 
 from .rule_cases import container
+
+EVERY_NAMESPACE = NamespaceScope(selector=LabelSelector())
 
 
 def term(selector: LabelSelector | None = None, **more: object) -> Term:
