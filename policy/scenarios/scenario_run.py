@@ -16,7 +16,7 @@ from ..text.errors import Problem
 from ..tuning.scheduling import scheduling_values
 from .container_result import container_result
 from .creation import NodeMemory, created_container, created_pod, resized
-from .evaluator_tables import Value
+from .expressions.evaluator_tables import Value
 from .policy_run import PolicyRun
 from .present import Present
 from .result import ContainerResult, ScenarioResult

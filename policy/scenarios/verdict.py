@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable
 
 from ..text.errors import Problem
-from .evaluator import EvaluatorError
-from .evaluator_tables import Value, brief
+from .expressions.evaluator import EvaluatorError
+from .expressions.evaluator_tables import Value, brief
 from .result import Expectation, RefusedContainer, Skipped
 
 Evaluate = Callable[[str], Value]
