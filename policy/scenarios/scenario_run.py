@@ -8,7 +8,7 @@ from ..configuration.config_text import CheckedConfig
 from ..engine.engine import Engine
 from ..engine.pool_drawing import spare_supplies
 from ..engine.rebalance.plan import placement_quality
-from ..manifests.manifest import ContainerSpec
+from ..manifests.pod_spec import ContainerSpec
 from ..model.container import Container, ContainerId, ContainerState, Pod
 from ..model.grant import Grant, Refusal
 from ..model.kubelet_resources import as_told

@@ -19,7 +19,7 @@ from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.gauges.gauge import Gauge
 from pinfold.policy.engine.gauges.gauge_reader import GaugeReader
 from pinfold.policy.engine.pool_drawing import pool_texts
-from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.memory.memory_choice import ZoneSummary
 from pinfold.policy.model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from pinfold.policy.model.grant import Grant

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Final
 
 from ....policy.configuration.config_text import config_document
-from ....policy.manifests.manifest import PodSpec
 from ....policy.manifests.pod_places import FilePlace, PodPlaces, distinct
+from ....policy.manifests.pod_spec import PodSpec
 from ....policy.scenarios.expressions.evaluator import EvaluatorError, check_expression
 from ....policy.scenarios.pod_check import PodCheck
 from ....policy.scenarios.scenario_file import KIND, Scenario, ScenarioFile

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pinfold.policy.configuration.config import Config
-from pinfold.policy.manifests.manifest import PodSpec
+from pinfold.policy.manifests.pod_spec import PodSpec
 from pinfold.topology.made.generator import machine_snapshot
 from pinfold.topology.made.snapshot import write_tree
 from pinfold.topology.made.spec import machine_from_spec
