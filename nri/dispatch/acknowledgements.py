@@ -290,10 +290,6 @@ class Acknowledgements:
         """Updates under way will not be answered: the connection is over. O(open ones)."""
         self._open.move(dict(self._open.at(Stage.FLIGHT)), Stage.TELL, now)
 
-    def problems(self) -> Mapping[ContainerId, str]:
-        """Problems of containers that do not have what they should. O(open ones)."""
-        return {one: entry.problem for one, entry in self._open.all() if entry.problem}
-
     def looks(self) -> Mapping[ContainerId, PinLook]:
         """Running containers as they are seen here. O(containers)."""
         return {
@@ -320,7 +316,6 @@ class Acknowledgements:
         """Running containers, counted by their state. O(containers)."""
         running = [one for one in self._entries.values() if one.is_running]
         return PinningCounts(
-            running=len(running),
             acknowledged=sum([one.acknowledged == one.wanted for one in running]),
             waiting=sum([one.stage in (Stage.TELL, Stage.FLIGHT) for one in running]),
             failing=sum([one.failures > 0 for one in running]),

@@ -65,10 +65,6 @@ class Chooser:
             CpuPriority.LOW: classes.low,
         }
 
-    def rank(self, request: Request, ledger: Ledger, facts: Facts) -> Ranking:
-        """The best pool for a request. O(pools)."""
-        return self.best(self.lineup(request, ledger, facts))
-
     def lineup(self, request: Request, ledger: Ledger, facts: Facts) -> Lineup:
         """All pools as candidates for a request, as far as no rules are asked. O(pools)."""
         zones, room = facts.memory.zones(), ledger.room

@@ -11,7 +11,7 @@ from ..annotations.annotation_budget import admit
 from ..annotations.cpu_claims import claimed_cpus
 from ..annotations.resource_annotation import refined_resources
 from ..hints.hint_text import annotated_hints
-from ..manifests.manifest import ContainerSpec, PodSpec
+from ..manifests.pod_spec import ContainerSpec, PodSpec
 from ..model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from ..model.cpuset_conflicts import foreign_pin_problem, system_partition_problem
 from ..model.kubelet_resources import LinuxResources, as_told, estimate, linux_resources, merge
