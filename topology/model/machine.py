@@ -81,6 +81,7 @@ class Cache:
     """Data, Instruction or Unified."""
     cpus: CpuSet
     id: int | None = None
+    """The kernel's number of it; nothing asks for those of caches of level 1 and 2."""
     size_bytes: int = 0
 
 
