@@ -241,6 +241,11 @@ class Machine:
         return {cpu: core for core in self.cores for cpu in core}
 
     @cached_property
+    def l3_ids(self) -> Mapping[CpuSet, int | None]:
+        """The kernel's numbers of the caches of level 3, by the cpus that share them."""
+        return {cache.cpus: cache.id for cache in self.caches if cache.level == 3}
+
+    @cached_property
     def is_hybrid(self) -> bool:
         """Whether the machine has cores of both kinds."""
         return len({cpu.kind for cpu in self.cpus.values()}) > 1
