@@ -6,7 +6,7 @@ subtree are the ids `first..id` and the root has the highest id.
 
 import enum
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -109,6 +109,13 @@ class PoolTree(Struct, frozen=True, kw_only=True):
             if not cpus & ~self.masks[one]:
                 return one
         return self.root.id
+
+    def meetings(self, regions: Iterable[int]) -> Iterator[tuple[int, int]]:
+        """Pairs of some sets of cpus and the pools that may have some of each, ascending."""
+        for cpus in regions:
+            holding = self.holding(cpus)
+            yield from ((cpus, one) for one in self.subtree(holding))
+            yield from ((cpus, one) for one in self.ancestors[holding])
 
     def smallest_holding(self, cpus: CpuSet) -> Pool:
         """The deepest pool with all these cpus; the root if none has. O(depth x children)."""
