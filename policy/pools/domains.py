@@ -92,12 +92,6 @@ class Domains:
         """The highest of some cpus in each domain that has any."""
         return self._blocks[level].highest_members(cpus)
 
-    def name(self, level: Level, index: int) -> str:
-        """A domain for people, by its number in the order of lowest cpus."""
-        lowest = (index & -index).bit_length() - 1
-        number = [mask & -mask for mask in self._masks[level]].index(1 << lowest)
-        return f"{self.stand_in(level).value} {number}"
-
 
 def _indexes(blocks: Mapping[Level, CpuBlocks], level: Level, cpus: int) -> int:
     return blocks[level].touched(cpus)
