@@ -139,25 +139,37 @@ class Whereabouts:
             mask |= known[container_id]
         return mask
 
-    def domains_by_count(self, level: Level, places: int, usable: int) -> Mapping[int, int]:
+    def domains_by_count(
+        self, level: Level, places: int, usable: int, without: int = 0
+    ) -> Mapping[int, int]:
         """The domains of a level with usable cpus, by how many of some containers are in them.
 
-        Domains are bits of a mask. O(different sets of cpus).
+        Domains are bits of a mask. `without`: a few of the containers that are not counted. O(these
+        and different counts), and O(different sets of cpus) once for the same containers.
         """
-        known = self._counts.get((level, places, usable))
-        if known is not None:
-            return known
+        key = level, places, usable
+        found = self._counts.get(key)
+        if found is None:
+            found = self._counts[key] = self._domains_by_count(*key)
+        for one in self.placed(without) if without else ():
+            left: dict[int, int] = {}
+            here = self._books.domains.indexes(level, self.cpus_of(one.id))
+            for count, bits in found.items():
+                for number, some in ((count - 1, bits & here), (count, bits & ~here)):
+                    if some:
+                        left[number] = left.get(number, 0) | some
+            found = left
+        return found
+
+    def _domains_by_count(self, level: Level, places: int, usable: int) -> Mapping[int, int]:
         domains = self._books.domains
         every = domains.indexes(level, usable)
-        found = bits_by_count(
-            every,
-            [
-                (domains.indexes(level, presence) & every, count)
-                for presence, count in self.sizes(places).items()
-            ],
-        )
-        self._counts[level, places, usable] = found
-        return found
+        counts: dict[int, int] = {}
+        for presence, count in self.sizes(places).items():
+            # Different sets of cpus are in the same wide domains.
+            here = domains.indexes(level, presence) & every
+            counts[here] = counts.get(here, 0) + count
+        return bits_by_count(every, counts.items())
 
     def sizes(self, places: int) -> Mapping[int, int]:
         """The numbers of containers of a set that run on the same cpus, by these."""

@@ -24,7 +24,7 @@ from ...rules.podaffinity.rule_set import (
 )
 from ...rules.podaffinity.standing_rules import StandingRule
 from ...rules.podaffinity.term import Term
-from ...rules.podaffinity.term_selection import select_spread, select_term
+from ...rules.podaffinity.term_selection import instances, select_counted, select_term
 from ...rules.pulls import SCALE, Pulls
 from .barrier import Barrier, BarrierOwners
 from .guard import guard
@@ -210,10 +210,13 @@ class RuleReading(Struct):
 
     def _read_spread(self, rule: SpreadRule, pulls: Pulls) -> None:
         domains, level = self.books.domains, rule.level
-        places = select_spread(self.books.affinity.residents, self.container, rule)
+        residents = self.books.affinity.residents
+        counted = select_counted(residents, self.container.pod.namespace, rule)
+        itself = counted & instances(residents, self.container) if counted else 0
+        places = counted & ~itself
         if rule.is_required and self.rules.on_unsatisfiable is not OnUnsatisfiable.DEGRADE:
             self.counted |= places
-        by_count = self.whereabouts.domains_by_count(level, places, self._usable)
+        by_count = self.whereabouts.domains_by_count(level, counted, self._usable, itself)
         least = rule.least_of(by_count, sum(bits.bit_count() for bits in by_count.values()))
         most = least + rule.max_skew - rule.counts_itself(self.container)
         full = 0

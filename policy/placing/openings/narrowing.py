@@ -6,7 +6,7 @@ a pen make way together.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice, product
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
@@ -116,9 +116,9 @@ def _in_one_domain(
     search: OpeningSearch, regions: Iterable[int], standing: "_ByLevels", looks: int
 ) -> "Iterator[_Part]":
     """The parts of regions in one domain of the widest level of which a rule speaks."""
-    domains = search.judgement.domains
-    found = product(regions, domains.masks(_levels(standing)[0]))
-    for part in islice((region & one for region, one in found if region & one), looks):
+    domains, widest = search.judgement.domains, _levels(standing)[0]
+    found = (part for region in regions for part in domains.parts(widest, region))
+    for part in islice(found, looks):
         yield part, _leaving(standing, part, domains)
 
 
