@@ -48,7 +48,7 @@ from .state.state_keeper import StateKeeper
 
 if TYPE_CHECKING:
     from ..nri.embedded.embedded_runtime import EmbeddedRuntime
-    from ..policy.manifests.manifest import PodSpec
+    from ..policy.manifests.pod_spec import PodSpec
 
 _EMBEDDED_SECONDS: Final = 10.0
 _SWITCH_SECONDS: Final = 0.001

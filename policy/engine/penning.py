@@ -13,23 +13,23 @@ from ..model.grant import Grant, Refusal
 from ..model.request import CpuType, Request
 from ..pens.pen_bookings import PenBookings, pen_request
 from ..pens.pen_name import PenName, is_outside, pen_by_numbers, pod_pen, wished_pen
-from ..pens.pen_rules import heed_all_in_pen, heed_in_pen, judged_in_pen
+from ..pens.pen_rules import heed_all_in_pen, heed_in_pen, judged_in_pen, kept_out
 from ..pens.pen_slices import (
     Slice,
     fitting_slice,
     no_slice_problem,
     resized_slice,
     shrunk_slice,
+    slice_size,
     unheeded_cold_start,
     unheeded_wish,
 )
-from ..pens.pod_numbers import enlarged, own_cpus, resized_with, shows_pod, together, with_pages
+from ..pens.pod_numbers import enlarged, resized_with, shows_pod, together, with_pages
 from ..placing.classifier import Classified, Classifier
 from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
 from ..placing.placer import Failure, Placement
 from ..placing.restart import RestartPlacer
-from ..placing.wishes.own_cpus import wants_own_cpus
 from ..text.errors import Problem
 from .decision import Decision, left_as_it_was, refused, with_objection
 from .roster import Roster
@@ -77,10 +77,12 @@ class Penning:
         pod = container.pod
         return self._roster.pod_sizes.get(pod.uid or pod.id, pod.resources)
 
-    def place(self, container: Container, classified: Classified) -> Decision | None:
+    def place(
+        self, container: Container, classified: Classified, *, runs: bool = False
+    ) -> Decision | None:
         """The grant of a known container in its pen, booked; None where it has none.
 
-        A refusal books nothing.
+        A refusal books nothing. No rule between containers refuses one that `runs`.
         """
         name = self.name_of(container, classified)
         if name is None:
@@ -88,10 +90,13 @@ class Penning:
         pen, made = self._books.ledger.pens.get(name.id), None
         if pen is None:
             made = self._begin(name, container, classified)
-        elif request := self._changed(name, pen, container):
+        else:
             back = self._roster.place_in(name.id, container)
-            judgements = self._judged(container, classified, pen)
-            made = self.bookings.resize(pen, request, judgements, back)
+            if not runs:
+                made = kept_out(container, classified, pen, self._judge, self._books, back)
+            if made is None and (request := self._changed(name, pen, container)):
+                judgements = self._judged(container, classified, pen)
+                made = self.bookings.resize(pen, request, judgements, back)
         if isinstance(made, Failure):
             self._books.withdraw(container.id)
             return refused(container.id, made, classified.problems)
@@ -160,8 +165,8 @@ class Penning:
             if refusal is not None:
                 return self._refused(held, refusal)
             pen = ledger.pens[pen.container_id]
-        count = self._own_cpus(name, container, classified) if pen.exclusive else 0
-        count = 0 if carries else count
+        count = slice_size(name, container, classified, self.size_of(container))
+        count = 0 if carries or not pen.exclusive else count
         request, is_counted = classified.request, self._is_counted(name, container)
         if is_counted:
             # A pen that shrinks keeps its slices, so this one shrinks first.
@@ -277,7 +282,8 @@ class Penning:
         if isinstance(made, Placement):
             for one, grant in zip(residents, held, strict=True):
                 known = self._roster.classified[one.id]
-                count = self._own_cpus(name, one, known) if made.booking.grant.exclusive else 0
+                is_own = bool(made.booking.grant.exclusive)
+                count = slice_size(name, one, known, self.size_of(one)) if is_own else 0
                 own = grant.exclusive if count == len(grant.exclusive) else NO_CPUS
                 self.enter(name.id, one, known, own)
                 if not own and (problem := unheeded_wish(one, is_group=name.is_group)):
@@ -296,7 +302,8 @@ class Penning:
         """A container with its part of a pen that has room for it."""
         books, problems = self._books, classified.problems
         pen = books.ledger.pens[name.id]
-        count = self._own_cpus(name, container, classified) if pen.exclusive else 0
+        size = self.size_of(container)
+        count = slice_size(name, container, classified, size) if pen.exclusive else 0
         own = fitting_slice(books.ledger, pen, count, classified.request, books.picker)
         if len(own) < count:
             problems = (*problems, no_slice_problem(container, count, pen))
@@ -359,14 +366,6 @@ class Penning:
     def _refused(self, held: Grant, refusal: Refusal) -> Decision:
         problems = self._roster.classified[held.container_id].problems
         return left_as_it_was(held, Failure(refusal=refusal), self._books, problems)
-
-    def _own_cpus(self, name: PenName, container: Container, classified: Classified) -> int:
-        """How many cpus of its pen a container asks for as its own."""
-        if name.is_group or classified.request.shared_milli:
-            return 0
-        if wants_own_cpus(container):
-            return classified.request.exclusive
-        return min(own_cpus(self.size_of(container), container), classified.request.exclusive)
 
     def _is_counted(self, name: PenName, container: Container) -> bool:
         """Whether a pen is as large as its containers together."""

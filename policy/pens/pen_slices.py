@@ -9,11 +9,14 @@ from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..annotations.annotations import effective
 from ..books.cpu_ledger import Ledger
 from ..cpus.picker import CpuPicker
-from ..model.container import Container
+from ..model.container import Container, Resources
 from ..model.grant import Grant, Refusal
 from ..model.request import Request
+from ..placing.classifier import Classified
 from ..placing.wishes.own_cpus import wants_own_cpus
 from ..text.errors import Problem
+from .pen_name import PenName
+from .pod_numbers import own_cpus
 
 _COLD_START_KEY: Final = "cold-start"
 
@@ -23,6 +26,17 @@ class Slice(Struct, frozen=True):
 
     exclusive: CpuSet = NO_CPUS
     grown: tuple[CpuSet, ...] = ()
+
+
+def slice_size(
+    name: PenName, container: Container, classified: Classified, size: Resources | None
+) -> int:
+    """The number of cpus of its pen that a container asks for as its own. `size`: its pod's."""
+    if name.is_group or classified.request.shared_milli:
+        return 0
+    if wants_own_cpus(container):
+        return classified.request.exclusive
+    return min(own_cpus(size, container), classified.request.exclusive)
 
 
 def fitting_slice(

@@ -26,7 +26,8 @@ from ..configuration.config import (
 )
 from ..engine.engine import Engine
 from ..manifests.annotation_lint import Finding, WrittenPod
-from ..manifests.manifest import PodSpec, pod_of
+from ..manifests.manifest import pod_of
+from ..manifests.pod_spec import PodSpec
 from ..manifests.rules_between_pods import CountDomains, ReviewedPod, rules_between
 from ..model.container import Container
 from ..model.grant import Refusal

@@ -3,8 +3,8 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinfold.policy.scenarios.evaluator import EvaluatorError, evaluate
-from pinfold.policy.scenarios.evaluator_tables import Record, Value
+from pinfold.policy.scenarios.expressions.evaluator import EvaluatorError, evaluate
+from pinfold.policy.scenarios.expressions.evaluator_tables import Record, Value
 
 NAMES: dict[str, Value] = {
     "cpus": {"a": frozenset({"cpu0", "cpu1"}), "b": frozenset({"cpu1"})},

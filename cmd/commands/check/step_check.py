@@ -6,9 +6,9 @@ from itertools import chain
 from typing import Final
 
 from ....policy.configuration.config_text import config_document
-from ....policy.manifests.manifest import PodSpec
 from ....policy.manifests.pod_places import FilePlace, PodPlaces, distinct
-from ....policy.scenarios.evaluator import EvaluatorError, check_expression
+from ....policy.manifests.pod_spec import PodSpec
+from ....policy.scenarios.expressions.evaluator import EvaluatorError, check_expression
 from ....policy.scenarios.pod_check import PodCheck
 from ....policy.scenarios.scenario_file import KIND, Scenario, ScenarioFile
 from ....policy.scenarios.step import (

@@ -28,7 +28,7 @@ from pinfold.nri.embedded.embedded_runtime import EmbeddedRuntime
 from pinfold.nri.embedded.kubelet import start_pods
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.configuration.config_text import read_config
-from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import QosClass, Resources
 from pinfold.topology.made.generator import machine_snapshot
 from pinfold.topology.made.snapshot import write_tree

@@ -519,6 +519,7 @@ LOADED_WHERE_USED: Final = (
     *("grpc", "google.rpc", "rich", "cpuinfo", "psutil", "prometheus_client", "uvicorn", "h11"),
     *("h2", "asyncio", "ssl", "http", "email", "multiprocessing", "importlib.metadata", "tempfile"),
     *("urllib.request", "subprocess", "tarfile", "lzma", "zipfile", "difflib"),
+    *("hashlib", "_hashlib"),
     *("pinfold.nri.embedded", "pinfold.nri.api.cri_pb2", "pinfold.nri.api.podresources_pb2"),
     *("pinfold.policy.manifests", "pinfold.policy.scenarios", "pinfold.policy.engine.gauges"),
     *("pinfold.topology.made", "pinfold.topology.sysfs.archive"),

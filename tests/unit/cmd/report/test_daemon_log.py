@@ -123,7 +123,8 @@ DECISION = Decision(
             SocketLost("/run/p/cri.sock", "[Errno 30] Read-only file system"),
             [
                 "ERROR /run/p/cri.sock: the kubelet's socket is gone, and cannot be made again:"
-                " [Errno 30] Read-only file system — start pinfoldd anew; containers keep their cpus"
+                " [Errno 30] Read-only file system — start pinfoldd anew; containers keep their"
+                " cpus"
             ],
             id="the kubelet's socket was deleted for good",
         ),

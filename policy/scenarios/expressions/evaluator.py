@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NoReturn
 
-from ...topology.sets.base_errors import PinfoldError
+from ....topology.sets.base_errors import PinfoldError
 from .evaluator_tables import (
     COMPARISONS,
     FUNCTIONS,
