@@ -103,7 +103,9 @@ class RuntimeLog:
     def _disconnected(self, reason: str, *, is_last: bool) -> None:
         level = logging.DEBUG if reason == self._last_reason else logging.WARNING
         self._last_reason = reason
-        self._log.log(level, "%s: %s — %s", self._where, line(reason), _remedy(reason, is_last))
+        self._log.log(
+            level, "%s: %s — %s", self._where, line(reason), _remedy(reason, is_last=is_last)
+        )
 
     def _updated(self, happening: Updated) -> None:
         for container_id in happening.containers:
@@ -184,7 +186,7 @@ class RuntimeLog:
         )
 
 
-def _remedy(reason: str, is_last: bool) -> str:
+def _remedy(reason: str, *, is_last: bool) -> str:
     if is_last:
         return "pinfoldd ends; containers that run keep their cpus"
     if "No such file" in reason:

@@ -27,7 +27,7 @@ from .nri_messages import container_of_config, sandbox_of_config
 from .pod_resizes import SizedPods
 from .policy_turns import PolicyTurns
 from .proxy_events import ProxyEvents
-from .relay import Hook, Passage, RefusedCallError
+from .relay import CallFailure, Hook, Passage, RefusedCallError
 from .resizes import PATIENCE_SECONDS, Resizes, write_answer
 from .uncarried_classes import UncarriedClasses
 
@@ -211,11 +211,12 @@ class Hooks:
         identify = partial(self._proxied.identify, policy_id, runtime_id, created_with)
         self._turns.do("id", identify)
 
-    def _failed(self, known: KnownContainer, is_certain: bool) -> None:
+    def _failed(self, known: KnownContainer, failure: CallFailure) -> None:
         known.creations -= 1
         if known.runtime_id:
             return
-        if is_certain and not known.creations and known.doubted_at is None:
+        is_alone = not known.creations and known.doubted_at is None
+        if failure is CallFailure.NOT_DONE and is_alone:
             self.undo(known)
         else:
             known.doubted_at = time.monotonic()
@@ -248,8 +249,8 @@ class Hooks:
         await self._wait_for_adoption()
         of = cri.OfOneRequest.FromString(request).id
 
-        def failed(is_certain: bool) -> None:
-            if not is_certain:
+        def failed(failure: CallFailure) -> None:
+            if failure is CallFailure.UNKNOWN:
                 self._look()
 
         return Passage(request=request, done=lambda _: ended(of), failed=failed)
@@ -307,5 +308,5 @@ def _unread() -> Newcomer:
     raise AssertionError("a container that holds cpus is never read again")
 
 
-def _nothing(_is_certain: bool) -> None:
+def _nothing(_failure: CallFailure) -> None:
     """A failure that changes nothing."""

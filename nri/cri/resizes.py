@@ -18,7 +18,7 @@ from .nri_messages import resources_message
 from .pod_resizes import PodResizes, SizedPods
 from .policy_turns import PolicyTurns
 from .proxy_events import ProxyEvents
-from .relay import Passage, RefusedCallError
+from .relay import CallFailure, Passage, RefusedCallError
 
 PATIENCE_SECONDS: Final = 2.0
 """For which a call waits for the policy; then it passes unchanged, and is told later."""
@@ -153,7 +153,7 @@ def _unread() -> Newcomer:
     raise AssertionError("a container that holds cpus is never read again")
 
 
-def _nothing(_is_certain: bool) -> None:
+def _nothing(_failure: CallFailure) -> None:
     """A failure that changes nothing."""
 
 

@@ -230,15 +230,6 @@ class Actuator:
             self._books.doubt(container_ids, self._clock())
             self._wake()
 
-    def problems(self) -> tuple[str, ...]:
-        """Faults that an operator should know: a runtime that hangs, containers not as wanted."""
-        with self._lock:
-            found = [f"container {one}: {text}" for one, text in self._books.problems().items()]
-            is_suspect = self._is_suspect
-        if is_suspect:
-            found.insert(0, SUSPECT)
-        return tuple(found)
-
     @property
     def is_suspect(self) -> bool:
         """Whether the runtime seems to hang."""

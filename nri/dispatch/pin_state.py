@@ -94,7 +94,6 @@ class Mismatch(Struct, frozen=True, kw_only=True):
 class PinningCounts(Struct, frozen=True, kw_only=True):
     """Running containers counted by what is known of their pinning, for metrics and health."""
 
-    running: int
     acknowledged: int
     waiting: int
     """To be told, or to be told again."""

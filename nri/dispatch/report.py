@@ -254,21 +254,15 @@ class Fanout:
 class Tally:
     """Counts what happened."""
 
-    takes = (
-        *(Connected, Synchronized, Updated, Unapplied, Drifted, Suspect),
-        *(HintsMissing, Crashed),
-    )
+    takes = (Connected, Synchronized, Updated, Drifted, HintsMissing, Crashed)
 
     def __init__(self) -> None:
         self.connections = 0
         self.synchronizations = 0
         self.updates = 0
         self.failed_updates = 0
-        self.unapplied = 0
         self.drifts = 0
         """How often a container was found with a pinning that somebody else had changed."""
-        self.suspicions = 0
-        """How often the runtime seemed to hang."""
         self.unhinted = 0
         """Containers that were placed before what they are near was known."""
         self.crashes = 0
@@ -285,12 +279,8 @@ class Tally:
                     self.failed_updates += len(containers)
                 else:
                     self.updates += len(containers)
-            case Unapplied():
-                self.unapplied += 1
             case Drifted():
                 self.drifts += 1
-            case Suspect():
-                self.suspicions += 1
             case HintsMissing(containers=containers):
                 self.unhinted += containers
             case Crashed():

@@ -29,7 +29,6 @@ from ..placing.mover import bound_to_place, immovable
 from ..placing.placer import Failure, Placement, Placer
 from ..placing.pool_choice import Chooser
 from ..rules.podaffinity.rule_set import PlacementRules, RequiredTerm, SpreadRule, is_lasting
-from ..rules.podaffinity.term import container_labels
 from ..rules.podaffinity.term_selection import instances, select_counted
 from .decision import Decision
 from .penning import Penning
@@ -294,9 +293,9 @@ class _Evenness:
 
     def is_lost(self, owner: Container) -> bool:
         """Whether the rule of an owner holds, and would not any more."""
-        residents, selector = self._books.affinity.residents, self._rule.selector
+        residents = self._books.affinity.residents
         own = self._books.domains.indexes(self._rule.level, self._books.reach(owner.id))
-        itself = selector is not None and selector.matches(container_labels(owner))
+        itself = self._rule.counts_itself(owner)
         # Of these its rule never speaks.
         same = tuple(residents.ids(instances(residents, owner) & self._counted))
         before, after = (
@@ -324,8 +323,7 @@ class _Evenness:
         left = {bit: counts[bit] - less[bit] for bit in bits(own) if bit in counts}
         most = max(left.values(), default=0) + itself
         fewer = [counts[bit] - count for bit, count in less.items() if bit in counts]
-        has_least = len(counts) >= self._rule.min_domains
-        least = min([self._least[number], *fewer]) if has_least else 0
+        least = self._rule.least_of([self._least[number], *fewer], len(counts))
         return most - least <= self._rule.max_skew
 
 

@@ -166,16 +166,6 @@ class Snapshot(Struct, frozen=True, kw_only=True, eq=False):
         """Milli-cpus that shared requests may still be promised of every pool, 0 where none."""
         return tuple(max(0, milli) for milli in self.room.grantable_milli)
 
-    @property
-    def free_reserved_milli(self) -> int:
-        """Milli-cpus of the reserved cpus that are not promised."""
-        promised = sum(
-            grant.shared_milli
-            for grant in self.grants.values()
-            if grant.cpu_type is CpuType.RESERVED
-        )
-        return 1000 * len(self.tree.root.reserved) - promised
-
 
 def exclusive_cpus(
     grants: Mapping[ContainerId, Grant], classified: Mapping[ContainerId, Classified]

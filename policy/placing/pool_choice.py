@@ -15,7 +15,7 @@ from ..model.request import CpuType, Isolation, Request
 from ..pools.pool_tree import Pool, PoolTree
 from .hint_demand import objection
 from .lineup import MILLI, Demand, Lineup
-from .openings import Openings
+from .openings.openings import Openings
 from .rank import Column, Contest, choose
 
 ONLY_CANDIDATE: Final = "only_candidate"
@@ -64,10 +64,6 @@ class Chooser:
             CpuPriority.NORMAL: classes.normal,
             CpuPriority.LOW: classes.low,
         }
-
-    def rank(self, request: Request, ledger: Ledger, facts: Facts) -> Ranking:
-        """The best pool for a request. O(pools)."""
-        return self.best(self.lineup(request, ledger, facts))
 
     def lineup(self, request: Request, ledger: Ledger, facts: Facts) -> Lineup:
         """All pools as candidates for a request, as far as no rules are asked. O(pools)."""

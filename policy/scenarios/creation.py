@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ...topology.model.machine import Machine
 from ...topology.sets.cpuset import NO_CPUS
@@ -11,7 +11,7 @@ from ..annotations.annotation_budget import admit
 from ..annotations.cpu_claims import claimed_cpus
 from ..annotations.resource_annotation import refined_resources
 from ..hints.hint_text import annotated_hints
-from ..manifests.manifest import ContainerSpec, PodSpec
+from ..manifests.pod_spec import ContainerSpec, PodSpec
 from ..model.container import Container, ContainerId, Pod, PodId, QosClass, Resources
 from ..model.cpuset_conflicts import foreign_pin_problem, system_partition_problem
 from ..model.kubelet_resources import LinuxResources, as_told, estimate, linux_resources, merge
@@ -102,7 +102,7 @@ def resized(container: Container, asked: Resources, memory: NodeMemory) -> Resou
     The kubelet does not write anew who is to be killed first.
     """
     qos, before = container.pod.qos, container.resources
-    after = replace(_written(asked, asked, qos, memory), oom_score_adj=None)
+    after = structs.replace(_written(asked, asked, qos, memory), oom_score_adj=None)
     linux = merge(_written(before, before, qos, memory), after)
     return estimate(linux, qos, memory.total_bytes)
 
@@ -113,4 +113,4 @@ def _written(
     """What the kubelet writes for a container that shows these resources, and has these itself."""
     linux = linux_resources(resources, qos, memory.total_bytes)
     entries = memory_entries(own, qos, memory.total_bytes, memory.qos)
-    return replace(linux, memory_request_bytes=protected_bytes(entries))
+    return structs.replace(linux, memory_request_bytes=protected_bytes(entries))

@@ -14,7 +14,7 @@ from ..configuration.config import Config
 from ..configuration.config_text import CheckedConfig, config_from_values
 from ..engine.engine import Engine
 from ..hints.hint_text import TEST_APIS
-from ..manifests.manifest import ContainerSpec
+from ..manifests.pod_spec import ContainerSpec
 from ..model.container import Container, ContainerId
 from ..model.cpuset_conflicts import (
     NO_MANAGERS,

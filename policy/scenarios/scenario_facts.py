@@ -14,7 +14,7 @@ from ..engine.engine import Engine
 from ..pools.pool_tree import Pool
 from ..tuning.effects import Hardware, KnobKind, effects
 from ..tuning.interrupts import Interrupt
-from .evaluator_tables import Function, Value, brief, elements
+from .expressions.evaluator_tables import Function, Value, brief, elements
 
 _NAME_PARTS: Final = re.compile(r"[^0-9]*")
 

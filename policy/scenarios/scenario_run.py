@@ -8,7 +8,7 @@ from ..configuration.config_text import CheckedConfig
 from ..engine.engine import Engine
 from ..engine.pool_drawing import spare_supplies
 from ..engine.rebalance.plan import placement_quality
-from ..manifests.manifest import ContainerSpec
+from ..manifests.pod_spec import ContainerSpec
 from ..model.container import Container, ContainerId, ContainerState, Pod
 from ..model.grant import Grant, Refusal
 from ..model.kubelet_resources import as_told
@@ -16,7 +16,7 @@ from ..text.errors import Problem
 from ..tuning.scheduling import scheduling_values
 from .container_result import container_result
 from .creation import NodeMemory, created_container, created_pod, resized
-from .evaluator_tables import Value
+from .expressions.evaluator_tables import Value
 from .policy_run import PolicyRun
 from .present import Present
 from .result import ContainerResult, ScenarioResult

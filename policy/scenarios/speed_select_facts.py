@@ -8,7 +8,7 @@ from ...topology.model.machine import Machine
 from ..engine.engine import Engine
 from ..tuning.clos_plan import ClosId
 from ..tuning.speed_select_plan import extended_resources
-from .evaluator_tables import Function, Value
+from .expressions.evaluator_tables import Function, Value
 from .scenario_facts import set_ids
 
 RESOURCES: Final = "extended_resources"

@@ -23,7 +23,7 @@ from ...rules.podaffinity.rule_set import (
     is_lasting,
 )
 from ...rules.podaffinity.standing_rules import StandingRule
-from ...rules.podaffinity.term import Term, container_labels
+from ...rules.podaffinity.term import Term
 from ...rules.podaffinity.term_selection import select_spread, select_term
 from ...rules.pulls import SCALE, Pulls
 from .barrier import Barrier, BarrierOwners
@@ -213,11 +213,8 @@ class RuleReading(Struct):
         if rule.is_required and self.rules.on_unsatisfiable is not OnUnsatisfiable.DEGRADE:
             self.counted |= places
         by_count = self.whereabouts.domains_by_count(level, places, self._usable)
-        eligible = sum(bits.bit_count() for bits in by_count.values())
-        least = min(by_count, default=0) if eligible >= rule.min_domains else 0
-        selector = rule.selector
-        counts_itself = selector is not None and selector.matches(container_labels(self.container))
-        most = least + rule.max_skew - counts_itself
+        least = rule.least_of(by_count, sum(bits.bit_count() for bits in by_count.values()))
+        most = least + rule.max_skew - rule.counts_itself(self.container)
         full = 0
         for count, bits in by_count.items():
             if count > most:

@@ -93,11 +93,6 @@ class StandingRules:
         return self._lasting.keys()
 
     @property
-    def spreading(self) -> Collection[ContainerId]:
-        """The containers with required spread rules."""
-        return self._spreading.keys()
-
-    @property
     def has_required_affinity(self) -> bool:
         """Whether a container that is there must be with others."""
         return bool(self._requiring)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import QosClass, Resources
 
 GIB = 1 << 30

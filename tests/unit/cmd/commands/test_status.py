@@ -13,7 +13,7 @@ from pinfold.cmd.control.documents import RuntimeDocument
 from pinfold.cmd.control.status_document import status_document
 from pinfold.cmd.pinfold import main
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.engine.gauges.gauge_reader import read_gauges
+from pinfold.policy.engine.gauges.gauge_reader import GaugeReader
 from pinfold.policy.engine.pool_drawing import spare_supplies
 from pinfold.policy.model.container import (
     Container,
@@ -117,7 +117,7 @@ def test_what_is_free_is_what_explain_and_the_metrics_say(
     (pool,) = status_document(snapshot, runtime, {}, {}, ()).pools
     assert pool.free_milli == spare_supplies(snapshot)[0].shared_milli == free_milli
     name = "policy.topologyaware.zone.cpu.shared.available"
-    (metric,) = [one for one in read_gauges(snapshot, {}) if one.name == name]
+    (metric,) = [one for one in GaugeReader().read(snapshot, {}) if one.name == name]
     assert metric.values == [free_milli / 1000]
     asked = Container(
         id=ContainerId("more"),

@@ -17,7 +17,7 @@ from pinfold.nri.plugin.messages import (
     update_messages,
 )
 from pinfold.nri.plugin.string_entries import write_entries
-from pinfold.policy.manifests.manifest import ContainerSpec, PodSpec
+from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import (
     Container,
     ContainerId,

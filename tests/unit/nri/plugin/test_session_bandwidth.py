@@ -9,7 +9,7 @@ from pinfold.nri.embedded.runtime_dialects import DIALECTS, Dialect
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.configuration.config_text import config_from_values
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.manifests.manifest import PodSpec
+from pinfold.policy.manifests.pod_spec import PodSpec
 from pinfold.policy.model.container import QosClass, Resources
 from pinfold.policy.model.kubelet_resources import linux_resources
 from pinfold.topology.made.spec import machine_from_spec
