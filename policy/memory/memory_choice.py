@@ -214,7 +214,7 @@ class MemoryChoice(Struct, frozen=True):
         return offer
 
     def offer_again(self, held: Grant) -> Offer:
-        """The memory that a container had before its restart, though that is too much by now."""
+        """The memory that a container had before its restart, though that is too much today."""
         wanted, ledger = self.request_at(held.pool_id), self._ledger
         usable = ledger.nodes.open_to(wanted.may_use_reserved).with_memory
         nodes = held.memory.mask
