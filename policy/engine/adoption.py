@@ -69,7 +69,7 @@ class Advice(Struct, frozen=True, kw_only=True):
     def explains(self, cpus: CpuSet, request: Request, picker: CpuPicker) -> bool:
         """Whether a container with these exclusive cpus may have this cpuset."""
         if self.exclusive == cpus:
-            # However many it asks for today: it has them for itself, and a resize will tell.
+            # However many it asks for: it has them for itself, and a resize will tell.
             return True
         if len(self.exclusive) != request.exclusive:
             return False

@@ -151,7 +151,7 @@ def classes_of(engine: Engine | None, names: Value) -> Value:
 
 
 def zones(engine: Engine) -> Value:
-    """Resources of each pool at present, by name, as the zones of a NodeResourceTopology show them."""
+    """Resources of each pool by its name, as the zones of a NodeResourceTopology show them."""
     taken = CpuSet()
     for grant in engine.grants.values():
         taken |= grant.exclusive
