@@ -39,7 +39,7 @@ _LOST: Final = "Stream removed"
 
 
 class CallFailure(enum.Enum):
-    """What is known of a call that brought no reply."""
+    """The failure of a hooked call: what is known of one that brought no reply."""
 
     NOT_DONE = enum.auto()
     """The runtime did not do it."""
