@@ -54,7 +54,8 @@ class Acknowledgements:
 
     def create(self, container_id: ContainerId, pinning: Pinning) -> None:
         """A container is created with this pinning: it starts with it, as far as is known."""
-        self.forget(container_id)
+        if container_id in self._entries:
+            self.forget(container_id)
         self._entries[container_id] = PinState(wanted=pinning, is_running=False)
 
     def want(self, pinnings: Mapping[ContainerId, Pinning], now: float) -> None:
@@ -63,6 +64,8 @@ class Acknowledgements:
 
     def told(self, pinnings: Mapping[ContainerId, Pinning], now: float) -> None:
         """Containers should have these from now on, and an answer to the runtime says so."""
+        if not pinnings:
+            return
         entries = self._want(pinnings)
         count_telling(entries.values())
         self._open.move(_landed(entries), Stage.CHECK, self.check_time(now))

@@ -94,7 +94,7 @@ class ContainerReader:
     def with_found(self, newcomer: Newcomer, *, with_kubelet: bool, seconds: float) -> Newcomer:
         """A new container with its hints, as far as they are found in time."""
         finder, container = self._finder, newcomer.container
-        if finder is None:
+        if finder is None or not finder.looks(container, with_kubelet=with_kubelet):
             return newcomer
         found = self._told(
             lambda: finder.find(container, with_kubelet=with_kubelet, seconds=seconds)

@@ -129,6 +129,8 @@ class Pinner:
             concerned |= dict.fromkeys(self._ledger.sharing(pool_id))
         if refreshed and self._idle is not None:
             concerned |= dict.fromkeys(self._idle.users)
+        if not concerned:
+            return ()
         pens = self._ledger.pens
         for pen_id in [one for one in concerned if one in pens]:
             del concerned[pen_id]
@@ -161,8 +163,8 @@ class Pinner:
     def drain(self) -> tuple[Change, ...]:
         """Take the present state as told: nobody is updated for what changed until here.
 
-        But for those who were told cpus that belong to another container: they have to leave them,
-        and their changes are returned.
+        But for those who were told cpus that belong to another container, or idle ones that a rule
+        keeps them from by now: they have to leave them, and their changes are returned.
         """
         self._marked = {}
         self._refresh()
@@ -174,7 +176,10 @@ class Pinner:
         for container_id, grant in grants.items():
             told = self._told[container_id]
             own = grant.exclusive if grant.exclusive else grant.rest
-            if told.cpus is not None and told.cpus.mask & taken & ~own.mask:
+            if told.cpus is None:
+                continue
+            is_lent = grant.idle_level is not None and told.cpus.mask & ~self._mask_of(grant)
+            if is_lent or told.cpus.mask & taken & ~own.mask:
                 after = self._told[container_id] = replace(told, cpus=self._cpus_of(grant))
                 found.append(Change(container_id=container_id, before=told, after=after))
         return tuple(found)
@@ -243,6 +248,10 @@ class Pinner:
             wider = self._cores.lowest_members(mask) if grant.hide_hyperthreads else mask
             known = self._widened[key] = cpus if mask == cpus.mask else CpuSet(wider)
         return known
+
+    def _mask_of(self, grant: Grant) -> int:
+        cpus = self._cpus_of(grant)
+        return -1 if cpus is None else cpus.mask
 
     def _mems(self, grant: Grant) -> NodeSet | None:
         if not self._config.pin_memory or grant.preserve_memory or not grant.memory.mask:

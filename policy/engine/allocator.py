@@ -86,7 +86,13 @@ class Allocator:
         """Release all that a container holds, and know it no more. Unknown ids change nothing."""
         if container_id not in self.roster.containers:
             return
-        self._give_back(container_id)
+        books = self.books
+        is_counted = container_id in books.ledger.grants or container_id in books.affinity
+        if is_counted or container_id in books.due_dram:
+            self._give_back(container_id)
+        else:
+            # As one that stopped: it gave back everything then.
+            self.unmet.forget(container_id)
         self.roster.remove(container_id)
 
     def place(
@@ -99,7 +105,7 @@ class Allocator:
         problems = classified.problems
         failure = self.planner.objection(container, problems) if problems else None
         if failure is None:
-            penned = self.pens.place(container, classified)
+            penned = self.pens.place(container, classified, runs=runs)
             if penned is not None:
                 return self._outside_again(penned, container, classified)
             last = self.roster.last_place(container)

@@ -10,25 +10,26 @@ from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..books.books import Books
 from ..model.container import Container, ContainerId, Pod, Resources
 from ..model.grant import Grant, Refusal
-from ..model.request import CpuType, Isolation, Request
-from ..pens.pen_bookings import PenBookings
+from ..model.request import CpuType, Request
+from ..pens.pen_bookings import PenBookings, pen_request
 from ..pens.pen_name import PenName, is_outside, pen_by_numbers, pod_pen, wished_pen
-from ..pens.pen_rules import heed_all_in_pen, heed_in_pen, judged_in_pen
+from ..pens.pen_rules import heed_all_in_pen, heed_in_pen, judged_in_pen, kept_out
 from ..pens.pen_slices import (
     Slice,
     fitting_slice,
     no_slice_problem,
     resized_slice,
     shrunk_slice,
+    slice_size,
+    unheeded_cold_start,
     unheeded_wish,
 )
-from ..pens.pod_numbers import enlarged, own_cpus, resized_with, shows_pod, together, with_pages
+from ..pens.pod_numbers import enlarged, resized_with, shows_pod, together, with_pages
 from ..placing.classifier import Classified, Classifier
 from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
 from ..placing.placer import Failure, Placement
 from ..placing.restart import RestartPlacer
-from ..placing.wishes.own_cpus import wants_own_cpus, without_own_cpus
 from ..text.errors import Problem
 from .decision import Decision, left_as_it_was, refused, with_objection
 from .roster import Roster
@@ -76,10 +77,12 @@ class Penning:
         pod = container.pod
         return self._roster.pod_sizes.get(pod.uid or pod.id, pod.resources)
 
-    def place(self, container: Container, classified: Classified) -> Decision | None:
+    def place(
+        self, container: Container, classified: Classified, *, runs: bool = False
+    ) -> Decision | None:
         """The grant of a known container in its pen, booked; None where it has none.
 
-        A refusal books nothing.
+        A refusal books nothing. No rule between containers refuses one that `runs`.
         """
         name = self.name_of(container, classified)
         if name is None:
@@ -87,10 +90,13 @@ class Penning:
         pen, made = self._books.ledger.pens.get(name.id), None
         if pen is None:
             made = self._begin(name, container, classified)
-        elif request := self._changed(name, pen, container):
+        else:
             back = self._roster.place_in(name.id, container)
-            judgements = self._judged(container, classified, pen)
-            made = self.bookings.resize(pen, request, judgements, back)
+            if not runs:
+                made = kept_out(container, classified, pen, self._judge, self._books, back)
+            if made is None and (request := self._changed(name, pen, container)):
+                judgements = self._judged(container, classified, pen)
+                made = self.bookings.resize(pen, request, judgements, back)
         if isinstance(made, Failure):
             self._books.withdraw(container.id)
             return refused(container.id, made, classified.problems)
@@ -107,24 +113,7 @@ class Penning:
         where the pen is not there yet.
         """
         size = self._demand(name, container, members)
-        if name.is_group:
-            # Half a cpu of a Guaranteed container is a cpu of the group's own.
-            milli = -(-size.cpu_request_milli // 1000) * 1000
-            size = replace(size, cpu_request_milli=milli)
-        # What one container wants for itself is no wish of the pen.
-        pod = without_own_cpus(container.pod)
-        request = self.classifier.classify(replace(container, resources=size, pod=pod)).request
-        if request.exclusive and request.shared_milli:
-            request = request.as_shared()
-        return structs.replace(
-            request.as_warm(),
-            container_id=name.id,
-            cpu_type=CpuType.NORMAL,
-            isolation=Isolation.NO,
-            fallback=None,
-            # Whose memory is to be left alone is not told any; what the pen has is for all.
-            preserve_memory=False,
-        )
+        return pen_request(name, replace(container, resources=size), self.classifier)
 
     def enter(
         self, pen_id: ContainerId, container: Container, classified: Classified, own: CpuSet
@@ -147,8 +136,15 @@ class Penning:
             return
         if gone.exclusive:
             self._unmet.note_shifted(members)
+        known = self._roster.classified
+        is_cold = known[gone.container_id].request.cold_start_ns and not any(
+            known[one].request.cold_start_ns for one in members
+        )
+        if is_cold and not self._books.has_dram(pen.memory):
+            # Nobody is left who would end it.
+            self._books.end_cold_start(pen.container_id)
         other = self._roster.containers[next(iter(members))]
-        classified, pen = self._roster.classified[other.id], ledger.pens[pen.container_id]
+        classified, pen = known[other.id], ledger.pens[pen.container_id]
         name = self.name_of(other, classified)
         if name is not None and (request := self._changed(name, pen, other)):
             self.bookings.resize(pen, request, self._judged(other, classified, pen))
@@ -169,8 +165,8 @@ class Penning:
             if refusal is not None:
                 return self._refused(held, refusal)
             pen = ledger.pens[pen.container_id]
-        count = self._own_cpus(name, container, classified) if pen.exclusive else 0
-        count = 0 if carries else count
+        count = slice_size(name, container, classified, self.size_of(container))
+        count = 0 if carries or not pen.exclusive else count
         request, is_counted = classified.request, self._is_counted(name, container)
         if is_counted:
             # A pen that shrinks keeps its slices, so this one shrinks first.
@@ -286,7 +282,8 @@ class Penning:
         if isinstance(made, Placement):
             for one, grant in zip(residents, held, strict=True):
                 known = self._roster.classified[one.id]
-                count = self._own_cpus(name, one, known) if made.booking.grant.exclusive else 0
+                is_own = bool(made.booking.grant.exclusive)
+                count = slice_size(name, one, known, self.size_of(one)) if is_own else 0
                 own = grant.exclusive if count == len(grant.exclusive) else NO_CPUS
                 self.enter(name.id, one, known, own)
                 if not own and (problem := unheeded_wish(one, is_group=name.is_group)):
@@ -305,12 +302,17 @@ class Penning:
         """A container with its part of a pen that has room for it."""
         books, problems = self._books, classified.problems
         pen = books.ledger.pens[name.id]
-        count = self._own_cpus(name, container, classified) if pen.exclusive else 0
+        size = self.size_of(container)
+        count = slice_size(name, container, classified, size) if pen.exclusive else 0
         own = fitting_slice(books.ledger, pen, count, classified.request, books.picker)
         if len(own) < count:
             problems = (*problems, no_slice_problem(container, count, pen))
         elif not count and (problem := unheeded_wish(container, is_group=name.is_group)):
             problems = (*problems, problem)
+        cold_start_ns = classified.request.cold_start_ns
+        if cold_start_ns and books.has_dram(pen.memory):
+            problems = (*problems, unheeded_cold_start(container, is_group=name.is_group))
+            cold_start_ns = 0
         self.enter(name.id, container, classified, own)
         problems = (*problems, *self._share_some(name.id))
         grant = books.ledger.grants[container.id]
@@ -322,6 +324,7 @@ class Penning:
             decided_by=begun.decided_by if begun is not None else PEN,
             scheduling=classified.scheduling,
             classes=classified.classes,
+            cold_start_ns=cold_start_ns,
             problems=problems,
         )
         judgement = self._judge.judge(container, classified.placement, classified.request)
@@ -363,14 +366,6 @@ class Penning:
     def _refused(self, held: Grant, refusal: Refusal) -> Decision:
         problems = self._roster.classified[held.container_id].problems
         return left_as_it_was(held, Failure(refusal=refusal), self._books, problems)
-
-    def _own_cpus(self, name: PenName, container: Container, classified: Classified) -> int:
-        """How many cpus of its pen a container asks for as its own."""
-        if name.is_group or classified.request.shared_milli:
-            return 0
-        if wants_own_cpus(container):
-            return classified.request.exclusive
-        return min(own_cpus(self.size_of(container), container), classified.request.exclusive)
 
     def _is_counted(self, name: PenName, container: Container) -> bool:
         """Whether a pen is as large as its containers together."""

@@ -249,12 +249,13 @@ class UnmetRules:
         `moved`: those that have other cpus for it.
         """
         moved = {*moved}
-        due = [one for one, others in self._concerned.items() if gone in others]
-        due += [*filter(moved.__contains__, self._concerned), *self._stirred(moved)]
-        if moved and self._books.standing.has_required_affinity:
-            of = self._books.standing.of
-            due += [c for c in self._concerned if any(not one.is_anti for one in of(c).required)]
-        self._due.update(dict.fromkeys(due))
+        if self._concerned or self._resting:
+            due = [one for one, others in self._concerned.items() if gone in others]
+            due += [*filter(moved.__contains__, self._concerned), *self._stirred(moved)]
+            if moved and self._books.standing.has_required_affinity:
+                of = self._books.standing.of
+                due += [c for c in self._concerned if any(not r.is_anti for r in of(c).required)]
+            self._due.update(dict.fromkeys(due))
         self.look_at_due()
 
     def note_moved(self, container_id: ContainerId) -> None:
@@ -393,8 +394,7 @@ class UnmetRules:
             self._resting[container_id] = (tuple(resting[-TOLD_MAX:]), others)
 
     def _look(self) -> RuleLook:
-        roster = self._roster
-        return RuleLook(self._books, roster.containers, roster.classified, self._judge)
+        return RuleLook(self._books, self._roster.containers, self._roster.classified, self._judge)
 
     def _broken(self, container_id: ContainerId) -> tuple[Restriction, ...]:
         return self._look().broken(container_id)

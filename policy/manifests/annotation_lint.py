@@ -97,8 +97,10 @@ class WrittenPod(Struct, frozen=True, kw_only=True, eq=False):
     """Whether it will be called so: names of pods of other kinds are made up."""
     manifest: TextNode
     """The object that it is of."""
-    identity: tuple[str, str, str] | None
-    """Kind, namespace and name of the object, which in a cluster is one; None without a name."""
+    identity: tuple[str, str, str, str] | None
+    """API group, kind, namespace and name of the object, which in a cluster is one.
+
+    None without a name."""
     places: PodPlaces
     annotations: Mapping[str, str]
     lines: Sequence[str]
@@ -133,9 +135,9 @@ def _written_pod(workload: Workload, lines: Sequence[str]) -> WrittenPod:
         name=shown,
         namespace=namespace,
         template=template,
-        is_named=workload.kind == "Pod" and bool(name),
+        is_named=workload.kind == "Pod" and not workload.group and bool(name),
         manifest=manifest,
-        identity=(workload.kind, namespace, name) if name else None,
+        identity=(workload.group, workload.kind, namespace, name) if name else None,
         places=PodPlaces(
             manifest, annotations, _container_names(template), f"{namespace}/{shown}", lines
         ),

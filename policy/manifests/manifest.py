@@ -14,7 +14,7 @@ from ..text.yaml_fields import Field, FieldError, read_fields
 from ..text.yaml_nodes import TextScalar
 from .pod_size import defaulted_whole, pod_size
 from .pod_spec import ContainerSpec, PodSpec, as_shown, qos_class, sized
-from .workloads import TEMPLATES, Around, Workload, find_workloads
+from .workloads import Around, Workload, find_workloads
 
 MAX_PODS: Final = 10_000
 """What one text may create; aliases could otherwise multiply a small file without end."""
@@ -54,13 +54,13 @@ def pods_of(documents: Iterable[Field]) -> ManifestPods:
             workloads = tuple(group)
             manifest = workloads[0].manifest
             made = islice(_pods_of_all(workloads, generated, remarks), MAX_PODS + 1)
-            for pod in _told_apart(tuple(made), workloads[0].kind, kinds):
+            for pod in _told_apart(tuple(made), workloads[0], kinds):
                 if (pod.namespace, pod.name) in pods:
                     raise manifest.error(
                         f"pod '{pod.namespace}/{pod.name}' is defined twice", "rename one"
                     )
                 pods[pod.namespace, pod.name] = pod
-                kinds[pod.namespace, pod.name] = workloads[0].kind
+                kinds[pod.namespace, pod.name] = workloads[0].full_kind
                 if len(pods) > MAX_PODS:
                     raise manifest.error(f"more than {MAX_PODS} pods", "write several files")
     return ManifestPods(pods=tuple(pods.values()), remarks=tuple(remarks))
@@ -117,23 +117,28 @@ def _object_of(workload: Workload) -> tuple[int, str]:
 
 
 def _told_apart(
-    pods: Sequence[PodSpec], kind: str, kinds: Mapping[tuple[str, str], str]
+    pods: Sequence[PodSpec], workload: Workload, kinds: Mapping[tuple[str, str], str]
 ) -> Sequence[PodSpec]:
     """The pods of an object, renamed where one of another kind made a pod of the same name.
 
     `kinds`: of the objects, by namespace and name of their pods. A pod of its own keeps its name.
     """
-    if kind == "Pod" or all(kinds.get((one.namespace, one.name), kind) == kind for one in pods):
+    kind = workload.full_kind
+    if kind == "pod" or all(kinds.get((one.namespace, one.name), kind) == kind for one in pods):
         return pods
     split = [(one, one.name.rpartition("-")) for one in pods]
-    return [replace(one, name=f"{name}-{kind.lower()}-{n}") for one, (name, _, n) in split]
+    short = workload.kind.lower()
+    renamed = [replace(one, name=f"{name}-{short}-{n}") for one, (name, _, n) in split]
+    if all((one.namespace, one.name) not in kinds for one in renamed):
+        return renamed
+    return [replace(one, name=f"{name}-{kind}-{n}") for one, (name, _, n) in split]
 
 
 def _pods_of_all(
     workloads: Sequence[Workload], generated: dict[str, int], remarks: list[str]
 ) -> Iterator[PodSpec]:
     """The pods of the templates in one object."""
-    if workloads[0].kind not in TEMPLATES:
+    if workloads[0].is_of_operator:
         yield from _pods_of_other(workloads, generated, remarks)
         return
     for one in workloads:

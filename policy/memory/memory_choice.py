@@ -164,7 +164,7 @@ def _hinted_nodes(request: Request) -> int:
     return mask
 
 
-class MemoryChoice(Struct, frozen=True):
+class MemoryChoice(Struct):
     """The zones one request would get; every distinct set of nodes is looked at once."""
 
     _request: Request
@@ -173,6 +173,8 @@ class MemoryChoice(Struct, frozen=True):
     _is_spread: bool
     _offers: dict[int, Offer] = field(default_factory=dict[int, Offer])
     """By the mask of the nodes to be near to."""
+    _roomy_version: int | None = None
+    """The version of the ledger at which the initial zones of all nodes were seen to have room."""
 
     def zones(self) -> Sequence[ZoneSummary | Dropped]:
         """Zones by pool id: the one the request would get, or why none. O(pools)."""
@@ -184,6 +186,7 @@ class MemoryChoice(Struct, frozen=True):
             and (limit is None or limit in (size, 0) or limit <= start.capacity_min)
             and self._ledger.have_room(start.initial, size)
         ):
+            self._roomy_version = self._ledger.version
             return start.usual
         found = [self._look(index) for index in range(len(self._start.nodes))]
         return [found[index] for index in self._start.of_pool]
@@ -201,15 +204,21 @@ class MemoryChoice(Struct, frozen=True):
 
         A container whose memory is spread gets all nodes instead, where those have room.
         """
+        ledger, start = self._ledger, self._start
+        if self._roomy_version == ledger.version:
+            nodes = start.nodes[start.of_pool[-1 if self._is_spread else pool_id]]
+            assert nodes.initial is not None, "room was seen in the initial zones of all nodes"
+            request = self._memory_request(nodes.affinity)
+            return Offer(request=request, zone=nodes.initial.nodes, version=ledger.version)
         if self._is_spread:
-            spread = self._ledger.offer(self.request_at(pool_id))
+            spread = ledger.offer(self.request_at(pool_id))
             if isinstance(spread, Offer):
                 return spread
-        affinity = self._start.nodes[self._start.of_pool[pool_id]].affinity
+        affinity = start.nodes[start.of_pool[pool_id]].affinity
         known = self._offers.get(affinity.mask)
         if known is not None:
             return known
-        offer = self._ledger.offer(self._memory_request(affinity))
+        offer = ledger.offer(self._memory_request(affinity))
         assert isinstance(offer, Offer), (self._request.container_id, pool_id)
         return offer
 

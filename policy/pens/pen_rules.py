@@ -2,14 +2,20 @@
 
 from collections.abc import Iterable, Sequence
 
-from ...topology.sets.cpuset import NO_CPUS
+from msgspec.structs import replace
+
+from ...topology.sets.cpuset import NO_CPUS, CpuSet
 from ..books.books import Books
 from ..model.container import Container, ContainerId
-from ..model.grant import Grant
+from ..model.grant import Grant, Refusal
+from ..model.last_place import LastPlace
 from ..placing.classifier import Classified
 from ..placing.growth import allowed_cpus, held_back, kept_in
 from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
+from ..placing.judging.restriction import Restriction, names_text
+from ..placing.judging.scene import Scene
+from ..placing.placer import Failure
 
 
 def judged_in_pen(
@@ -18,6 +24,57 @@ def judged_in_pen(
     """Judgements about the containers of one pen, where rules have something to say about them."""
     found = (judge.judge(one, known.placement, known.request) for one, known in containers)
     return tuple(one for one in found if one is not None)
+
+
+def kept_out(
+    container: Container,
+    classified: Classified,
+    pen: Grant,
+    judge: Judge,
+    books: Books,
+    back: LastPlace | None,
+) -> Failure | None:
+    """The failure of a container whose pen is where a rule that insists does not hold.
+
+    Nothing moves a pen for it. Rules between those in the pen keep nobody out. `back`: its place in
+    it before a restart, after which those rules alone count that keep it and others apart.
+    """
+    request = replace(
+        classified.request,
+        exclusive=len(pen.exclusive),
+        shared_milli=pen.shared_milli,
+        whole_cores=False,
+    )
+    scene = Scene(books, pen.container_id)
+    found = judge.judge(container, classified.placement, request, scene, has_pulls=False)
+    if found is None:
+        return None
+    found = replace(found, inside=(), passed=())
+    cpus = (books.pinner.pool_cpus.of(pen) or NO_CPUS).mask
+    firm = [
+        one.beside([other for other in one.blockers if _is_beside(other, one, cpus, books)])
+        for one in found.told_at(cpus, pen.pool_id)
+        if _keeps_out(one, back)
+    ]
+    if not firm:
+        return None
+    reason = f"its pen stays on cpus {CpuSet(cpus)}: {'; '.join(one.unmet_text for one in firm)}"
+    if all(one.blockers for one in firm):
+        others = {other.id: other for one in firm for other in one.blockers}
+        reason = f"{reason} — for that to hold, stop or move {names_text(tuple(others.values()))}"
+    return Failure(refusal=Refusal(reason=reason))
+
+
+def _is_beside(other: Container, rule: Restriction, cpus: int, books: Books) -> bool:
+    return bool(books.reach(other.id) & books.domains.covering(rule.level, cpus))
+
+
+def _keeps_out(rule: Restriction, back: LastPlace | None) -> bool:
+    if rule.can_break:
+        return False
+    if back is None:
+        return True
+    return bool(rule.is_own and rule.blockers) or not back.disturbed.issuperset(rule.blocker_ids)
 
 
 def allowed_in_pen(

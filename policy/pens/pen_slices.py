@@ -1,16 +1,24 @@
 """Slices of pens: the cpus of a pen that one container in it has for itself."""
 
+from typing import Final
+
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ...topology.sets.cpuset import NO_CPUS, CpuSet
+from ..annotations.annotations import effective
 from ..books.cpu_ledger import Ledger
 from ..cpus.picker import CpuPicker
-from ..model.container import Container
+from ..model.container import Container, Resources
 from ..model.grant import Grant, Refusal
 from ..model.request import Request
+from ..placing.classifier import Classified
 from ..placing.wishes.own_cpus import wants_own_cpus
 from ..text.errors import Problem
+from .pen_name import PenName
+from .pod_numbers import own_cpus
+
+_COLD_START_KEY: Final = "cold-start"
 
 
 class Slice(Struct, frozen=True):
@@ -18,6 +26,17 @@ class Slice(Struct, frozen=True):
 
     exclusive: CpuSet = NO_CPUS
     grown: tuple[CpuSet, ...] = ()
+
+
+def slice_size(
+    name: PenName, container: Container, classified: Classified, size: Resources | None
+) -> int:
+    """The number of cpus of its pen that a container asks for as its own. `size`: its pod's."""
+    if name.is_group or classified.request.shared_milli:
+        return 0
+    if wants_own_cpus(container):
+        return classified.request.exclusive
+    return min(own_cpus(size, container), classified.request.exclusive)
 
 
 def fitting_slice(
@@ -126,6 +145,24 @@ def unheeded_wish(container: Container, *, is_group: bool) -> Problem | None:
             "leave it out of the group"
             if is_group
             else f"ask for whole cpus for the pod, with the same limit, or write {outside}"
+        ),
+        is_advice=True,
+        container=container.name,
+    )
+
+
+def unheeded_cold_start(container: Container, *, is_group: bool) -> Problem:
+    """The problem of a container with a cold start in a pen, whose memory is that of all in it."""
+    setting = effective(container.pod.annotations, _COLD_START_KEY, container.name)
+    return Problem(
+        where=f"{setting.key if setting is not None else _COLD_START_KEY} of {container.path}",
+        what=f"no cold start: its memory nodes are those of its {'group' if is_group else 'pod'},"
+        " and have DRAM",
+        fix=(
+            "leave it out of the group"
+            if is_group
+            else f"write 'pod-pool.pinfold.dev/container.{container.name}: \"false\"', or leave"
+            " it out"
         ),
         is_advice=True,
         container=container.name,

@@ -1,44 +1,29 @@
 """Breaking of rules that may degrade: the places of a newcomer where the fewest of them break."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property, partial
-from itertools import groupby
-from operator import attrgetter
-from typing import Final, NamedTuple
+from functools import reduce
+from itertools import accumulate, groupby
+from operator import attrgetter, or_
+from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from ...topology.model.machine import Level
-from ...topology.sets.cpuset import iter_bits
+from ...topology.sets.cpuset import lowest_cpu
 from ..model.grant import Dropped
-from ..pools.domains import Domains
+from .breaking_costs import RULE, BreakingCosts, BrokenPart, distinct
 from .judging.restriction import Restriction
 from .openings import Openings, OpeningSearch
 
-_ATOMS_MAX: Final = 64
 _CLOSURES_MAX: Final = 16
 """Of a pool with more parts than these, single ones and the first few together are tried."""
-_RULE: Final = 1 << 16
-"""The cost of a broken rule; of two places that break as many, one breaks fewer of residents."""
 
-
-class _Part(Struct, dict=True):
-    """Cpus of one region on which the same rules break."""
-
-    region: int
-    """The number of the region."""
-    cpus: int
-    broken: int
-    """The places of the rules that break on each of them in their list, as a mask."""
-    cost: int
-    """What it costs to be on all of them."""
-    rank: tuple[int, int, int, int] | None = None
-    """Its rank among those that cost as much, where somebody asked for it."""
-
-    @cached_property
-    def order(self) -> tuple[int, int]:
-        """Its place among those that are tried together: first where few rules break."""
-        return self.broken.bit_count(), self.cpus & -self.cpus
+_CPUS: Final = attrgetter("cpus")
+_BROKEN: Final = attrgetter("broken")
+_ORDER: Final = attrgetter("order")
+_RANK: Final = attrgetter("rank")
+_COST_AND_RANK: Final = attrgetter("cost", "rank")
+_REGION: Final = attrgetter("region")
 
 
 def degraded(search: OpeningSearch) -> Openings | None:
@@ -48,21 +33,22 @@ def degraded(search: OpeningSearch) -> Openings | None:
     """
     rules = search.judgement.restrictions()
     firm = [one for one in rules if not one.can_break]
-    weak = _distinct([one for one in rules if one.can_break])
+    weak = distinct([one for one in rules if one.can_break])
     if not weak:
         return None
-    costs = _Costs(weak, search.judgement.domains)
+    costs = BreakingCosts(weak, search.judgement.domains)
     everything = search.tree.root.cpus.mask
     for one in firm:
         everything &= ~one.forbidden
     closed = frozenset[int]().union(*(one.closed_pools for one in firm))
     regions = search.regions(everything, [one for one in firm if one.is_own])
-    breaking = _Breaking(search, costs)
+    breaking = _Breaking(search, costs, regions)
     best = [0] * len(search.tree.pools)
     unmet = [0] * len(best)
     dropped: dict[int, Dropped] = {}
-    for pool_id, parts in breaking.parts_of_pools(regions):
-        found = None if pool_id in closed else breaking.least_broken(pool_id, parts)
+    # A pool comes before the one around it.
+    for pool_id in range(len(best)):
+        found = None if pool_id in closed else breaking.least_broken(pool_id)
         if found is not None:
             unmet[pool_id] = found.cost + costs.of_pool(pool_id)
             best[pool_id] = found.cpus
@@ -75,35 +61,34 @@ def degraded(search: OpeningSearch) -> Openings | None:
             )
     return Openings(
         regions=best,
-        dropped=dict(sorted(dropped.items())),
+        dropped=dropped,
         preferred=search.preferences(best),
-        unmet=[cost // _RULE for cost in unmet],
-        unmet_of_others=[cost % _RULE for cost in unmet],
+        unmet=[cost // RULE for cost in unmet],
+        unmet_of_others=[cost % RULE for cost in unmet],
     )
-
-
-class _Weak(NamedTuple):
-    """A rule that may break, and what that costs; equal ones of several owners are one."""
-
-    rule: Restriction
-    cost: int
-
-
-def _distinct(rules: Sequence[Restriction]) -> list[_Weak]:
-    found: dict[int, _Weak] = {}
-    for number, one in enumerate(rules):
-        # No mask is negative.
-        key = ~number if one.is_own else one.forbidden
-        cost = _RULE + (not one.is_own)
-        before = found.get(key)
-        found[key] = _Weak(one, cost + (before.cost if before else 0))
-    return list(found.values())
 
 
 def _objects(rule: Restriction, search: OpeningSearch, pool_id: int) -> bool:
     return (
         pool_id in rule.closed_pools or not search.tree.pools[pool_id].cpus.mask & ~rule.forbidden
     )
+
+
+class _Nest(Struct):
+    """The parts of regions in a pool."""
+
+    held: list[BrokenPart] = field(default_factory=list[BrokenPart])
+    """Those that no pool inside holds the whole of."""
+    pieces: list[BrokenPart] = field(default_factory=list[BrokenPart])
+    """What it has of parts that are not wholly in it."""
+    count: int = 0
+    """How many it has, those held in pools inside as well, but no pieces."""
+    cpus: int = 0
+    """Their cpus."""
+    best: BrokenPart | None = None
+    """The first of them by cost and rank that may fit, where ranks are the same everywhere."""
+    first: Sequence[BrokenPart] = ()
+    """The two of them that are tried together first."""
 
 
 class _Breaking:
@@ -113,32 +98,55 @@ class _Breaking:
     all pools that have the whole of it, and whether a request fits is asked of the best alone.
     """
 
-    def __init__(self, search: OpeningSearch, costs: "_Costs") -> None:
+    def __init__(self, search: OpeningSearch, costs: BreakingCosts, regions: Sequence[int]) -> None:
         self._search = search
         self._costs = costs
+        request, ledger = search.request, search.ledger
         # Which cpus of a region are left does not depend on the pool, but where isolated ones may
         # serve in some pools, and not in others.
-        request, isolated = search.request, search.ledger.free_isolated[-1]
-        self._keeps_ranks = not (
-            request.wants_isolated and isolated.bit_count() >= request.exclusive
-        )
+        isolated = ledger.free_isolated[-1].bit_count()
+        self._keeps_ranks = not (request.wants_isolated and isolated >= request.exclusive)
+        is_drawn = bool(search.judgement.pulls) or not self._keeps_ranks
+        self._left = None if is_drawn else ledger.free_sharable[-1]
+        """All cpus that are left, where nothing draws to some of them."""
+        self._has_only_own = not (request.needs_shared_cpu or request.wants_isolated)
+        self._is_one_region = len(regions) < 2
+        self._has_unions = False
+        """Whether a pool has several parts of one region."""
+        self._nests = [_Nest() for _ in search.tree.pools]
+        self._fill(regions)
 
-    def parts_of_pools(self, regions: Sequence[int]) -> Iterator[tuple[int, Sequence[_Part]]]:
-        """The parts of regions in each pool; a pool comes after the one around it."""
-        tree = self._search.tree
-        found: list[list[_Part]] = [[] for _ in tree.pools]
+    def _fill(self, regions: Sequence[int]) -> None:
+        """Find the parts of regions in each pool."""
+        tree, nests, costs = self._search.tree, self._nests, self._costs
+        pools, deepest, masks = tree.pools, tree.deepest, tree.masks
         for number, region in enumerate(regions):
-            for cpus, broken in self._costs.atoms(region):
+            atoms = costs.atoms(region)
+            self._has_unions = self._has_unions or len(atoms) > 1
+            for cpus, broken in atoms:
                 part = self._part(number, cpus, broken)
                 # Most are in one pool, and in all around it: the others need not be asked.
-                holding = tree.holding(cpus)
-                for pool_id in (holding, *tree.ancestors[holding]):
-                    found[pool_id].append(part)
-                self._cut(part, holding, found)
-        for pool in reversed(tree.pools):
-            yield pool.id, found[pool.id]
+                holding = deepest[part.lowest]
+                if cpus & ~masks[holding]:
+                    holding = tree.holding(cpus)
+                nests[holding].held.append(part)
+                if pools[holding].children:
+                    self._cut(part, holding)
+        for pool, nest in zip(pools, nests, strict=True):
+            inner = [nests[child] for child in pool.children if nests[child].count]
+            nest.count = len(nest.held) + sum([one.count for one in inner])
+            nest.cpus = reduce(or_, map(_CPUS, nest.held), 0)
+            for one in inner:
+                nest.cpus |= one.cpus
+            if self._left is not None:
+                # Of hundreds of parts those pools that are around few pools look at none.
+                some = [one for one in nest.held if one.may_fit]
+                some += [one.best for one in inner if one.best is not None]
+                nest.best = min(some, key=_COST_AND_RANK, default=None)
+                some = [*nest.held, *(part for one in inner for part in one.first)]
+                nest.first = sorted(some, key=_ORDER)[:2] if len(some) > 1 else some
 
-    def _cut(self, part: _Part, pool_id: int, found: Sequence[list[_Part]]) -> None:
+    def _cut(self, part: BrokenPart, pool_id: int) -> None:
         """Divide a part of a pool among the pools inside."""
         tree = self._search.tree
         for child in tree.pools[pool_id].children:
@@ -146,153 +154,228 @@ class _Breaking:
             if here:
                 is_whole = here == part.cpus
                 inside = part if is_whole else self._part(part.region, here, part.broken)
-                found[child].append(inside)
-                self._cut(inside, child, found)
+                self._nests[child].pieces.append(inside)
+                self._cut(inside, child)
 
-    def _part(self, region: int, cpus: int, broken: int) -> _Part:
-        return _Part(region, cpus, broken, self._costs.cost(cpus, broken))
+    def _part(self, region: int, cpus: int, broken: int) -> BrokenPart:
+        bit = cpus & -cpus
+        lowest = bit.bit_length() - 1
+        cost = self._costs.cost(cpus, broken, lowest)
+        order, rank = (broken.bit_count(), lowest), None
+        if self._left is not None:
+            rank = 0, -(self._left & cpus).bit_count(), bit, cpus
+        may_fit = self._search.may_fit_anywhere(cpus)
+        return BrokenPart(region, cpus, broken, cost, lowest, order, rank, may_fit)
 
-    def least_broken(self, pool_id: int, parts: Sequence[_Part]) -> _Part | None:
+    def _parts(self, pool_id: int) -> list[BrokenPart]:
+        """All parts in a pool, those of a region together."""
+        nest, found = self._nests[pool_id], list[BrokenPart]()
+        if nest.count > len(nest.held):
+            for inner in self._nests[self._search.tree.pools[pool_id].first : pool_id]:
+                found += inner.held
+        found += nest.held
+        found += nest.pieces
+        if not self._is_one_region:
+            found.sort(key=_REGION)
+        return found
+
+    def least_broken(self, pool_id: int) -> BrokenPart | None:
         """Of the parts of a pool, or some together, what breaks least and fits.
 
         What is liked best of those that break as little.
         """
-        if len(parts) == 1:
+        nest = self._nests[pool_id]
+        count = nest.count + len(nest.pieces)
+        if count == 1:
             # Most pools have one: nothing is to be chosen.
-            return parts[0] if self._search.fits(pool_id, parts[0].cpus) else None
-        everywhere = 0
-        for one in parts:
-            everywhere |= one.cpus
-        if not self._search.may_fit(pool_id, everywhere):
+            (one,) = self._parts(pool_id)
+            return one if self._fits(pool_id, one) else None
+        cpus = reduce(or_, map(_CPUS, nest.pieces), nest.cpus)
+        if not self._search.may_fit(pool_id, cpus):
             return None
-        by_region = [list(some) for _, some in groupby(parts, attrgetter("region"))]
-        single: list[_Part] = []
+        if self._left is not None and (
+            not self._has_unions or (self._is_one_region and count > _CLOSURES_MAX)
+        ):
+            return self._least_of_many(pool_id, nest)
+        parts = self._parts(pool_id)
+        by_region = [parts]
+        if not self._is_one_region:
+            by_region = [list(some) for _, some in groupby(parts, _REGION)]
+        single: list[BrokenPart] = []
         for some in by_region:
             single += self._closures(some) if 1 < len(some) <= _CLOSURES_MAX else some
-        found = self._first_that_fits(pool_id, single)
-        joint: list[_Part] = []
-        for some in by_region:
-            joint += self._unions(some, None if found is None else found.cost)
-        if not joint:
-            return found
-        return self._first_that_fits(pool_id, joint if found is None else [found, *joint])
+        return self._least_union(pool_id, by_region, self._first_that_fits(pool_id, single))
 
-    def _first_that_fits(self, pool_id: int, parts: Iterable[_Part]) -> _Part | None:
+    def _least_of_many(self, pool_id: int, nest: _Nest) -> BrokenPart | None:
+        """The same where parts that are together on no more rules are not looked for."""
+        some = [one for one in nest.pieces if one.may_fit]
+        if nest.best is not None:
+            some.append(nest.best)
+        found = min(some, key=_COST_AND_RANK, default=None)
+        parts: list[BrokenPart] | None = None
+        if found is not None and not self._fits(pool_id, found):
+            parts = self._parts(pool_id)
+            found = self._first_that_fits(pool_id, parts)
+        if not self._has_unions:
+            return found
+        if found is not None:
+            one, other = sorted([*nest.first, *nest.pieces], key=_ORDER)[:2]
+            if self._cost(one.cpus | other.cpus, one.broken | other.broken) > found.cost:
+                # Nothing that is added makes it cheaper.
+                return found
+        return self._least_union(pool_id, [parts or self._parts(pool_id)], found)
+
+    def _cost(self, cpus: int, broken: int) -> int:
+        return self._costs.cost(cpus, broken, lowest_cpu(cpus))
+
+    def _fits(self, pool_id: int, part: BrokenPart) -> bool:
+        if not part.may_fit:
+            return False
+        if self._search.fits(pool_id, part.cpus):
+            return True
+        # A pool around gives away no more of it than a narrower one.
+        part.may_fit = not self._has_only_own
+        return False
+
+    def _first_that_fits(self, pool_id: int, parts: Iterable[BrokenPart]) -> BrokenPart | None:
         """The first part by cost and rank that fits."""
-        by_cost: dict[int, list[_Part]] = {}
+        by_cost: dict[int, list[BrokenPart]] = {}
         for one in parts:
-            by_cost.setdefault(one.cost, []).append(one)
+            if one.may_fit:
+                by_cost.setdefault(one.cost, []).append(one)
         for cost in sorted(by_cost):
-            alike = by_cost[cost]
-            if len(alike) > 1:
-                # How much it is liked takes long to tell.
-                alike.sort(key=partial(self._rank, pool_id))
-            for one in alike:
-                if self._search.fits(pool_id, one.cpus):
-                    return one
+            found = self._first_of_equals(pool_id, by_cost[cost])
+            if found is not None:
+                return found
         return None
 
-    def _rank(self, pool_id: int, part: _Part) -> tuple[int, int, int, int]:
-        found = part.rank if self._keeps_ranks else None
-        if found is None:
-            search, cpus = self._search, part.cpus
-            liking, free = search.liking(pool_id, cpus), search.free(pool_id, cpus)
-            found = part.rank = -liking, -free, cpus & -cpus, cpus
+    def _first_of_equals(self, pool_id: int, parts: list[BrokenPart]) -> BrokenPart | None:
+        """The first part by rank that fits, of some that cost as much."""
+        if len(parts) > 1:
+            # The first fits as a rule.
+            first = self._best_of_equals(pool_id, parts)
+            if self._fits(pool_id, first):
+                return first
+            parts = sorted(parts, key=_RANK)[1:]
+        return next((one for one in parts if self._fits(pool_id, one)), None)
+
+    def _best_of_equals(self, pool_id: int, parts: Sequence[BrokenPart]) -> BrokenPart:
+        """The first part by rank, of some that cost as much."""
+        for one in parts:
+            if one.rank is None or not self._keeps_ranks:
+                # How much it is liked takes long to tell.
+                one.rank = self._rank(pool_id, one.cpus)
+        return min(parts, key=_RANK)
+
+    def _rank(self, pool_id: int, cpus: int) -> tuple[int, int, int, int]:
+        search = self._search
+        liking, free = search.liking(pool_id, cpus), search.free(pool_id, cpus)
+        return -liking, -free, cpus & -cpus, cpus
+
+    def _least_union(
+        self, pool_id: int, by_region: Sequence[Sequence[BrokenPart]], found: BrokenPart | None
+    ) -> BrokenPart | None:
+        """What costs least and fits of some parts of regions together, and of one that fits."""
+        most = None if found is None else found.cost
+        by_cost: dict[int, list[_Run]] = {}
+        for parts in by_region:
+            for run in self._runs(parts, most) if len(parts) > 1 else ():
+                by_cost.setdefault(run.cost, []).append(run)
+        for cost in sorted(by_cost):
+            known = [found] if found is not None and cost == most else []
+            best = self._best_of_runs(pool_id, by_cost[cost], known)
+            if best is not None:
+                return best
         return found
 
-    def _unions(self, parts: Sequence[_Part], most: int | None) -> Iterator[_Part]:
-        """The first two parts of a region together, the first three, and so on, up to a cost."""
-        ordered = sorted(parts, key=attrgetter("order"))
-        cpus, broken = ordered[0].cpus, ordered[0].broken
-        for one in ordered[1:]:
-            cpus, broken = cpus | one.cpus, broken | one.broken
-            union = self._part(one.region, cpus, broken)
-            # Nothing that is added makes it cheaper.
-            if most is not None and union.cost > most:
-                break
-            yield union
+    def _runs(self, parts: Sequence[BrokenPart], most: int | None) -> "Iterator[_Run]":
+        """The first two parts of a region together, the first three, and so on, up to a cost.
 
-    def _closures(self, parts: Sequence[_Part]) -> Iterator[_Part]:
+        Those that may fit; nothing that is added makes one cheaper, or takes cpus from it.
+        """
+        ordered = sorted(parts, key=_ORDER)
+        one, other = ordered[:2]
+        least = self._cost(one.cpus | other.cpus, one.broken | other.broken)
+        if most is not None and least > most:
+            return
+        cpus = list(accumulate(map(_CPUS, ordered), or_))
+        broken = list(accumulate(map(_BROKEN, ordered), or_))
+        may_ever_fit, count = self._search.may_ever_fit, len(ordered)
+        if not may_ever_fit(cpus[-1]):
+            return
+        begin = bisect_left(range(count), True, lo=1, key=lambda at: may_ever_fit(cpus[at]))
+
+        def cost(at: int) -> int:
+            return self._cost(cpus[at], broken[at])
+
+        highest = cost(count - 1)
+        while begin < count:
+            here = cost(begin)
+            if most is not None and here > most:
+                return
+            end = count
+            if here != highest:
+                end = bisect_right(range(count), here, lo=begin + 1, key=cost)
+            yield _Run(one.region, here, cpus[begin:end], broken[begin:end])
+            begin = end
+
+    def _best_of_runs(
+        self, pool_id: int, runs: "Sequence[_Run]", known: list[BrokenPart]
+    ) -> BrokenPart | None:
+        """The best of unions that cost as much, and of another part that fits."""
+        if self._left is not None:
+            grows_by_more = self._search.grows_by_more
+            if grows_by_more:
+                runs = [one for one in runs if self._search.fits(pool_id, one.cpus[-1])]
+            heads = [*(one.head(self._left) for one in runs), *known]
+            for one in heads:
+                cpus = one.cpus
+                one.rank = 0, -(self._left & cpus).bit_count(), cpus & -cpus, cpus
+            best = min(heads, key=_RANK, default=None)
+            # Of those that have as much left one fits as well as another.
+            if best is None or grows_by_more or best in known or self._fits(pool_id, best):
+                return best
+        every = [one for run in runs for one in run.parts()]
+        return self._first_of_equals(pool_id, [*every, *known])
+
+    def _closures(self, parts: Sequence[BrokenPart]) -> Iterator[BrokenPart]:
         """Each part with all others on which nothing more breaks."""
-        everywhere = 0
+        everywhere = reduce(or_, map(_CPUS, parts))
         for one in parts:
-            everywhere |= one.cpus
-        for one in parts:
-            within = self._costs.within(one)
-            if not everywhere & ~one.cpus & within:
+            rest = self._costs.rest_around(one, everywhere)
+            if not rest:
                 yield one
                 continue
-            found = 0
+            within, found = rest | one.cpus, 0
             for other in parts:
                 if not other.broken & ~one.broken and not other.cpus & ~within:
                     found |= other.cpus
             yield one if found == one.cpus else self._part(one.region, found, one.broken)
 
 
-class _Costs:
-    """The costs of breaking rules; of rules that many parts of pools break, added up once."""
+class _Run(Struct):
+    """The first parts of a region together, each time one more of them: they cost the same."""
 
-    def __init__(self, weak: Sequence[_Weak], domains: Domains) -> None:
-        self._weak = weak
-        self._domains = domains
-        self._of_broken: dict[int, int] = {0: 0}
-        self._of_pools = [one for one in weak if one.rule.closed_pools]
-        # Rules that ask for one domain, by level: their places, and those of one level together.
-        self._choosing: dict[Level, list[tuple[int, _Weak]]] = {}
-        self._of_level: dict[Level, int] = {}
-        for number, one in enumerate(weak):
-            if one.rule.choices:
-                level, place = one.rule.level, 1 << number
-                self._choosing.setdefault(level, []).append((place, one))
-                self._of_level[level] = self._of_level.get(level, 0) | place
+    region: int
+    cost: int
+    cpus: Sequence[int]
+    broken: Sequence[int]
 
-    def of_pool(self, pool_id: int) -> int:
-        """What is broken by any place in a pool."""
-        return sum([cost for rule, cost in self._of_pools if pool_id in rule.closed_pools])
+    def head(self, left: int) -> BrokenPart:
+        """The first of them by rank: of those with as many cpus left as the last the smallest."""
+        last = self.cpus[-1]
+        key = (last & left).bit_count(), -lowest_cpu(last)
+        at = bisect_left(
+            range(len(self.cpus) - 1),
+            key,
+            key=lambda at: ((self.cpus[at] & left).bit_count(), -lowest_cpu(self.cpus[at])),
+        )
+        return self._part(at)
 
-    def cost(self, cpus: int, broken: int) -> int:
-        """What a part of a region breaks: these rules, and those for one domain where it spans."""
-        cost = self._of_broken.get(broken)
-        if cost is None:
-            cost = sum([self._weak[bit].cost for bit in iter_bits(broken)])
-            self._of_broken[broken] = cost
-        for level, rules in self._choosing.items():
-            if not self._of_level[level] & ~broken:
-                continue
-            spans = cpus & ~self._domain(level, cpus)
-            for place, one in rules:
-                if not broken & place and (spans or cpus & one.rule.forbidden):
-                    cost += one.cost
-        return cost
+    def parts(self) -> Iterator[BrokenPart]:
+        """All of them."""
+        return map(self._part, range(len(self.cpus)))
 
-    def _domain(self, level: Level, cpus: int) -> int:
-        """The domain of the lowest of some cpus."""
-        return self._domains.holders(level).get((cpus & -cpus).bit_length() - 1, 0)
-
-    def within(self, part: _Part) -> int:
-        """A mask of the cpus in the domains that rules ask for which a part does not break."""
-        mask = -1
-        for level, places in self._of_level.items():
-            if places & ~part.broken:
-                domain = self._domain(level, part.cpus)
-                mask &= domain if domain and not part.cpus & ~domain else -1
-        return mask
-
-    def atoms(self, region: int) -> list[tuple[int, int]]:
-        """Disjoint parts of a region, each with the rules that break there."""
-        atoms = [(region, 0)]
-        for number, (rule, _) in enumerate(self._weak):
-            if len(atoms) > _ATOMS_MAX:
-                break
-            found: list[tuple[int, int]] = []
-            for cpus, broken in atoms:
-                inside = cpus & rule.forbidden
-                if inside:
-                    found.append((inside, broken | 1 << number))
-                    cpus &= ~inside
-                if cpus and rule.choices:
-                    found += [(one, broken) for one in self._domains.parts(rule.level, cpus)]
-                elif cpus:
-                    found.append((cpus, broken))
-            atoms = found
-        return atoms
+    def _part(self, at: int) -> BrokenPart:
+        cpus = self.cpus[at]
+        return BrokenPart(self.region, cpus, self.broken[at], self.cost, lowest_cpu(cpus))

@@ -132,8 +132,8 @@ def _in_several_domains(
     for levels, some in standing.items():
         for one in some:
             near |= _cover(levels, one.cpus, domains)
-    for region, (pool_id, cpus) in product(regions, enumerate(search.tree.masks)):
-        here = region & cpus
+    for region, pool_id in search.tree.meetings(filter(search.may_fit_anywhere, regions)):
+        here = region & search.tree.masks[pool_id]
         if not (looks and here & near and search.fits(pool_id, here)):
             continue
         part = here & ~near

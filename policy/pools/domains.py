@@ -14,6 +14,8 @@ from ..cpus.cpu_blocks import CpuBlocks
 
 _LEVELS: Final = tuple(Level)
 _KNOWN_SETS: Final = 4096
+_MOST: Final = 4
+"""Where this part of all domains have some cpus, all are asked in less time than those alone."""
 
 
 class Domains:
@@ -73,7 +75,10 @@ class Domains:
         holders, found = self.holders(level), list[int]()
         if not cpus & ~holders.get((cpus & -cpus).bit_length() - 1, 0):
             return [cpus] if cpus else found
-        for first in iter_bits(self._blocks[level].touched(cpus)):
+        touched, masks = self._blocks[level].touched(cpus), self._masks[level]
+        if touched.bit_count() > len(masks) // _MOST:
+            return [here for one in masks if (here := one & cpus)]
+        for first in iter_bits(touched):
             found.append(cpus & holders[first])
         return found
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ...topology.model.machine import Machine
 from ...topology.sets.cpuset import NO_CPUS
@@ -102,7 +102,7 @@ def resized(container: Container, asked: Resources, memory: NodeMemory) -> Resou
     The kubelet does not write anew who is to be killed first.
     """
     qos, before = container.pod.qos, container.resources
-    after = replace(_written(asked, asked, qos, memory), oom_score_adj=None)
+    after = structs.replace(_written(asked, asked, qos, memory), oom_score_adj=None)
     linux = merge(_written(before, before, qos, memory), after)
     return estimate(linux, qos, memory.total_bytes)
 
@@ -113,4 +113,4 @@ def _written(
     """What the kubelet writes for a container that shows these resources, and has these itself."""
     linux = linux_resources(resources, qos, memory.total_bytes)
     entries = memory_entries(own, qos, memory.total_bytes, memory.qos)
-    return replace(linux, memory_request_bytes=protected_bytes(entries))
+    return structs.replace(linux, memory_request_bytes=protected_bytes(entries))

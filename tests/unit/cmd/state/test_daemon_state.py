@@ -22,7 +22,14 @@ from pinfold.cmd.state.saved_container import (
 )
 from pinfold.cmd.state.saved_pods import TEXT_BYTES_MAX, SavedPods
 from pinfold.cmd.state.saved_states import SavedStates, saved_machine
-from pinfold.cmd.state.state_file import SavedMachine, State, StateFile, load_state, read_state
+from pinfold.cmd.state.state_file import (
+    SavedMachine,
+    State,
+    StateFile,
+    StateFileError,
+    load_state,
+    read_state,
+)
 from pinfold.cmd.state.state_keeper import StateKeeper
 from pinfold.nri.dispatch.report import Synchronized
 from pinfold.nri.embedded.embedded_cri import embedded_link
@@ -379,6 +386,27 @@ def test_a_state_of_the_version_before_is_read(tmp_path: Path) -> None:
     file = {"version": 2, "checksum": checksum, "state": msgspec.Raw(content)}
     (tmp_path / "state.json").write_bytes(msgspec.json.encode(file))
     assert read_state(tmp_path, LOG) == STATE
+
+
+def test_a_checksum_of_an_older_daemon_is_believed_where_it_is_right(tmp_path: Path) -> None:
+    content = msgspec.json.encode(STATE)
+    checksum = hashlib.sha256(content).hexdigest()
+    file = {"version": 3, "checksum": checksum, "state": msgspec.Raw(content)}
+    (tmp_path / "state.json").write_bytes(msgspec.json.encode(file))
+    assert read_state(tmp_path, LOG) == STATE
+    file["checksum"] = checksum[::-1]
+    (tmp_path / "state.json").write_bytes(msgspec.json.encode(file))
+    put_aside(tmp_path)
+
+
+def test_advice_is_taken_from_a_state_that_cannot_tell_what_runs(tmp_path: Path) -> None:
+    (pod,) = STATE.pods
+    odd = tuple(msgspec.structs.replace(one, cpus="1-") for one in pod.containers)
+    state = msgspec.structs.replace(STATE, pods=(msgspec.structs.replace(pod, containers=odd),))
+    StateFile(tmp_path, LOG).write(state)
+    assert read_state(tmp_path, LOG).advice() == STATE.advice()
+    with pytest.raises(StateFileError, match="'1-'"):
+        load_state(tmp_path / "state.json")
 
 
 (POOL,) = Engine(MACHINE, Config()).tree.pools

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from pinfold.policy.annotations.resource_annotation import (
     ResourceClaim,
@@ -151,7 +152,7 @@ def test_an_annotation_that_agrees_is_believed(
 ) -> None:
     linux = linux_resources(asked, qos, MEMORY)
     if asked is LIMITED:
-        linux = replace(linux, oom_score_adj=984)
+        linux = structs.replace(linux, oom_score_adj=984)
     assert refined(text, linux, qos) == (expected, [])
 
 
@@ -218,7 +219,7 @@ def test_an_annotation_that_disagrees_is_not_believed(
 
 
 def test_requests_beyond_all_shares_count_only_as_far_as_a_quota_shows_them() -> None:
-    linux = replace(linux_resources(WIDE, GUARANTEED, MEMORY), cpu_quota=-1)
+    linux = structs.replace(linux_resources(WIDE, GUARANTEED, MEMORY), cpu_quota=-1)
     found, problems = refined(entry({"cpu": 100_000}), linux, GUARANTEED)
     assert (found.cpu_request_milli, problems) == (256_000, [])
 

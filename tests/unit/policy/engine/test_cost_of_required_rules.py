@@ -72,22 +72,43 @@ _CORES: Final = 1024
 @pytest.mark.parametrize(
     ("cpu", "calls_max"),
     [
-        pytest.param(0.5, 70, id="a share"),
-        pytest.param(1, 70, id="a cpu of its own"),
-        pytest.param(2, 160, id="a core of its own, which leaves nobody beside it"),
+        pytest.param(0.5, 40, id="a share"),
+        pytest.param(1, 40, id="a cpu of its own"),
+        pytest.param(2, 40, id="a core of its own, which leaves nobody beside it"),
     ],
 )
 def test_a_rule_about_cores_that_cannot_be_met_costs_each_core_a_little(
     cpu: float, calls_max: int
 ) -> None:
-    engine = engine_of(f"socket:4 numa:4 l3:4 core:{_CORES // 64} thread:2 mem:4G")
-    for number in range(128):
-        engine.create(container_of(f"friend{number}", 0.1, app="friend"))
+    engine = _crowd()
     rules = {**near(term("core", "friend")), **apart(term("core", "friend"))}
     newcomer = container_of("newcomer", cpu, rules)
     calls = count_calls(lambda: engine.create(newcomer))
     assert engine.decisions[newcomer.id].unmet
     assert calls < calls_max * _CORES
+
+
+@pytest.mark.parametrize("cpu", [0.5, 1, 2, 3])
+@pytest.mark.parametrize("fails", [False, True])
+def test_rules_of_many_levels_cost_each_core_a_little_wherever_they_break(
+    cpu: float, fails: bool
+) -> None:
+    engine = _crowd()
+    terms = [term(level, "friend") for level in ("numa", "core", "l3", "socket")]
+    insisting = {"on-unsatisfiable.pinfold.dev/pod": "fail"} if fails else {}
+    rules = {**near(*terms), **apart(term("l3", "rival")), **insisting}
+    newcomer = container_of("newcomer", cpu, rules)
+    calls = count_calls(lambda: engine.create(newcomer))
+    assert calls < 60 * _CORES
+
+
+def _crowd() -> Engine:
+    engine = engine_of(f"socket:4 numa:4 l3:4 core:{_CORES // 64} thread:2 mem:4G")
+    for number in range(128):
+        engine.create(container_of(f"friend{number}", 0.1, app="friend"))
+        if number % 8 == 0:
+            engine.create(container_of(f"rival{number}", 0.1, app="rival"))
+    return engine
 
 
 _WEB: Final = {"matchLabels": {"app": "web"}}

@@ -8,6 +8,7 @@ import pytest
 
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.adoption import Advice
+from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import Container, ContainerId
 from pinfold.policy.model.grant import Grant, GrantKind
 from pinfold.policy.model.pinning import Change
@@ -223,6 +224,32 @@ def test_another_configuration_reserves_idle_cpus() -> None:
     assert told(found.changes) == {container.id: "3-7"}
     assert cpus(reloaded, container) == "3-7"
     reloaded.check()
+
+
+@pytest.mark.parametrize("is_restart", [False, True])
+def test_a_rule_that_another_configuration_brings_takes_idle_cpus_back(is_restart: bool) -> None:
+    """By its rule it must be in no NUMA node with `own`, beside which it is on lent cpus."""
+    engine, container = engine_of(SPEC), user()
+    placed(engine, container)
+    own = container_of("own", 1, annotations={"pool-name.pinfold.dev/pod": "NUMA node #0"})
+    placed(engine, own)
+    assert cpus(engine, container) == "2-7"
+    shy = {
+        "name": "shy",
+        "labelSelector": {"matchLabels": {"app": "user"}},
+        "addedAffinity": apart(term("numa", "own")),
+    }
+    config = engine_of(SPEC, profiles=[shy]).config
+    if is_restart:
+        running, advice = engine.snapshot().running(), engine.snapshot().advice()
+        engine = Engine(engine.machine, config)
+        found = engine.synchronize(running, advice)
+    else:
+        engine, found = engine.reconfigured(config)
+    assert told(found.changes) == {container.id: "4-7"}
+    assert cpus(engine, container) == "4-7"
+    assert engine.decisions[container.id].unmet == ()
+    engine.check()
 
 
 def test_a_value_that_is_no_level_is_told() -> None:

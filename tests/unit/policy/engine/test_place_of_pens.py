@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 
 from pinfold.policy.engine.engine import Engine
-from pinfold.policy.model.container import Container, ContainerState, QosClass, Resources
+from pinfold.policy.model.container import (
+    Container,
+    ContainerId,
+    ContainerState,
+    QosClass,
+    Resources,
+)
 from pinfold.policy.model.grant import Grant, Refusal
 from pinfold.topology.sets.cpuset import CpuSet
 from tests.unit.policy.engine.ruled_pods import (
@@ -37,12 +43,17 @@ def called(name: str) -> dict[str, Any]:
 
 
 def member(
-    main: str, cpu: int, whole: int, rules: Mapping[str, Any] | None = None, pod: str = "pod"
+    main: str,
+    cpu: int,
+    whole: int,
+    rules: Mapping[str, Any] | None = None,
+    pod: str = "pod",
+    insists: str = "fail",
 ) -> Container:
     """A container of a pod of so many cpus, some of which are its own; its rules are for it."""
     told = {
         "pod-pool.pinfold.dev/pod": "true",
-        f"on-unsatisfiable.pinfold.dev/container.{main}": "fail",
+        f"on-unsatisfiable.pinfold.dev/container.{main}": insists,
     }
     if rules is not None:
         told[f"affinity.pinfold.dev/container.{main}"] = json.dumps(rules)
@@ -94,12 +105,83 @@ def test_who_joins_a_pen_is_told_of_a_stranger_beside_any_part_of_it() -> None:
     own = member("own", 1, 5)
     placed(engine, own)
     placed(engine, shy := stranger())
-    rest = member("rest", 0, 5, apart(term("numa", "shy")))
+    rest = member("rest", 0, 5, apart(term("numa", "shy")), insists="degrade")
     assert placed(engine, rest) == "8-11"
     (told,) = engine.decisions[rest.id].unmet
     assert told.endswith("in one NUMA node with default/shy/main")
     engine.remove(shy.id)
     assert engine.decisions[rest.id].unmet == ()
+
+
+FIRM = [
+    pytest.param(apart(term("numa", "shy")), None, "with default/shy/main", id="a rule of its own"),
+    pytest.param(
+        None, apart(term("numa", **called("rest"))), "with default/shy/main", id="a stranger's rule"
+    ),
+    pytest.param(near(term("socket", "friend")), None, "a container that it is about", id="alone"),
+]
+
+
+@pytest.mark.parametrize(("rules", "rules_of_stranger", "why"), FIRM)
+def test_a_rule_that_insists_keeps_a_container_out_of_its_pen(
+    rules: dict[str, Any] | None, rules_of_stranger: dict[str, Any] | None, why: str
+) -> None:
+    """The pen stays where it is, whoever wants to join it."""
+    engine = engine_of(NODES)
+    placed(engine, member("own", 1, 5))
+    placed(engine, shy := stranger(rules_of_stranger))
+    rest, before = member("rest", 0, 5, rules), engine.grants
+    told = reason(engine.create(rest))
+    assert told.startswith("its pen stays on cpus 8-12: ")
+    assert why in told
+    assert told.endswith(" — for that to hold, stop or move default/shy/main") is ("shy" in why)
+    engine.remove(rest.id)
+    assert engine.grants == before
+    engine.check()
+    engine.remove(shy.id)
+    if "shy" in why:
+        assert placed(engine, rest) == "8-11"
+
+
+def test_a_rule_that_insists_keeps_a_container_out_of_its_group_which_does_not_grow() -> None:
+    engine = engine_of(NODES)
+    told = {"group.pinfold.dev/pod": "front"}
+    first = container_of("first", 2, annotations=told)
+    assert placed(engine, first) == "4-5"
+    other = container_of("other", 1, annotations={"pool-name.pinfold.dev/pod": "NUMA node #1"})
+    assert placed(engine, other) == "6"
+    rules = apart(term("numa", "other"))
+    second = container_of("second", 1, rules, fails=True, annotations=told)
+    assert "default/second/main: in one NUMA node with" in reason(engine.create(second))
+    assert cpus(engine, first) == "4-5"
+    engine.check()
+
+
+def test_who_runs_already_is_in_its_pen_whatever_rule_insists() -> None:
+    engine = engine_of(NODES)
+    placed(engine, member("own", 1, 5))
+    placed(engine, stranger())
+    rest = replace(
+        member("rest", 0, 5, apart(term("numa", "shy"))),
+        state=ContainerState.RUNNING,
+        cpus=CpuSet.parse("8-11"),
+    )
+    decision = engine.adopt(rest)
+    assert isinstance(decision.result, Grant), decision.result
+    assert cpus(engine, rest) == "8-11"
+    (told,) = engine.decisions[rest.id].unmet
+    assert told.endswith("in one NUMA node with default/shy/main")
+
+
+def test_who_comes_back_to_its_pen_asks_anew_for_no_container_it_must_be_with() -> None:
+    engine = engine_of(NODES)
+    placed(engine, friend := container_of("friend", 1))
+    placed(engine, member("own", 1, 5, near(term("socket", "friend"))))
+    rest = member("rest", 0, 5, near(term("socket", "friend")))
+    there = placed(engine, rest)
+    engine.remove(friend.id)
+    engine.stop(rest.id)
+    assert placed(engine, replace(rest, id=ContainerId("rest-again"))) == there
 
 
 def test_who_must_be_with_one_of_a_pod_may_be_beside_any_part_of_its_pen() -> None:

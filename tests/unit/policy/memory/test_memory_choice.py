@@ -206,3 +206,42 @@ def test_all_pools_at_once_have_the_zones_of_single_pools(
         single = books.pool_memory.choice(request)
         found = books.pool_memory.choice(request).zones()
         assert list(found) == [single.zone(pool.id) for pool in books.tree.pools]
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        pytest.param({"memory_bytes": GIB, "memory_limit_bytes": GIB}, id="a limit that fits"),
+        pytest.param({"memory_bytes": GIB}, id="no limit: spread over all nodes"),
+        pytest.param({"preserve_memory": True}, id="memory that is left alone"),
+        pytest.param({"memory_kinds": frozenset({HBM, DRAM})}, id="two kinds"),
+    ],
+)
+def test_the_offer_of_zones_that_all_have_room_is_the_ledgers(asks: dict[str, Any]) -> None:
+    looked = choice(**asks)
+    looked.zones()
+    for pool_id in map(PoolId, range(len(NAMES))):
+        assert looked.offer(pool_id) == BOOKS.memory.offer(looked.request_at(pool_id))
+
+
+def test_an_offer_after_memory_was_taken_is_what_is_left() -> None:
+    books = Books(machine(), Config())
+    request = Request(
+        container_id=ContainerId("c"),
+        memory_kinds=frozenset({DRAM}),
+        memory_bytes=GIB,
+        memory_limit_bytes=GIB,
+        qos=QosClass.BURSTABLE,
+    )
+    looked = books.pool_memory.choice(request)
+    looked.zones()
+    assert str(looked.offer(PoolId(0)).zone) == "0"
+    other = Request(
+        container_id=ContainerId("other"),
+        memory_kinds=frozenset({DRAM}),
+        memory_bytes=4 * GIB,
+        memory_limit_bytes=4 * GIB,
+        qos=QosClass.GUARANTEED,
+    )
+    books.memory.commit(books.pool_memory.choice(other).offer(PoolId(0)))
+    assert str(looked.offer(PoolId(0)).zone) == "0-1", "node 0 is full by now"

@@ -160,6 +160,13 @@ def test_a_pen_has_dram_from_its_beginning_for_its_memory_is_that_of_all(
     annotations = {**COLD, TYPES: types, wish: "true" if "pool" in wish else "herd"}
     decision = engine.create(container("cold", GIB, annotations))
     assert (mems(decision), decision.cold_start_ns) == ("1,3", 0)
+    (problem,) = decision.problems
+    whose = "pod" if "pool" in wish else "group"
+    assert problem.where == "cold-start.resource-policy.nri.io/pod of default/cold/cold"
+    assert problem.what == (
+        f"no cold start: its memory nodes are those of its {whose}, and have DRAM"
+    )
+    assert problem.is_advice
     assert engine.end_cold_start(ContainerId("cold")) == ()
     engine.check()
 
@@ -179,6 +186,57 @@ def test_the_end_of_a_cold_start_is_that_of_the_pen_that_was_made_around_it_mean
         ("second", "1,3"),
     }
     engine.check()
+
+
+@pytest.mark.parametrize(
+    ("scope", "last"),
+    [
+        pytest.param("pod", None, id="the others begin cold, too, and have a time of their own"),
+        pytest.param("container.first", "1,3", id="the others have none"),
+    ],
+)
+def test_who_goes_early_leaves_nobody_cold_for_ever(scope: str, last: str | None) -> None:
+    engine = Engine(machine(), Config())
+    first = container("first", GIB, {f"cold-start.resource-policy.nri.io/{scope}": "duration: 10s"})
+    first = dataclasses.replace(
+        first, pod=dataclasses.replace(first.pod, resources=first.resources)
+    )
+    engine.create(first)
+    decision = engine.create(dataclasses.replace(first, id=ContainerId("second"), name="second"))
+    assert (mems(decision), decision.problems) == ("3", ())
+    assert bool(decision.cold_start_ns) == (last is None)
+    changes = engine.stop(ContainerId("first"))
+    told = {one.container_id: str(one.after.mems) for one in changes}
+    assert told.get(ContainerId("second")) == last
+    if last is None:
+        (change,) = engine.end_cold_start(ContainerId("second"))
+        assert str(change.after.mems) == "1,3"
+    engine.check()
+
+
+def test_a_restart_meanwhile_begins_the_cold_start_of_such_a_pen_anew() -> None:
+    before = Engine(machine(), Config())
+    first = container("first", GIB, COLD)
+    first = dataclasses.replace(
+        first, pod=dataclasses.replace(first.pod, resources=first.resources)
+    )
+    second = dataclasses.replace(first, id=ContainerId("second"), name="second")
+    told = {one.id: before.create(one).pinning for one in (first, second)}
+    running = [
+        dataclasses.replace(one, cpus=told[one.id].cpus, mems=told[one.id].mems)
+        for one in (first, second)
+    ]
+    engine = Engine(machine(), Config())
+    adopted = engine.synchronize(running)
+    assert [one.cold_start_ns for one in adopted.decisions] == [10 * 10**9] * 2
+    changes = engine.end_cold_start(ContainerId("first"))
+    warm = {one.container_id: one.after.mems for one in changes}
+    assert warm == {"first": NodeSet.of(1, 3), "second": NodeSet.of(1, 3)}
+    assert engine.end_cold_start(ContainerId("second")) == ()
+    engine.check()
+    again = Engine(machine(), Config())
+    adopted = again.synchronize([dataclasses.replace(one, mems=warm[one.id]) for one in running])
+    assert [one.cold_start_ns for one in adopted.decisions] == [0, 0]
 
 
 @pytest.mark.parametrize("types", ["hbm", "pmem,hbm"])
