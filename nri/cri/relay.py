@@ -39,7 +39,7 @@ _LOST: Final = "Stream removed"
 
 
 class CallFailure(enum.Enum):
-    """The failure of a hooked call: what is known of one that brought no reply."""
+    """Failures of calls that brought no reply, by what is known of them."""
 
     NOT_DONE = enum.auto()
     """The runtime did not do it."""

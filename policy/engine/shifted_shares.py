@@ -14,7 +14,7 @@ from ..placing.growth import held_back, homeless, kept_in, wider_place
 from ..placing.judging.judge import Judge
 from ..placing.judging.judgement import Judgement
 from ..placing.judging.scene import Scene
-from ..placing.narrowing import standing_cpus
+from ..placing.openings.narrowing import standing_cpus
 from ..rules.podaffinity.term_selection import select_term
 from .roster import Roster
 

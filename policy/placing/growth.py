@@ -16,7 +16,7 @@ from ..model.grant import Grant, PoolId
 from ..model.request import CpuType
 from .judging.judgement import Judgement
 from .judging.restriction import Restriction
-from .narrowing import standing_cpus
+from .openings.narrowing import standing_cpus
 
 
 def held_back(

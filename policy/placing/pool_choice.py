@@ -15,7 +15,7 @@ from ..model.request import CpuType, Isolation, Request
 from ..pools.pool_tree import Pool, PoolTree
 from .hint_demand import objection
 from .lineup import MILLI, Demand, Lineup
-from .openings import Openings
+from .openings.openings import Openings
 from .rank import Column, Contest, choose
 
 ONLY_CANDIDATE: Final = "only_candidate"

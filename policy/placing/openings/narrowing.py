@@ -12,18 +12,18 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...topology.model.machine import Level
-from ...topology.sets.cpuset import CpuSet
-from ..books.books import Books
-from ..books.cpu_ledger import Ledger
-from ..books.narrowed_shares import NarrowedShares
-from ..model.container import ContainerId
-from ..model.grant import Grant, PoolId
-from ..model.request import CpuType
-from ..pools.domains import Domains
-from .judging.barrier import Barrier
-from .judging.judgement import Judgement, bits
-from .judging.restriction import Restriction
+from ....topology.model.machine import Level
+from ....topology.sets.cpuset import CpuSet
+from ...books.books import Books
+from ...books.cpu_ledger import Ledger
+from ...books.narrowed_shares import NarrowedShares
+from ...model.container import ContainerId
+from ...model.grant import Grant, PoolId
+from ...model.request import CpuType
+from ...pools.domains import Domains
+from ..judging.barrier import Barrier
+from ..judging.judgement import Judgement, bits
+from ..judging.restriction import Restriction
 from .openings import Openings, OpeningSearch
 
 # A member of an enum is looked up by a call of Python.

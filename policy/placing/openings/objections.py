@@ -6,15 +6,15 @@ from typing import Final
 
 from msgspec import Struct
 
-from ...topology.sets.cpuset import CpuSet
-from ..model.grant import Dropped
-from ..model.request import Request
-from ..pools.domains import Domains
-from ..pools.pool_tree import PoolTree
-from ..rules.pulls import Pulls
-from .judging.barrier import Barrier
-from .judging.judgement import Judgement
-from .judging.restriction import Restriction
+from ....topology.sets.cpuset import CpuSet
+from ...model.grant import Dropped
+from ...model.request import Request
+from ...pools.domains import Domains
+from ...pools.pool_tree import PoolTree
+from ...rules.pulls import Pulls
+from ..judging.barrier import Barrier
+from ..judging.judgement import Judgement
+from ..judging.restriction import Restriction
 
 _NARROWER: Final = "a narrower pool has all cpus that its rules leave"
 

@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from ...topology.model.machine import Level
-from ...topology.sets.cpuset import iter_bits
-from ..pools.domains import Domains
-from .judging.restriction import Restriction
+from ....topology.model.machine import Level
+from ....topology.sets.cpuset import iter_bits
+from ...pools.domains import Domains
+from ..judging.restriction import Restriction
 
 RULE: Final = 1 << 16
 """The cost of a broken rule; of two places that break as many, one breaks fewer of residents."""

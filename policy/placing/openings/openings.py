@@ -7,16 +7,16 @@ from typing import Final
 
 from msgspec import Struct
 
-from ...topology.sets.cpuset import lowest_cpu
-from ..books.cpu_ledger import Ledger
-from ..model.grant import Dropped
-from ..model.request import Isolation, Request
-from ..pools.pool_tree import PoolTree
-from .hint_demand import strict_cpus
-from .judging.judgement import Judgement
-from .judging.restriction import Restriction
+from ....topology.sets.cpuset import lowest_cpu
+from ...books.cpu_ledger import Ledger
+from ...model.grant import Dropped
+from ...model.request import Isolation, Request
+from ...pools.pool_tree import PoolTree
+from ..hint_demand import strict_cpus
+from ..judging.judgement import Judgement
+from ..judging.restriction import Restriction
+from ..rank import Column
 from .objections import Objections, ObjectionWording
-from .rank import Column
 
 _REGIONS_MAX: Final = 4096
 _FEW_PARTS: Final = 8

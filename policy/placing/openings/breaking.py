@@ -9,10 +9,10 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from ...topology.sets.cpuset import lowest_cpu
-from ..model.grant import Dropped
+from ....topology.sets.cpuset import lowest_cpu
+from ...model.grant import Dropped
+from ..judging.restriction import Restriction
 from .breaking_costs import RULE, BreakingCosts, BrokenPart, distinct
-from .judging.restriction import Restriction
 from .openings import Openings, OpeningSearch
 
 _CLOSURES_MAX: Final = 16
