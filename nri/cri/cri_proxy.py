@@ -36,6 +36,7 @@ from .hooks import Hooks
 from .known_containers import KnownContainers
 from .listen_place import ListenPlaceError
 from .policy_turns import PolicyTurns
+from .proxied_policy import ProxiedPolicy
 from .proxy_events import ProxyEvents
 from .relay import Relay
 from .runtime_list import read_pid
@@ -153,30 +154,17 @@ class _Session:
         self._tasks: set[asyncio.Task[None]] = set()
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="cri")
         self._upstream = Upstream(link.socket)
-        turns = PolicyTurns(front.owner)
+        policy = ProxiedPolicy(
+            events=front.proxied,
+            turns=PolicyTurns(front.owner),
+            reader=reader,
+            known=known,
+            started=self._started,
+        )
         self._hooks = Hooks(
-            front.proxied,
-            turns,
-            reader,
-            known,
-            report,
-            self._threads,
-            self._adopted,
-            self._look_soon,
-            self._started,
-            link.cdi_folders,
+            policy, report, self._threads, self._adopted, self._look_soon, link.cdi_folders
         )
-        self._census = Census(
-            self._upstream,
-            front.events,
-            front.owner,
-            turns,
-            reader,
-            known,
-            self._hooks,
-            self._started,
-            front.look_seconds,
-        )
+        self._census = Census(policy, self._upstream, front.owner, self._hooks, front.look_seconds)
         self._stream = EventStream(self._upstream, self._happened, self._look_soon)
         streams = {GET_EVENTS: self._stream.serve}
         self._relay = Relay(
