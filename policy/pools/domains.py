@@ -45,6 +45,8 @@ class Domains:
         """The domains of a level that hold some of a mask of cpus, by their lowest cpus."""
         self.covering = lru_cache(maxsize=_KNOWN_SETS)(partial(_covering, blocks))
         """All cpus of the domains of a level that hold some of a mask of cpus."""
+        self.size_max = lru_cache(maxsize=_KNOWN_SETS)(partial(_size_max, self._masks))
+        """How many of a mask of cpus a domain of a level has at most."""
 
     def masks(self, level: Level) -> tuple[int, ...]:
         """The domains of a level, by their lowest cpu."""
@@ -97,6 +99,10 @@ def _indexes(blocks: Mapping[Level, CpuBlocks], level: Level, cpus: int) -> int:
 
 def _covering(blocks: Mapping[Level, CpuBlocks], level: Level, cpus: int) -> int:
     return blocks[level].covering(cpus)
+
+
+def _size_max(masks: Mapping[Level, Iterable[int]], level: Level, cpus: int) -> int:
+    return max([(one & cpus).bit_count() for one in masks[level]], default=0)
 
 
 def _completed(groups: Iterable[int], wider: tuple[int, ...]) -> tuple[int, ...]:

@@ -95,6 +95,11 @@ class Pulls:
                 continue
             indexes = self._domains.indexes(level, cpus)
             pulling, found = indexes & self._pulling[level], 0
+            if pulling.bit_count() < len(weights):
+                # Containers of many rules draw with as many weights, and most parts are small.
+                of_level = self._weights[level]
+                found = sum([of_level[bit] for bit in iter_bits(pulling)])
+                weights = ()
             for weight, some in weights if pulling else ():
                 found += weight * (pulling & some).bit_count()
             total += found * SCALE // indexes.bit_count()

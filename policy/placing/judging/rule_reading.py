@@ -169,9 +169,10 @@ class RuleReading(Struct):
         key = level, allowed, size
         known = self.choices.get(key)
         if known is None:
-            masks, usable = self.books.domains.masks(level), self._usable
-            fits = any((mask & usable).bit_count() >= size for mask in masks)
-            known = self.choices[key] = tuple([one for one in masks if fits and one & allowed])
+            domains = self.books.domains
+            fits = domains.size_max(level, self._usable) >= size
+            masks = domains.masks(level) if fits else ()
+            known = self.choices[key] = tuple([one for one in masks if one & allowed])
         return known
 
     @property

@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import accumulate, groupby
-from operator import attrgetter, or_
+from operator import attrgetter
 from typing import Final
 
 from msgspec import Struct, field
@@ -111,8 +111,8 @@ class _Breaking:
         """All cpus that are left, where nothing draws to some of them."""
         self._has_only_own = not (request.needs_shared_cpu or request.wants_isolated)
         self._is_one_region = len(regions) < 2
-        self._has_unions = False
-        """Whether a pool has several parts of one region."""
+        self._has_unions = self._ranks_all = False
+        """Whether a pool has several parts of one region, and whether each gets a rank at once."""
         self._nests = [_Nest() for _ in search.tree.pools]
         self._fill(regions)
 
@@ -120,9 +120,11 @@ class _Breaking:
         """Find the parts of regions in each pool."""
         tree, nests, costs = self._search.tree, self._nests, self._costs
         pools, deepest, masks = tree.pools, tree.deepest, tree.masks
-        for number, region in enumerate(regions):
-            atoms = costs.atoms(region)
-            self._has_unions = self._has_unions or len(atoms) > 1
+        atoms_of = [costs.atoms(region) for region in regions]
+        self._has_unions = any(len(atoms) > 1 for atoms in atoms_of)
+        are_many = sum(map(len, atoms_of)) > _CLOSURES_MAX
+        self._ranks_all = self._keeps_ranks and (are_many or self._left is not None)
+        for number, atoms in enumerate(atoms_of):
             for cpus, broken in atoms:
                 part = self._part(number, cpus, broken)
                 # Most are in one pool, and in all around it: the others need not be asked.
@@ -135,10 +137,10 @@ class _Breaking:
         for pool, nest in zip(pools, nests, strict=True):
             inner = [nests[child] for child in pool.children if nests[child].count]
             nest.count = len(nest.held) + sum([one.count for one in inner])
-            nest.cpus = reduce(or_, map(_CPUS, nest.held), 0)
+            nest.cpus = reduce(int.__or__, map(_CPUS, nest.held), 0)
             for one in inner:
                 nest.cpus |= one.cpus
-            if self._left is not None:
+            if self._ranks_all:
                 # Of hundreds of parts those pools that are around few pools look at none.
                 some = [one for one in nest.held if one.may_fit]
                 some += [one.best for one in inner if one.best is not None]
@@ -164,6 +166,8 @@ class _Breaking:
         order, rank = (broken.bit_count(), lowest), None
         if self._left is not None:
             rank = 0, -(self._left & cpus).bit_count(), bit, cpus
+        elif self._ranks_all:
+            rank = self._rank(self._search.tree.root.id, cpus)
         may_fit = self._search.may_fit_anywhere(cpus)
         return BrokenPart(region, cpus, broken, cost, lowest, order, rank, may_fit)
 
@@ -190,10 +194,10 @@ class _Breaking:
             # Most pools have one: nothing is to be chosen.
             (one,) = self._parts(pool_id)
             return one if self._fits(pool_id, one) else None
-        cpus = reduce(or_, map(_CPUS, nest.pieces), nest.cpus)
+        cpus = reduce(int.__or__, map(_CPUS, nest.pieces), nest.cpus)
         if not self._search.may_fit(pool_id, cpus):
             return None
-        if self._left is not None and (
+        if self._ranks_all and (
             not self._has_unions or (self._is_one_region and count > _CLOSURES_MAX)
         ):
             return self._least_of_many(pool_id, nest)
@@ -298,8 +302,8 @@ class _Breaking:
         least = self._cost(one.cpus | other.cpus, one.broken | other.broken)
         if most is not None and least > most:
             return
-        cpus = list(accumulate(map(_CPUS, ordered), or_))
-        broken = list(accumulate(map(_BROKEN, ordered), or_))
+        cpus = list(accumulate(map(_CPUS, ordered), int.__or__))
+        broken = list(accumulate(map(_BROKEN, ordered), int.__or__))
         may_ever_fit, count = self._search.may_ever_fit, len(ordered)
         if not may_ever_fit(cpus[-1]):
             return
@@ -340,7 +344,7 @@ class _Breaking:
 
     def _closures(self, parts: Sequence[BrokenPart]) -> Iterator[BrokenPart]:
         """Each part with all others on which nothing more breaks."""
-        everywhere = reduce(or_, map(_CPUS, parts))
+        everywhere = reduce(int.__or__, map(_CPUS, parts))
         for one in parts:
             rest = self._costs.rest_around(one, everywhere)
             if not rest:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from operator import or_
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -101,7 +100,7 @@ class BreakingCosts:
         for level, some in self._choosing:
             rules = [one for place, one in some if not broken & place]
             if rules:
-                forbidden = reduce(or_, [one.rule.forbidden for one in rules])
+                forbidden = reduce(int.__or__, [one.rule.forbidden for one in rules])
                 together = sum([one.cost for one in rules])
                 found.append((self._domains.holders(level), rules, forbidden, together))
         known = self._of_broken[broken] = cost, found

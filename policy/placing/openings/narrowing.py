@@ -17,6 +17,7 @@ from ....topology.sets.cpuset import CpuSet
 from ...books.books import Books
 from ...books.cpu_ledger import Ledger
 from ...books.narrowed_shares import NarrowedShares
+from ...books.ties import required_among
 from ...model.container import ContainerId
 from ...model.grant import Grant, PoolId
 from ...model.request import CpuType
@@ -266,10 +267,9 @@ class _Crowds:
             # comes to.
             can[container_id] = not reach & ~standing
         if books.standing.has_required_affinity:
-            for container_id in residents:
-                if can[container_id]:
-                    container = books.affinity.residents.container(container_id)
-                    can[container_id] = not books.standing.is_required(container)
+            moving = [one for one in residents if can[one]]
+            required = required_among(moving, books.standing, books.affinity.residents)
+            can.update(dict.fromkeys(required, False))
 
     def _can_pen_leave(self, pen_id: ContainerId) -> bool:
         """Whether no rule holds those in a pen, and its grant says where they are."""

@@ -13,7 +13,7 @@ from pinfold.policy.engine.decision import Decision
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.engine.rebalance.tenants import standing_rules, staying_reason
 from pinfold.policy.model.container import ContainerId
-from pinfold.policy.model.grant import Grant
+from pinfold.policy.model.grant import Grant, Refusal
 from tests.bench.sizes import MEDIUM, SMALL, Size
 from tests.bench.timings import Timings, percentile
 from tests.bench.turnover import Turnover
@@ -112,19 +112,23 @@ def _crowd() -> Engine:
 
 
 _WEB: Final = {"matchLabels": {"app": "web"}}
-_SPREAD: Final = {
-    "topologySpread": [{"maxSkew": 999, "topologyKey": "numa", "labelSelector": _WEB}]
-}
+
+
+def _spread(skew: int) -> dict[str, Any]:
+    return {"topologySpread": [{"maxSkew": skew, "topologyKey": "numa", "labelSelector": _WEB}]}
+
+
 _WITH_CACHE: Final = {"podAffinity": {LASTING: [term("numa", "cache")]}}
 
 
-def spread_webs(count: int) -> Engine:
-    """Containers with one required spread rule, and one more that it counts."""
+def spread_webs(count: int, different: int = 1) -> Engine:
+    """Containers with few different required spread rules, and one more that they count."""
     engine = engine_of("socket:2 numa:2 core:8 thread:2 mem:64G")
     at_first = {"pool-name.pinfold.dev/pod": "NUMA node #1"}
     engine.create(first := container_of("cache-0", 1, app="cache", annotations=at_first))
     for number in range(count):
-        engine.create(container_of(f"web{number}", 0.01, _SPREAD, app="web"))
+        rule = _spread(999 - number % different)
+        engine.create(container_of(f"web{number}", 0.01, rule, app="web"))
     engine.create(container_of("owner", 0.01, _WITH_CACHE, app="web"))
     engine.remove(first.id)
     at_last = {"pool-name.pinfold.dev/pod": "NUMA node #3"}
@@ -141,6 +145,29 @@ def test_a_move_costs_no_more_than_linearly_beside_many_of_one_spread() -> None:
         return calls
 
     assert cost(160) < 5 * cost(40)
+
+
+@pytest.mark.parametrize(("different", "is_moved"), [(8, True), (9, False), (300, False)])
+def test_nobody_is_moved_whom_more_than_eight_different_spread_rules_may_count(
+    different: int, is_moved: bool
+) -> None:
+    engine = spread_webs(max(different, 20), different)
+    result = engine.place_anew(ContainerId("owner-main")).result
+    assert isinstance(result, Grant) == is_moved
+    if isinstance(result, Refusal):
+        assert result.reason == "more than 8 different spread rules may count it"
+
+
+@pytest.mark.parametrize("app", ["web", "shop"])
+def test_a_newcomer_costs_little_among_many_owners_of_different_spread_rules(app: str) -> None:
+    engine = engine_of("socket:2 numa:2 core:8 thread:2 mem:64G")
+    lonely = near(term("numa", "cache"))
+    for number in range(400):
+        rules = {**_spread(999 - number % 100), **lonely}
+        engine.create(container_of(f"web{number}", 0.01, rules, app="web"))
+    _ = engine.decisions
+    engine.create(container_of("other", 0.01, app=app))
+    assert count_calls(lambda: engine.decisions) < 2500
 
 
 def test_who_may_be_moved_is_told_in_no_more_than_linear_time_beside_many_of_one_spread() -> None:
