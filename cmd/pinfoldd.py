@@ -55,6 +55,16 @@ _SWITCH_SECONDS: Final = 0.001
 """How long another thread keeps Python's lock while a runtime's call waits for it; 5 ms usually."""
 
 
+def _existing_folder(
+    _context: click.Context, _option: click.Parameter, path: Path | None
+) -> Path | None:
+    if path is not None and not path.is_dir():
+        raise PinfoldError(
+            f"--kernel-root: {path}: no folder is there — name the one with sys/ and proc/ in it"
+        )
+    return path
+
+
 @click.command(cls=StatusCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--config",
@@ -114,7 +124,7 @@ _SWITCH_SECONDS: Final = 0.001
 @click.option(
     "--kernel-root",
     type=click.Path(path_type=Path, readable=False),
-    callback=lambda _context, _option, path: _existing_folder(path),
+    callback=_existing_folder,
     help="Set interrupts and clocks of cpus below DIR; '/' by default on this machine itself.",
 )
 @machine_options
@@ -270,21 +280,11 @@ def _warn(warnings: Iterable[str], log: logging.Logger) -> None:
         log.warning("%s", warning)
 
 
-def _existing_folder(path: Path | None) -> Path | None:
-    if path is not None and not path.is_dir():
-        raise PinfoldError(
-            f"--kernel-root: {path}: no folder is there — name the one with sys/ and proc/ in it"
-        )
-    return path
-
-
 def _tuner(
     root: Path | None, claim: StateClaim, log: logging.Logger, *, is_here: bool
 ) -> Tuner | None:
     root = Path("/") if root is None and is_here else root
-    if root is None or claim.is_anothers:
-        return None
-    return tuner_below(root, claim.folder, log)
+    return None if root is None or claim.is_anothers else tuner_below(root, claim.folder, log)
 
 
 def _keepers(

@@ -14,6 +14,7 @@ from ...nri.dispatch.report import (
     HintsMissing,
     Outcome,
     Recovered,
+    SocketLost,
     Suspect,
     Synchronized,
     ThreadsNarrowed,
@@ -79,6 +80,15 @@ class RuntimeLog:
                     self._where,
                     reason,
                     containers,
+                )
+            case SocketLost(path=path, reason=""):
+                self._log.warning("%s: the kubelet's socket was gone, and is made anew", path)
+            case SocketLost(path=path, reason=reason):
+                self._log.error(
+                    "%s: the kubelet's socket is gone, and cannot be made again: %s — start"
+                    " pinfoldd anew; containers keep their cpus",
+                    path,
+                    reason,
                 )
             case Suspect(seconds=seconds):
                 self._log.error(

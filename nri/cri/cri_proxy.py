@@ -25,7 +25,7 @@ from ..dispatch.actuator import Actuator
 from ..dispatch.cri_socket import CriSocket
 from ..dispatch.events import Events
 from ..dispatch.owner import Owner
-from ..dispatch.report import Connected, Crashed, Disconnected, Report
+from ..dispatch.report import Connected, Crashed, Disconnected, Report, SocketLost
 from ..hints.hint_finder import HintFinder
 from ..plugin.container_reader import ContainerReader
 from .census import LOOK_SECONDS, Census
@@ -34,7 +34,9 @@ from .cri_updates import CriUpdates, reader_by_runtime_id
 from .event_stream import GET_EVENTS, EventStream
 from .hooks import Hooks
 from .known_containers import KnownContainers
+from .listen_place import ListenPlaceError
 from .policy_turns import PolicyTurns
+from .proxied_policy import ProxiedPolicy
 from .proxy_events import ProxyEvents
 from .relay import Relay
 from .runtime_list import read_pid
@@ -152,30 +154,17 @@ class _Session:
         self._tasks: set[asyncio.Task[None]] = set()
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="cri")
         self._upstream = Upstream(link.socket)
-        turns = PolicyTurns(front.owner)
+        policy = ProxiedPolicy(
+            events=front.proxied,
+            turns=PolicyTurns(front.owner),
+            reader=reader,
+            known=known,
+            started=self._started,
+        )
         self._hooks = Hooks(
-            front.proxied,
-            turns,
-            reader,
-            known,
-            report,
-            self._threads,
-            self._adopted,
-            self._look_soon,
-            self._started,
-            link.cdi_folders,
+            policy, report, self._threads, self._adopted, self._look_soon, link.cdi_folders
         )
-        self._census = Census(
-            self._upstream,
-            front.events,
-            front.owner,
-            turns,
-            reader,
-            known,
-            self._hooks,
-            self._started,
-            front.look_seconds,
-        )
+        self._census = Census(policy, self._upstream, front.owner, self._hooks, front.look_seconds)
         self._stream = EventStream(self._upstream, self._happened, self._look_soon)
         streams = {GET_EVENTS: self._stream.serve}
         self._relay = Relay(
@@ -187,16 +176,11 @@ class _Session:
 
     async def run(self, stopping: asyncio.Event, is_ready: threading.Event) -> None:
         """Serve the kubelet until it is the end."""
-        # The stubs leave the handlers' types open.
-        server = grpc.aio.server(  # pyright: ignore[reportUnknownMemberType]
-            options=_SERVER_OPTIONS, handlers=[self._relay]
-        )
-        server.add_insecure_port(f"unix:{self._link.place.prepare()}")
-        await server.start()
-        self._link.place.publish()
+        servers = [await self._listen()]
         tasks = [
             asyncio.create_task(self._watch(is_ready)),
             asyncio.create_task(self._stream.run()),
+            asyncio.create_task(self._stay_listening(servers)),
         ]
         try:
             await _first_of(asyncio.create_task(_wait(stopping)), *tasks)
@@ -204,9 +188,40 @@ class _Session:
             for task in (*tasks, *self._tasks):
                 task.cancel()
             await asyncio.gather(*tasks, *self._tasks, return_exceptions=True)
-            await server.stop(_GRACE_SECONDS)
+            await asyncio.gather(*(one.stop(_GRACE_SECONDS) for one in servers))
             await self._upstream.close()
             self._threads.shutdown(wait=False)
+
+    async def _listen(self) -> grpc.aio.Server:
+        # The stubs leave the handlers' types open.
+        server = grpc.aio.server(  # pyright: ignore[reportUnknownMemberType]
+            options=_SERVER_OPTIONS, handlers=[self._relay]
+        )
+        server.add_insecure_port(f"unix:{self._link.place.prepare()}")
+        await server.start()
+        self._link.place.publish()
+        return server
+
+    async def _stay_listening(self, servers: list[grpc.aio.Server]) -> None:
+        """Make the socket again where somebody deletes it: a kubelet that starts looks for it.
+
+        By another server, as one that runs takes no further socket; who is connected stays so.
+        """
+        place, told = self._link.place, ""
+        while True:
+            await asyncio.sleep(self._front.look_seconds)
+            if place.is_there:
+                continue
+            try:
+                servers.append(await self._listen())
+            except (OSError, RuntimeError, ListenPlaceError) as error:
+                reason = str(error)
+                if reason != told:
+                    self._report(SocketLost(str(place.path), reason))
+                told = reason
+            else:
+                self._report(SocketLost(str(place.path)))
+                told = ""
 
     async def _watch(self, is_ready: threading.Event) -> None:
         """Know the runtime's containers whenever it is there."""

@@ -97,6 +97,15 @@ class ListenPlace:
         made.rmdir()
         self._made = None
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the kubelet can find the socket that was published: somebody may have cleaned."""
+        try:
+            found = self.path.lstat()
+        except FileNotFoundError:
+            return False
+        return (found.st_dev, found.st_ino) == self._marks
+
     def close(self) -> None:
         """Remove the socket if it is still ours."""
         with contextlib.suppress(OSError):

@@ -56,8 +56,8 @@ class PodResize:
 class PodResizes:
     """Resizes of pods under way; each method is called in a turn of the owner's.
 
-    A pod has the largest of all sizes that it may have by now: so nobody else gets cpus that it may
-    still need, and there is room for the old size whatever the runtime says.
+    A pod has the largest of all sizes that it may have at present: so nobody else gets cpus that it
+    may still need, and there is room for the old size whatever the runtime says.
     """
 
     def __init__(self, events: Events) -> None:

@@ -280,7 +280,7 @@ class Acknowledgements:
     def echo(self, container_id: ContainerId) -> bool:
         """Whether the runtime asks about an update that we sent.
 
-        It is answered with what is wanted by now, so that is what the update says from here on.
+        It is answered with what is wanted then, so that is what the update says from here on.
         """
         entry = self._entries.get(container_id)
         if entry is None or entry.stage is not Stage.FLIGHT:

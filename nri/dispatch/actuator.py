@@ -165,7 +165,7 @@ class Actuator:
         return {**pinnings, **waiting}
 
     def run(self, container_id: ContainerId, pid: int) -> None:
-        """A container runs by now."""
+        """A container has begun to run."""
         with self._lock:
             due = self._books.start(container_id, pid, self._clock())
             if due is not None:
@@ -216,7 +216,7 @@ class Actuator:
             return self._books.looks()
 
     def kernel(self, container_id: ContainerId) -> Pinning | None:
-        """The pinning that the kernel has for a container by now; None where it cannot be read.
+        """The pinning that the kernel has for a container at present; None where it cannot be read.
 
         In the caller's thread, whatever is under way.
         """

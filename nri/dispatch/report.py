@@ -184,6 +184,13 @@ class Unsupported(Struct, frozen=True):
     what: str
 
 
+class SocketLost(Struct, frozen=True):
+    """The socket at which the kubelet is served was deleted, and is made anew: or why it is not."""
+
+    path: str
+    reason: str = ""
+
+
 class HintsMissing(Struct, frozen=True):
     """Containers, so many, are placed without hints they may have: the reason, with its remedy."""
 
@@ -216,6 +223,7 @@ Happening = (
     | Drifted
     | ThreadsNarrowed
     | Waiting
+    | SocketLost
     | Suspect
     | Recovered
     | Unsupported

@@ -185,7 +185,7 @@ class Pinner:
         return tuple(found)
 
     def catch_up(self) -> tuple[Change, ...]:
-        """Tell everybody on shared cpus which they are by now, whatever was told. O(grants)."""
+        """Tell everybody on shared cpus which they are, whatever was told. O(grants)."""
         self._marked |= dict.fromkeys(self._ledger.grants)
         return self.changes()
 

@@ -285,6 +285,7 @@ class Allocator:
     def _change(self, placement: Placement, classified: Classified) -> Decision:
         """The decision about a container that was placed already, and gets another grant."""
         container_id = placement.booking.grant.container_id
+        self.shares.leave_home(placement.booking.grant)
         return self._changed(container_id, partial(self._apply, placement, classified))
 
     def _changed(self, container_id: ContainerId, change: Callable[[], Decision]) -> Decision:

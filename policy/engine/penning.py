@@ -253,7 +253,7 @@ class Penning:
     def _begin(
         self, name: PenName, container: Container, classified: Classified
     ) -> Placement | Failure:
-        """A new pen, around the containers of the pod that hold something by now."""
+        """A new pen, around the containers of the pod that hold something already."""
         residents = () if name.is_group else self._residents(container)
         back = self._roster.place_in(name.id, container)
         made = self._enclose(name, container, classified, *residents) if residents else None

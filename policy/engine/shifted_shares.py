@@ -196,16 +196,27 @@ class ShiftedShares:
                 moved.append(container_id)
         return tuple(moved)
 
-    def _settle(self, grant: Grant, home: PoolId, moved: Sequence[ContainerId] = ()) -> bool:
+    def leave_home(self, grant: Grant) -> None:
+        """Let a container that gets this grant stay there, if that is another place than it has."""
+        held = self._books.ledger.grants[grant.container_id]
+        if (held.pool_id, held.within) != (grant.pool_id, grant.within):
+            self._homes.pop(grant.container_id, None)
+
+    def _settle(
+        self, grant: Grant, home: PoolId, moved: Sequence[ContainerId] | None = None
+    ) -> bool:
         """Find a place for a grant, its pool's cpus first; whether rules say anything of it.
 
-        It stays where it must be apart from one of those that `moved`.
+        With `moved` for one that has a place: it stays there where it must be apart from one of
+        those, and where a rule that holds would break.
         """
         books, container_id = self._books, grant.container_id
         judgement = self._judged(container_id)
-        if judgement is None or not judgement.kept_apart().isdisjoint(moved):
+        if judgement is None or not judgement.kept_apart().isdisjoint(moved or ()):
             return False
         found = wider_place(judgement, grant, books)
+        if found is not None and moved is not None and self._breaks(judgement, found):
+            return True
         if found is not None and found != books.ledger.grants[container_id]:
             books.ledger.repool(found)
             books.pinner.mark(container_id)
@@ -214,3 +225,26 @@ class ShiftedShares:
             if found.pool_id != home:
                 self._homes.setdefault(container_id, home)
         return True
+
+    def _breaks(self, judgement: Judgement, found: Grant) -> bool:
+        """Whether a rule that holds where a container is would not on the cpus of a grant.
+
+        One that may break counts for nothing where one that must not would hold again.
+        """
+        books = self._books
+        here, pool_id = books.reach(found.container_id), books.pool_around(found.container_id)
+        within, free = found.within, books.ledger.free_sharable[found.pool_id]
+        there = free if within is None else within.mask & free or within.mask
+        rules = judgement.restrictions()
+        lost = [
+            one
+            for one in rules
+            if one.is_broken_by(there, found.pool_id) and not one.is_broken_by(here, pool_id)
+        ]
+        if not all(one.can_break for one in lost):
+            return True
+        return bool(lost) and not any(
+            one.is_broken_by(here, pool_id) and not one.is_broken_by(there, found.pool_id)
+            for one in rules
+            if not one.can_break
+        )

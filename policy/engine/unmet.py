@@ -44,7 +44,7 @@ class UnmetRules:
         self._concerned: dict[ContainerId, set[ContainerId]] = {}
         """The containers at which rules do not hold, and the others that stand in the way."""
         self._resting: dict[ContainerId, tuple[tuple[str, ...], frozenset[ContainerId]]] = {}
-        """What was told and holds by now, though nobody is gone, and the others it is about.
+        """What was told and holds again, though nobody is gone, and the others it is about.
 
         Whoever made way gets its cpus back without a decision about it, and it may break again.
         """
@@ -259,14 +259,14 @@ class UnmetRules:
         self.look_at_due()
 
     def note_moved(self, container_id: ContainerId) -> None:
-        """A container, or all of a pen, may be out of others' way by now, see `refresh_moved`."""
+        """A container, or all of a pen, may have come out of others' way, see `refresh_moved`."""
         if self._concerned:
             self._moved.update(self._books.ledger.members(container_id) or (container_id,))
 
     def refresh_moved(
         self, newest: ContainerId, changes: Iterable[Change] = (), *, is_awaited: bool = False
     ) -> None:
-        """Forget what holds by now: others moved, or the newest one is whom somebody must be with.
+        """Forget what holds again: others moved, or the newest one is whom somebody must be with.
 
         `changes`: what others were told because of it. Its own cpus may have driven out whom it
         must not be with. `is_awaited`: somebody waits for it; the others are looked at when they
@@ -328,7 +328,7 @@ class UnmetRules:
             self._note_at_owners(self._roster.containers[found[0]], found[1])
 
     def refresh_all(self) -> None:
-        """Forget all that holds by now. O(containers at which something did not)."""
+        """Forget all that holds again. O(containers at which something did not)."""
         self._due.update(dict.fromkeys((*self._concerned, *self._resting)))
         self.look_at_due()
 
@@ -384,7 +384,7 @@ class UnmetRules:
         return not any(map(is_there, others)) and all(map(is_about_others, decision.unmet))
 
     def _let_rest(self, container_id: ContainerId, broken: Sequence[Restriction]) -> None:
-        """Remember what was told of a container and is none of what is broken by now."""
+        """Remember what was told of a container and is none of what is broken at present."""
         texts, others = self._resting.pop(container_id, ((), frozenset[ContainerId]()))
         told = dict.fromkeys((*texts, *self._roster.decisions[container_id].unmet))
         resting = [one for one in told if not any(rule.is_told_by(one) for rule in broken)]

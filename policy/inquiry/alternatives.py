@@ -177,7 +177,9 @@ class _Trials:
             pool = self.pool_of(change(high))
             if pool != self.pool:
                 break
-            further = likely if high < likely else likely + 1 if high == likely else 2 * high
+            further = 2 * high
+            if high <= likely:
+                further = likely if high < likely else likely + 1
             low, high = high, min(further, most)
         else:
             return None

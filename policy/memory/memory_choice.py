@@ -67,11 +67,11 @@ class ZoneSummary(NamedTuple):
 
     mask: int
     node_count: int
-    is_exact: bool
+    is_exact: bool = True
     """It has exactly the kinds of memory asked for."""
-    is_below_limit: bool
+    is_below_limit: bool = False
     """The pool's memory of these kinds is smaller than the container's limit."""
-    lacks_kind: bool
+    lacks_kind: bool = False
     """A kind asked for is not among the pool's nodes."""
 
 
@@ -121,9 +121,9 @@ class PoolMemory:
             is_foreign, lacks_kind = not one & wanted, bool(target & ~nodes.kinds(one))
             mask = initial.mask if initial is not None else 0
             is_exact = not is_foreign and self._ledger.nodes.kinds(mask) == target
-            usual = ZoneSummary(mask, mask.bit_count(), is_exact, False, lacks_kind)
+            usual = ZoneSummary(mask, mask.bit_count(), is_exact, lacks_kind=lacks_kind)
             if types is None:
-                usual = ZoneSummary(mask, mask.bit_count(), True, False, False)
+                usual = ZoneSummary(mask, mask.bit_count())
             starts.append(
                 _Nodes(
                     affinity=NodeSet(one),
@@ -223,7 +223,7 @@ class MemoryChoice(Struct):
         return offer
 
     def offer_again(self, held: Grant) -> Offer:
-        """The memory that a container had before its restart, though that is too much by now."""
+        """The memory that a container had before its restart, though that is too much today."""
         wanted, ledger = self.request_at(held.pool_id), self._ledger
         usable = ledger.nodes.open_to(wanted.may_use_reserved).with_memory
         nodes = held.memory.mask
@@ -282,7 +282,7 @@ class MemoryChoice(Struct):
             self._offers[nodes.affinity.mask] = offer
             mask = offer.zone.mask
         if request.preserve_memory:
-            return ZoneSummary(mask, mask.bit_count(), True, False, False)
+            return ZoneSummary(mask, mask.bit_count())
         limit = request.memory_limit_bytes
         return ZoneSummary(
             mask=mask,

@@ -31,8 +31,8 @@ from ..tuning.cpu_class import cpu_class_wish, suitable_cpus
 from ..tuning.interrupts import Interrupt, InterruptTable, irq_wish
 from ..tuning.resource_class import NO_CLASSES, ResourceClasses, resource_classes
 from ..tuning.scheduling import scheduling_class
-from .cpu_demand import CpuDemand, demanded_cpus, wished_isolation
 from .wishes.burst_level import awaits_friends, burst_level
+from .wishes.cpu_demand import CpuDemand, demanded_cpus, wished_isolation
 from .wishes.load_class import load_problems
 from .wishes.own_cpus import can_yield, own_count, with_own_cpus
 

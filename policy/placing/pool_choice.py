@@ -22,7 +22,7 @@ ONLY_CANDIDATE: Final = "only_candidate"
 """What decides where there is no second pool to compare with."""
 
 _BURST_LEVELS: Final = {level: number for number, level in enumerate(BurstLevel, start=1)}
-_NO_ZONE: Final = ZoneSummary(0, 0, False, False, False)
+_NO_ZONE: Final = ZoneSummary(0, 0, is_exact=False)
 
 
 class Facts(Struct, frozen=True, kw_only=True):

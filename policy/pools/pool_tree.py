@@ -229,12 +229,13 @@ def _whole_l3_groups(machine: Machine, among: CpuSet) -> list[CpuSet]:
     """
     groups = [group for group in machine.l3_groups if not group.isdisjoint(among)]
     core_of = machine.core_of
-    if all(core_of[cpu] <= group for group in groups for cpu in group):
+    # An offline cpu has no core, and may be in a group all the same.
+    if all(core_of.get(cpu, group) <= group for group in groups for cpu in group):
         return groups
     found: list[CpuSet] = []
     for group in groups:
         for cpu in group:
-            group |= core_of[cpu]
+            group |= core_of.get(cpu, group)
         apart = [one for one in found if one.isdisjoint(group)]
         for one in found:
             if not one.isdisjoint(group):

@@ -75,7 +75,7 @@ class ScenarioRun:
 
     @property
     def told(self) -> tuple[str, ...]:
-        """Sentences that operators were told by now: at starts, and of containers."""
+        """Sentences that operators were told so far: at starts, and of containers."""
         return (*self.policy.warnings, *map(str, self.verdicts.remarks))
 
     def take_over(self, node: RunningNode) -> None:
@@ -144,7 +144,7 @@ class ScenarioRun:
             self.verdicts.note(sentence)
 
     def result(self, scenario_id: str, topology: str) -> ScenarioResult:
-        """The state by now and the verdicts so far."""
+        """The present state and the verdicts so far."""
         self._refresh()
         running = list(self.runtime.by_key().values())
         keys = keys_of(

@@ -124,7 +124,7 @@ class Runtime:
                 self.updates += 1
 
     def refresh(self, engine: Engine) -> None:
-        """Note what each container holds by now."""
+        """Note what each container holds at present."""
         grants, decisions, known = engine.grants, engine.decisions, engine.containers
         for container_id, one in self.running.items():
             one.grant = grants.get(container_id)

@@ -32,7 +32,7 @@ def published(engine: Engine | None) -> Mapping[str, Value]:
 
 
 def speed_select_functions(engine: Engine | None) -> Mapping[str, Function]:
-    """`clos` of cpus and `clos_freq` of a class of service, as set by now or else as found."""
+    """`clos` of cpus and `clos_freq` of a class of service, as set already or else as found."""
 
     def clos(cpus: Value) -> Value:
         wanted = set_ids(cpus)

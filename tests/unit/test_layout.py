@@ -51,6 +51,7 @@ LEDGERS = {
     "memory/holdings.py",
     "memory/memory_ledger.py",
     "memory/memory_zones.py",
+    "memory/zone_search.py",
     "engine/allocator.py",
     "engine/roster.py",
 }

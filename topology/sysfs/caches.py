@@ -50,10 +50,11 @@ def cache_groups(caches: tuple[Cache, ...], level: int) -> tuple[CpuSet, ...]:
     """The disjoint sets of cpus that share a cache for data at a level, sorted by lowest cpu."""
     found: list[CpuSet] = []
     taken = 0
-    for cache in sorted(caches, key=lambda one: (one.cpus.lowest, -len(one.cpus))):
+    for_data = [one for one in caches if one.level == level and one.type != "Instruction"]
+    for cache in sorted(for_data, key=lambda one: (one.cpus.lowest, -len(one.cpus))):
         # Only damaged files and odd overrides let two caches of a level overlap.
         own = cache.cpus.mask & ~taken
-        if cache.level == level and cache.type != "Instruction" and own:
+        if own:
             taken |= own
             found.append(cache.cpus if own == cache.cpus.mask else CpuSet(own))
     return tuple(sorted(found, key=lambda group: group.lowest))

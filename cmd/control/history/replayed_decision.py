@@ -114,7 +114,7 @@ def _present(kept: Sequence[SavedDecision]) -> Iterator[tuple[Container, Advice]
 
 
 def _decide(engine: Engine, one: SavedDecision, container: Container) -> Decision | None:
-    """The decision made again; None where nothing is decided by now."""
+    """The decision made again; None where there is nothing to decide."""
     is_known = container.id in engine.grants
     if one.event in _RAN_BEFORE:
         # What begins a later part of the file is known already.

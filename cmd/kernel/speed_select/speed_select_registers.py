@@ -16,7 +16,7 @@ from ....topology.sets.cpuset import CpuSet
 from ....topology.sysfs.speed_select.isst import SpeedSelectControl
 
 SpeedSelectSession: TypeAlias = tuple[tuple[SpeedSelect, ...], SpeedSelectControl]
-"""What a device says by now, and what changes it."""
+"""What a device says at present, and what changes it."""
 Connect: TypeAlias = Callable[[Machine], AbstractContextManager[SpeedSelectSession]]
 
 _Key = TypeVar("_Key")

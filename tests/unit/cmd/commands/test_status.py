@@ -44,7 +44,7 @@ def pinfold(node: AskedNode, *arguments: str) -> Result:
 
 
 @pytest.mark.parametrize("name", ["status", "ps"])
-def test_table_for_people(node: AskedNode, name: str) -> None:
+def test_tables_for_people_show_pools_containers_and_problems(node: AskedNode, name: str) -> None:
     run = pinfold(node, name)
     assert run.exit_code == 0, run.output
     lines = run.output.splitlines()
@@ -179,5 +179,5 @@ def test_nobody_to_ask_is_status_two_with_one_line(tmp_path: Path) -> None:
         pytest.param(1, 0, "··········", id="a pool without cpus"),
     ],
 )
-def test_bars(part: int, whole: int, shown: str) -> None:
+def test_a_bar_shows_the_share_that_is_taken(part: int, whole: int, shown: str) -> None:
     assert bar(part, whole) == shown

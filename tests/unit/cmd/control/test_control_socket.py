@@ -140,6 +140,10 @@ def test_a_socket_of_another_daemon_in_our_place_is_not_removed(tmp_path: Path) 
     assert path.exists()
 
 
+def remove_socket(folder: Path) -> None:
+    (folder / "control.sock").unlink()
+
+
 def clean(folder: Path) -> None:
     for one in folder.iterdir():
         one.unlink()
@@ -153,7 +157,7 @@ def remove(folder: Path) -> None:
 @pytest.mark.parametrize(
     "take_away",
     [
-        pytest.param(lambda folder: (folder / "control.sock").unlink(), id="the socket"),
+        pytest.param(remove_socket, id="the socket"),
         pytest.param(clean, id="the socket and its lock"),
         pytest.param(remove, id="their folder"),
     ],

@@ -19,6 +19,7 @@ from pinfold.nri.dispatch.report import (
     Happening,
     Outcome,
     Released,
+    SocketLost,
     Synchronized,
     Unsupported,
     Updated,
@@ -112,6 +113,20 @@ DECISION = Decision(
             Answered("StopContainer", 0.0015, Outcome.DONE),
             ["DEBUG method=StopContainer outcome=done microseconds=1500"],
             id="an answer in time is for debugging",
+        ),
+        pytest.param(
+            SocketLost("/run/p/cri.sock"),
+            ["WARNING /run/p/cri.sock: the kubelet's socket was gone, and is made anew"],
+            id="the kubelet's socket was deleted",
+        ),
+        pytest.param(
+            SocketLost("/run/p/cri.sock", "[Errno 30] Read-only file system"),
+            [
+                "ERROR /run/p/cri.sock: the kubelet's socket is gone, and cannot be made again:"
+                " [Errno 30] Read-only file system — start pinfoldd anew; containers keep their"
+                " cpus"
+            ],
+            id="the kubelet's socket was deleted for good",
         ),
         pytest.param(
             Updated((ID,), "no answer"),

@@ -3,6 +3,7 @@ import hashlib
 import logging
 import os
 import queue
+import shutil
 from collections.abc import Callable, Generator, Mapping
 from logging.handlers import QueueHandler
 from pathlib import Path
@@ -30,6 +31,7 @@ from pinfold.cmd.state.state_file import (
     load_state,
     read_state,
 )
+from pinfold.cmd.state.state_folder import StateFolderInUseError, claim_folder
 from pinfold.cmd.state.state_keeper import StateKeeper
 from pinfold.nri.dispatch.report import Synchronized
 from pinfold.nri.embedded.embedded_cri import embedded_link
@@ -677,6 +679,32 @@ def test_folder_that_cannot_be_written_is_told_once(
     assert [one.getMessage() for one in caplog.records] == [
         f"{tmp_path}/none: No such file or directory — the state is not saved"
     ]
+
+
+def test_a_folder_that_was_deleted_meanwhile_is_made_and_claimed_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "state"
+    claim_folder(folder)
+    runtime = EmbeddedRuntime()
+    keeper = StateKeeper(folder, LOG, pause_seconds=0)
+    daemon = Daemon(MACHINE, Config(), embedded_link(runtime), reports=(keeper,))
+    keeper.start(daemon.plugin)
+    daemon.start()
+    assert runtime.wait_until_synchronized(5)
+    while folder.exists():
+        # The first state may be written meanwhile.
+        shutil.rmtree(folder, ignore_errors=True)
+    assert not start_pods(runtime, [mixed("one")], 8 << 30)
+    daemon.plugin.settle()
+    keeper.stop()
+    daemon.stop()
+    assert [one.name for one in read_state(folder, LOG).running()] == ["one"]
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert f"{folder}: the state directory was gone, and is made anew" in caplog.messages
+    times = iter((0.0, 9.0))
+    with pytest.raises(StateFolderInUseError):
+        claim_folder(folder, lambda: next(times), lambda _seconds: None)
 
 
 def test_a_fault_of_ours_ends_no_saving(caplog: pytest.LogCaptureFixture) -> None:

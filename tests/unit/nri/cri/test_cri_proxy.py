@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import shutil
 import threading
 import time
 from collections.abc import Generator
@@ -14,7 +15,13 @@ import pytest
 
 from pinfold.nri.api import cri_pb2 as api
 from pinfold.nri.api import nri_pb2
-from pinfold.nri.dispatch.report import Connected, Disconnected, Released, Synchronized
+from pinfold.nri.dispatch.report import (
+    Connected,
+    Disconnected,
+    Released,
+    SocketLost,
+    Synchronized,
+)
 from pinfold.nri.embedded.embedded_runtime import RequestError
 from pinfold.policy.model.container import ContainerState
 from tests.e2e.cri import Cri
@@ -46,6 +53,10 @@ def has_grants(node: ProxiedNode, count: int) -> bool:
 
 def releases(node: ProxiedNode) -> int:
     return sum(isinstance(one, Released) for one in node.happenings)
+
+
+def losses(node: ProxiedNode) -> list[SocketLost]:
+    return [one for one in node.happenings if isinstance(one, SocketLost)]
 
 
 def code(error: grpc.RpcError) -> grpc.StatusCode:
@@ -503,6 +514,21 @@ def test_a_proxy_before_its_runtime_lets_nobody_in_unplaced(tmp_path: Path) -> N
         assert has_grants(node, 1)
     finally:
         node.close()
+
+
+def test_a_socket_that_was_deleted_under_the_proxy_is_made_again(node: ProxiedNode) -> None:
+    own = node.run("own", 2000)
+    for _ in range(2):
+        told = len(losses(node))
+        shutil.rmtree(node.socket.parent)
+        while len(losses(node)) == told:
+            time.sleep(0.02)
+        client = RawClient(node.socket)
+        client.unary("Version", b"", wait_for_ready=True)
+        client.channel.close()
+    assert losses(node) == [SocketLost(str(node.socket))] * 2
+    assert node.cpus(own) == "1-2", "by the connection that is there"
+    assert node.cpus(node.run("other", 1000)) == "3"
 
 
 def test_fifty_calls_at_once_leave_no_cpu_to_two(node: ProxiedNode) -> None:

@@ -294,7 +294,7 @@ def test_cpuset_that_cannot_be_read_is_a_problem_and_not_the_end() -> None:
         pytest.param(9, ContainerState.CREATED, id="a state of newer runtimes"),
     ],
 )
-def test_states(number: int, state: ContainerState) -> None:
+def test_states_of_the_runtime_become_ours(number: int, state: ContainerState) -> None:
     message = nri_pb2.Container.FromString(bytes([0x20, number]))
     assert converted(message)[0].state is state
 

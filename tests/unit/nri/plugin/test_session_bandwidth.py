@@ -76,7 +76,7 @@ def test_the_quota_of_exclusive_cpus_is_lifted_and_stays_so(dialect: Dialect) ->
         ),
     ],
 )
-def test_quota(
+def test_the_quota_is_lifted_where_all_cpus_are_its_own(
     config: Config, annotations: dict[str, str], resources: Resources, expected: int
 ) -> None:
     is_guaranteed = resources.cpu_request_milli == resources.cpu_limit_milli

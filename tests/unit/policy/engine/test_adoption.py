@@ -186,7 +186,9 @@ def test_a_configuration_takes_nobody_cpus_of_its_own(
 
 
 @pytest.mark.parametrize(("milli", "cpus", "remembered", "own"), ADVISED)
-def test_advice_tells(milli: int, cpus: str, remembered: str, own: str) -> None:
+def test_advice_tells_which_cpus_are_its_own(
+    milli: int, cpus: str, remembered: str, own: str
+) -> None:
     one = engine()
     annotations = {"prefer-shared-cpus": "false"}
     advice = Advice(pool="socket #0", exclusive=CpuSet.parse(remembered))

@@ -71,7 +71,7 @@ FAULTY = [
 
 
 @pytest.mark.parametrize("bad", FAULTY)
-def test_a_container(bad: Container) -> None:
+def test_a_container_is_left_as_it_runs(bad: Container) -> None:
     """It keeps what it runs on, is told nothing, and keeps nobody else from being adopted."""
     engine = Engine(NODES, CONFIG)
     answer = engine.synchronize([bad, *SOUND])

@@ -180,3 +180,53 @@ def test_containers_that_nobody_knows_are_refused() -> None:
     engine = engine_of(NODES)
     one = container_of("one", 1)
     assert "holds no cpus" in reason(engine.place_anew(one.id))
+
+
+THREE_NODES = "socket:1 numa:3 core:4 mem:2G"
+"""Cpus 0 to 3 (0 is reserved), 4 to 7 and 8 to 11; the first container goes to 4-7."""
+
+
+def driven_out(engine: Engine, *others: tuple[str, int]) -> Container:
+    """A guest that must be apart from dogs and wolves, after its NUMA node was taken.
+
+    `others`: apps of containers that were there before, and their nodes.
+    """
+    rules = apart(term("numa", "dog"), term("numa", "wolf"))
+    wish = {"unlimited-burstable.resource-policy.nri.io/pod": "numa"}
+    guest = container_of("guest", 0, rules, annotations=wish)
+    assert placed(engine, guest) == "4-7"
+    for number, (app, where) in enumerate(others):
+        placed(engine, container_of(f"{app}-{number}", 1, app=app, annotations=pool(where)))
+    assert placed(engine, container_of("taker", 4, annotations=pool(1))) == "4-7"
+    return guest
+
+
+def unmet_apps(engine: Engine, container: Container) -> set[str]:
+    told = engine.decisions[container.id].unmet
+    return {app for app in ("dog", "wolf") if any(f"app={app} " in text for text in told)}
+
+
+def test_who_was_moved_to_where_more_of_its_rules_hold_stays_there_as_another_ends() -> None:
+    engine = engine_of(THREE_NODES)
+    guest = driven_out(engine, ("dog", 0), ("wolf", 0), ("dog", 2), ("other", 2))
+    assert (cpus(engine, guest), unmet_apps(engine, guest)) == ("3,10-11", {"dog", "wolf"})
+    decision = engine.place_anew(guest.id, mends_told=True)
+    assert isinstance(decision.result, Grant), decision.result
+    assert (cpus(engine, guest), unmet_apps(engine, guest)) == ("10-11", {"dog"})
+    engine.remove(container_of("other-3").id)
+    assert (cpus(engine, guest), unmet_apps(engine, guest)) == ("9-11", {"dog"})
+    engine.remove(container_of("taker").id)
+    assert cpus(engine, guest) == "9-11", "its memory has gone with it"
+    engine.check()
+
+
+def test_who_was_driven_out_comes_nearer_to_nobody_as_another_ends() -> None:
+    """Once a dog comes nothing is left where all of its rules hold, but wolves are elsewhere."""
+    engine = engine_of(THREE_NODES)
+    guest = driven_out(engine, ("wolf", 0), ("other", 2))
+    assert (cpus(engine, guest), unmet_apps(engine, guest)) == ("9-11", set())
+    placed(engine, container_of("late", 1, app="dog", annotations=pool(2), fails=True))
+    assert (cpus(engine, guest), unmet_apps(engine, guest)) == ("9,11", {"dog"})
+    engine.remove(container_of("other-1").id)
+    assert (cpus(engine, guest), unmet_apps(engine, guest)) == ("8-9,11", {"dog"})
+    engine.check()

@@ -74,7 +74,7 @@ MASKS = [
 
 
 @pytest.mark.parametrize(("asks", "expected"), MASKS)
-def test_zones(asks: dict[str, Any], expected: list[str]) -> None:
+def test_each_pool_offers_its_zone(asks: dict[str, Any], expected: list[str]) -> None:
     found = zones(**asks)
     assert [str(NodeSet(zone.mask)) for zone in found] == expected
     assert [zone.node_count for zone in found] == [zone.mask.bit_count() for zone in found]
@@ -169,7 +169,9 @@ PRIORITIES = [
 
 
 @pytest.mark.parametrize(("qos", "is_preserved", "priority"), PRIORITIES)
-def test_priority(qos: QosClass, is_preserved: bool, priority: MemoryPriority) -> None:
+def test_the_qos_class_gives_the_priority_of_memory(
+    qos: QosClass, is_preserved: bool, priority: MemoryPriority
+) -> None:
     asked = choice(qos=qos, preserve_memory=is_preserved).request_at(PoolId(0))
     assert asked.priority is priority
     assert asked.affinity == (NodeSet.of(0, 1, 2) if is_preserved else NodeSet.of(0))

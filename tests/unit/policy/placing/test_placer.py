@@ -139,7 +139,7 @@ RESIZES = [
 
 
 @pytest.mark.parametrize(("sizes", "cpus", "shared"), RESIZES)
-def test_resize(sizes: list[int], cpus: str, shared: int) -> None:
+def test_a_resized_container_has_what_it_asks_for(sizes: list[int], cpus: str, shared: int) -> None:
     one = engine("socket:1 core:4")
     first, *later = sizes
     one.create(container("a", first))

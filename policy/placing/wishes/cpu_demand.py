@@ -5,11 +5,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from ..annotations.preferences import Preferences
-from ..configuration.config import Config
-from ..model.container import Container, QosClass
-from ..model.request import CpuType, Isolation
-from ..text.glob import compile_glob
+from ...annotations.preferences import Preferences
+from ...configuration.config import Config
+from ...model.container import Container, QosClass
+from ...model.request import CpuType, Isolation
+from ...text.glob import compile_glob
 
 SYSTEM_NAMESPACE: Final = "kube-system"
 
