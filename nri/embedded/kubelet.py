@@ -2,10 +2,10 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...policy.manifests.pod_spec import ContainerSpec, PodSpec
 from ...policy.model.container import QosClass

@@ -1,9 +1,10 @@
 """Containers of the runtime's messages, converted, with the hints of what they are near."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Final
+
+from msgspec.structs import replace
 
 from ...policy.model.container import Container, ContainerId, ContainerState, Pod
 from ...policy.model.hint import Hint

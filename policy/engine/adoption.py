@@ -5,7 +5,6 @@ where it would not be placed there today.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from msgspec import Struct, structs
@@ -392,7 +391,7 @@ def on_usable_cpus(container: Container, supply: Supply) -> Container:
     Then it is not placed anew, far from its memory, for one cpu that was taken away.
     """
     cpus = (container.cpus or NO_CPUS) & (supply.sharable | supply.isolated)
-    return replace(container, cpus=cpus) if cpus and cpus != container.cpus else container
+    return structs.replace(container, cpus=cpus) if cpus and cpus != container.cpus else container
 
 
 def is_alive(container: Container) -> bool:

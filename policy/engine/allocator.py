@@ -1,7 +1,6 @@
 """Single containers and what they hold: placed, adopted, resized, released."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 from msgspec import structs
@@ -236,7 +235,7 @@ class Allocator:
         known = self.roster.containers[container_id]
         grant = self.books.ledger.grants[container_id]
         last = self.roster.decisions[container_id]
-        container = replace(known, resources=resources)
+        container = structs.replace(known, resources=resources)
         if last.fault:
             # It is looked at again at the next adoption.
             self.roster.add(container, self.roster.classified[container_id])

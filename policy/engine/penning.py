@@ -1,7 +1,6 @@
 """Containers with a common pen: the pen is placed as one request, and they get parts of it."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from msgspec import structs
@@ -113,7 +112,7 @@ class Penning:
         where the pen is not there yet.
         """
         size = self._demand(name, container, members)
-        return pen_request(name, replace(container, resources=size), self.classifier)
+        return pen_request(name, structs.replace(container, resources=size), self.classifier)
 
     def enter(
         self, pen_id: ContainerId, container: Container, classified: Classified, own: CpuSet

@@ -5,9 +5,9 @@ ledgers, and all of them work while the engine goes on.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...topology.model.machine import Machine
 from ...topology.sets.cpuset import NO_CPUS, CpuSet, NodeSet

@@ -4,8 +4,9 @@ Found by asking a copy of the engine in which all others hold what they hold; ne
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from ...topology.drawing.machine_tree import bytes_text
 from ..engine.snapshot import Snapshot
@@ -205,7 +206,8 @@ def _with_cpu(container: Container, milli: int) -> Container:
     elif limit is not None:
         limit = max(limit, milli)
     return replace(
-        container, resources=replace(resources, cpu_request_milli=milli, cpu_limit_milli=limit)
+        container,
+        resources=replace(resources, cpu_request_milli=milli, cpu_limit_milli=limit),
     )
 
 

@@ -5,8 +5,10 @@ Sources: Kubernetes, `component-helpers/resource` (PodRequests, PodLimits) and t
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
+
+from msgspec.structs import replace
 
 from ..model.container import Resources
 

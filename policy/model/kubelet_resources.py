@@ -5,10 +5,10 @@ are the kubelet's (pkg/kubelet/cm/helpers_linux.go, pkg/kubelet/qos/policy.go), 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from .container import QosClass, Resources
 

@@ -1,9 +1,9 @@
 """Pens in the books: begun, put round what runs, resized, and containers in them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace as replace_fields
 from typing import Final
 
+from msgspec import structs
 from msgspec.structs import replace
 
 from ...topology.sets.cpuset import NO_CPUS, NO_NODES, CpuSet
@@ -305,13 +305,13 @@ class PenBookings:
 def pen_request(name: PenName, container: Container, classifier: Classifier) -> Request:
     """The request of a pen: what a container asks for that has the resources of the whole pen."""
     # What one container wants for itself is no wish of the pen.
-    container = replace_fields(container, pod=without_own_cpus(container.pod))
+    container = structs.replace(container, pod=without_own_cpus(container.pod))
     if name.is_group:
         # Half a cpu of a Guaranteed container is a cpu of the group's own.
         size = container.resources
         milli = -(-size.cpu_request_milli // 1000) * 1000
-        container = replace_fields(
-            container, resources=replace_fields(size, cpu_request_milli=milli)
+        container = structs.replace(
+            container, resources=structs.replace(size, cpu_request_milli=milli)
         )
     request = classifier.classify(container).request
     if request.exclusive and request.shared_milli:

@@ -1,6 +1,5 @@
 """Pods and containers as a runtime creates them from specifications."""
 
-from dataclasses import replace
 from typing import Final
 
 from msgspec import Struct, structs
@@ -56,7 +55,7 @@ def created_pod(spec: PodSpec, serial: int) -> Pod:
         # Huge pages are told of single containers, never of a pod.
         resources=None
         if spec.resources is None
-        else replace(as_told(spec.resources, spec.qos), hugepage_bytes={}),
+        else structs.replace(as_told(spec.resources, spec.qos), hugepage_bytes={}),
     )
 
 
@@ -90,10 +89,12 @@ def created_container(
         claimed = NO_CPUS
         foreign = foreign_pin_problem(container.path, spec.placed_on, has_claims=False)
         problems = (*problems, foreign)
-    container = replace(container, resources=resources, cpus=spec.placed_on, claimed=claimed)
+    container = structs.replace(
+        container, resources=resources, cpus=spec.placed_on, claimed=claimed
+    )
     if not reads_test_hints:
         return container, problems
-    return replace(container, hints=annotated_hints(container)[0]), problems
+    return structs.replace(container, hints=annotated_hints(container)[0]), problems
 
 
 def resized(container: Container, asked: Resources, memory: NodeMemory) -> Resources:

@@ -1,7 +1,8 @@
 """One scenario on its way: the policy's engine, a simulated runtime, verdicts on expectations."""
 
-from dataclasses import replace
 from typing import assert_never
+
+from msgspec.structs import replace
 
 from ..configuration.config import Config
 from ..configuration.config_text import CheckedConfig

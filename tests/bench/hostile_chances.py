@@ -10,10 +10,12 @@ import gc
 import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from typing import Any, Final, TypeVar
+
+from msgspec.structs import replace
 
 from pinfold.policy.configuration.config import Config
 from pinfold.policy.engine.engine import Engine

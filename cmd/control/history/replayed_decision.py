@@ -2,7 +2,9 @@
 
 import enum
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from ....policy.engine.adoption import Advice
 from ....policy.engine.decision import Decision

@@ -1,6 +1,6 @@
 """A pod with resources of its own, as tests of its resizes have it before every front."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from pinfold.policy.manifests.pod_spec import ContainerSpec, PodSpec
 from pinfold.policy.model.container import QosClass, Resources

@@ -1,7 +1,6 @@
 import json
 import logging
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -234,7 +233,11 @@ HOSTILE = (
     "happening",
     [
         pytest.param(
-            Decided(event="create", container=replace(CONTAINER, name=HOSTILE), decision=DECISION),
+            Decided(
+                event="create",
+                container=structs.replace(CONTAINER, name=HOSTILE),
+                decision=DECISION,
+            ),
             id="a name",
         ),
         pytest.param(

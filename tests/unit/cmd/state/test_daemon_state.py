@@ -1,4 +1,3 @@
-import dataclasses
 import hashlib
 import logging
 import os
@@ -184,7 +183,7 @@ def test_a_pen_and_the_size_of_a_pod_are_remembered() -> None:
         pen=ContainerId("pod p"),
         rest=CpuSet.of(2, 3),
     )
-    larger = dataclasses.replace(size, cpu_request_milli=6000, cpu_limit_milli=6000)
+    larger = structs.replace(size, cpu_request_milli=6000, cpu_limit_milli=6000)
     node = PlacedContainer(container, CpuSet.of(1), None, grant, POOL, pod_size=larger)
     (saved,) = SavedPods().collect([node])
     (again,) = saved.containers

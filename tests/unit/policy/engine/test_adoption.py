@@ -1,10 +1,10 @@
 """Synchronize: what a running container keeps, what is placed anew, and who is told."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.adoption import Advice, adoption_order, newest_of_each_name

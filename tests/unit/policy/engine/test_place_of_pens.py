@@ -5,10 +5,10 @@ Its part changes with whoever else in the pen comes, goes or is resized, and nob
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pinfold.policy.engine.engine import Engine
 from pinfold.policy.model.container import (

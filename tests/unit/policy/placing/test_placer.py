@@ -1,8 +1,7 @@
 """Plans: cpus taken from a pool, resizes, reserved cpus, and why nothing fits."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from pinfold.policy.configuration.config import Amounts, Config
 from pinfold.policy.engine.decision import Decision
