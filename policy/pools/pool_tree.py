@@ -227,15 +227,15 @@ def _whole_l3_groups(machine: Machine, among: CpuSet) -> list[CpuSet]:
     Threads of a core may have a cache for some of them each. A pool has whole cores: else two
     containers that seem to be apart would share one.
     """
-    groups = [group for group in machine.l3_groups if not group.isdisjoint(among)]
+    # Groups of a machine that was written by hand may name cpus that are offline: they have no core.
+    groups = [group & machine.online for group in machine.l3_groups if not group.isdisjoint(among)]
     core_of = machine.core_of
-    # An offline cpu has no core, and may be in a group all the same.
-    if all(core_of.get(cpu, group) <= group for group in groups for cpu in group):
+    if all(core_of[cpu] <= group for group in groups for cpu in group):
         return groups
     found: list[CpuSet] = []
     for group in groups:
         for cpu in group:
-            group |= core_of.get(cpu, group)
+            group |= core_of[cpu]
         apart = [one for one in found if one.isdisjoint(group)]
         for one in found:
             if not one.isdisjoint(group):

@@ -266,8 +266,9 @@ class _Crowds:
             # Or its pool has no cpu left, and it is where others lend it some, whatever its share
             # comes to.
             can[container_id] = not reach & ~standing
-        if books.standing.has_required_affinity:
-            moving = [one for one in residents if can[one]]
+        is_any_required = books.standing.has_required_affinity
+        moving = [one for one in residents if can[one]] if is_any_required else ()
+        if moving:
             required = required_among(moving, books.standing, books.affinity.residents)
             can.update(dict.fromkeys(required, False))
 

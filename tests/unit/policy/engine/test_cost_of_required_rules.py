@@ -185,3 +185,20 @@ def test_who_may_be_moved_is_told_in_no_more_than_linear_time_beside_many_of_one
         )
 
     assert cost(160) < 5 * cost(40)
+
+
+def test_rules_that_require_others_cost_nothing_where_nobody_may_make_way() -> None:
+    """All that are near have cpus of their own."""
+
+    def cost(requiring: int) -> int:
+        engine = engine_of("socket:2 numa:2 core:8 thread:2 mem:64G")
+        for number in range(requiring):
+            engine.create(container_of(f"lonely{number}", 0.1, near(term("socket", f"{number}"))))
+        for number in range(12):
+            engine.create(container_of(f"owner{number}", 1, app="cache"))
+        rules = apart(term("core", "cache"), term("numa", "cache"))
+        engine.create(container_of("first", 1, rules))
+        engine.remove(container_of("first").id)
+        return count_calls(lambda: engine.create(container_of("new", 1, rules)))
+
+    assert cost(30) < cost(1) + 100

@@ -12,6 +12,7 @@ from pinfold.policy.pools.supply import read_supply
 from pinfold.topology.made.spec import machine_from_spec
 from pinfold.topology.model.machine import Machine, MemoryKind, NumaNode, NumaNodeId
 from pinfold.topology.sets.cpuset import CpuSet
+from tests.unit.topology.model.offline import without
 
 
 def tree_of(machine: Machine, reserved: str = "cpuset:0") -> PoolTree:
@@ -136,6 +137,14 @@ def test_no_l3_pool_divides_a_core_whose_threads_have_caches_of_their_own(
     assert [pool.name for pool in tree.pools] == [*pools, "socket #0"]
     for pool in tree.pools:
         assert all(core <= pool.cpus or core.isdisjoint(pool.cpus) for core in machine.cores)
+
+
+@pytest.mark.parametrize("l3_groups", ["0-3 4-7 8-11", "0-1 2-3 4-5 6-7 8-9 10-11"])
+def test_an_l3_pool_has_the_online_cpus_of_a_group_that_names_others(l3_groups: str) -> None:
+    online = without(machine_from_spec("socket:1 core:3 thread:4"), CpuSet.parse("5"))
+    groups = tuple(map(CpuSet.parse, l3_groups.split()))
+    pools = tree_of(dataclasses.replace(online, l3_groups=groups)).pools
+    assert [str(pool.cpus) for pool in pools] == ["0-3", "4,6-7", "8-11", "0-4,6-11"]
 
 
 def test_dies_of_several_nodes_have_numa_pools_and_dies_of_one_have_l3_pools() -> None:
