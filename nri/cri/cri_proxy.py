@@ -197,9 +197,14 @@ class _Session:
         server = grpc.aio.server(  # pyright: ignore[reportUnknownMemberType]
             options=_SERVER_OPTIONS, handlers=[self._relay]
         )
-        server.add_insecure_port(f"unix:{self._link.place.prepare()}")
-        await server.start()
-        self._link.place.publish()
+        try:
+            server.add_insecure_port(f"unix:{self._link.place.prepare()}")
+            await server.start()
+            self._link.place.publish()
+        except BaseException:
+            # Where its socket is nobody finds it, and nobody would ever end it.
+            await server.stop(None)
+            raise
         return server
 
     async def _stay_listening(self, servers: list[grpc.aio.Server]) -> None:
@@ -215,7 +220,8 @@ class _Session:
             try:
                 servers.append(await self._listen())
             except (OSError, RuntimeError, ListenPlaceError) as error:
-                reason = str(error)
+                known = isinstance(error, OSError) and error.strerror
+                reason = known.lower() if known else str(error)
                 if reason != told:
                     self._report(SocketLost(str(place.path), reason))
                 told = reason
