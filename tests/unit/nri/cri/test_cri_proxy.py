@@ -531,6 +531,26 @@ def test_a_socket_that_was_deleted_under_the_proxy_is_made_again(node: ProxiedNo
     assert node.cpus(node.run("other", 1000)) == "3"
 
 
+def test_sockets_that_are_deleted_again_and_again_do_not_pile_up(node: ProxiedNode) -> None:
+    def listening() -> int:
+        # Flags of a socket that listens. Source: proc_net(5), include/linux/net.h.
+        lines = Path("/proc/net/unix").read_text().splitlines()
+        folder = str(node.socket.parent)
+        return sum(" 00010000 " in one and folder in one for one in lines)
+
+    own = node.run("own", 2000)
+    for number in range(6):
+        shutil.rmtree(node.socket.parent)
+        while len(losses(node)) == number:
+            time.sleep(0.02)
+    until = time.monotonic() + 5
+    while listening() > 4 and time.monotonic() < until:
+        time.sleep(0.02)
+    assert listening() == 4
+    assert node.cpus(node.run("other", 1000)) == "3", "by the client of the first socket"
+    assert node.cpus(own) == "1-2"
+
+
 def test_a_file_in_the_place_of_the_proxys_folder_ends_nothing(node: ProxiedNode) -> None:
     own = node.run("own", 2000)
     folder = node.socket.parent
