@@ -124,7 +124,7 @@ class ControlSocket:
         """Whether clients can find it: somebody may have cleaned its folder."""
         try:
             return _marks(self.path) == self._marks
-        except FileNotFoundError:
+        except OSError:  # its folder may be gone, too, or a file be in its place
             return False
 
     def renew(self) -> None:
@@ -135,7 +135,9 @@ class ControlSocket:
         """
         try:
             if not self.path.parent.exists():
-                self.path.parent.mkdir(mode=self._folder_mode)
+                self.path.parent.mkdir(mode=0o700)
+                # Whatever the umask leaves of a mode.
+                self.path.parent.chmod(self._folder_mode)
             if not self._holds_lock():
                 lock = _lock(self.path, time.monotonic, time.sleep, 0.0)
                 os.close(self._lock)

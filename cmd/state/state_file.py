@@ -22,9 +22,12 @@ from .own_file import ForeignFileError, OwnFile, read_file
 from .saved_container import SavedContainer, SavedPod
 
 STATE_NAME: Final = "state.json"
-VERSION: Final = 3
+VERSION: Final = 4
+_SLOW_VERSION: Final = 3
+"""Whose checksum is SHA-256, as that of the one before."""
 _FLAT_VERSION: Final = 2
 """In which every container had its pod with it."""
+_VERSIONS: Final = (_FLAT_VERSION, _SLOW_VERSION, VERSION)
 _SHA256_DIGITS: Final = 64
 
 
@@ -184,8 +187,8 @@ def _parse(path: Path, data: bytes) -> State:
     """Raises `StateFileError`."""
     try:
         file = msgspec.json.decode(data, type=_File)
-        if file.version not in (_FLAT_VERSION, VERSION):
-            known = f"{_FLAT_VERSION} or {VERSION}"
+        if file.version not in _VERSIONS:
+            known = f"{_FLAT_VERSION}, {_SLOW_VERSION} or {VERSION}"
             raise StateFileError(f"{path}: version {file.version} is not {known}")
         if not _is_intact(file):
             raise StateFileError(f"{path}: the checksum is not that of its content")

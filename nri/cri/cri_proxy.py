@@ -44,6 +44,10 @@ from .upstream import MESSAGE_OPTIONS, Upstream
 
 _RETRY_SECONDS: Final = 0.5
 _GRACE_SECONDS: Final = 2.0
+_SERVERS_MAX: Final = 4
+"""Servers at once: all but the last one listen at sockets that somebody deleted."""
+_RETIRE_SECONDS: Final = 300.0
+"""For what was asked of a server that goes: the kubelet gives no call more than four minutes."""
 """For calls under way when the proxy ends."""
 _VERSION_SECONDS: Final = 10.0
 _SERVER_OPTIONS: Final = (*MESSAGE_OPTIONS, ("grpc.so_reuseport", 0))
@@ -197,15 +201,21 @@ class _Session:
         server = grpc.aio.server(  # pyright: ignore[reportUnknownMemberType]
             options=_SERVER_OPTIONS, handlers=[self._relay]
         )
-        server.add_insecure_port(f"unix:{self._link.place.prepare()}")
-        await server.start()
-        self._link.place.publish()
+        try:
+            server.add_insecure_port(f"unix:{self._link.place.prepare()}")
+            await server.start()
+            self._link.place.publish()
+        except BaseException:
+            # Where its socket is nobody finds it, and nobody would ever end it.
+            await server.stop(None)
+            raise
         return server
 
     async def _stay_listening(self, servers: list[grpc.aio.Server]) -> None:
         """Make the socket again where somebody deletes it: a kubelet that starts looks for it.
 
-        By another server, as one that runs takes no further socket; who is connected stays so.
+        By another server, as one that runs takes no further socket; who is connected stays so for
+        the next few times, and then comes to the newest one.
         """
         place, told = self._link.place, ""
         while True:
@@ -215,13 +225,16 @@ class _Session:
             try:
                 servers.append(await self._listen())
             except (OSError, RuntimeError, ListenPlaceError) as error:
-                reason = str(error)
+                known = isinstance(error, OSError) and error.strerror
+                reason = known.lower() if known else str(error)
                 if reason != told:
                     self._report(SocketLost(str(place.path), reason))
                 told = reason
             else:
                 self._report(SocketLost(str(place.path)))
                 told = ""
+            if len(servers) > _SERVERS_MAX:
+                self._keep(_retire(servers.pop(0)))
 
     async def _watch(self, is_ready: threading.Event) -> None:
         """Know the runtime's containers whenever it is there."""
@@ -309,6 +322,15 @@ class _Session:
             self._hooks.removed(event.container_id)
         elif kind == cri.CONTAINER_STARTED_EVENT:
             self._hooks.seen_running(event.container_id)
+
+
+async def _retire(server: grpc.aio.Server) -> None:
+    """Take no more calls there, and end those that are under way in their time."""
+    try:
+        await server.stop(_RETIRE_SECONDS)
+    except asyncio.CancelledError:
+        await server.stop(_GRACE_SECONDS)
+        raise
 
 
 async def _wait(event: asyncio.Event) -> None:

@@ -236,10 +236,10 @@ def put_aside(tmp_path: Path) -> Path:
         pytest.param(b"[" * 100_000, "state.json", id="brackets without end"),
         pytest.param(
             b'{"version": 1, "containers": {"c1": {"pool": "p"}}}',
-            "version 1 is not 2 or 3",
+            "version 1 is not 2, 3 or 4",
             id="an earlier version's",
         ),
-        pytest.param(b'{"version": 99}', "version 99 is not 2 or 3", id="a later version's"),
+        pytest.param(b'{"version": 99}', "version 99 is not 2, 3 or 4", id="a later version's"),
         pytest.param(b'{"version": 2, "state": {}}', "the checksum is not", id="no checksum"),
     ],
 )
